@@ -1,0 +1,17 @@
+"""Document-level neural machine translation as a fairseq plugin (``--user-dir``).
+
+Importing this package registers its tasks, models and tokenizer with fairseq.  Every
+sub-package is imported here, because fairseq itself imports ``tasks/`` and ``models/`` only
+when the package was not imported before it.
+"""
+
+from fairseq_docmt._checkpoint_classes import allow_checkpoint_classes
+from fairseq_docmt.errors import show_user_errors_plainly
+
+allow_checkpoint_classes()
+show_user_errors_plainly()
+
+from fairseq_docmt import data, generation, models, tasks  # noqa: E402
+
+__version__ = "0.1.0"
+__all__ = ["data", "generation", "models", "tasks"]

@@ -1,0 +1,157 @@
+"""Training and validation data: joined sentences as one example of a stock dataset.
+
+Batch contract of every view (bsz rows; S source, T target positions):
+
+===========================  ======  ========================================================
+``net_input.src_tokens``     (bsz,S) int64, left-padded unless ``--left-pad-source False``;
+                                     sentences of a span joined by ``<sep>``, ``</s>`` last
+``net_input.src_lengths``    (bsz,)  tokens of each source row
+``net_input.prev_output_tokens``  (bsz,T) right-padded, begins with ``</s>``
+``target``                   (bsz,T) padding where no loss is taken
+``id``                       (bsz,)  row of the sentence the example stands for (see DocumentIndex)
+``ntokens``                  int     target positions under the loss
+===========================  ======  ========================================================
+"""
+
+from typing import Optional
+
+import numpy as np
+import torch
+from fairseq.data import LanguagePairDataset, data_utils
+from torch import Tensor
+
+from fairseq_docmt.data.corpus import DocumentCorpus
+from fairseq_docmt.data.document_index import DocumentIndex
+from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR, join_sentences
+
+
+class JoinedSentences(torch.utils.data.Dataset):
+    """One side of a corpus, its spans joined.
+
+    Args:
+        sentences: the lines of the side, each ending in ``</s>``.
+        sizes: (sentences,) tokens of each sentence.
+        index: sentences and documents.
+        spans: (items, 2) sentences of each item.
+        dictionary: for the indices of ``<sep>`` and ``<bod>``.
+        mark_document_start: put ``<bod>`` before the first sentence of a document.
+    """
+
+    def __init__(self, sentences, sizes, index, spans, dictionary, mark_document_start=False):
+        self.sentences = sentences
+        self.rows = index.rows
+        self.spans = spans
+        self.separator = dictionary.index(SENTENCE_SEPARATOR)
+        self.begin = torch.tensor([dictionary.index(BEGIN_OF_DOCUMENT)])
+        self.marked = mark_document_start & np.isin(spans[:, 0], index.starts[:-1])
+        ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        self.sizes = ends[spans[:, 1]] - ends[spans[:, 0]] + self.marked
+        # Only a plain memory-mapped side can be read ahead by the host's prefetching.
+        self.supports_prefetch = False
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def __getitem__(self, item: int) -> Tensor:
+        first, end = self.spans[item]
+        parts = [self.sentences[row] for row in self.rows[first:end]]
+        joined = join_sentences(parts, self.separator)
+        return torch.cat([self.begin, joined]) if self.marked[item] else joined
+
+
+class DocumentView(LanguagePairDataset):
+    """Spans of a corpus as examples, batched so that none is lost.
+
+    Args:
+        corpus: the split.
+        spans: (items, 2) sentences of each example (see :mod:`fairseq_docmt.data.spans`).
+        loss_on_last: take the loss on the last sentence of each span only.
+        id_of_last: examples are named after their last sentence, otherwise after the first.
+        mark_document_start: put ``<bod>`` before the first sentence of a document.
+    """
+
+    def __init__(
+        self,
+        corpus: DocumentCorpus,
+        spans: np.ndarray,
+        *,
+        loss_on_last: bool = False,
+        id_of_last: bool = True,
+        mark_document_start: bool = False,
+    ):
+        pairs, index = corpus.pairs, corpus.index
+        sides = [(pairs.src, corpus.src_sizes, pairs.src_dict)]
+        sides.append((pairs.tgt, corpus.tgt_sizes, pairs.tgt_dict))
+        src, tgt = (
+            JoinedSentences(side, sizes, index, spans, dictionary, mark_document_start)
+            for side, sizes, dictionary in sides
+        )
+        super().__init__(
+            src,
+            src.sizes,
+            pairs.src_dict,
+            tgt,
+            tgt.sizes,
+            pairs.tgt_dict,
+            left_pad_source=pairs.left_pad_source,
+            left_pad_target=pairs.left_pad_target,
+            shuffle=pairs.shuffle,
+            pad_to_multiple=pairs.pad_to_multiple,
+        )
+        self.named_after = index.rows[spans[:, 1] - 1 if id_of_last else spans[:, 0]]
+        self.loss_on_last = loss_on_last
+        self.last_sizes = corpus.tgt_sizes[spans[:, 1] - 1]
+        self.num_shards = 1
+
+    def __getitem__(self, item: int) -> dict:
+        example = super().__getitem__(item)
+        example["id"] = int(self.named_after[item])
+        if self.loss_on_last:
+            target = example["target"]
+            example["prev_output_tokens"] = target.roll(1)
+            target = target.clone()
+            target[: -int(self.last_sizes[item])] = self.tgt_dict.pad()
+            example["target"] = target
+        return example
+
+    def batch_by_size(
+        self,
+        indices,
+        max_tokens: Optional[int] = None,
+        max_sentences: Optional[int] = None,
+        required_batch_size_multiple: int = 1,
+    ) -> list:
+        """Stock batches, except that no example is lost and no data-parallel process idles.
+
+        fairseq-fixed throws the last batch away when its size is no multiple of
+        ``--required-batch-size-multiple``; here it is kept.  Batches are then halved until their
+        number is a multiple of the number of processes: an empty batch would make a process
+        forward a dummy, and with ``--update-freq`` spoil its real batches' statistics.
+        """
+        batches = list(
+            super().batch_by_size(indices, max_tokens, max_sentences, required_batch_size_multiple)
+        )
+        kept = sum(len(batch) for batch in batches)
+        if kept < len(indices):
+            batches.append(np.asarray(indices[kept:]))
+        return even_batches(batches, self.num_shards)
+
+
+def even_batches(batches: list, multiple: int) -> list:
+    """Halve the largest batches until their number is a multiple of ``multiple``, if possible."""
+    while len(batches) % multiple != 0:
+        largest = max(range(len(batches)), key=lambda i: len(batches[i]))
+        batch = batches[largest]
+        if len(batch) < 2:
+            break
+        middle = len(batch) // 2
+        batches[largest : largest + 1] = [batch[:middle], batch[middle:]]
+    return batches
+
+
+def pad_rows(rows, dictionary, left_pad: bool = False) -> Tensor:
+    """Stack 1-D tensors into (bsz, longest) with padding."""
+    return data_utils.collate_tokens(rows, dictionary.pad(), left_pad=left_pad)
+
+
+__all__ = ["DocumentIndex", "DocumentView", "JoinedSentences", "even_batches", "pad_rows"]

@@ -1,0 +1,176 @@
+"""What a decoder has read before it writes: target context, taken in without searching.
+
+The stock decoders read one token per call when they keep a state.  Here a whole stretch of tokens
+enters the state in one parallel pass, rows of different lengths side by side, so that context
+costs little and is paid for once.
+"""
+
+import contextlib
+from typing import Dict, Iterator, NamedTuple, Optional
+
+import torch
+from fairseq.models.transformer import TransformerDecoderBase
+from fairseq.modules import MultiheadAttention
+from torch import Tensor
+
+IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
+
+
+class DecoderPrefix(NamedTuple):
+    """State of one model after reading a prefix.
+
+    Attributes:
+        tokens: (bsz, P) what was read, ``</s>`` first; padding stands wherever a row was shorter
+            than its neighbours, also in the middle.
+        state: incremental state of the decoder for these bsz rows.
+        features: (bsz, 1, C) decoder features after each row's last token.
+        attention: (bsz, 1, S) source attention there, or None.
+    """
+
+    tokens: Tensor
+    state: IncrementalState
+    features: Tensor
+    attention: Optional[Tensor]
+
+
+def reads_in_parallel(decoder) -> bool:
+    """Whether rows of different lengths can be read side by side in one pass.
+
+    True for decoders of the stock transformer family, whose attention ignores padding wherever it
+    stands.  Other decoders read token by token, one row at a time.
+    """
+    return (
+        isinstance(decoder, TransformerDecoderBase)
+        and not decoder.cross_self_attention
+        and all(
+            type(getattr(layer, "self_attn", None)) is MultiheadAttention
+            for layer in decoder.layers
+        )
+    )
+
+
+def read(decoder, encoder_out, new_tokens: Tensor, before: Optional[DecoderPrefix]):
+    """Read more tokens.
+
+    Args:
+        decoder: incremental decoder.
+        encoder_out: encoder output of the bsz rows.
+        new_tokens: (bsz, n) right-padded, at least one token in each row.
+        before: what was read so far, None at the beginning (then new_tokens begins with ``</s>``).
+
+    Returns:
+        DecoderPrefix; ``before`` itself is not changed.
+    """
+    tokens = new_tokens if before is None else torch.cat([before.tokens, new_tokens], dim=1)
+    state = {} if before is None else {key: dict(entry) for key, entry in before.state.items()}
+    if reads_in_parallel(decoder):
+        features, attention = _read_at_once(decoder, encoder_out, tokens, new_tokens, state)
+    else:
+        features, attention = _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state)
+    return DecoderPrefix(tokens, state, features, attention)
+
+
+def _read_at_once(decoder, encoder_out, tokens, new_tokens, state):
+    with _hooked(_reading_hooks(decoder, tokens, new_tokens.size(1), state)):
+        features, extra = decoder.extract_features(new_tokens, encoder_out)
+    last = new_tokens.ne(decoder.padding_idx).sum(1) - 1
+    rows = torch.arange(len(last), device=last.device)
+    attention = _attention(extra)
+    if attention is not None:
+        attention = attention[rows, last].unsqueeze(1)
+    return features[rows, last].unsqueeze(1), attention
+
+
+def _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state):
+    if len(tokens) > 1:
+        raise ValueError("decoders that cannot read in parallel read one row at a time")
+    start = tokens.size(1) - new_tokens.size(1)
+    for end in range(start + 1, tokens.size(1) + 1):
+        features, extra = decoder.extract_features(
+            tokens[:, :end], encoder_out, incremental_state=state
+        )
+    attention = _attention(extra)
+    return features[:, -1:], None if attention is None else attention[:, -1:]
+
+
+def _attention(extra) -> Optional[Tensor]:
+    """(bsz, T, S) attention among the extra outputs of a decoder."""
+    attention = extra.get("attn") if isinstance(extra, dict) else extra
+    if isinstance(attention, (list, tuple)):
+        attention = attention[0] if attention else None
+    return attention
+
+
+def _reading_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -> list:
+    """Let a parallel pass over the last ``new`` tokens continue and fill ``state``."""
+    past = tokens.size(1) - new
+
+    def attend_to_the_past(module, args, kwargs):
+        mask = kwargs.get("attn_mask")
+        if mask is not None and past > 0:
+            kwargs["attn_mask"] = torch.cat([mask.new_zeros(new, past), mask], dim=1)
+        kwargs["incremental_state"] = state
+        return args, kwargs
+
+    def positions_of_all(module, args, kwargs):
+        return (tokens,), {}
+
+    def positions_of_new(module, args, output):
+        return output[:, -new:]
+
+    hooks = [
+        layer.self_attn.register_forward_pre_hook(attend_to_the_past, with_kwargs=True)
+        for layer in decoder.layers
+    ]
+    if decoder.embed_positions is not None:
+        embed = decoder.embed_positions
+        hooks.append(embed.register_forward_pre_hook(positions_of_all, with_kwargs=True))
+        hooks.append(embed.register_forward_hook(positions_of_new))
+    return hooks
+
+
+@contextlib.contextmanager
+def positions_by_row(decoders) -> Iterator[None]:
+    """Let incremental steps count each row's own tokens instead of the columns of the batch.
+
+    With rows of different prefix lengths the column number is not the position.
+    """
+
+    def from_tokens(module, args, kwargs):
+        return args, {**kwargs, "incremental_state": None}
+
+    embeds = [getattr(decoder, "embed_positions", None) for decoder in decoders]
+    hooks = [
+        embed.register_forward_pre_hook(from_tokens, with_kwargs=True)
+        for decoder, embed in zip(decoders, embeds)
+        if embed is not None and reads_in_parallel(decoder)
+    ]
+    with _hooked(hooks):
+        yield
+
+
+@contextlib.contextmanager
+def _hooked(hooks) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def select_rows(decoder, state: IncrementalState, order: Tensor) -> IncrementalState:
+    """A copy of an incremental state with rows chosen and repeated by ``order``."""
+    chosen = {key: dict(entry) for key, entry in state.items()}
+    decoder.reorder_incremental_state_scripting(chosen, order)
+    return chosen
+
+
+def take_rows(decoder, prefix: DecoderPrefix, order: Tensor) -> DecoderPrefix:
+    """A prefix with rows chosen by ``order`` (int64)."""
+    attention = prefix.attention
+    return DecoderPrefix(
+        prefix.tokens[order],
+        select_rows(decoder, prefix.state, order),
+        prefix.features[order],
+        None if attention is None else attention[order],
+    )

@@ -1,0 +1,371 @@
+"""Translates units of documents with a stock generator (``inference_step`` of the tasks)."""
+
+import logging
+from typing import Dict, List, Optional
+
+import torch
+from fairseq.data import data_utils
+from fairseq.sequence_scorer import SequenceScorer
+from torch import Tensor
+
+from fairseq_docmt.data import join_sentences, pad_rows
+from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation.hypotheses import (
+    best_tokens,
+    empty_hypothesis,
+    split_hypothesis,
+    with_count,
+)
+from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
+from fairseq_docmt.generation.sentence_search import SentenceSearch
+
+logger = logging.getLogger(__name__)
+
+
+class DocumentDecoder:
+    """Decodes the units of samples (see :mod:`fairseq_docmt.data.decoding_units`).
+
+    What it remembers from one sample to the next is the translation of open documents, for
+    windows decoded sequentially; samples then have to come in the order of their documents.
+
+    Args:
+        task: document task with dictionaries, ``decoding`` and ``options``.
+    """
+
+    def __init__(self, task):
+        self.task = task
+        tgt_dict, src_dict = task.target_dictionary, task.source_dictionary
+        self.eos, self.pad = tgt_dict.eos(), tgt_dict.pad()
+        self.separator = tgt_dict.index(SENTENCE_SEPARATOR)
+        self.src_separator = src_dict.index(SENTENCE_SEPARATOR)
+        self.tgt_mark = torch.tensor([tgt_dict.index(BEGIN_OF_DOCUMENT)])
+        self.src_mark = torch.tensor([src_dict.index(BEGIN_OF_DOCUMENT)])
+        self.translated: Dict[int, List[Tensor]] = {}
+        self._units_left = 0
+        self._joint_units = 0
+        self._wrong_counts = 0
+
+    # ---- life of a run -------------------------------------------------------------------------
+
+    def begin(self, units: int, forget: bool) -> None:
+        """Get ready for ``units`` units, of new documents if ``forget``."""
+        if forget:
+            self.forget()
+        self._units_left = units
+        self._joint_units = self._wrong_counts = 0
+
+    def forget(self) -> None:
+        """Forget open documents."""
+        self.translated = {}
+
+    def prepare(self, generator, models, nbest: int = 1):
+        """Prepare a stock generator to print ``nbest`` hypotheses; a scorer is left as it is."""
+        if isinstance(generator, SequenceScorer):
+            return generator
+        generator.search = SentenceSearch(
+            generator.search, self.task.target_dictionary, self.separator
+        )
+        if self.task.decoding == "sequential":
+            generator.model = PrefixEnsemble(models, self.eos, self.separator, self.pad)
+            generator.model.eval()
+        generator.nbest = nbest
+        generator.most_tokens_a, generator.most_tokens_b = generator.max_len_a, generator.max_len_b
+        return generator
+
+    @torch.no_grad()
+    def decode(self, generator, models, sample, prefix_tokens=None, constraints=None) -> list:
+        """Hypotheses for each row of the sample.
+
+        Args:
+            sample: with ``units``.
+            prefix_tokens, constraints: (rows, n) of the stock commands, or None.
+        """
+        units = sample["units"]
+        for unit, first in zip(units, _first_rows(units)):
+            unit["prefix"] = None if prefix_tokens is None else prefix_tokens[first]
+            unit["constraints"] = None if constraints is None else constraints[first]
+        full = [unit for unit in units if unit["source"]]
+        if isinstance(generator, SequenceScorer):
+            decoded = self._score_references(generator, models, full)
+        elif self.task.decoding == "sequential":
+            decoded = self._sequential(generator, full)
+        else:
+            decoded = self._jointly(generator, models, full)
+        self._count_down(len(units))
+        results, decoded = [], iter(decoded)
+        for unit in units:
+            if unit["source"]:
+                results.extend(next(decoded))
+            else:
+                results.extend([empty_hypothesis(self.eos)] for _ in range(unit["rows"]))
+        return results
+
+    def _count_down(self, units: int) -> None:
+        self._units_left -= units
+        if self._units_left == 0 and self._joint_units > 0:
+            logger.info(
+                "sentence counts: %d of %d outputs of several sentences had a wrong number of "
+                "sentences and were decoded again with the right one",
+                self._wrong_counts,
+                self._joint_units,
+            )
+
+    # ---- several sentences in one output -------------------------------------------------------
+
+    def _jointly(self, generator, models, units) -> List[list]:
+        """Window and segment decoding: whole spans at once, split at ``<sep>``."""
+        if not units:
+            return []
+        counts = [len(unit["source"]) for unit in units]
+        several = [count > 1 for count in counts]
+        forced = [c if c == 1 or self.task.cfg.force_sentence_count else 0 for c in counts]
+        found = self._search_spans(generator, models, units, forced)
+        wrong = [
+            i
+            for i, hypotheses in enumerate(found)
+            if any(len(sentences) != counts[i] for sentences in hypotheses)
+        ]
+        self._joint_units += sum(several)
+        self._wrong_counts += len(wrong)
+        if wrong:
+            again = self._search_spans(
+                generator, models, [units[i] for i in wrong], [counts[i] for i in wrong]
+            )
+            for i, hypotheses in zip(wrong, again):
+                found[i] = [with_count(s, counts[i], self.eos) for s in hypotheses]
+        return [
+            [list(ranked) for ranked in zip(*hypotheses)][-unit["rows"] :]
+            for unit, hypotheses in zip(units, found)
+        ]
+
+    def _search_spans(self, generator, models, units, counts) -> List[List[list]]:
+        """For each unit its hypotheses, best first, each a list of sentences."""
+        sources = [self._source(unit) for unit in units]
+        order, net_input = self._net_input(sources, models)
+        lengths = [
+            self._most_tokens(generator, len(s), len(u["source"])) for s, u in zip(sources, units)
+        ]
+        self._restrict(generator, [lengths[i] for i in order], [counts[i] for i in order])
+        prefixes, constraints = self._forced(units, order)
+        found = generator.generate(
+            models, {"net_input": net_input}, prefix_tokens=prefixes, constraints=constraints
+        )
+        results: List[Optional[list]] = [None] * len(units)
+        for i, hypotheses in zip(order, found):
+            sizes = [len(s) for s in units[i]["source"]]
+            results[i] = [
+                split_hypothesis(h, sizes, self.separator, self._marks(units[i]), generator)
+                for h in hypotheses[: generator.nbest]
+            ]
+        return results
+
+    def _forced(self, units, order):
+        """Prefix and constraints of single sentences, behind ``<bod>`` where that is written."""
+        rows = []
+        for i in order:
+            row = [self.tgt_mark] if self._marks(units[i]) else []
+            if units[i]["prefix"] is not None:
+                row.append(units[i]["prefix"].cpu())
+            rows.append(torch.cat(row) if row else self.tgt_mark[:0])
+        prefixes = pad_rows(rows, self.task.target_dictionary) if any(map(len, rows)) else None
+        constraints = [units[i]["constraints"] for i in order]
+        return (
+            None if prefixes is None else prefixes.to(self._device),
+            None if constraints[0] is None else torch.stack(constraints),
+        )
+
+    # ---- sentence by sentence ------------------------------------------------------------------
+
+    def _sequential(self, generator, units) -> List[list]:
+        if not units:
+            return []
+        ensemble: PrefixEnsemble = generator.model
+        if not ensemble.side_by_side and len(units) > 1:
+            return [self._sequential(generator, [unit])[0] for unit in units]
+        order, net_input = self._net_input([self._source(u) for u in units], ensemble.models)
+        units_in_order = [units[i] for i in order]
+        ensemble.encode(net_input)
+        ensemble.read(self._first_tokens(units_in_order))
+        results: List[Optional[list]] = [None] * len(units)
+        for i, rows in zip(order, self._write(generator, units_in_order, net_input)):
+            results[i] = rows
+        return results
+
+    def _write(self, generator, units, net_input) -> List[list]:
+        """Translate the rows of each unit one after the other, reading each when it is done."""
+        ensemble = generator.model
+        results: List[list] = [[] for _ in units]
+        active = list(range(len(units)))
+        while True:
+            found = self._write_sentence(
+                generator, [units[i] for i in active], net_input, results, active
+            )
+            chunks = []
+            for i, hypotheses in zip(active, found):
+                results[i].append(hypotheses)
+                best = best_tokens(hypotheses, self.pad)
+                self._remember(units[i], best)
+                chunks.append(torch.cat([best, torch.tensor([self.separator])]))
+            going_on = [at for at, i in enumerate(active) if len(results[i]) < units[i]["rows"]]
+            if not going_on:
+                return results
+            if len(going_on) < len(active):
+                rows = torch.tensor(going_on, device=self._device)
+                ensemble.keep_rows(rows)
+                net_input = {key: value[rows] for key, value in net_input.items()}
+            chunk = pad_rows([chunks[at] for at in going_on], self.task.target_dictionary)
+            ensemble.read(chunk.to(self._device))
+            active = [active[at] for at in going_on]
+
+    def _write_sentence(self, generator, units, net_input, results, active) -> List[list]:
+        ensemble = generator.model
+        read = ensemble.prefixes[0].tokens.ne(self.pad).sum(1).tolist()
+        limits = []
+        for unit, i, already in zip(units, active, read):
+            current = len(unit["source"]) - unit["rows"] + len(results[i])
+            most = self._most_tokens(generator, len(unit["source"][current]), 1)
+            left = generator.max_len - 1 - already
+            if left < 1:
+                raise UserError(
+                    f"the context of document {unit['document'] + 1} fills all "
+                    f"{generator.max_len} target positions of the model; decode with "
+                    "a smaller window, or train with a smaller --max-document-tokens"
+                )
+            limits.append(min(most, left))
+        self._restrict(generator, limits, None)
+        # A given prefix or constraint speaks of the unit's first row.
+        given = [u["prefix"] if not results[i] else None for u, i in zip(units, active)]
+        wanted = [u["constraints"] for u in units]
+        prefixes = pad_rows(given, self.task.target_dictionary) if given[0] is not None else None
+        with ensemble.writing():
+            found = generator.generate(
+                list(ensemble.models),
+                {"net_input": net_input},
+                prefix_tokens=prefixes,
+                constraints=torch.stack(wanted) if wanted[0] is not None else None,
+            )
+        for unit, i, hypotheses in zip(units, active, found):
+            sizes = [len(s) for s in unit["source"]]
+            current = len(sizes) - unit["rows"] + len(results[i])
+            start = self._marks(unit) + sum(sizes[:current])
+            for hypothesis in hypotheses:
+                self._align_to_sentence(hypothesis, start, start + sizes[current])
+        return found
+
+    @staticmethod
+    def _align_to_sentence(hypothesis, start: int, end: int) -> None:
+        alignment = hypothesis["alignment"]
+        if not isinstance(alignment, Tensor):
+            hypothesis["alignment"] = [(s - start, t) for s, t in alignment if start <= s < end]
+        hypothesis["attention"] = None
+
+    def _first_tokens(self, units) -> Tensor:
+        """(bsz, n) what each row has been translated to before: ``</s> s1 <sep> s2 <sep>``."""
+        rows = []
+        for unit in units:
+            row = [torch.tensor([self.eos])]
+            if self._marks(unit):
+                row.append(self.tgt_mark)
+            context = unit.get("history")
+            if context is None:
+                context = self._history(unit)
+            for sentence in context:
+                row += [sentence, torch.tensor([self.separator])]
+            rows.append(torch.cat(row))
+        return pad_rows(rows, self.task.target_dictionary).to(self._device)
+
+    def _history(self, unit) -> List[Tensor]:
+        """Own translations of the source context of a unit."""
+        wanted = len(unit["source"]) - unit["rows"]
+        known = self.translated.get(unit["document"], [])
+        if unit["position"] == 0 or wanted == 0:
+            return []
+        if len(known) < wanted:
+            raise RuntimeError(
+                f"sentence {unit['position'] + 1} of document {unit['document'] + 1} came before "
+                "its predecessor was translated"
+            )
+        return known[-wanted:]
+
+    def _remember(self, unit, tokens: Tensor) -> None:
+        window = self.task.window_to_decode()
+        if window < 2 or "history" in unit:
+            return
+        known = self.translated.get(unit["document"], []) if unit["position"] > 0 else []
+        self.translated[unit["document"]] = (known + [tokens])[1 - window :]
+
+    # ---- references ----------------------------------------------------------------------------
+
+    def _score_references(self, scorer, models, units) -> List[list]:
+        """Stock scorer on joined references; each sentence has the score of its own tokens."""
+        if any(unit["target"] is None for unit in units):
+            raise UserError("--score-reference needs references; this input has no target side")
+        sources = [self._source(unit) for unit in units]
+        order, net_input = self._net_input(sources, models)
+        targets = []
+        for i in order:
+            joined = join_sentences([t.cpu() for t in units[i]["target"]], self.separator)
+            targets.append(torch.cat([self.tgt_mark, joined]) if self._marks(units[i]) else joined)
+        for name, shifted in (("target", False), ("prev_output_tokens", True)):
+            rows = data_utils.collate_tokens(
+                targets, self.pad, self.eos, move_eos_to_beginning=shifted
+            ).to(self._device)
+            if shifted:
+                net_input[name] = rows
+            else:
+                target = rows
+        found = scorer.generate(models, {"net_input": net_input, "target": target})
+        results: List[Optional[list]] = [None] * len(units)
+        for i, hypotheses in zip(order, found):
+            unit = units[i]
+            sizes = [len(s) for s in unit["source"]]
+            sentences = split_hypothesis(
+                hypotheses[0], sizes, self.separator, self._marks(unit), scorer
+            )
+            results[i] = [[sentence] for sentence in sentences[-unit["rows"] :]]
+        return results
+
+    # ---- shared --------------------------------------------------------------------------------
+
+    def _marks(self, unit) -> int:
+        """Number of ``<bod>`` symbols in front of a unit."""
+        return int(self.task.options["mark_document_start"] and unit["at_start"])
+
+    def _source(self, unit) -> Tensor:
+        joined = join_sentences([s.cpu() for s in unit["source"]], self.src_separator)
+        return torch.cat([self.src_mark, joined]) if self._marks(unit) else joined
+
+    def _net_input(self, sources: List[Tensor], models):
+        """Order of the rows, longest first as recurrent encoders want it, and encoder input."""
+        self._device = next(models[0].parameters()).device
+        order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+        rows = [sources[i] for i in order]
+        left_pad = self.task.cfg.left_pad_source
+        net_input = {
+            "src_tokens": pad_rows(rows, self.task.source_dictionary, left_pad).to(self._device),
+            "src_lengths": torch.tensor([len(row) for row in rows], device=self._device),
+        }
+        return order, net_input
+
+    @staticmethod
+    def _most_tokens(generator, source_tokens: int, sentences: int) -> int:
+        """Stock limit ``a * source + b``, with b granted to each sentence of a span."""
+        return int(generator.most_tokens_a * source_tokens + generator.most_tokens_b * sentences)
+
+    def _restrict(self, generator, limits: List[int], counts: Optional[List[int]]) -> None:
+        most = generator.max_len - 1
+        limits = [min(limit, most) for limit in limits]
+        generator.max_len_a, generator.max_len_b = 0, max(limits)
+        generator.search.restrict(
+            torch.tensor(limits, device=self._device),
+            None if counts is None else torch.tensor(counts, device=self._device),
+        )
+
+
+def _first_rows(units) -> List[int]:
+    firsts, row = [], 0
+    for unit in units:
+        firsts.append(row)
+        row += unit["rows"]
+    return firsts

@@ -1,0 +1,95 @@
+"""Cutting hypotheses of several sentences into hypotheses of one."""
+
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+Hypothesis = Dict[str, Any]
+
+
+def sentence_score(positional_scores: Tensor, generator) -> Tensor:
+    """Score of one sentence as the stock generator would give it, its end symbol included."""
+    total = positional_scores.sum()
+    if not getattr(generator, "normalize_scores", True):
+        return total
+    return total / max(len(positional_scores), 1) ** getattr(generator, "len_penalty", 1.0)
+
+
+def split_hypothesis(
+    hypothesis: Hypothesis, source_sizes: Sequence[int], separator: int, skip: int, generator
+) -> List[Hypothesis]:
+    """One hypothesis per sentence of a joined one.
+
+    Args:
+        hypothesis: tokens (T,) ending in ``</s>``, positional_scores (T,), alignment as pairs
+            (source token, target token) or empty.
+        source_sizes: tokens of each source sentence, end symbol included.
+        separator: index of ``<sep>``.
+        skip: tokens at the front that belong to no sentence (``<bod>``), on both sides.
+        generator: for how scores are normalised.
+
+    Returns:
+        As many as there are sentences in the hypothesis, each ending in ``</s>``.  ``<sep>``
+        becomes ``</s>`` and keeps its score.
+    """
+    tokens = hypothesis["tokens"]
+    ends = tokens[:-1].eq(separator).nonzero().view(-1).tolist() + [len(tokens) - 1]
+    parts, start, source_start = [], skip, skip
+    for number, end in enumerate(ends):
+        part = tokens[start : end + 1].clone()
+        part[-1] = tokens[-1]
+        scores = hypothesis["positional_scores"][start : end + 1].clone()
+        source_end = source_start
+        if number < len(source_sizes):
+            source_end += source_sizes[number]
+        parts.append(
+            {
+                "tokens": part,
+                "score": sentence_score(scores, generator),
+                "attention": None,
+                "alignment": cut_alignment(
+                    hypothesis.get("alignment"), source_start, source_end, start, end
+                ),
+                "positional_scores": scores,
+            }
+        )
+        start, source_start = end + 1, source_end
+    return parts
+
+
+def cut_alignment(alignment, source_start: int, source_end: int, start: int, end: int):
+    """Pairs inside a rectangle of a hard alignment, counted from its corner.
+
+    Links to other sentences are left out: their tokens are not in the sentence's own line.
+    """
+    if alignment is None or isinstance(alignment, Tensor):
+        return alignment
+    return [
+        (source - source_start, target - start)
+        for source, target in alignment
+        if source_start <= source < source_end and start <= target < end
+    ]
+
+
+def empty_hypothesis(eos: int) -> Hypothesis:
+    """The hypothesis of a line that has nothing to translate."""
+    return {
+        "tokens": torch.tensor([eos]),
+        "score": torch.tensor(0.0),
+        "attention": None,
+        "alignment": [],
+        "positional_scores": torch.zeros(1),
+    }
+
+
+def with_count(sentences: List[Hypothesis], count: int, eos: int) -> List[Hypothesis]:
+    """Sentences cut or filled with empty ones to the wanted number, when nothing else helps."""
+    missing = count - len(sentences)
+    return sentences[:count] + [empty_hypothesis(eos) for _ in range(missing)]
+
+
+def best_tokens(hypotheses: Sequence[Hypothesis], pad: int) -> Optional[Tensor]:
+    """(n,) tokens of the first hypothesis without end symbol and padding, on the CPU."""
+    tokens = hypotheses[0]["tokens"][:-1].cpu()
+    return tokens[tokens.ne(pad)]

@@ -1,0 +1,109 @@
+"""An ensemble that begins to write after a prefix the generator never sees.
+
+To the stock generator a sentence begins at its first token: lengths, penalties, n-gram blocking
+and scores speak of the current sentence alone, whatever context came before.
+"""
+
+import contextlib
+import math
+from typing import List, Optional
+
+import torch
+from fairseq.sequence_generator import EnsembleModel
+from torch import Tensor
+
+from fairseq_docmt.generation import decoder_prefix
+from fairseq_docmt.generation.decoder_prefix import DecoderPrefix
+
+
+class PrefixEnsemble(EnsembleModel):
+    """Stock ensemble whose decoders have read a prefix.
+
+    A sentence ends with ``</s>`` at the end of the input and with ``<sep>`` inside; which of the
+    two is no matter to the sentence, so their probabilities are added and shown as ``</s>``.
+
+    Args:
+        models: ensemble members.
+        eos, separator: indices of ``</s>`` and ``<sep>``.
+        pad: index of padding.
+    """
+
+    def __init__(self, models, eos: int, separator: int, pad: int):
+        super().__init__(models)
+        self.eos, self.separator, self.pad = eos, separator, pad
+        self.encoder_outs: Optional[list] = None
+        self.prefixes: List[DecoderPrefix] = []
+        self._written_before: Optional[Tensor] = None
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether rows with prefixes of different lengths can be decoded in one batch."""
+        return all(decoder_prefix.reads_in_parallel(m.decoder) for m in self.models)
+
+    def encode(self, net_input: dict) -> None:
+        """Encode the source and forget all prefixes."""
+        self.encoder_outs = super().forward_encoder(net_input)
+        self.prefixes = []
+
+    def read(self, new_tokens: Tensor) -> None:
+        """Read (bsz, n) right-padded tokens after what was read before."""
+        before = self.prefixes or [None] * self.models_size
+        self.prefixes = [
+            decoder_prefix.read(model.decoder, encoder_out, new_tokens, prefix)
+            for model, encoder_out, prefix in zip(self.models, self.encoder_outs, before)
+        ]
+
+    def keep_rows(self, order: Tensor) -> None:
+        """Go on with some of the rows only."""
+        self.encoder_outs = self.reorder_encoder_out(self.encoder_outs, order)
+        self.prefixes = [
+            decoder_prefix.take_rows(model.decoder, prefix, order)
+            for model, prefix in zip(self.models, self.prefixes)
+        ]
+
+    @contextlib.contextmanager
+    def writing(self):
+        """Surround the generator's work with this."""
+        with decoder_prefix.positions_by_row([m.decoder for m in self.models]):
+            yield
+
+    # ---- what the generator calls --------------------------------------------------------------
+
+    def forward_encoder(self, net_input):
+        return self.encoder_outs
+
+    def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature: float = 1.0):
+        if tokens.size(1) == 1:
+            lprobs, attention = self._first_step(tokens, incremental_states, temperature)
+        else:
+            read_and_written = torch.cat([self._written_before, tokens[:, 1:]], dim=1)
+            lprobs, attention = super().forward_decoder(
+                read_and_written, encoder_outs, incremental_states, temperature
+            )
+        end = torch.logaddexp(lprobs[:, self.eos], lprobs[:, self.separator])
+        lprobs[:, self.separator] = -math.inf
+        lprobs[:, self.eos] = end
+        return lprobs, attention
+
+    def reorder_incremental_state(self, incremental_states, new_order):
+        super().reorder_incremental_state(incremental_states, new_order)
+        self._written_before = self._written_before.index_select(0, new_order)
+
+    def _first_step(self, tokens, incremental_states, temperature):
+        """Hand out what is known since reading; every beam of a row begins alike."""
+        rows = len(self.prefixes[0].tokens)
+        beams = torch.arange(rows, device=tokens.device).repeat_interleave(len(tokens) // rows)
+        self._written_before = self.prefixes[0].tokens[beams]
+        all_lprobs, all_attention = [], []
+        for model, prefix, state in zip(self.models, self.prefixes, incremental_states):
+            state.update(decoder_prefix.select_rows(model.decoder, prefix.state, beams))
+            logits = model.decoder.output_layer(prefix.features) / temperature
+            lprobs = model.get_normalized_probs((logits, None), log_probs=True, sample=None)
+            all_lprobs.append(lprobs[:, -1])
+            if prefix.attention is not None:
+                all_attention.append(prefix.attention[:, -1])
+        lprobs = torch.logsumexp(torch.stack(all_lprobs), 0) - math.log(self.models_size)
+        attention = None
+        if all_attention:
+            attention = torch.stack(all_attention).sum(0)[beams] / self.models_size
+        return lprobs[beams], attention

@@ -1,0 +1,43 @@
+"""Which options of the stock generator mean something with which decoding."""
+
+from fairseq_docmt.errors import UserError
+
+
+def refuse_unsupported(task, models, args) -> None:
+    """Refuse generation options that would silently do something else than they say.
+
+    Args:
+        task: document task, its ``decoding`` chosen.
+        models: ensemble to decode with.
+        args: generation options.
+
+    Raises:
+        UserError: naming the option and what to use instead.
+    """
+    alone = task.decoding != "segment" and task.window_to_decode() == 1
+    if getattr(args, "score_reference", False):
+        return
+    if getattr(args, "print_alignment", None) == "soft" and not alone:
+        raise UserError(
+            "--print-alignment soft gives weights over all context; use --print-alignment hard"
+        )
+    aligned = any(getattr(model, "full_context_alignment", False) for model in models)
+    if getattr(args, "print_alignment", None) and aligned and task.decoding == "sequential":
+        if not alone:
+            raise UserError(
+                "--print-alignment of a model trained with alignments needs the whole output at "
+                "once; use --decoding segment or window"
+            )
+    if task.decoding != "sequential" and not alone:
+        for option in ("prefix_size", "constraints"):
+            if getattr(args, option, None):
+                raise UserError(
+                    f"--{option.replace('_', '-')} speaks of one sentence, but --decoding "
+                    f"{task.decoding} puts several into one output; use --decoding sequential"
+                )
+    if getattr(args, "match_source_len", False) and not alone:
+        raise UserError(
+            "--match-source-len compares with the source of the whole window; leave it out"
+        )
+    if getattr(args, "retain_iter_history", False) or getattr(args, "iter_decode_max_iter", 10) < 0:
+        raise UserError("--retain-iter-history is for non-autoregressive models; leave it out")

@@ -1,0 +1,56 @@
+"""Original sentences of a training or validation batch, to decode them for validation BLEU."""
+
+from typing import List, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_docmt.data import pad_rows, split_sentences
+from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
+
+
+def rows_of_view(sample: dict, task) -> dict:
+    """Turn joined examples back into a sample of units with their reference context.
+
+    Args:
+        sample: batch of a :class:`~fairseq_docmt.data.DocumentView`.
+        task: document task.
+
+    Returns:
+        Sample of units whose ``target`` (rows, T) holds single sentences.
+    """
+    src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
+    window = task.options.get("window_size", 0)
+    units, references = [], []
+    tokens = sample["net_input"]
+    for source, previous, target in zip(
+        tokens["src_tokens"], tokens["prev_output_tokens"], sample["target"]
+    ):
+        # The last target position is the only one that prev_output_tokens does not show.
+        whole = torch.cat(
+            [previous[previous.ne(tgt_dict.pad())][1:], target.new_tensor([tgt_dict.eos()])]
+        )
+        sources, at_start = _sentences(source[source.ne(src_dict.pad())], src_dict)
+        targets, _ = _sentences(whole, tgt_dict)
+        rows = 1 if window else len(sources)
+        units.append(
+            {
+                "source": sources,
+                "target": targets,
+                "rows": rows,
+                "document": 0,
+                "position": 0,
+                "at_start": at_start,
+                "history": [t[:-1].cpu() for t in targets[: len(targets) - rows]],
+            }
+        )
+        references.extend(targets[-rows:])
+    return {"units": units, "target": pad_rows(references, tgt_dict)}
+
+
+def _sentences(joined: Tensor, dictionary) -> Tuple[List[Tensor], bool]:
+    """Sentences of a joined sequence, each ending in ``</s>``, and whether ``<bod>`` was there."""
+    marked = bool(joined[0] == dictionary.index(BEGIN_OF_DOCUMENT))
+    eos = joined[-1:]
+    parts = split_sentences(joined[int(marked) : -1], dictionary.index(SENTENCE_SEPARATOR))
+    return [torch.cat([part, eos]) for part in parts], marked

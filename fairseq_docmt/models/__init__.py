@@ -1,0 +1,1 @@
+"""Architectures of the suite, one file each; the stock ones serve all tasks as they are."""

@@ -1,0 +1,6 @@
+"""The document tasks; importing this package registers them."""
+
+from fairseq_docmt.tasks import (  # noqa: F401
+    full_document_translation,
+    sliding_window_translation,
+)

@@ -1,0 +1,36 @@
+"""Load checkpoints whose vocabulary lacks the document symbols, as those of stock tasks."""
+
+import logging
+
+import torch
+from fairseq.data import Dictionary
+from torch import nn
+
+from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
+
+logger = logging.getLogger(__name__)
+
+
+def let_vocabulary_grow(model: nn.Module, *dictionaries: Dictionary) -> None:
+    """Let vocabulary-sized layers of ``model`` load weights without rows for the new symbols.
+
+    The missing rows keep their initialisation.  Only a difference of exactly the document symbols
+    is accepted; any other size is left to torch, which refuses it.
+    """
+    sizes = {len(dictionary) for dictionary in dictionaries}
+    for module in model.modules():
+        is_embedding = isinstance(module, nn.Embedding) and module.num_embeddings in sizes
+        is_projection = isinstance(module, nn.Linear) and module.out_features in sizes
+        if is_embedding or is_projection:
+            module._register_load_state_dict_pre_hook(_append_new_rows, with_module=True)
+
+
+def _append_new_rows(module, state_dict, prefix, *_):
+    for name, parameter in module.named_parameters(recurse=False):
+        loaded = state_dict.get(prefix + name)
+        if loaded is None or loaded.shape[1:] != parameter.shape[1:]:
+            continue
+        if len(parameter) - len(loaded) == len(DOCUMENT_SYMBOLS):
+            new_rows = parameter.detach()[len(loaded) :].to(loaded)
+            state_dict[prefix + name] = torch.cat([loaded, new_rows])
+            logger.info("%s%s: added %s", prefix, name, ", ".join(DOCUMENT_SYMBOLS))

@@ -1,0 +1,67 @@
+"""Options of training that the checkpoint remembers, so that decoding need not repeat them."""
+
+from typing import Any, Dict
+
+from fairseq_docmt.errors import UserError
+
+KEY = "document_options"
+
+
+class StoredOptions:
+    """Options chosen on the command line, completed by the checkpoint or by defaults.
+
+    Args:
+        task_name: registered name of the task, stored with the options.
+        given: option name -> value on the command line, None where it was not given.
+        defaults: option name -> value when neither command line nor checkpoint has one.
+        learned: what training finds out, not an option -> value while it is not known.
+        sentence_level: values that describe a checkpoint of a sentence-level stock task.
+    """
+
+    def __init__(self, task_name, given, defaults, learned, sentence_level):
+        self.task_name = task_name
+        self.given = {name: value for name, value in given.items() if value is not None}
+        self.defaults = defaults
+        self.learned = learned
+        self.sentence_level = sentence_level
+        self.loaded = None
+
+    def chosen(self) -> Dict[str, Any]:
+        """Values to train with and to store."""
+        return {**self.learned, **self.defaults, **self.given, "task": self.task_name}
+
+    def adopt(self, task_state: dict) -> Dict[str, Any]:
+        """Values to decode with, given the task state of a checkpoint.
+
+        Raises:
+            UserError: the checkpoint's task or options contradict the command line, or an earlier
+                checkpoint of the same ensemble.
+        """
+        stored = task_state.get(KEY)
+        if stored is None:
+            return {**self.chosen(), **self.sentence_level, **self.given}
+        if stored["task"] != self.task_name:
+            raise UserError(
+                f"the checkpoint was trained with --task {stored['task']}, not "
+                f"{self.task_name}; use --task {stored['task']}"
+            )
+        for name, value in self.given.items():
+            if name in stored and value != stored[name]:
+                option = "--" + name.replace("_", "-")
+                raise UserError(
+                    f"{option} {value} contradicts the checkpoint, which was trained with "
+                    f"{option} {stored[name]}; leave the option out"
+                )
+        if self.loaded is not None:
+            self._check_ensemble(stored)
+        self.loaded = stored
+        return {**self.chosen(), **stored}
+
+    def _check_ensemble(self, stored: dict) -> None:
+        for name in self.defaults:
+            if stored.get(name) != self.loaded.get(name):
+                option = "--" + name.replace("_", "-")
+                raise UserError(
+                    f"checkpoints of one ensemble must agree in {option}: "
+                    f"{self.loaded.get(name)} and {stored.get(name)}"
+                )

@@ -1,0 +1,147 @@
+"""The only builder of tiny corpora, binarised data and command lines for the tests."""
+
+import contextlib
+import io
+import logging
+import random
+import re
+import sys
+from pathlib import Path
+from typing import Dict, List, Sequence
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parent.parent
+USER_DIR = str(ROOT / "fairseq_docmt")
+
+MODEL = (
+    "--arch transformer --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 16 "
+    "--decoder-embed-dim 16 --encoder-ffn-embed-dim 32 --decoder-ffn-embed-dim 32 "
+    "--encoder-attention-heads 2 --decoder-attention-heads 2"
+).split()
+TRAINING = (
+    "--optimizer adam --lr 0.003 --criterion label_smoothed_cross_entropy --label-smoothing 0.1 "
+    "--cpu --num-workers 0 --log-format simple --log-interval 1000 --no-progress-bar "
+    "--no-epoch-checkpoints"
+).split()
+
+
+def documents(lengths: Sequence[int], seed: int = 0, words: int = 12) -> List[List[str]]:
+    """Documents of the given numbers of random sentences of 2 to 6 words."""
+    generator = random.Random(seed)
+    return [
+        [
+            " ".join(f"w{generator.randrange(words)}" for _ in range(generator.randint(2, 6)))
+            for _ in range(length)
+        ]
+        for length in lengths
+    ]
+
+
+def text_of(docs: Sequence[Sequence[str]]) -> str:
+    return "\n\n".join("\n".join(doc) for doc in docs) + "\n"
+
+
+def translate(docs: Sequence[Sequence[str]]) -> List[List[str]]:
+    """The target side of the tiny language: every word in its own translation, in order."""
+    return [[sentence.replace("w", "v") for sentence in doc] for doc in docs]
+
+
+def write_split(folder: Path, split: str, docs) -> None:
+    (folder / f"{split}.src").write_text(text_of(docs), encoding="utf-8")
+    (folder / f"{split}.tgt").write_text(text_of(translate(docs)), encoding="utf-8")
+
+
+def run_main(main, *arguments: str) -> str:
+    """Run a stock command line in this process; returns what it printed to standard output."""
+    printed = io.StringIO()
+    with mock.patch.object(sys, "argv", ["command", *map(str, arguments)]):
+        with contextlib.redirect_stdout(printed):
+            try:
+                main()
+            finally:
+                _forget_run()
+    return printed.getvalue()
+
+
+def _forget_run() -> None:
+    """fairseq keeps the best score of a run on functions, where the next run would find it."""
+    from fairseq import checkpoint_utils
+    from fairseq_cli import train
+
+    for function in (checkpoint_utils.save_checkpoint, train.should_stop_early):
+        for name in ("best", "num_runs"):
+            if hasattr(function, name):
+                delattr(function, name)
+    logging.getLogger().handlers.clear()
+
+
+def preprocess(folder: Path, splits: Sequence[str], *extra: str) -> Path:
+    from fairseq_cli import preprocess
+
+    destination = folder / "bin"
+    prefixes = [f"--{split}pref" for split in ("train", "valid", "test")]
+    names = ["train", "valid", ",".join(str(folder / s) for s in splits if s.startswith("test"))]
+    arguments = []
+    for option, name in zip(prefixes, names):
+        if name:
+            arguments += [option, name if "/" in name else str(folder / name)]
+    run_main(
+        preprocess.cli_main,
+        *["-s", "src", "-t", "tgt", "--destdir", str(destination), "--workers", "1"],
+        *arguments,
+        *extra,
+    )
+    return destination
+
+
+def corpus(folder: Path, train=(4, 1, 6, 3, 5), valid=(3, 1, 4), test=(1, 5, 2, 7)) -> Path:
+    """A binarised corpus of documents with the given numbers of sentences."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed, (split, lengths) in enumerate((("train", train), ("valid", valid), ("test", test))):
+        write_split(folder, split, documents(lengths, seed))
+    return preprocess(folder, ["train", "valid", "test"])
+
+
+def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12) -> Path:
+    """Train by stock ``fairseq-train``; returns the last checkpoint."""
+    from fairseq_cli import train as command
+
+    run_main(
+        command.cli_main,
+        str(data),
+        *["--user-dir", USER_DIR, *MODEL, *TRAINING, "--max-update", str(updates)],
+        *["--save-dir", str(save_dir)],
+        *([] if "--max-tokens" in arguments else ["--max-tokens", "200"]),
+        *arguments,
+    )
+    return save_dir / "checkpoint_last.pt"
+
+
+def generate(data: Path, checkpoint, *arguments: str) -> str:
+    """Translate the test split by stock ``fairseq-generate``; returns its output."""
+    from fairseq_cli import generate as command
+
+    return run_main(
+        command.cli_main,
+        str(data),
+        *["--user-dir", USER_DIR, "--path", str(checkpoint), "--cpu", "--num-workers", "0"],
+        *["--beam", "3", "--max-len-b", "12", "--no-progress-bar", *arguments],
+    )
+
+
+def lines_of(output: str, kind: str = "H") -> Dict[int, str]:
+    """Text of the lines ``H-12 <score> text`` of an output, by number; of several, the first."""
+    found: Dict[int, str] = {}
+    for match in re.finditer(rf"^{kind}-(\d+)\t(.*)$", output, flags=re.M):
+        text = match.group(2).split("\t")[-1]
+        found.setdefault(int(match.group(1)), text)
+    return found
+
+
+def rows_of(docs: Sequence[Sequence[str]]) -> List[int]:
+    """Line numbers of the sentences of documents with one blank line between them."""
+    rows, row = [], 0
+    for doc in docs:
+        rows.extend(range(row, row + len(doc)))
+        row += len(doc) + 1
+    return rows
