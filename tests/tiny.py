@@ -145,3 +145,11 @@ def rows_of(docs: Sequence[Sequence[str]]) -> List[int]:
         rows.extend(range(row, row + len(doc)))
         row += len(doc) + 1
     return rows
+
+
+def scores_of(output: str) -> Dict[int, str]:
+    """Scores of the first ``H-`` line of each number."""
+    found: Dict[int, str] = {}
+    for match in re.finditer(r"^H-(\d+)\t([^\t]*)\t", output, flags=re.M):
+        found.setdefault(int(match.group(1)), match.group(2))
+    return found

@@ -1,0 +1,90 @@
+"""Translate documents from Python."""
+
+import os
+from typing import List, Sequence
+
+from fairseq import checkpoint_utils, hub_utils
+
+from fairseq_docmt.errors import UserError
+
+
+class DocumentTranslator:
+    """A checkpoint ready to translate documents given as lists of sentences.
+
+    It is the stock hub interface of fairseq with documents in and documents out; the output is
+    that of ``fairseq-generate`` with the same options.
+
+    Args:
+        hub: stock interface around a model of a document task.
+    """
+
+    def __init__(self, hub: hub_utils.GeneratorHubInterface):
+        self.hub = hub
+
+    @classmethod
+    def from_pretrained(cls, checkpoint: str, data: str = "", **options) -> "DocumentTranslator":
+        """Load a checkpoint, or several joined by ``:`` as an ensemble.
+
+        Args:
+            checkpoint: path of the checkpoint file.
+            data: directory with the dictionaries; by default the one it was trained with.
+            **options: any option of the task or of text processing, as ``decoding="window"``,
+                ``tokenizer="moses"``, ``source_lang="de"``, ``bpe="subword_nmt"``,
+                ``bpe_codes="codes"``.  With tokenizer and BPE, ``translate`` takes and gives raw
+                text; without, text as it was before ``fairseq-preprocess``.
+
+        Raises:
+            UserError: a file is missing.
+        """
+        paths = checkpoint.split(os.pathsep)
+        for path in paths:
+            if not os.path.isfile(path):
+                raise UserError(f"checkpoint {path} not found")
+        if not data:
+            state = checkpoint_utils.load_checkpoint_to_cpu(paths[0])
+            data = state["cfg"].task.data
+        if not os.path.isdir(data):
+            raise UserError(f"data directory {data} not found; give the one with the dictionaries")
+        # An absolute path keeps the host from looking beside the checkpoint.
+        loaded = hub_utils.from_pretrained(
+            os.path.dirname(os.path.abspath(paths[0])),
+            os.pathsep.join(os.path.abspath(path) for path in paths),
+            os.path.abspath(data),
+            **options,
+        )
+        return cls(
+            hub_utils.GeneratorHubInterface(loaded["args"], loaded["task"], loaded["models"])
+        )
+
+    def translate(
+        self, documents: Sequence[Sequence[str]], beam: int = 5, **options
+    ) -> List[List[str]]:
+        """Translate documents.
+
+        Args:
+            documents: each a list of sentences.
+            beam: beam size.
+            **options: of generation, as ``lenpen=0.6`` or ``max_len_b=100``.
+
+        Returns:
+            For each document as many sentences as it had.
+
+        Raises:
+            UserError: a sentence is empty; blank lines are kept for document boundaries.
+        """
+        lines = []
+        for number, document in enumerate(documents, start=1):
+            for position, sentence in enumerate(document, start=1):
+                if not sentence.strip():
+                    raise UserError(
+                        f"document {number}, sentence {position} is empty; leave it out"
+                    )
+            lines.extend([*document, ""])
+        if not lines:
+            return []
+        translated = self.hub.translate(lines, beam=beam, **options)
+        results, start = [], 0
+        for document in documents:
+            results.append(translated[start : start + len(document)])
+            start += len(document) + 1
+        return results

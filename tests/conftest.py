@@ -1,0 +1,76 @@
+"""One thread, fixed seeds, and the shared real corpora where they are there."""
+
+import random
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+
+SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed():
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def shared_data():
+    """Folder of real document-level corpora; the test is skipped where it is absent."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip("needs real corpora in ../shared/data, which are not part of the project")
+    return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def binarised(tmp_path_factory):
+    """A binarised tiny corpus; its test documents have 1, 5, 2 and 7 sentences."""
+    import tiny
+
+    return tiny.corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="session")
+def window_checkpoint(binarised, tmp_path_factory):
+    """A barely trained model of windows of 3 sentences."""
+    import tiny
+
+    return tiny.train(
+        binarised,
+        tmp_path_factory.mktemp("window"),
+        *["--task", "sliding_window_translation", "--window-size", "3"],
+        updates=60,
+    )
+
+
+@pytest.fixture(scope="session")
+def other_window_checkpoint(binarised, tmp_path_factory):
+    """A second member for ensembles with ``window_checkpoint``."""
+    import tiny
+
+    return tiny.train(
+        binarised,
+        tmp_path_factory.mktemp("other"),
+        *["--task", "sliding_window_translation", "--window-size", "3", "--seed", "7"],
+        updates=60,
+    )
+
+
+@pytest.fixture(scope="session")
+def document_checkpoint(binarised, tmp_path_factory):
+    """A barely trained model of documents in parts of up to 20 target tokens."""
+    import tiny
+
+    return tiny.train(
+        binarised,
+        tmp_path_factory.mktemp("document"),
+        *["--task", "full_document_translation", "--max-document-tokens", "20"],
+        updates=60,
+    )

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+import torch
+from fairseq.data import Dictionary, LanguagePairDataset
+
+from fairseq_docmt.data import (
+    DocumentCorpus,
+    DocumentView,
+    add_document_symbols,
+    join_sentences,
+    split_sentences,
+    window_spans,
+)
+from fairseq_docmt.data.document_view import even_batches
+
+EOS = 2
+
+
+@pytest.fixture
+def dictionary():
+    words = Dictionary()
+    for i in range(20):
+        words.add_symbol(f"w{i}")
+    return add_document_symbols(words)
+
+
+@pytest.fixture
+def corpus(dictionary):
+    """Documents of 3, 1 and 2 sentences with one blank line between them."""
+    src = [[5, 6], [7], [8, 9, 10], [], [11], [], [12, 13], [14]]
+    tgt = [[15], [16, 17], [18], [], [19], [], [5], [6, 7, 8]]
+    sides = [[torch.tensor(row + [EOS]) for row in side] for side in (src, tgt)]
+    sizes = [[len(row) for row in side] for side in sides]
+    pairs = LanguagePairDataset(
+        sides[0], sizes[0], dictionary, sides[1], sizes[1], dictionary, shuffle=False
+    )
+    return DocumentCorpus("tiny", pairs)
+
+
+def view_of(corpus, window_size, **options):
+    limits = [(corpus.src_sizes, 100)]
+    return DocumentView(corpus, window_spans(corpus.index, window_size, limits), **options)
+
+
+def test_symbols_are_added_once_and_in_a_fixed_order():
+    words = add_document_symbols(add_document_symbols(Dictionary()))
+    assert [words[i] for i in range(4, len(words))] == ["<sep>", "<bod>"]
+
+
+def test_joining_and_splitting_are_inverse():
+    sentences = [torch.tensor([5, 6, EOS]), torch.tensor([7, EOS]), torch.tensor([8, EOS])]
+    joined = join_sentences(sentences, 99)
+    assert joined.tolist() == [5, 6, 99, 7, 99, 8, EOS]
+    assert [p.tolist() for p in split_sentences(joined[:-1], 99)] == [[5, 6], [7], [8]]
+    assert sentences[0].tolist() == [5, 6, EOS]  # the corpus itself is not written to
+
+
+def test_windows_join_both_sides_and_are_named_after_their_last_sentence(corpus, dictionary):
+    sep = dictionary.index("<sep>")
+    view = view_of(corpus, 2)
+    assert len(view) == 6
+    assert view[2]["source"].tolist() == [7, sep, 8, 9, 10, EOS]
+    assert view[2]["target"].tolist() == [16, 17, sep, 18, EOS]
+    assert [view[i]["id"] for i in range(6)] == [0, 1, 2, 4, 6, 7]
+    assert view[3]["source"].tolist() == [11, EOS]  # nothing of the document before
+    for i in range(6):
+        assert len(view[i]["source"]) == view.src_sizes[i]
+        assert len(view[i]["target"]) == view.tgt_sizes[i]
+
+
+def test_document_starts_are_marked_on_request(corpus, dictionary):
+    bod = dictionary.index("<bod>")
+    view = view_of(corpus, 2, mark_document_start=True)
+    starts = [bool(view[i]["source"][0] == bod) for i in range(6)]
+    assert starts == [True, True, False, True, True, True]
+    assert [len(view[i]["source"]) for i in range(6)] == view.src_sizes.tolist()
+
+
+def test_loss_on_last_hides_the_context_only_from_the_loss(corpus, dictionary):
+    whole = view_of(corpus, 3)
+    last = view_of(corpus, 3, loss_on_last=True)
+    items = [2, 5]
+    full_batch = whole.collater([whole[i] for i in items])
+    batch = last.collater([last[i] for i in items])
+    for key in ("src_tokens", "prev_output_tokens"):
+        assert torch.equal(batch["net_input"][key], full_batch["net_input"][key])
+    for row, line in enumerate(batch["id"].tolist()):
+        target = batch["target"][row]
+        kept = target[target.ne(dictionary.pad())].tolist()
+        assert kept == {2: [18, EOS], 7: [6, 7, 8, EOS]}[line]
+    assert batch["ntokens"] == 6
+
+
+@pytest.mark.parametrize("multiple", [1, 8])
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_batches_hold_every_example_once_and_divide_among_processes(corpus, multiple, shards):
+    view = view_of(corpus, 2)
+    view.num_shards = shards
+    batches = view.batch_by_size(view.ordered_indices(), 14, None, multiple)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(6))
+    assert len(batches) % shards == 0
+
+
+def test_even_batches_stops_at_single_examples():
+    assert even_batches([[1], [2], [3]], 2) == [[1], [2], [3]]
+    assert even_batches([[1, 2, 3], [4]], 4) == [[1], [2], [3], [4]]

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from fairseq_docmt.data import DocumentIndex, part_spans, stride_spans, window_spans
+
+
+def no_limit(index):
+    return [(np.ones(index.num_sentences, dtype=int), 10**9)]
+
+
+@pytest.mark.parametrize(
+    "lengths, sentence, size, want",
+    [
+        ((2, 3), 0, 2, [0]),  # first sentence of the corpus: no context, never wraps
+        ((2, 3), 1, 2, [0, 1]),
+        ((2, 3), 2, 2, [2]),  # first of a document: never the previous document's last
+        ((2, 3), 4, 10, [2, 3, 4]),  # window longer than the document
+        ((2, 3), 4, 1, [4]),
+        ((1,), 0, 4, [0]),  # a corpus of one sentence
+    ],
+)
+def test_windows(lengths, sentence, size, want):
+    index = DocumentIndex.from_lengths(lengths)
+    spans = window_spans(index, size, no_limit(index))
+    assert list(range(*spans[sentence])) == want
+
+
+def test_windows_lose_their_oldest_sentences_over_a_limit_but_never_the_current():
+    index = DocumentIndex.from_lengths([4])
+    sizes = np.array([5, 3, 4, 30])
+    spans = window_spans(index, 4, [(sizes, 8), (np.array([1, 1, 1, 1]), 100)])
+    assert spans.tolist() == [[0, 1], [0, 2], [1, 3], [3, 4]]
+
+
+def test_strides_cover_each_document_once():
+    index = DocumentIndex.from_lengths([5, 2])
+    assert stride_spans(index, 2, no_limit(index)).tolist() == [[0, 2], [2, 4], [4, 5], [5, 7]]
+
+
+def test_a_document_of_1500_tokens_becomes_two_parts_of_750():
+    index = DocumentIndex.from_lengths([30])
+    sizes = np.full(30, 50)
+    assert part_spans(index, (sizes, 1000), []).tolist() == [[0, 15], [15, 30]]
+
+
+def test_parts_keep_every_limit_and_every_sentence():
+    generator = np.random.RandomState(3)
+    for _ in range(30):
+        lengths = generator.randint(1, 25, size=6)
+        index = DocumentIndex.from_lengths(lengths)
+        sizes = generator.randint(2, 20, size=index.num_sentences)
+        other = generator.randint(2, 30, size=index.num_sentences)
+        spans = part_spans(index, (sizes, 60), [(other, 90)])
+        covered = np.concatenate([np.arange(a, b) for a, b in spans])
+        assert covered.tolist() == list(range(index.num_sentences))
+        for first, end in spans:
+            assert index.document[first] == index.document[end - 1]
+            assert sizes[first:end].sum() <= 60 and other[first:end].sum() <= 90
+
+
+def test_parts_are_roughly_equal():
+    index = DocumentIndex.from_lengths([40])
+    sizes = np.random.RandomState(0).randint(5, 15, size=40)
+    spans = part_spans(index, (sizes, 120), [])
+    totals = [sizes[a:b].sum() for a, b in spans]
+    assert max(totals) - min(totals) <= 2 * 15
+
+
+def test_a_sentence_over_the_limit_is_a_part_of_its_own():
+    index = DocumentIndex.from_lengths([3])
+    spans = part_spans(index, (np.array([4, 400, 4]), 100), [])
+    assert spans.tolist() == [[0, 1], [1, 2], [2, 3]]

@@ -1,0 +1,159 @@
+"""Reading a prefix at once equals teacher forcing, at odd lengths, in float64."""
+
+import argparse
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.models.lstm import LSTMModel
+from fairseq.models.lstm import base_architecture as lstm_architecture
+from fairseq.models.transformer import TransformerModel, base_architecture
+
+from fairseq_docmt.data import add_document_symbols, pad_rows
+from fairseq_docmt.generation import decoder_prefix
+from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
+
+WORDS = 20
+
+
+def dictionary():
+    words = Dictionary()
+    for i in range(WORDS):
+        words.add_symbol(f"w{i}")
+    return add_document_symbols(words)
+
+
+def build(kind="transformer", seed=0, **options):
+    torch.manual_seed(seed)
+    words = dictionary()
+    task = argparse.Namespace(source_dictionary=words, target_dictionary=words)
+    sizes = {
+        f"{side}_{name}": value
+        for side in ("encoder", "decoder")
+        for name, value in (("embed_dim", 8), ("ffn_embed_dim", 8), ("layers", 2))
+    }
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    args = argparse.Namespace(dropout=0.0, criterion="cross_entropy", **sizes, **heads, **options)
+    if kind == "lstm":
+        args.encoder_hidden_size = args.decoder_hidden_size = args.decoder_out_embed_dim = 8
+        lstm_architecture(args)
+        model = LSTMModel.build_model(args, task)
+    else:
+        base_architecture(args)
+        model = TransformerModel.build_model(args, task)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    return model.double().eval(), words
+
+
+def rows_of(lengths, words, first=()):
+    return [
+        torch.cat([torch.tensor(first, dtype=torch.long), torch.randint(4, 4 + WORDS, (n,))])
+        for n in lengths
+    ]
+
+
+def encode(model, words, bsz):
+    source = pad_rows(rows_of(range(bsz + 2, 2, -1), words), words, left_pad=True)
+    lengths = source.ne(words.pad()).sum(1)
+    return model.encoder(source, lengths), {"src_tokens": source, "src_lengths": lengths}
+
+
+def teacher_forced(model, encoder_out, row, tokens):
+    """Features after the last of ``tokens``, all tokens anew, one row alone."""
+    alone = model.encoder.reorder_encoder_out(encoder_out, torch.tensor([row]))
+    return model.decoder.extract_features(tokens[None], alone)[0][0, -1]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("normalize_before", [False, True])
+def test_reading_in_chunks_equals_teacher_forcing(learned, normalize_before):
+    model, words = build(
+        decoder_learned_pos=learned,
+        encoder_normalize_before=normalize_before,
+        decoder_normalize_before=normalize_before,
+        max_target_positions=100,
+    )
+    encoder_out, _ = encode(model, words, 3)
+    chunks = [rows_of(lengths, words) for lengths in ((1, 7, 3), (5, 1, 2), (1, 1, 33))]
+    prefix, so_far = None, [torch.empty(0, dtype=torch.long)] * 3
+    for chunk in chunks:
+        prefix = decoder_prefix.read(model.decoder, encoder_out, pad_rows(chunk, words), prefix)
+        so_far = [torch.cat([a, b]) for a, b in zip(so_far, chunk)]
+        for row in range(3):
+            want = teacher_forced(model, encoder_out, row, so_far[row])
+            torch.testing.assert_close(prefix.features[row, 0], want)
+
+
+@torch.no_grad()
+def test_reading_does_not_change_what_was_read_before():
+    model, words = build()
+    encoder_out, _ = encode(model, words, 2)
+    first = decoder_prefix.read(
+        model.decoder, encoder_out, pad_rows(rows_of((2, 3), words), words), None
+    )
+    keys = {
+        k: e["prev_key"].clone() for k, e in first.state.items() if e.get("prev_key") is not None
+    }
+    decoder_prefix.read(model.decoder, encoder_out, pad_rows(rows_of((4, 1), words), words), first)
+    for name, key in keys.items():
+        assert torch.equal(first.state[name]["prev_key"], key)
+    assert first.tokens.shape == (2, 3)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["transformer", "lstm"])
+@pytest.mark.parametrize("members", [1, 2])
+def test_writing_after_a_prefix_equals_teacher_forcing(kind, members):
+    """Steps with beams reordered and rows dropped, for ensembles too."""
+    models = [build(kind, seed)[0] for seed in range(members)]
+    words = dictionary()
+    eos, sep = words.eos(), words.index("<sep>")
+    bsz = 3 if kind == "transformer" else 1
+    _, net_input = encode(models[0], words, bsz)
+    prefixes = rows_of((1, 6, 3)[:bsz], words, first=(eos,))
+    ensemble = PrefixEnsemble(models, eos, sep, words.pad())
+    ensemble.encode(net_input)
+    ensemble.read(pad_rows(prefixes, words))
+
+    beams = torch.arange(bsz).repeat_interleave(2)
+    encoder_outs = ensemble.reorder_encoder_out(ensemble.forward_encoder(net_input), beams)
+    states = [{} for _ in models]
+    written = torch.full((len(beams), 1), eos)
+    source_row = beams.clone()
+    with ensemble.writing():
+        for step in range(4):
+            if step == 2:  # beams swapped, and the last row's beams both from its second
+                order = torch.tensor([1, 0, 3, 2, 5, 5][: len(beams)])
+            elif step == 3 and bsz > 1:  # the first row is finished
+                order = torch.tensor([2, 3, 4, 5])
+            else:
+                order = torch.arange(len(written))
+            if step > 0:
+                written, source_row = written[order], source_row[order]
+                ensemble.reorder_incremental_state(states, order)
+                encoder_outs = ensemble.reorder_encoder_out(encoder_outs, order)
+            lprobs, _ = ensemble.forward_decoder(written, encoder_outs, states)
+            for i in range(len(written)):
+                want = expected_lprobs(
+                    models, net_input, source_row[i], prefixes, written[i], eos, sep
+                )
+                # the host computes probabilities in float32, whatever the model
+                torch.testing.assert_close(lprobs[i], want.float(), rtol=1e-5, atol=1e-5)
+            words_next = torch.randint(4, 4 + WORDS, (len(written), 1))
+            written = torch.cat([written, words_next], dim=1)
+
+
+def expected_lprobs(models, net_input, row, prefixes, written, eos, sep):
+    tokens = torch.cat([prefixes[row], written[1:]])
+    probabilities = []
+    for model in models:
+        encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
+        features = teacher_forced(model, encoder_out, int(row), tokens)
+        logits = model.decoder.output_layer(features[None, None])
+        probabilities.append(torch.softmax(logits[0, 0], -1))
+    mean = torch.stack(probabilities).mean(0)
+    mean[eos] += mean[sep]
+    mean[sep] = 0
+    return mean.log()

@@ -1,0 +1,119 @@
+"""Sequential decoding against its definition: stock search, one row at a time, nothing cached."""
+
+import math
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from fairseq import checkpoint_utils, tasks
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
+from fairseq.search import BeamSearch
+
+from fairseq_docmt.data import DocumentIndex, join_sentences
+
+LIMIT = 12
+
+
+class NaiveEnsemble(EnsembleModel):
+    """Decodes every step anew from the whole prefix; ends at ``<sep>`` or ``</s>``."""
+
+    def __init__(self, models, prefix, eos, separator):
+        super().__init__(models)
+        self.prefix, self.eos, self.separator = prefix, eos, separator
+
+    def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature=1.0):
+        whole = torch.cat([self.prefix.expand(len(tokens), -1), tokens[:, 1:]], dim=1)
+        total = None
+        for model, encoder_out in zip(self.models, encoder_outs):
+            out = model.decoder(whole, encoder_out=encoder_out)
+            probs = model.get_normalized_probs(out, log_probs=False)[:, -1]
+            total = probs if total is None else total + probs
+        total = total / len(self.models)
+        total[:, self.eos] += total[:, self.separator]
+        total[:, self.separator] = 0
+        return total.log(), None
+
+
+def load(checkpoints):
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoints[0]))
+    task = tasks.setup_task(state["cfg"].task)
+    models, _ = checkpoint_utils.load_model_ensemble([str(c) for c in checkpoints], task=task)
+    for model in models:
+        model.eval()
+    return task, models
+
+
+def naive_translation(task, models, sources, context):
+    """(tokens, score) of the sentence after ``context`` (token lists) in a span of sources."""
+    eos, separator = task.tgt_dict.eos(), task.tgt_dict.index("<sep>")
+    prefix = [eos]
+    for sentence in context:
+        prefix += sentence + [separator]
+    source = join_sentences(sources, separator)[None]
+    generator = SequenceGenerator(
+        NaiveEnsemble(models, torch.tensor([prefix]), eos, separator),
+        task.tgt_dict,
+        beam_size=3,
+        max_len_b=LIMIT,
+        search_strategy=BeamSearch(task.tgt_dict),
+    )
+    sample = {"net_input": {"src_tokens": source, "src_lengths": torch.tensor([source.size(1)])}}
+    best = generator.generate(models, sample)[0][0]
+    return best["tokens"][:-1].tolist(), float(best["score"]) / math.log(2)
+
+
+def source_documents(task):
+    docs = tiny.documents((1, 5, 2, 7), 2)
+    return [[task.src_dict.encode_line(s, add_if_not_exist=False).long() for s in d] for d in docs]
+
+
+def check(output, rows, expected, dictionary):
+    hypotheses = tiny.lines_of(output)
+    scores = {int(k): float(v) for k, v in tiny.scores_of(output).items()}
+    for row, (tokens, score) in zip(rows, expected):
+        assert hypotheses[row] == dictionary.string(torch.tensor(tokens))
+        assert scores[row] == pytest.approx(score, abs=2e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("members", [1, 2])
+def test_windows(binarised, window_checkpoint, other_window_checkpoint, members):
+    checkpoints = [window_checkpoint, other_window_checkpoint][:members]
+    task, models = load(checkpoints)
+    expected = []
+    for document in source_documents(task):
+        translated = []
+        for i in range(len(document)):
+            first = max(0, i - 2)
+            result = naive_translation(
+                task, models, document[first : i + 1], translated[first:i]
+            )
+            translated.append(result[0])
+            expected.append(result)
+    output = tiny.generate(
+        binarised,
+        ":".join(map(str, checkpoints)),
+        *["--task", "sliding_window_translation", "--decoding", "sequential"],
+    )
+    check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
+
+
+@torch.no_grad()
+def test_full_documents(binarised, document_checkpoint):
+    task, models = load([document_checkpoint])
+    expected = []
+    for document in source_documents(task):
+        sizes = np.array([len(s) for s in document])
+        for first, end in task.decoding_spans(DocumentIndex.from_lengths([len(document)]), sizes):
+            translated = []
+            for _ in range(first, end):
+                result = naive_translation(task, models, document[first:end], translated)
+                translated.append(result[0])
+                expected.append(result)
+    output = tiny.generate(
+        binarised,
+        document_checkpoint,
+        *["--task", "full_document_translation", "--decoding", "sequential"],
+    )
+    check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
