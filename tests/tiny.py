@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import logging
 import random
 import re
 import sys
@@ -18,8 +17,12 @@ MODEL = (
     "--decoder-embed-dim 16 --encoder-ffn-embed-dim 32 --decoder-ffn-embed-dim 32 "
     "--encoder-attention-heads 2 --decoder-attention-heads 2"
 ).split()
+RECURRENT_MODEL = (
+    "--arch lstm --encoder-embed-dim 16 --decoder-embed-dim 16 --encoder-hidden-size 16 "
+    "--decoder-hidden-size 16 --decoder-out-embed-dim 16"
+).split()
 TRAINING = (
-    "--optimizer adam --lr 0.003 --criterion label_smoothed_cross_entropy --label-smoothing 0.1 "
+    "--optimizer adam --lr 0.003 --criterion label_smoothed_cross_entropy "
     "--cpu --num-workers 0 --log-format simple --log-interval 1000 --no-progress-bar "
     "--no-epoch-checkpoints"
 ).split()
@@ -72,7 +75,6 @@ def _forget_run() -> None:
         for name in ("best", "num_runs"):
             if hasattr(function, name):
                 delattr(function, name)
-    logging.getLogger().handlers.clear()
 
 
 def preprocess(folder: Path, splits: Sequence[str], *extra: str) -> Path:
@@ -102,14 +104,14 @@ def corpus(folder: Path, train=(4, 1, 6, 3, 5), valid=(3, 1, 4), test=(1, 5, 2, 
     return preprocess(folder, ["train", "valid", "test"])
 
 
-def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12) -> Path:
+def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12, model=MODEL) -> Path:
     """Train by stock ``fairseq-train``; returns the last checkpoint."""
     from fairseq_cli import train as command
 
     run_main(
         command.cli_main,
         str(data),
-        *["--user-dir", USER_DIR, *MODEL, *TRAINING, "--max-update", str(updates)],
+        *["--user-dir", USER_DIR, *model, *TRAINING, "--max-update", str(updates)],
         *["--save-dir", str(save_dir)],
         *([] if "--max-tokens" in arguments else ["--max-tokens", "200"]),
         *arguments,

@@ -118,24 +118,20 @@ class DocumentDecoder:
         if not units:
             return []
         counts = [len(unit["source"]) for unit in units]
-        several = [count > 1 for count in counts]
         forced = [c if c == 1 or self.task.cfg.force_sentence_count else 0 for c in counts]
         found = self._search_spans(generator, models, units, forced)
-        wrong = [
-            i
-            for i, hypotheses in enumerate(found)
-            if any(len(sentences) != counts[i] for sentences in hypotheses)
-        ]
-        self._joint_units += sum(several)
-        self._wrong_counts += len(wrong)
-        if wrong:
+        self._joint_units += sum(count > 1 for count in counts)
+        self._wrong_counts += sum(len(h[0]) != c for h, c in zip(found, counts))
+        found = [_of_count(h, c) for h, c in zip(found, counts)]
+        lacking = [i for i, hypotheses in enumerate(found) if len(hypotheses) < generator.nbest]
+        if lacking:
             again = self._search_spans(
-                generator, models, [units[i] for i in wrong], [counts[i] for i in wrong]
+                generator, models, [units[i] for i in lacking], [counts[i] for i in lacking]
             )
-            for i, hypotheses in zip(wrong, again):
-                found[i] = [with_count(s, counts[i], self.eos) for s in hypotheses]
+            for i, hypotheses in zip(lacking, again):
+                found[i] += [with_count(s, counts[i], self.eos) for s in hypotheses]
         return [
-            [list(ranked) for ranked in zip(*hypotheses)][-unit["rows"] :]
+            [list(ranked) for ranked in zip(*hypotheses[: generator.nbest])][-unit["rows"] :]
             for unit, hypotheses in zip(units, found)
         ]
 
@@ -156,7 +152,7 @@ class DocumentDecoder:
             sizes = [len(s) for s in units[i]["source"]]
             results[i] = [
                 split_hypothesis(h, sizes, self.separator, self._marks(units[i]), generator)
-                for h in hypotheses[: generator.nbest]
+                for h in hypotheses
             ]
         return results
 
@@ -361,6 +357,12 @@ class DocumentDecoder:
             torch.tensor(limits, device=self._device),
             None if counts is None else torch.tensor(counts, device=self._device),
         )
+
+
+def _of_count(hypotheses: List[list], count: int) -> List[list]:
+    """Hypotheses with the right number of sentences, none if the best one is not among them."""
+    right = [sentences for sentences in hypotheses if len(sentences) == count]
+    return right if len(hypotheses[0]) == count else []
 
 
 def _first_rows(units) -> List[int]:

@@ -83,6 +83,8 @@ class DocumentTranslationTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         if cfg.load_alignments:
             raise UserError("--load-alignments is not supported by document tasks; leave it out")
+        # The host's default of -1 makes a concatenated training set of negative length.
+        cfg.upsample_primary = max(cfg.upsample_primary, 1)
         given = {name: getattr(cfg, name) for name in self.stored_defaults}
         # A flag that is off may also be one that was left out.
         given["mark_document_start"] = cfg.mark_document_start or None
@@ -324,6 +326,10 @@ class DocumentTranslationTask(TranslationTask):
             buffer_size=data_buffer_size,
             disable_shuffling=True,
         )
+
+    def can_reuse_epoch_itr(self, dataset) -> bool:
+        """Never: batches are made from the number of the epoch, so that resuming finds them."""
+        return False
 
     def keeps_order(self) -> bool:
         """Whether a window needs the translation of the sentence before it."""

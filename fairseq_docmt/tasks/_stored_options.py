@@ -1,5 +1,6 @@
 """Options of training that the checkpoint remembers, so that decoding need not repeat them."""
 
+from enum import Enum
 from typing import Any, Dict
 
 from fairseq_docmt.errors import UserError
@@ -20,7 +21,7 @@ class StoredOptions:
 
     def __init__(self, task_name, given, defaults, learned, sentence_level):
         self.task_name = task_name
-        self.given = {name: value for name, value in given.items() if value is not None}
+        self.given = {name: _plain(value) for name, value in given.items() if value is not None}
         self.defaults = defaults
         self.learned = learned
         self.sentence_level = sentence_level
@@ -65,3 +66,8 @@ class StoredOptions:
                     f"checkpoints of one ensemble must agree in {option}: "
                     f"{self.loaded.get(name)} and {stored.get(name)}"
                 )
+
+
+def _plain(value):
+    """Choices of the command line are members of nameless enums, which no checkpoint can hold."""
+    return value.value if isinstance(value, Enum) else value

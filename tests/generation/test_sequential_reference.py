@@ -7,8 +7,8 @@ import pytest
 import tiny
 import torch
 from fairseq import checkpoint_utils, tasks
-from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from fairseq.search import BeamSearch
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 
 from fairseq_docmt.data import DocumentIndex, join_sentences
 
@@ -86,9 +86,7 @@ def test_windows(binarised, window_checkpoint, other_window_checkpoint, members)
         translated = []
         for i in range(len(document)):
             first = max(0, i - 2)
-            result = naive_translation(
-                task, models, document[first : i + 1], translated[first:i]
-            )
+            result = naive_translation(task, models, document[first : i + 1], translated[first:i])
             translated.append(result[0])
             expected.append(result)
     output = tiny.generate(

@@ -1,0 +1,194 @@
+"""Every decoding through the stock commands: each original sentence once, always the same."""
+
+import io
+import re
+import sys
+from unittest import mock
+
+import pytest
+import sacrebleu
+import tiny
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
+
+DOCS = tiny.documents((1, 5, 2, 7), 2)
+WINDOW = ["--task", "sliding_window_translation"]
+DOCUMENT = ["--task", "full_document_translation"]
+ALL = [
+    (task, decoding)
+    for task, decodings in (
+        ("window", ("sequential", "window", "segment")),
+        ("document", ("segment", "sequential")),
+    )
+    for decoding in decodings
+]
+
+
+@pytest.fixture
+def system(request, window_checkpoint, document_checkpoint):
+    """(checkpoint, options) of a parametrised pair of task and decoding."""
+    task, decoding = request.param
+    checkpoint = window_checkpoint if task == "window" else document_checkpoint
+    return checkpoint, [*(WINDOW if task == "window" else DOCUMENT), "--decoding", decoding]
+
+
+def hypotheses(output):
+    return {
+        row: (text, tiny.scores_of(output)[row][:6]) for row, text in tiny.lines_of(output).items()
+    }
+
+
+@pytest.mark.parametrize("system", ALL, indirect=True, ids=str)
+def test_each_sentence_once_whatever_the_batches(binarised, system):
+    checkpoint, options = system
+    whole = tiny.generate(binarised, checkpoint, *options)
+    expected = hypotheses(whole)
+    assert sorted(expected) == tiny.rows_of(DOCS)
+    sources = tiny.lines_of(whole, "S")
+    assert [sources[row] for row in tiny.rows_of(DOCS)] == [s for doc in DOCS for s in doc]
+    references = tiny.lines_of(whole, "T")
+    assert references[0] == DOCS[0][0].replace("w", "v")
+    for batching in (["--batch-size", "1"], ["--batch-size", "3"], ["--max-tokens", "40"]):
+        assert hypotheses(tiny.generate(binarised, checkpoint, *options, *batching)) == expected
+    for workers in ("2",):
+        output = tiny.generate(binarised, checkpoint, *options, "--num-workers", workers)
+        assert hypotheses(output) == expected
+    shards = {}
+    for rank in ("0", "1"):
+        shard = ["--distributed-world-size", "2", "--distributed-rank", rank, "--batch-size", "2"]
+        part = hypotheses(tiny.generate(binarised, checkpoint, *options, *shard))
+        assert not set(part) & set(shards)
+        shards.update(part)
+    assert shards == expected
+
+
+@pytest.mark.parametrize("system", ALL, indirect=True, ids=str)
+def test_printed_bleu_is_that_of_the_lines(binarised, system):
+    checkpoint, options = system
+    output = tiny.generate(binarised, checkpoint, *options, "--scoring", "sacrebleu")
+    found, wanted = tiny.lines_of(output, "D"), tiny.lines_of(output, "T")
+    rows = sorted(found)
+    bleu = sacrebleu.corpus_bleu([found[r] for r in rows], [[wanted[r] for r in rows]])
+    printed = re.search(r"Generate test.*BLEU[^=]*= ([\d.]+)", output).group(1)
+    assert float(printed) == pytest.approx(bleu.score, abs=0.006)
+
+
+@pytest.mark.parametrize("system", ALL, indirect=True, ids=str)
+def test_nbest_and_ensembles(binarised, system):
+    checkpoint, options = system
+    output = tiny.generate(binarised, f"{checkpoint}:{checkpoint}", *options, "--nbest", "3")
+    counts = {}
+    for row in re.findall(r"^H-(\d+)\t", output, flags=re.M):
+        counts[int(row)] = counts.get(int(row), 0) + 1
+    assert counts == {row: 3 for row in tiny.rows_of(DOCS)}
+    alone = tiny.lines_of(tiny.generate(binarised, checkpoint, *options))
+    assert tiny.lines_of(output) == alone  # an ensemble of a model with itself is the model
+
+
+@pytest.mark.parametrize("system", ALL, indirect=True, ids=str)
+def test_scoring_references(binarised, system):
+    checkpoint, options = system
+    output = tiny.generate(binarised, checkpoint, *options, "--score-reference")
+    assert tiny.lines_of(output, "H") == tiny.lines_of(output, "T")
+    positional = tiny.lines_of(output, "P")
+    for row, score in tiny.scores_of(output).items():
+        values = [float(v) for v in positional[row].split()]
+        assert len(values) == len(tiny.lines_of(output, "T")[row].split()) + 1
+        assert float(score) == pytest.approx(sum(values) / len(values), abs=1e-3)
+
+
+@pytest.mark.parametrize("system", ALL, indirect=True, ids=str)
+def test_hard_alignments_stay_in_the_sentence(binarised, system):
+    checkpoint, options = system
+    output = tiny.generate(binarised, checkpoint, *options, "--print-alignment", "hard")
+    assert tiny.lines_of(output) == tiny.lines_of(tiny.generate(binarised, checkpoint, *options))
+    links = 0
+    for row, text in tiny.lines_of(output, "A").items():
+        source = len(tiny.lines_of(output, "S")[row].split())
+        target = len(tiny.lines_of(output, "H")[row].split())
+        for link in text.split():
+            s, t = map(int, link.split("-"))
+            assert 0 <= s < source and 0 <= t < target
+            links += 1
+    assert links > 0
+
+
+def interactive(binarised, checkpoint, lines, *arguments):
+    from fairseq_cli import interactive as command
+
+    text = "".join(line + "\n" for line in lines)
+    with mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()))):
+        return tiny.run_main(
+            command.cli_main,
+            str(binarised),
+            *["--user-dir", tiny.USER_DIR, "--path", str(checkpoint), "--cpu"],
+            *["--beam", "3", "--max-len-b", "12", *arguments],
+        )
+
+
+@pytest.mark.parametrize("system", ALL, indirect=True, ids=str)
+@pytest.mark.parametrize("buffer, batch", [("100", "4"), ("100", "1"), ("1", "1"), ("4", "3")])
+def test_interactive_gives_the_same(binarised, system, buffer, batch):
+    checkpoint, options = system
+    if "segment" in options or DOCUMENT[1] in options:
+        if buffer != "100":
+            pytest.skip("these decodings need whole documents in the buffer")
+    expected = tiny.lines_of(tiny.generate(binarised, checkpoint, *options))
+    lines = tiny.text_of(DOCS).rstrip("\n").split("\n")
+    output = interactive(
+        binarised, checkpoint, lines, *options, "--buffer-size", buffer, "--batch-size", batch
+    )
+    found = tiny.lines_of(output)
+    assert sorted(found) == list(range(len(lines)))  # blank lines answer with empty ones
+    assert {row: found[row] for row in expected} == expected
+    assert all(found[row] == "" for row in found if not lines[row])
+
+
+@pytest.mark.parametrize("task, decoding", ALL)
+def test_python_gives_the_same(binarised, window_checkpoint, document_checkpoint, task, decoding):
+    checkpoint = window_checkpoint if task == "window" else document_checkpoint
+    options = [*(WINDOW if task == "window" else DOCUMENT), "--decoding", decoding]
+    expected = tiny.lines_of(tiny.generate(binarised, checkpoint, *options))
+    translator = DocumentTranslator.from_pretrained(str(checkpoint), decoding=decoding)
+    for _ in range(2):  # a second call starts afresh
+        found = translator.translate(DOCS, beam=3, max_len_b=12)
+        assert [len(doc) for doc in found] == [len(doc) for doc in DOCS]
+        assert [s for doc in found for s in doc] == [expected[r] for r in tiny.rows_of(DOCS)]
+    assert translator.translate([]) == []
+    with pytest.raises(UserError, match="document 2, sentence 1 is empty"):
+        translator.translate([["w1"], [" "]])
+
+
+def test_prefix_size_holds_for_the_current_sentence(binarised, window_checkpoint):
+    output = tiny.generate(binarised, window_checkpoint, *WINDOW, "--prefix-size", "1")
+    found, wanted = tiny.lines_of(output), tiny.lines_of(output, "T")
+    assert all(found[row].split()[0] == wanted[row].split()[0] for row in wanted)
+
+
+def test_forced_sentence_count_leaves_nothing_to_repair(binarised, document_checkpoint, caplog):
+    caplog.set_level("INFO", logger="fairseq_docmt")
+    options = [*DOCUMENT, "--decoding", "segment"]
+    tiny.generate(binarised, document_checkpoint, *options)
+    assert re.search(r"sentence counts: [1-9]\d* of \d+ outputs", caplog.text)
+    caplog.clear()
+    tiny.generate(binarised, document_checkpoint, *options, "--force-sentence-count")
+    assert re.search(r"sentence counts: 0 of \d+ outputs", caplog.text)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ([*WINDOW, "--decoding", "window", "--prefix-size", "1"], "--prefix-size speaks of one"),
+        ([*WINDOW, "--print-alignment", "soft"], "use --print-alignment hard"),
+        ([*WINDOW, "--match-source-len"], "--match-source-len compares"),
+    ],
+)
+def test_options_without_meaning_are_refused(binarised, window_checkpoint, options, message):
+    with pytest.raises(UserError, match=message):
+        tiny.generate(binarised, window_checkpoint, *options)
+
+
+def test_decoding_of_another_task_is_refused(binarised, document_checkpoint):
+    with pytest.raises(UserError, match="--decoding window is not for --task full_document"):
+        tiny.generate(binarised, document_checkpoint, *DOCUMENT, "--decoding", "window")

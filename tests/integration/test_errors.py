@@ -1,0 +1,140 @@
+"""A user's mistake gets one clear sentence."""
+
+import subprocess
+import sys
+
+import pytest
+import tiny
+import torch
+
+from fairseq_docmt.errors import UserError
+
+WINDOW = ["--task", "sliding_window_translation"]
+
+
+def binarise(folder, src, tgt, split="test"):
+    """A corpus whose split has the given text; the other splits are in order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, name in enumerate(("train", "valid", "test")):
+        tiny.write_split(folder, name, tiny.documents((2, 3), number))
+    (folder / f"{split}.src").write_bytes(src)
+    (folder / f"{split}.tgt").write_bytes(tgt)
+    return tiny.preprocess(folder, ["train", "valid", "test"])
+
+
+@pytest.mark.parametrize(
+    "src, tgt, message",
+    [
+        (b"w1\n\nw2\n", b"v1\nv3\nv2\n", r"test.src-tgt: line 2 is blank on the source side only"),
+        (b"w1\nw3\nw2\n", b"v1\nv3\n\n", r"line 3 is blank on the target side only"),
+        (b"w1\nw2\n", b"v1\n", r"different numbers of lines \(src 2, tgt 1\)"),
+        (b"\n\n", b"\n\n", r"test.src-tgt holds no sentence"),
+    ],
+)
+def test_sides_that_disagree(tmp_path, window_checkpoint, src, tgt, message):
+    data = binarise(tmp_path, src, tgt)
+    with pytest.raises(UserError, match=message):
+        tiny.generate(data, window_checkpoint, *WINDOW)
+
+
+def test_training_refuses_them_too(tmp_path):
+    data = binarise(tmp_path, b"w1\n\nw2\n", b"v1\nv3\nv2\n", split="train")
+    with pytest.raises(UserError, match="train.src-tgt: line 2 is blank"):
+        tiny.train(data, tmp_path / "ck", *WINDOW)
+
+
+def test_blank_lines_at_both_ends_and_windows_line_ends(tmp_path, window_checkpoint):
+    text = b"\r\n\r\nw1 w2\r\nw3\r\n\r\n \r\nw4\r\n\r\n"
+    data = binarise(tmp_path, text, text.replace(b"w", b"v"))
+    output = tiny.generate(data, window_checkpoint, *WINDOW)
+    assert tiny.lines_of(output, "T") == {2: "v1 v2", 3: "v3", 6: "v4"}
+    assert sorted(tiny.lines_of(output)) == [2, 3, 6]
+
+
+def test_missing_things(tmp_path, binarised, window_checkpoint):
+    with pytest.raises(UserError, match="data directory .*nowhere not found"):
+        tiny.train(tmp_path / "nowhere", tmp_path, *WINDOW)
+    with pytest.raises(UserError, match=r"nosplit.src-tgt.\* not found"):
+        tiny.generate(binarised, window_checkpoint, *WINDOW, "--gen-subset", "nosplit")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(UserError, match="dict.src.txt not found"):
+        tiny.train(empty, tmp_path / "ck", *WINDOW, "-s", "src", "-t", "tgt")
+
+
+@pytest.mark.parametrize("suffix", ["bin", "idx"])
+def test_truncated_files(tmp_path, window_checkpoint, suffix):
+    data = tiny.corpus(tmp_path)
+    path = data / f"test.src-tgt.tgt.{suffix}"
+    path.write_bytes(path.read_bytes()[:-9])
+    message = "tgt.bin is truncated" if suffix == "bin" else "damaged binarised file"
+    with pytest.raises(UserError, match=message):
+        tiny.generate(data, window_checkpoint, *WINDOW)
+
+
+def test_values_that_make_no_sense(binarised, tmp_path):
+    with pytest.raises(UserError, match="--window-size must be at least 1 sentence, got 0"):
+        tiny.train(binarised, tmp_path, *WINDOW, "--window-size", "0")
+    with pytest.raises(UserError, match="--max-document-tokens must be at least 1"):
+        tiny.train(
+            binarised,
+            tmp_path,
+            *["--task", "full_document_translation", "--max-document-tokens", "0"],
+        )
+    with pytest.raises(UserError, match="--load-alignments is not supported"):
+        tiny.train(binarised, tmp_path, *WINDOW, "--load-alignments")
+
+
+def test_a_sentence_of_4000_tokens(tmp_path, window_checkpoint):
+    long = b" ".join([b"w1"] * 4000)
+    text = b"w2\n" + long + b"\nw3\n"
+    data = binarise(tmp_path, text, text.replace(b"w", b"v"))
+    with pytest.raises(UserError, match=r"line 2 has more tokens than the model's 1024 source"):
+        tiny.generate(data, window_checkpoint, *WINDOW)
+    output = tiny.generate(
+        data, window_checkpoint, *WINDOW, "--skip-invalid-size-inputs-valid-test"
+    )
+    assert sorted(tiny.lines_of(output)) == [0, 1, 2]
+    assert tiny.lines_of(output)[1] == ""
+    output = tiny.generate(data, window_checkpoint, *WINDOW, "--truncate-source")
+    assert sorted(tiny.lines_of(output)) == [0, 1, 2]
+
+
+def test_training_leaves_out_only_the_sentence_that_is_too_long(tmp_path):
+    long = b" ".join([b"w1"] * 4000)
+    text = b"w2\n" + long + b"\nw3\n"
+    data = binarise(tmp_path, text, text.replace(b"w", b"v"), split="train")
+    checkpoint = tiny.train(data, tmp_path / "ck", *WINDOW, updates=2)
+    assert checkpoint.exists()
+
+
+def test_the_command_line_shows_the_sentence_and_no_traceback(tmp_path):
+    run = subprocess.run(
+        [
+            *[sys.executable, "-m", "fairseq_cli.train", str(tmp_path / "nowhere")],
+            *["--user-dir", tiny.USER_DIR, *tiny.MODEL, *tiny.TRAINING, *WINDOW],
+            *["--max-tokens", "10", "--save-dir", str(tmp_path / "ck")],
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].startswith("error: data directory")
+    assert "Traceback" not in run.stderr
+
+
+class Malicious:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (self.path, "w"))
+
+
+def test_a_malicious_checkpoint_is_refused_and_runs_nothing(binarised, window_checkpoint, tmp_path):
+    state = torch.load(window_checkpoint, weights_only=True)
+    state["extra_state"] = Malicious(str(tmp_path / "was_here"))
+    torch.save(state, tmp_path / "evil.pt")
+    with pytest.raises(Exception, match="[Ww]eights.only"):
+        tiny.generate(binarised, tmp_path / "evil.pt", *WINDOW)
+    assert not (tmp_path / "was_here").exists()

@@ -1,0 +1,247 @@
+"""Training through the stock commands."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from fairseq import checkpoint_utils, options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+from fairseq_docmt.errors import UserError
+
+WINDOW = ["--task", "sliding_window_translation"]
+DOCUMENT = ["--task", "full_document_translation", "--max-document-tokens", "20"]
+
+
+def task_of(data, *arguments):
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(
+        parser,
+        [str(data), "--user-dir", tiny.USER_DIR, *tiny.MODEL, *tiny.TRAINING, *arguments],
+    )
+    return tasks.setup_task(convert_namespace_to_omegaconf(args).task)
+
+
+def examples_of(make_task, split, shards, workers, max_tokens=60, epoch=1):
+    """Ids that all data-parallel processes see in one epoch, and their numbers of batches."""
+    seen, batches = [], []
+    for shard in range(shards):
+        task = make_task()
+        task.load_dataset(split)
+        iterator = task.get_batch_iterator(
+            task.dataset(split),
+            max_tokens=max_tokens,
+            max_positions=(1024, 1024),
+            ignore_invalid_inputs=True,
+            required_batch_size_multiple=8,
+            num_shards=shards,
+            shard_id=shard,
+            num_workers=workers,
+            epoch=epoch,
+        ).next_epoch_itr(shuffle=True)
+        samples = list(iterator)
+        batches.append(len(samples))
+        seen += [i for sample in samples for i in sample["id"].tolist()]
+    return seen, batches
+
+
+@pytest.mark.parametrize("shards, workers", [(1, 0), (1, 2), (2, 0), (3, 1)])
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_every_sentence_is_seen_once_per_epoch(binarised, split, shards, workers):
+    def make_task():
+        return task_of(binarised, *WINDOW, "--window-size", "2", "--max-tokens", "60")
+
+    lengths = {"train": (4, 1, 6, 3, 5), "valid": (3, 1, 4)}[split]
+    rows = tiny.rows_of(tiny.documents(lengths))
+    for epoch in (1, 2):
+        seen, batches = examples_of(make_task, split, shards, workers, epoch=epoch)
+        assert sorted(seen) == rows
+        assert len(set(batches)) == 1  # no process is left with nothing to do
+
+
+def test_documents_are_whole_and_seen_once(binarised):
+    task = task_of(binarised, *DOCUMENT, "--max-tokens", "60")
+    task.load_dataset("train")
+    view = task.dataset("train")
+    assert (view.tgt_sizes <= 20).all()
+    words = [
+        token
+        for i in range(len(view))
+        for token in view[i]["target"].tolist()
+        if token >= 4 and token != task.tgt_dict.index("<sep>")
+    ]
+    docs = tiny.translate(tiny.documents((4, 1, 6, 3, 5), 0))
+    expected = [task.tgt_dict.index(w) for doc in docs for s in doc for w in s.split()]
+    assert words == expected
+
+
+def test_parts_put_together_by_the_host_keep_their_documents_apart(tmp_path):
+    """``train`` and ``train1`` are one training set, but not one document."""
+    data = tiny.corpus(tmp_path, train=(2, 2))
+    for suffix in ("bin", "idx"):
+        for side in ("src", "tgt"):
+            part = (data / f"train.src-tgt.{side}.{suffix}").read_bytes()
+            (data / f"train1.src-tgt.{side}.{suffix}").write_bytes(part)
+    task = task_of(data, *WINDOW, "--window-size", "9")
+    task.load_dataset("train", combine=True)
+    lengths = [end - first for first, end in task.dataset("train").src.spans]
+    assert lengths == [1, 2] * 4
+
+
+def test_window_size_1_gives_the_examples_of_the_stock_task(binarised):
+    """Same tokens, lengths and order; only the blank lines are gone."""
+    ours = task_of(binarised, *WINDOW, "--window-size", "1")
+    ours.load_dataset("test")
+    stock = task_of(binarised, "--task", "translation")
+    stock.load_dataset("test")
+    view, pairs = ours.dataset("test"), stock.dataset("test")
+    rows = [row for row in range(len(pairs)) if pairs.src_sizes[row] > 1]
+    assert view.named_after.tolist() == rows
+    batch = view.collater([view[i] for i in range(len(view))])
+    wanted = pairs.collater([pairs[row] for row in rows])
+    for key, value in wanted["net_input"].items():
+        assert torch.equal(batch["net_input"][key], value)
+    assert torch.equal(batch["target"], wanted["target"])
+    assert torch.equal(batch["id"], wanted["id"])
+    assert batch["ntokens"] == wanted["ntokens"]
+
+
+@pytest.mark.parametrize("task", [[*WINDOW, "--window-size", "2"], DOCUMENT])
+@pytest.mark.parametrize("criterion", ["label_smoothed_cross_entropy", "cross_entropy"])
+def test_stock_criterions_and_update_freq(binarised, tmp_path, task, criterion):
+    checkpoint = tiny.train(
+        binarised,
+        tmp_path,
+        *[*task, "--criterion", criterion, "--update-freq", "3", "--num-workers", "1"],
+        updates=3,
+    )
+    assert checkpoint.exists()
+
+
+def test_validation_bleu_is_over_sentences(binarised, tmp_path, caplog):
+    caplog.set_level("INFO")
+    for number, task in enumerate(([*WINDOW, "--loss-on", "last"], WINDOW, DOCUMENT)):
+        for decoding in ("sequential", "segment"):
+            caplog.clear()
+            tiny.train(
+                binarised,
+                tmp_path / f"{number}{decoding}",
+                *[*task, "--decoding", decoding, "--eval-bleu"],
+                *["--eval-bleu-args", '{"beam": 2, "max_len_b": 10}'],
+                *["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"],
+                updates=2,
+            )
+            assert "bleu" in caplog.text
+            state = checkpoint_utils.load_checkpoint_to_cpu(
+                str(tmp_path / f"{number}{decoding}" / "checkpoint_best.pt")
+            )
+            assert state["task_state"]["document_options"]["task"] == task[1]
+
+
+def test_options_of_training_are_in_the_checkpoint(document_checkpoint, window_checkpoint):
+    stored = checkpoint_utils.load_checkpoint_to_cpu(str(window_checkpoint))["task_state"]
+    assert stored["document_options"]["window_size"] == 3
+    stored = checkpoint_utils.load_checkpoint_to_cpu(str(document_checkpoint))["task_state"]
+    assert stored["document_options"]["max_document_tokens"] == 20
+    assert stored["document_options"]["target_ratio"] == pytest.approx(1.0)
+
+
+def test_contradictions_are_refused_by_name(binarised, window_checkpoint):
+    same = [*WINDOW, "--window-size", "3"]
+    assert tiny.lines_of(tiny.generate(binarised, window_checkpoint, *same))
+    with pytest.raises(UserError, match="--window-size 2 contradicts .* --window-size 3"):
+        tiny.generate(binarised, window_checkpoint, *WINDOW, "--window-size", "2")
+    with pytest.raises(UserError, match="trained with --task sliding_window_translation"):
+        tiny.generate(binarised, window_checkpoint, *DOCUMENT)
+
+
+def test_ensembles_must_agree(binarised, window_checkpoint, tmp_path):
+    other = tiny.train(binarised, tmp_path, *WINDOW, "--window-size", "1", updates=2)
+    with pytest.raises(UserError, match="must agree in --window-size: 3 and 1"):
+        tiny.generate(binarised, f"{window_checkpoint}:{other}", *WINDOW)
+
+
+@pytest.mark.parametrize("task", [[*WINDOW, "--window-size", "2"], DOCUMENT])
+@pytest.mark.parametrize("arch", ["transformer", "lstm"])
+@pytest.mark.parametrize("start", ["translation", "sliding_window_translation"])
+def test_finetuning_from_a_sentence_level_checkpoint(binarised, tmp_path, task, arch, start):
+    model = {"transformer": tiny.MODEL, "lstm": tiny.RECURRENT_MODEL}[arch]
+    level = ["--window-size", "1"] if start != "translation" else []
+    sentence = tiny.train(
+        binarised, tmp_path / "a", "--task", start, *level, model=model, updates=5
+    )
+    document = tiny.train(
+        binarised,
+        tmp_path / "b",
+        *[*task, "--finetune-from-model", str(sentence), "--lr", "1e-9"],
+        updates=1,
+        model=model,
+    )
+    old, new = (
+        checkpoint_utils.load_checkpoint_to_cpu(str(c))["model"] for c in (sentence, document)
+    )
+    name = "decoder.embed_tokens.weight"
+    assert len(new[name]) - len(old[name]) == (2 if start == "translation" else 0)
+    torch.testing.assert_close(new[name][: len(old[name])], old[name], atol=1e-6, rtol=0)
+
+
+def test_a_stock_checkpoint_is_decoded_as_sentence_level(binarised, tmp_path):
+    stock = tiny.train(binarised, tmp_path, "--task", "translation", updates=5)
+    output = tiny.generate(binarised, stock, *WINDOW)
+    assert sorted(tiny.lines_of(output)) == tiny.rows_of(tiny.documents((1, 5, 2, 7), 2))
+
+
+def test_recurrent_stock_models_decode_windows(binarised, tmp_path):
+    """They cannot read a prefix side by side, so rows go one by one; nothing else changes."""
+    model = tiny.train(
+        binarised,
+        tmp_path,
+        *[*WINDOW, "--window-size", "2"],
+        updates=5,
+        model=tiny.RECURRENT_MODEL,
+    )
+    for decoding in ("sequential", "window"):
+        found = [
+            tiny.lines_of(tiny.generate(binarised, model, *WINDOW, "--decoding", decoding, *extra))
+            for extra in ([], ["--batch-size", "1"])
+        ]
+        assert found[0] == found[1]
+
+
+def test_training_resumes(binarised, tmp_path):
+    arguments = [*WINDOW, "--window-size", "2", "--max-tokens", "30"]
+    whole = tiny.train(binarised, tmp_path / "whole", *arguments, updates=20)
+    tiny.train(binarised, tmp_path / "parts", *arguments, updates=7)
+    parts = tiny.train(binarised, tmp_path / "parts", *arguments, updates=20)
+    states = [checkpoint_utils.load_checkpoint_to_cpu(str(c))["model"] for c in (whole, parts)]
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name]), name
+
+
+def test_two_processes(binarised, tmp_path):
+    """Data parallel on CPU, uneven shards, several micro-batches per update."""
+    port = 20000 + np.random.RandomState().randint(20000)
+    command = [
+        *[sys.executable, "-W", "ignore", "-m", "fairseq_cli.train", str(binarised)],
+        *["--user-dir", tiny.USER_DIR, *tiny.MODEL, *tiny.TRAINING, *WINDOW],
+        *["--max-tokens", "40", "--max-epoch", "2", "--update-freq", "2"],
+        *["--save-dir", str(tmp_path / "ck"), "--log-interval", "1"],
+        *["--distributed-world-size", "2", "--distributed-no-spawn"],
+        *["--distributed-init-method", f"tcp://127.0.0.1:{port}"],
+        *["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"],
+    ]
+    processes = [
+        subprocess.Popen(
+            [*command, "--distributed-rank", str(rank)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    logs = [process.communicate(timeout=180)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], logs[0][-2000:]
+    assert "done training" in logs[0] + logs[1]
