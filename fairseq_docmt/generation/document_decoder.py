@@ -352,10 +352,11 @@ class DocumentDecoder:
     def _restrict(self, generator, limits: List[int], counts: Optional[List[int]]) -> None:
         most = generator.max_len - 1
         limits = [min(limit, most) for limit in limits]
+        counts = counts or [0] * len(limits)
         generator.max_len_a, generator.max_len_b = 0, max(limits)
         generator.search.restrict(
             torch.tensor(limits, device=self._device),
-            None if counts is None else torch.tensor(counts, device=self._device),
+            torch.tensor(counts, device=self._device),
         )
 
 

@@ -30,37 +30,45 @@ class SentenceSearch(Search):
         self.limits: Optional[Tensor] = None
         self.counts: Optional[Tensor] = None
 
-    def restrict(self, limits: Tensor, counts: Optional[Tensor]) -> None:
+    def restrict(self, limits: Tensor, counts: Tensor) -> None:
         """Set the limits of the next batch.
 
         Args:
             limits: (bsz,) most tokens of each row, ``</s>`` not counted.
-            counts: (bsz,) sentences each row must have, 0 for any number; or None.
+            counts: (bsz,) sentences each row must have, 0 for any number.  Where a number is set,
+                the limit is shared out evenly, so that no sentence takes the place of others.
         """
         self.limits, self.counts = limits, counts
+        self.sentence_limits = (limits - counts + 1).div(counts.clamp(min=1), rounding_mode="floor")
 
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
         """As in the stock strategies; lprobs is (bsz, beam, vocabulary) and masked in place."""
         rows = original_batch_idxs
         ended = (self.limits[rows] <= step).view(-1, 1).expand(lprobs.shape[:2])
-        if self.counts is not None:
-            self._keep_count(lprobs, prev_output_tokens, self.counts[rows].view(-1, 1), ended)
-        if ended.any():
-            end_scores = lprobs[..., self.eos].clone()
-            lprobs.masked_fill_(ended.unsqueeze(-1), -float("inf"))
-            lprobs[..., self.eos] = end_scores
+        if self.counts[rows].any():
+            at_limit = self._keep_counts(lprobs, prev_output_tokens, rows, step)
+            ended = ended | at_limit
+        _allow_only(self.eos, lprobs, ended)
         return self.inner.step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
 
-    def _keep_count(self, lprobs, tokens, counts, ended) -> None:
-        """Forbid ``</s>`` before the last sentence and ``<sep>`` in it."""
-        finished = tokens.eq(self.separator).sum(1).view(lprobs.shape[:2])
-        counted = counts > 0
-        in_last = finished >= counts - 1
-        too_early = (counted & ~in_last & ~ended).unsqueeze(-1)
-        end = lprobs[..., self.eos : self.eos + 1]
-        end.masked_fill_(too_early, -float("inf"))
-        separator = lprobs[..., self.separator : self.separator + 1]
-        separator.masked_fill_((counted & in_last).unsqueeze(-1), -float("inf"))
+    def _keep_counts(self, lprobs, tokens, rows, step: int) -> Tensor:
+        """Forbid ``</s>`` before the last sentence and ``<sep>`` in it.
+
+        Returns:
+            (bsz, beam) whether the last sentence has reached its limit.
+        """
+        shape = lprobs.shape[:2]
+        is_separator = tokens.eq(self.separator)
+        finished = is_separator.sum(1).view(shape)
+        columns = torch.arange(tokens.size(1), device=tokens.device)
+        length = step - (is_separator * columns).max(1).values.view(shape)
+        counts = self.counts[rows].view(-1, 1)
+        counted, in_last = counts > 0, finished >= counts - 1
+        at_limit = counted & (length >= self.sentence_limits[rows].view(-1, 1))
+        _forbid(self.eos, lprobs, counted & ~in_last)
+        _forbid(self.separator, lprobs, counted & in_last)
+        _allow_only(self.separator, lprobs, at_limit & ~in_last)
+        return at_limit & in_last
 
     def init_constraints(self, batch_constraints: Optional[Tensor], beam_size: int):
         return self.inner.init_constraints(batch_constraints, beam_size)
@@ -75,6 +83,12 @@ class SentenceSearch(Search):
         return self.inner.set_src_lengths(src_lengths)
 
 
-def no_limits(rows: int) -> Tensor:
-    """(rows,) limits that nothing reaches."""
-    return torch.full((rows,), torch.iinfo(torch.int64).max)
+def _forbid(symbol: int, lprobs: Tensor, where: Tensor) -> None:
+    lprobs[..., symbol].masked_fill_(where, -float("inf"))
+
+
+def _allow_only(symbol: int, lprobs: Tensor, where: Tensor) -> None:
+    if where.any():
+        scores = lprobs[..., symbol].clone()
+        lprobs.masked_fill_(where.unsqueeze(-1), -float("inf"))
+        lprobs[..., symbol] = scores

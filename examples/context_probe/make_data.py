@@ -1,0 +1,241 @@
+"""Write the context probe: a parallel corpus in which some words can only be known from context.
+
+    python make_data.py --out data
+
+Each sentence asks at most one thing of its context.  The answers are drawn evenly and
+independently of the sentence itself, so without context no system can be right more often than
+one time in the number of forms: the ceiling that score.py prints.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+from pathlib import Path
+from typing import List, NamedTuple, Optional
+
+from language import (
+    CEILINGS,
+    CUES,
+    ELIDED,
+    GREETINGS,
+    PHENOMENA,
+    PRONOUN,
+    PRONOUNS,
+    YOU,
+    YOUS,
+    Vocabulary,
+    build_vocabulary,
+)
+
+
+class Question(NamedTuple):
+    """What a sentence asks of its context; distance in sentences to where the answer lies."""
+
+    phenomenon: str
+    distance: int
+    answer: str
+    alternatives: tuple
+
+
+class Sentence(NamedTuple):
+    source: List[str]
+    target: List[str]
+    question: Optional[Question]
+
+
+class DocumentWriter:
+    """Writes one random document.
+
+    A document is a chain of episodes: one sentence that shows something, ``d - 1`` plain ones, and
+    one that asks for it.  Plain sentences hold neither nouns nor verbs of action nor terms, so the
+    nearest one before a question is the one meant.
+
+    Args:
+        vocabulary: words.
+        options: the options of the command line.
+        generator: source of all choices.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, options, generator: random.Random):
+        self.vocabulary, self.options, self.random = vocabulary, options, generator
+        self.form = generator.randrange(2)
+        self.sentences: List[Sentence] = []
+        self.renderings: dict = {}
+        self.last_mention: dict = {}
+
+    def write(self) -> List[Sentence]:
+        """Sentences of the document, ``sentences_per_document`` of them."""
+        self._greet()
+        while len(self.sentences) < self.options.sentences_per_document:
+            left = self.options.sentences_per_document - len(self.sentences)
+            fitting = [d for d in self.options.distances if d < left]
+            phenomenon = self.random.choice(self.options.phenomena)
+            if phenomenon == "formality" or not fitting:
+                self._address()
+            else:
+                getattr(self, f"_{phenomenon}")(self.random.choice(fitting))
+        return self.sentences
+
+    # ---- episodes --------------------------------------------------------------------------------
+
+    def _greet(self) -> None:
+        source, target = GREETINGS[self.form]
+        self._say([source], [target])
+
+    def _address(self) -> None:
+        if "formality" not in self.options.phenomena:
+            self._plain(1)
+            return
+        answer = YOUS[self.form]
+        others = tuple(word for word in YOUS if word != answer)
+        question = Question("formality", len(self.sentences), answer, others)
+        self._say([YOU], [answer], question)
+
+    def _pronoun(self, distance: int) -> None:
+        # The gender first, then a noun of it: the genders are evenly frequent by construction.
+        gender = self.random.randrange(3)
+        nouns = [word for word, (_, g) in self.vocabulary.nouns.items() if g == gender]
+        noun = self.random.choice(nouns)
+        self._say([noun], [self.vocabulary.nouns[noun][0]])
+        self._plain(distance - 1)
+        others = tuple(word for i, word in enumerate(PRONOUNS) if i != gender)
+        question = Question("pronoun", distance, PRONOUNS[gender], others)
+        self._say([PRONOUN], [PRONOUNS[gender]], question)
+
+    def _ellipsis(self, distance: int) -> None:
+        verb, target = self.random.choice(list(self.vocabulary.verbs.items()))
+        self._say([verb], [target])
+        self._plain(distance - 1)
+        others = tuple(t for t in self.vocabulary.verbs.values() if t != target)
+        self._say([ELIDED], [target], Question("ellipsis", distance, target, others))
+
+    def _term(self, distance: int) -> None:
+        term = self.random.choice(list(self.vocabulary.terms))
+        forms = self.vocabulary.terms[term]
+        if term not in self.renderings:
+            self.renderings[term] = self.random.randrange(2)
+            cue, cue_target = CUES[self.renderings[term]]
+            self._say([cue, term], [cue_target, forms[self.renderings[term]]])
+            self.last_mention[term] = len(self.sentences) - 1
+            self._plain(distance - 1)
+        chosen = self.renderings[term]
+        distance = len(self.sentences) - self.last_mention[term]
+        question = Question("term", distance, forms[chosen], (forms[1 - chosen],))
+        self.last_mention[term] = len(self.sentences)
+        self._say([term], [forms[chosen]], question)
+
+    def _plain(self, count: int) -> None:
+        for _ in range(count):
+            self._say([], [])
+
+    def _say(self, source: list, target: list, question: Optional[Question] = None) -> None:
+        """Add a sentence: the words given among two to four fillers, in swapped order."""
+        fillers = self.random.choices(list(self.vocabulary.fillers), k=self.random.randint(2, 4))
+        place = self.random.randrange(len(fillers) + 1)
+        translated = [self.vocabulary.fillers[word] for word in fillers]
+        # The first two fillers change places in the target: order is not copied blindly.
+        translated[:2] = translated[1::-1]
+        self.sentences.append(
+            Sentence(
+                fillers[:place] + source + fillers[place:],
+                translated[:place] + target + translated[place:],
+                question,
+            )
+        )
+
+
+def write_split(folder: Path, split: str, documents: List[List[Sentence]]) -> None:
+    """Write both sides of a split and, but for training, its questions."""
+    sides: dict = {"src": [], "tgt": []}
+    questions, line = [], 0
+    for document in documents:
+        if line > 0:
+            sides["src"].append("")
+            sides["tgt"].append("")
+            line += 1
+        for sentence in document:
+            sides["src"].append(" ".join(sentence.source))
+            sides["tgt"].append(" ".join(sentence.target))
+            if sentence.question is not None:
+                row = {"line": line, **sentence.question._asdict()}
+                row["ceiling"] = CEILINGS[sentence.question.phenomenon]
+                questions.append(json.dumps(row))
+            line += 1
+    for side, lines in sides.items():
+        _write(folder / f"{split}.{side}", lines)
+    if split != "train":
+        _write(folder / f"{split}.probe.jsonl", questions)
+
+
+def _write(path: Path, lines: List[str]) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    os.replace(partial, path)
+
+
+def parse_args(arguments=None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--out", required=True, help="folder to write to")
+    add("--seed", type=int, default=1, help="decides the documents and the words")
+    add("--train-documents", type=int, default=2000)
+    add("--valid-documents", type=int, default=50)
+    add("--test-documents", type=int, default=200)
+    add("--sentences-per-document", type=int, default=12)
+    add("--nouns", type=int, default=12, help="divided among three genders")
+    add("--fillers", type=int, default=20, help="words of no influence")
+    add("--terms", type=int, default=4)
+    add("--distances", default="1,2,3", help="sentences between an answer and its question")
+    add("--phenomena", default=",".join(PHENOMENA))
+    args = parser.parse_args(arguments)
+    try:
+        args.distances = [int(distance) for distance in args.distances.split(",")]
+    except ValueError:
+        raise ValueError(f"--distances must be numbers like 1,2,3, got {args.distances}") from None
+    args.phenomena = args.phenomena.split(",")
+    _check(args)
+    return args
+
+
+def _check(args: argparse.Namespace) -> None:
+    for phenomenon in args.phenomena:
+        if phenomenon not in PHENOMENA:
+            raise ValueError(f"--phenomena: no {phenomenon!r}; choose from {', '.join(PHENOMENA)}")
+    if min(args.distances) < 1:
+        raise ValueError(f"--distances must be at least 1 sentence, got {min(args.distances)}")
+    if max(args.distances) + 2 > args.sentences_per_document:
+        raise ValueError(
+            f"--sentences-per-document {args.sentences_per_document} is too short for --distances "
+            f"up to {max(args.distances)}; give at least {max(args.distances) + 2}"
+        )
+    if args.nouns < 3 or args.nouns % 3 or args.terms < 1 or args.fillers < 2:
+        raise ValueError("--nouns must be a multiple of 3, --terms at least 1, --fillers 2")
+    for split in ("train", "valid", "test"):
+        if getattr(args, f"{split}_documents") < 1:
+            raise ValueError(f"--{split}-documents must be at least 1")
+
+
+def main(arguments=None) -> None:
+    try:
+        args = parse_args(arguments)
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+    folder = Path(args.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = build_vocabulary(args.nouns, args.fillers, args.terms, args.seed)
+    for split in ("train", "valid", "test"):
+        generator = random.Random(f"{args.seed} {split}")
+        documents = [
+            DocumentWriter(vocabulary, args, generator).write()
+            for _ in range(getattr(args, f"{split}_documents"))
+        ]
+        write_split(folder, split, documents)
+    print(f"wrote train, valid and test to {folder}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Accuracy on the context probe, by phenomenon and distance, beside the ceiling without context.
+
+    python score.py --probe data/test.probe.jsonl sentence=sentence.out window=window.out
+
+The outputs are those of fairseq-generate.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Tuple
+
+from tabulate import tabulate
+
+Key = Tuple[str, int]
+
+
+class Accuracy(NamedTuple):
+    """Right answers among the questions of one kind, and the best rate without context."""
+
+    right: int
+    total: int
+    ceiling: float
+
+    @property
+    def rate(self) -> float:
+        return self.right / self.total
+
+
+def read_questions(path: str) -> List[dict]:
+    """Questions as make_data.py wrote them, one JSON object per line."""
+    with open(path, encoding="utf-8") as stream:
+        return [json.loads(line) for line in stream]
+
+
+def read_hypotheses(path: str) -> Dict[int, List[str]]:
+    """Words of the best hypothesis of each line, from the output of fairseq-generate."""
+    found: Dict[int, List[str]] = {}
+    with open(path, encoding="utf-8") as stream:
+        for match in re.finditer(r"^H-(\d+)\t[^\t\n]*\t(.*)$", stream.read(), flags=re.M):
+            found.setdefault(int(match.group(1)), match.group(2).split())
+    return found
+
+
+def accuracy(questions: List[dict], hypotheses: Dict[int, List[str]]) -> Dict[Key, Accuracy]:
+    """Score answers.
+
+    A question is answered when its answer is among the words and no alternative is.
+
+    Args:
+        questions: rows of a probe file.
+        hypotheses: words by line number.
+
+    Returns:
+        By (phenomenon, distance in sentences).
+
+    Raises:
+        ValueError: a line has no hypothesis.
+    """
+    results: Dict[Key, Accuracy] = {}
+    for question in questions:
+        if question["line"] not in hypotheses:
+            raise ValueError(
+                f"no hypothesis for line {question['line'] + 1}; generate the whole test set"
+            )
+        words = hypotheses[question["line"]]
+        right = question["answer"] in words
+        right = right and not any(word in words for word in question["alternatives"])
+        key = (question["phenomenon"], question["distance"])
+        old = results.get(key, Accuracy(0, 0, question["ceiling"]))
+        results[key] = Accuracy(old.right + right, old.total + 1, question["ceiling"])
+    return results
+
+
+def pooled(results: Dict[Key, Accuracy], phenomenon: str, most: int) -> Accuracy:
+    """Accuracy on one phenomenon over all distances up to ``most``."""
+    chosen = [
+        r for (name, distance), r in results.items() if name == phenomenon and distance <= most
+    ]
+    return Accuracy(sum(r.right for r in chosen), sum(r.total for r in chosen), chosen[0].ceiling)
+
+
+def table(systems: Dict[str, Dict[Key, Accuracy]], style: str) -> str:
+    """A table with one row per phenomenon and distance and one column per system."""
+    first = next(iter(systems.values()))
+    rows = [
+        [name, distance, first[name, distance].total, first[name, distance].ceiling]
+        + [results[name, distance].rate for results in systems.values()]
+        for name, distance in sorted(first)
+    ]
+    headers = ["phenomenon", "distance", "questions", "ceiling without context", *systems]
+    return tabulate(rows, headers, tablefmt=style, floatfmt=".2f")
+
+
+def main(arguments=None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--probe", required=True, help="test.probe.jsonl")
+    parser.add_argument("systems", nargs="+", metavar="NAME=OUTPUT")
+    parser.add_argument("--json", help="also write the figures to this file")
+    parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    args = parser.parse_args(arguments)
+    try:
+        questions = read_questions(args.probe)
+        systems = {}
+        for system in args.systems:
+            name, separator, path = system.partition("=")
+            if not separator:
+                raise ValueError(f"{system}: give systems as NAME=OUTPUT")
+            systems[name] = accuracy(questions, read_hypotheses(path))
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    print(table(systems, "github" if args.markdown else "simple"))
+    if args.json:
+        _write_json(Path(args.json), systems)
+
+
+def _write_json(path: Path, systems: Dict[str, Dict[Key, Accuracy]]) -> None:
+    figures = {
+        name: [
+            {"phenomenon": phenomenon, "distance": distance, **result._asdict()}
+            for (phenomenon, distance), result in sorted(results.items())
+        ]
+        for name, results in systems.items()
+    }
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+
+
+if __name__ == "__main__":
+    main()
