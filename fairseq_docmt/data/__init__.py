@@ -4,6 +4,7 @@ from fairseq_docmt.data.corpus import DocumentCorpus, open_corpus, target_ratio
 from fairseq_docmt.data.decoding_units import DecodingUnits, collate_rows
 from fairseq_docmt.data.document_index import DocumentIndex
 from fairseq_docmt.data.document_view import DocumentView, pad_rows
+from fairseq_docmt.data.jieba_tokenizer import JiebaTokenizer
 from fairseq_docmt.data.spans import part_spans, stride_spans, window_spans
 from fairseq_docmt.data.symbols import add_document_symbols, join_sentences, split_sentences
 
@@ -12,6 +13,7 @@ __all__ = [
     "DocumentCorpus",
     "DocumentIndex",
     "DocumentView",
+    "JiebaTokenizer",
     "add_document_symbols",
     "collate_rows",
     "join_sentences",

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Quickstart: a sentence-level transformer against one with windows of 4 sentences, on data whose
+# answers lie in other sentences.  Ends in a table of accuracies.
+#
+#   bash run.sh [WORK_FOLDER]        (UPDATES=300 for a first look)
+#
+# Needs fairseq_docmt installed; `make quickstart` at the top of the project does that too.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=${1:-$here/work}
+updates=${UPDATES:-800}
+export PYTHONWARNINGS=ignore
+mkdir -p "$work"
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
+
+# Every step writes a log; of a step that fails its last lines are shown.
+quietly() {
+  local log=$work/$1.log
+  shift
+  "$@" > "$log" 2>&1 || { tail -n 20 "$log" >&2; echo "failed: $* (whole log: $log)" >&2; exit 1; }
+}
+
+python "$here/make_data.py" --out "$work/data"
+rm -rf "$work/bin"
+quietly preprocess fairseq-preprocess -s src -t tgt --destdir "$work/bin" \
+  --trainpref "$work/data/train" --validpref "$work/data/valid" --testpref "$work/data/test"
+
+train() {
+  echo "training $1 ($updates updates) ..."
+  rm -rf "$work/$1"
+  quietly "train_$1" fairseq-train "$work/bin" --user-dir "$user_dir" \
+    --task sliding_window_translation --window-size "$2" \
+    --arch transformer --encoder-layers 2 --decoder-layers 2 \
+    --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4 \
+    --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4 \
+    --share-decoder-input-output-embed --dropout 0.1 \
+    --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
+    --lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 200 \
+    --criterion label_smoothed_cross_entropy \
+    --max-tokens "$3" --max-update "$updates" --seed 1 --num-workers 0 \
+    --no-epoch-checkpoints --save-dir "$work/$1" --log-format simple
+}
+
+translate() {
+  echo "translating with $1, --decoding $2 ..."
+  quietly "translate_$1_$2" fairseq-generate "$work/bin" --user-dir "$user_dir" \
+    --task sliding_window_translation --decoding "$2" --path "$work/$1/checkpoint_last.pt" \
+    --beam 4 --max-tokens 4000 --num-workers 0 --results-path "$work/out_$1_$2"
+}
+
+# The same number of sentences per update for both: windows hold about four times the tokens.
+train sentence 1 1000
+train window4 4 4000
+translate sentence window
+translate window4 window
+translate window4 sequential
+
+python "$here/score.py" --probe "$work/data/test.probe.jsonl" --json "$work/scores.json" \
+  sentence="$work/out_sentence_window/generate-test.txt" \
+  window4="$work/out_window4_window/generate-test.txt" \
+  window4-sequential="$work/out_window4_sequential/generate-test.txt"

@@ -1,0 +1,51 @@
+import torch
+from fairseq.data import Dictionary
+from fairseq.search import BeamSearch
+
+from fairseq_docmt.data import add_document_symbols
+from fairseq_docmt.generation.sentence_search import SentenceSearch
+
+
+def search_of(limits, counts):
+    words = Dictionary()
+    words.add_symbol("w")
+    add_document_symbols(words)
+    search = SentenceSearch(BeamSearch(words), words, words.index("<sep>"))
+    search.restrict(torch.tensor(limits), torch.tensor(counts))
+    return search, words
+
+
+def allowed(limits, counts, tokens, rows=None):
+    """Symbols that may follow in each row, beam size 1."""
+    search, words = search_of(limits, counts)
+    tokens = torch.tensor([[words.index(t) for t in ["</s>", *row]] for row in tokens])
+    rows = torch.arange(len(tokens)) if rows is None else rows
+    step = tokens.size(1) - 1
+    lprobs = torch.zeros(len(tokens), 1, len(words)).log_softmax(-1)
+    scores = torch.zeros(len(tokens), 1, step)
+    search.step(step, lprobs, scores, tokens, rows)
+    names = ("</s>", "<sep>", "w")
+    return [{n for n in names if row[0, words.index(n)] > -1e9} for row in lprobs]
+
+
+def test_rows_without_a_count_are_free_until_their_own_limit():
+    found = allowed([2, 5], [0, 0], [["w", "w"], ["w", "w"]])
+    assert found == [{"</s>"}, {"</s>", "<sep>", "w"}]
+
+
+def test_counts_hold_back_the_end_and_then_the_separator():
+    found = allowed([20, 20], [2, 1], [["w"], ["w"]])
+    assert found == [{"<sep>", "w"}, {"</s>", "w"}]
+    assert allowed([20], [2], [["w", "<sep>", "w"]]) == [{"</s>", "w"}]
+
+
+def test_each_sentence_has_its_share_of_the_limit():
+    # 5 tokens for 2 sentences and a separator: 2 each
+    assert allowed([5], [2], [["w", "w"]]) == [{"<sep>"}]
+    assert allowed([5], [2], [["w", "<sep>", "w"]]) == [{"</s>", "w"}]
+    assert allowed([5], [2], [["w", "<sep>", "w", "w"]]) == [{"</s>"}]
+
+
+def test_rows_are_found_after_others_have_finished():
+    found = allowed([1, 9], [0, 0], [["w", "w"]], rows=torch.tensor([1]))
+    assert found == [{"</s>", "<sep>", "w"}]
