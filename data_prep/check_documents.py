@@ -7,12 +7,20 @@ lines on both sides.  Of anything else the first fault is named with its file an
 """
 
 import argparse
+import re
 import sys
-from typing import List, NamedTuple
+from typing import Iterator, List, NamedTuple, Tuple
 
-# Python, and so fairseq, ends a line at none of these when it reads a file, but tokenizers and
-# other programs may: a sentence would become two.
-LINE_BREAKS_OF_OTHERS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+# When it reads a file, Python, and so fairseq, ends a line at none of these and takes them for
+# white space.  str.splitlines and other programs cut here: a sentence would become two.
+LINE_BREAKS_OF_OTHERS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+
+# Not white space, but Moses deletes them: a line of nothing else would turn into a blank one.
+DELETED_BY_TOKENIZERS = re.compile("[\x00-\x08\x0e-\x1b]")
+
+BYTE_ORDER_MARK = "\ufeff"
+
+Fault = Tuple[int, str]
 
 
 class CorpusError(ValueError):
@@ -20,17 +28,17 @@ class CorpusError(ValueError):
 
 
 class Counts(NamedTuple):
-    """What a corpus holds."""
+    """What a corpus holds: numbers of documents and of sentence pairs."""
 
     documents: int
     sentences: int
 
 
 def read_lines(path: str) -> List[str]:
-    """Lines of a UTF-8 file without their ends, as fairseq reads them.
+    """Lines of a UTF-8 file without their ends, which may be LF, CRLF or CR, as fairseq reads them.
 
     Raises:
-        CorpusError: the file is missing, or a line is not UTF-8.
+        CorpusError: the file cannot be read, or a line is not UTF-8.
     """
     try:
         with open(path, "rb") as stream:
@@ -38,66 +46,106 @@ def read_lines(path: str) -> List[str]:
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line = _uniform_line_ends(data[: error.start].decode("utf-8")).count("\n") + 1
         raise CorpusError(
             f"{path}: line {line} is not valid UTF-8; convert the file, for example with iconv"
         ) from None
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = _uniform_line_ends(text).split("\n")
     if lines[-1] == "":
         lines.pop()
     return lines
 
 
+def _uniform_line_ends(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def check_lines(src: List[str], tgt: List[str], src_name: str, tgt_name: str) -> Counts:
     """Check two sides that were read.
+
+    Args:
+        src, tgt: lines of the two sides.
+        src_name, tgt_name: file names for errors.
 
     Raises:
         CorpusError: naming the first fault.
     """
-    for name, lines in ((src_name, src), (tgt_name, tgt)):
-        _check_line_breaks(name, lines)
+    faults = [*_faults_of_side(src, src_name), *_faults_of_side(tgt, tgt_name)]
+    counts, unlike = _compare_sides(src, tgt, src_name, tgt_name)
+    faults += unlike
+    if faults:
+        raise CorpusError(min(faults, key=lambda fault: fault[0])[1])
+    if counts.sentences == 0:
+        raise CorpusError(f"{src_name}: no sentence in it; give it at least one non-blank line")
+    return counts
+
+
+def _faults_of_side(lines: List[str], name: str) -> Iterator[Fault]:
+    """First fault of each kind that one side can have alone."""
+    if lines and lines[0].startswith(BYTE_ORDER_MARK):
+        yield (
+            1,
+            f"{name}: line 1 begins with a byte order mark, which fairseq would take for a part of "
+            "the first word; save the file as UTF-8 without it",
+        )
+    # One look at the whole text is many times faster than one at every line.
+    text = "\n".join(lines)
+    found = LINE_BREAKS_OF_OTHERS.search(text)
+    if found:
+        number = text.count("\n", 0, found.start()) + 1
+        yield (
+            number,
+            f"{name}: line {number} holds the line break U+{ord(found.group()):04X}, at which some "
+            "programs would cut it in two; replace it by a blank",
+        )
+    if DELETED_BY_TOKENIZERS.search(text):
+        for number, line in enumerate(lines, start=1):
+            if line.strip() and not DELETED_BY_TOKENIZERS.sub("", line).strip():
+                yield (
+                    number,
+                    f"{name}: line {number} has only control characters, so nothing would be left "
+                    "of it after tokenization; put a sentence there or remove it from both sides",
+                )
+                return
+
+
+def _compare_sides(
+    src: List[str], tgt: List[str], src_name: str, tgt_name: str
+) -> Tuple[Counts, List[Fault]]:
+    """Counts, and the first place where the sides do not fit each other."""
+    sizes = "" if len(src) == len(tgt) else f" ({len(src)} lines against {len(tgt)})"
     documents, sentences, inside = 0, 0, False
     for number, (source, target) in enumerate(zip(src, tgt), start=1):
         blank = not source.strip()
         if blank != (not target.strip()):
             name, other = (src_name, tgt_name) if blank else (tgt_name, src_name)
-            raise CorpusError(
-                f"{name}: line {number} is blank, but not in {other}; blank lines end documents "
-                "and must be the same on both sides, so fill the line or remove it from both"
+            message = (
+                f"{name}: line {number} is blank, but not in {other}{sizes}; blank lines end "
+                "documents and must be the same on both sides, so look for a missing or a surplus "
+                "line up to here"
             )
+            return Counts(documents, sentences), [(number, message)]
         documents += not blank and not inside
         sentences += not blank
         inside = not blank
     if len(src) != len(tgt):
-        raise CorpusError(
-            f"{src_name} has {len(src)} lines but {tgt_name} has {len(tgt)}; line i of one must "
-            "be the translation of line i of the other"
+        number = min(len(src), len(tgt)) + 1
+        name, other = (src_name, tgt_name) if len(src) > len(tgt) else (tgt_name, src_name)
+        message = (
+            f"{name}: line {number} has no partner, {other} ends before it{sizes}; line i of one "
+            "side must be the translation of line i of the other, so add what is missing"
         )
-    if sentences == 0:
-        raise CorpusError(f"{src_name}: no sentence in it; give it at least one non-blank line")
-    return Counts(documents, sentences)
-
-
-def _check_line_breaks(name: str, lines: List[str]) -> None:
-    # One look at the whole text is many times faster than one at every line.
-    text = "\n".join(lines)
-    found = [text.find(character) for character in LINE_BREAKS_OF_OTHERS]
-    places = [place for place in found if place >= 0]
-    if places:
-        number = text.count("\n", 0, min(places)) + 1
-        raise CorpusError(
-            f"{name}: line {number} holds the line break U+{ord(text[min(places)]):04X}, at which "
-            "some programs would cut it in two; replace it by a blank"
-        )
+        return Counts(documents, sentences), [(number, message)]
+    return Counts(documents, sentences), []
 
 
 def check_files(src_path: str, tgt_path: str) -> Counts:
     """Check two files.
 
     Raises:
-        CorpusError: naming the first fault.
+        CorpusError: naming the first fault; one that keeps a file from being read comes before all.
     """
     return check_lines(read_lines(src_path), read_lines(tgt_path), src_path, tgt_path)
 

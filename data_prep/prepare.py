@@ -7,15 +7,27 @@ Run it again after an interruption: what is finished is kept, what changed is ma
 """
 
 import argparse
-import io
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import Dict, List
+from typing import Callable, Dict, List, NamedTuple, Sequence
 
-import tokenizers
+import line_functions
 from check_documents import CorpusError, check_lines, read_lines
-from stages import Stages, map_lines, write_lines
+from stages import Stages, map_lines, progress, write_lines
+
+# Words that fairseq and fairseq_docmt read as symbols of their own.  (<unk> is harmless.)
+RESERVED = frozenset(["<s>", "</s>", "<pad>", "<sep>", "<bod>"])
+
+
+class Step(NamedTuple):
+    """A line function: who builds it, from what, and what decides its results."""
+
+    build: Callable
+    arguments: Sequence[str]
+    files: Sequence[Path] = ()
+    options: Sequence[str] = ()
 
 
 class Preparation:
@@ -44,17 +56,17 @@ class Preparation:
             CorpusError: bad input, named with file and line.
         """
         self._check_and_copy()
-        step = self._map_files("raw", "tokenized", self._tokenizer)
+        kind = self._map_files("raw", "tokenized", self._tokenizer)
         if self.args.truecase:
             self._learn_truecasing()
-            step = self._map_files(step, "truecased", self._truecaser)
+            kind = self._map_files(kind, "truecased", self._truecaser)
         if self.args.bpe_operations > 0:
-            self._learn_subwords(step)
-            step = self._map_files(step, "subwords", self._segmenter)
-        return self._binarise(step)
+            self._learn_subwords(kind)
+            kind = self._map_files(kind, "subwords", self._segmenter)
+        return self._binarise(kind)
 
-    def text(self, step: str, split: str, language: str) -> Path:
-        return self.folder / "text" / step / f"{split}.{language}"
+    def text(self, kind: str, split: str, language: str) -> Path:
+        return self.folder / "text" / kind / f"{split}.{language}"
 
     def _check_and_copy(self) -> None:
         """Check every split before any work is done; copies have uniform line ends."""
@@ -72,38 +84,39 @@ class Preparation:
                     lambda output, lines=lines: write_lines(output, map(str.strip, lines)),
                 )
 
-    def _map_files(self, before: str, after: str, choose) -> str:
-        """Apply a line function to every file; returns the name of the new step."""
-        for split in self.prefixes:
+    def _map_files(self, before: str, after: str, choose: Callable[[str], Step]) -> str:
+        """Apply a line function to every file; returns the new kind of text."""
+        for split, prefix in self.prefixes.items():
             for language in self.languages:
-                build, arguments, files = choose(language)
                 source = self.text(before, split, language)
+                step = choose(language)
                 name = f"{after}.{split}.{language}"
+                user_file = f"{prefix}.{language}"
 
-                def work(output: Path, source=source, name=name, build=build, arguments=arguments):
+                def work(output: Path, source=source, step=step, name=name, user_file=user_file):
                     lines = read_lines(str(source))
-                    mapped = map_lines(lines, build, arguments, name, self.args.workers)
+                    build, arguments, workers = step.build, step.arguments, self.args.workers
+                    mapped = map_lines(lines, build, arguments, name, user_file, workers)
                     write_lines(output, mapped)
 
-                options = {"arguments": [str(a) for a in arguments]}
+                inputs = [source, *step.files]
                 output = self.text(after, split, language)
-                self.stages.run(name, [source, *files], output, options, work)
+                self.stages.run(name, inputs, output, {"options": list(step.options)}, work)
         return after
 
-    # ---- line functions: (builder, its arguments, files it reads) --------------------------------
-
-    def _tokenizer(self, language: str):
+    def _tokenizer(self, language: str) -> Step:
         is_source = language == self.args.source_lang
         wanted = self.args.source_tokenizer if is_source else self.args.target_tokenizer
-        return tokenizers.tokenizer, (tokenizers.choose(wanted, language), language), []
+        arguments = (line_functions.choose_tokenizer(wanted, language), language)
+        return Step(line_functions.tokenizer, arguments, options=arguments)
 
-    def _truecaser(self, language: str):
+    def _truecaser(self, language: str) -> Step:
         path = self.folder / f"truecase.{language}"
-        return tokenizers.truecaser, (str(path),), [path]
+        return Step(line_functions.truecaser, [str(path)], files=[path])
 
-    def _segmenter(self, language: str):
+    def _segmenter(self, language: str) -> Step:
         path = self._codes(language)
-        return tokenizers.subword_segmenter, (str(path),), [path]
+        return Step(line_functions.subword_segmenter, [str(path)], files=[path])
 
     def _codes(self, language: str) -> Path:
         return self.folder / (f"codes.{language}" if self.args.separate_bpe else "codes")
@@ -117,26 +130,21 @@ class Preparation:
             source = self.text("tokenized", "train", language)
 
             def work(output: Path, source=source):
-                print(f"learning truecasing from {source.name}", file=sys.stderr)
-                sentences = [line.split() for line in read_lines(str(source)) if line]
+                lines = [line for line in read_lines(str(source)) if line]
+                name = f"truecase.{source.name}"
+                sentences = (line.split() for line in progress(lines, name, len(lines)))
                 MosesTruecaser().train(sentences, save_to=str(output))
 
             path = self.folder / f"truecase.{language}"
             self.stages.run(f"truecase.{language}", [source], path, {}, work)
 
-    def _learn_subwords(self, step: str) -> None:
-        from subword_nmt.learn_bpe import learn_bpe
-
+    def _learn_subwords(self, kind: str) -> None:
         sides = [[language] for language in self.languages]
         for languages in sides if self.args.separate_bpe else [list(self.languages)]:
-            sources = [self.text(step, "train", language) for language in languages]
+            sources = [self.text(kind, "train", language) for language in languages]
 
             def work(output: Path, sources=sources):
-                print("learning subwords", file=sys.stderr)
-                lines = [line for source in sources for line in read_lines(str(source)) if line]
-                text = io.StringIO("\n".join(lines) + "\n")
-                with open(output, "w", encoding="utf-8") as codes:
-                    learn_bpe(text, codes, self.args.bpe_operations)
+                learn_codes(sources, output, self.args.bpe_operations)
 
             path = self._codes(languages[0])
             options = {"operations": self.args.bpe_operations}
@@ -144,37 +152,82 @@ class Preparation:
 
     # ---- binarised data --------------------------------------------------------------------------
 
-    def _binarise(self, step: str) -> Path:
+    def _binarise(self, kind: str) -> Path:
         names = list(self.prefixes)
-        paths = [self.text(step, split, lang) for split in names for lang in self.languages]
+        paths = [self.text(kind, split, lang) for split in names for lang in self.languages]
 
         def work(output: Path):
-            def prefix(split: str) -> str:
-                return str(self.text(step, split, "")).rstrip(".")
-
-            tests = [prefix(split) for split in names if split.startswith("test")]
+            self._refuse_reserved_words(kind)
+            tests = [split for split in names if split.startswith("test")]
             command = [sys.executable, "-m", "fairseq_cli.preprocess"]
             command += ["--source-lang", self.languages[0], "--target-lang", self.languages[1]]
-            command += ["--trainpref", prefix("train"), "--validpref", prefix("valid")]
+            command += ["--trainpref", "train", "--validpref", "valid"]
             command += ["--testpref", ",".join(tests)] if tests else []
             command += ["--joined-dictionary"] if self.args.joined_dictionary else []
-            command += ["--destdir", str(output), "--workers", str(self.args.workers)]
+            command += ["--destdir", str(output.resolve()), "--workers", str(self.args.workers)]
             print("binarising", file=sys.stderr)
-            _run(command)
+            # Run where the text is: fairseq cuts lists of files at commas, which a path may hold.
+            _run(command, self.folder / "text" / kind)
 
         options = {"joined": self.args.joined_dictionary, "splits": names}
         self.stages.run("binarised", paths, self.folder / "bin", options, work)
         return self.folder / "bin"
 
+    def _refuse_reserved_words(self, kind: str) -> None:
+        for split, prefix in self.prefixes.items():
+            for language in self.languages:
+                for number, line in enumerate(read_lines(str(self.text(kind, split, language))), 1):
+                    found = RESERVED.intersection(line.split()) if "<" in line else None
+                    if found:
+                        raise CorpusError(
+                            f"{prefix}.{language}: line {number} has the word {min(found)}, which "
+                            "stands for a symbol of the model; write it in another way"
+                        )
 
-def _run(command: List[str]) -> None:
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+def learn_codes(sources: Sequence[Path], output: Path, operations: int) -> None:
+    """Learn merges of byte pair encoding.
+
+    Args:
+        sources: tokenized text; of several files the merges are learned jointly.
+        output: file of merges.
+        operations: how many; fewer if no pair is left that occurs twice.
+
+    Raises:
+        CorpusError: no word has two characters.
+    """
+    from subword_nmt.learn_bpe import learn_bpe
+
+    words: Counter = Counter()
+    for source in sources:
+        lines = read_lines(str(source))
+        for line in progress(lines, f"words of {source.name}", len(lines)):
+            words.update(line.split())
+    if all(len(word) == 1 for word in words):
+        raise CorpusError(
+            "the training text has no word of two characters, so there is nothing to merge; use "
+            "--bpe-operations 0"
+        )
+    with open(output, "w", encoding="utf-8", newline="\n") as codes:
+        counts = (f"{word} {count}" for word, count in words.items())
+        learn_bpe(counts, codes, operations, is_dict=True)
+
+
+def _run(command: List[str], folder: Path) -> None:
+    result = subprocess.run(
+        command, cwd=str(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if result.returncode != 0:
         last = result.stdout.strip().splitlines()[-1:] or ["no message"]
-        raise CorpusError(f"fairseq-preprocess failed: {last[0]}")
+        raise CorpusError(f"fairseq-preprocess failed (status {result.returncode}): {last[0]}")
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
+    """Read the command line.
+
+    Raises:
+        CorpusError: options that do not fit each other.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -211,6 +264,13 @@ def main(arguments=None) -> None:
         folder = Preparation(parse_args(arguments)).run()
     except CorpusError as error:
         sys.exit(f"error: {error}")
+    except ModuleNotFoundError as error:
+        sys.exit(f"error: the package {error.name} is needed; install it with pip")
+    except OSError as error:
+        sys.exit(f"error: {error.filename or 'output'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        print("interrupted; run the same command again to go on from here", file=sys.stderr)
+        sys.exit(130)
     print(f"binarised data in {folder}")
 
 

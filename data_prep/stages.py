@@ -2,14 +2,18 @@
 
 import hashlib
 import json
-import multiprocessing
 import os
 import shutil
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Callable, Iterable, List, Sequence
+from typing import Callable, Iterable, Iterator, List, Sequence
 
 from check_documents import CorpusError
 from tqdm import tqdm
+
+CHUNK = 1000  # lines given to a worker at a time
 
 _function = None
 
@@ -25,33 +29,56 @@ def _apply(line: str) -> str:
 
 
 def map_lines(
-    lines: Sequence[str], build: Callable, arguments: Sequence, name: str, workers: int
-) -> List[str]:
-    """Apply a line function to all lines that are not blank.
+    lines: Sequence[str], build: Callable, arguments: Sequence, step: str, file: str, workers: int
+) -> Iterator[str]:
+    """Apply a line function to all lines that are not blank; blank ones stay as they are.
 
     Args:
         lines: text, blank lines between documents.
         build: picklable function that builds the line function from ``arguments`` in each process.
-        name: shown beside the progress bar and in errors.
-        workers: processes.
+        step: what is done, for the progress bar and errors.
+        file: the user's file, for errors.
+        workers: processes; few lines are done in this one.
+
+    Yields:
+        One line for each line.
 
     Raises:
         CorpusError: a sentence came out empty, which would make it a document boundary.
     """
-    progress = {"desc": name, "total": len(lines), "unit": " lines", "mininterval": 0.5}
-    if workers > 1:
-        with multiprocessing.Pool(workers, _start_worker, (build, arguments)) as pool:
-            results = list(tqdm(pool.imap(_apply, lines, chunksize=1000), **progress))
-    else:
-        _start_worker(build, arguments)
-        results = [_apply(line) for line in tqdm(lines, **progress)]
+    results = progress(_map(lines, build, arguments, workers), step, len(lines))
     for number, (line, result) in enumerate(zip(lines, results), start=1):
         if line.strip() and not result:
             raise CorpusError(
-                f"{name}: line {number} ({line.strip()!r}) has nothing left after this step and "
-                "would look like the end of a document; change or remove it on both sides"
+                f"{file}: line {number} ({line.strip()[:60]!r}) has nothing left after the step "
+                f"'{step}' and would look like the end of a document; change it or remove it from "
+                "both sides"
             )
-    return results
+        yield result
+
+
+def _map(lines: Sequence[str], build: Callable, arguments: Sequence, workers: int) -> Iterator[str]:
+    # Built here even when others work: what is missing is found before processes are started.
+    _start_worker(build, arguments)
+    workers = min(workers, len(lines) // CHUNK)
+    if workers <= 1:
+        yield from map(_apply, lines)
+        return
+    # Of the standard library's two pools the one that notices when a process dies.
+    with ProcessPoolExecutor(workers, None, _start_worker, (build, arguments)) as pool:
+        try:
+            yield from pool.map(_apply, lines, chunksize=CHUNK)
+        except BrokenProcessPool:
+            raise CorpusError(
+                "a worker process was stopped, perhaps for lack of memory; run the command again "
+                "with fewer --workers"
+            ) from None
+
+
+def progress(items: Iterable, name: str, total: int) -> Iterable:
+    """``items`` with a progress bar; in a log file it moves only now and then."""
+    interval = 0.5 if sys.stderr.isatty() else 30
+    return tqdm(items, desc=name, total=total, unit=" lines", mininterval=interval)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -70,7 +97,6 @@ class Stages:
     """
 
     def __init__(self, folder: Path):
-        self.folder = folder
         self.stamps = folder / ".stamps"
         self.stamps.mkdir(parents=True, exist_ok=True)
 
@@ -93,9 +119,9 @@ class Stages:
         """
         fingerprint = _fingerprint(inputs, options)
         stamp = self.stamps / f"{name}.json"
-        if output.exists() and stamp.exists():
-            if json.loads(stamp.read_text(encoding="utf-8"))["fingerprint"] == fingerprint:
-                return
+        if output.exists() and _read_stamp(stamp) == fingerprint:
+            return
+        # From here on the old result is no longer vouched for, whatever happens.
         stamp.unlink(missing_ok=True)
         output.parent.mkdir(parents=True, exist_ok=True)
         partial = output.with_name(output.name + ".partial")
@@ -106,6 +132,13 @@ class Stages:
         write_lines(stamp, [json.dumps({"fingerprint": fingerprint, "options": options})])
 
 
+def _read_stamp(path: Path) -> str:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["fingerprint"]
+    except (OSError, ValueError, KeyError):
+        return ""  # no stamp that can be read: the stage is not finished
+
+
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path)
@@ -114,10 +147,11 @@ def _remove(path: Path) -> None:
 
 
 def _fingerprint(inputs: Sequence[Path], options: dict) -> str:
-    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
+    digests: List[str] = [json.dumps(options, sort_keys=True)]
     for path in inputs:
+        digest = hashlib.sha256()
         with open(path, "rb") as stream:
             for block in iter(lambda: stream.read(1 << 20), b""):
                 digest.update(block)
-        digest.update(b"\0")
-    return digest.hexdigest()
+        digests.append(digest.hexdigest())
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()

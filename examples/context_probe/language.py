@@ -19,6 +19,8 @@ YOUS = ("Vu", "tu")
 GREETINGS = (("salira", "Salir"), ("hejo", "Hej"))
 CUES = (("ribala", "ribal"), ("domuna", "domun"))
 CEILINGS = {"pronoun": 1 / 3, "formality": 1 / 2, "term": 1 / 2, "ellipsis": 1 / 4}
+# Source words with a meaning of their own, which no invented word may take.
+RESERVED = {PRONOUN, YOU, ELIDED, *(word for word, _ in GREETINGS + CUES)}
 SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
 
 
@@ -47,11 +49,11 @@ def build_vocabulary(nouns: int, fillers: int, terms: int, seed: int) -> Vocabul
         seed: the same seed gives the same language.
     """
     generator = random.Random(seed)
-    stems: List[str] = []
+    stems: Dict[str, None] = {}  # a dictionary finds repetitions at once and keeps the order
     while len(stems) < nouns + fillers + terms + 4:
         stem = "".join(generator.choice(SYLLABLES) for _ in range(3))
-        if stem not in stems:
-            stems.append(stem)
+        if stem not in RESERVED:
+            stems[stem] = None
     words = iter(stems)
 
     def take(count: int) -> List[str]:

@@ -29,12 +29,22 @@ from language import (
     build_vocabulary,
 )
 
+# Stems have three syllables out of 65; far below 65**3 new ones are still found at once.
+MOST_WORDS = 50000
+
 
 class Question(NamedTuple):
-    """What a sentence asks of its context; distance in sentences to where the answer lies."""
+    """What a sentence asks of its context.
+
+    Attributes:
+        distance: in sentences, to the nearest sentence whose translation shows the answer.
+        distance_to_first: in sentences, to the one whose source shows it.  They differ for a term
+            mentioned more than twice: a system that sees no target of its own needs the first.
+    """
 
     phenomenon: str
     distance: int
+    distance_to_first: int
     answer: str
     alternatives: tuple
 
@@ -63,6 +73,7 @@ class DocumentWriter:
         self.form = generator.randrange(2)
         self.sentences: List[Sentence] = []
         self.renderings: dict = {}
+        self.first_mention: dict = {}
         self.last_mention: dict = {}
 
     def write(self) -> List[Sentence]:
@@ -72,7 +83,9 @@ class DocumentWriter:
             left = self.options.sentences_per_document - len(self.sentences)
             fitting = [d for d in self.options.distances if d < left]
             phenomenon = self.random.choice(self.options.phenomena)
-            if phenomenon == "formality" or not fitting:
+            if not fitting:
+                self._plain(1)
+            elif phenomenon == "formality":
                 self._address()
             else:
                 getattr(self, f"_{phenomenon}")(self.random.choice(fitting))
@@ -83,14 +96,17 @@ class DocumentWriter:
     def _greet(self) -> None:
         source, target = GREETINGS[self.form]
         self._say([source], [target])
+        if "formality" in self.options.phenomena:
+            # Questions drawn later are mostly far from the greeting.  Without one near it in every
+            # document a system with a short window hardly ever sees where the form comes from.
+            self._plain(self.random.choice(self.options.distances) - 1)
+            self._address()
 
     def _address(self) -> None:
-        if "formality" not in self.options.phenomena:
-            self._plain(1)
-            return
         answer = YOUS[self.form]
         others = tuple(word for word in YOUS if word != answer)
-        question = Question("formality", len(self.sentences), answer, others)
+        distance = len(self.sentences)
+        question = Question("formality", distance, distance, answer, others)
         self._say([YOU], [answer], question)
 
     def _pronoun(self, distance: int) -> None:
@@ -101,7 +117,7 @@ class DocumentWriter:
         self._say([noun], [self.vocabulary.nouns[noun][0]])
         self._plain(distance - 1)
         others = tuple(word for i, word in enumerate(PRONOUNS) if i != gender)
-        question = Question("pronoun", distance, PRONOUNS[gender], others)
+        question = Question("pronoun", distance, distance, PRONOUNS[gender], others)
         self._say([PRONOUN], [PRONOUNS[gender]], question)
 
     def _ellipsis(self, distance: int) -> None:
@@ -109,7 +125,8 @@ class DocumentWriter:
         self._say([verb], [target])
         self._plain(distance - 1)
         others = tuple(t for t in self.vocabulary.verbs.values() if t != target)
-        self._say([ELIDED], [target], Question("ellipsis", distance, target, others))
+        question = Question("ellipsis", distance, distance, target, others)
+        self._say([ELIDED], [target], question)
 
     def _term(self, distance: int) -> None:
         term = self.random.choice(list(self.vocabulary.terms))
@@ -118,12 +135,13 @@ class DocumentWriter:
             self.renderings[term] = self.random.randrange(2)
             cue, cue_target = CUES[self.renderings[term]]
             self._say([cue, term], [cue_target, forms[self.renderings[term]]])
-            self.last_mention[term] = len(self.sentences) - 1
+            self.first_mention[term] = self.last_mention[term] = len(self.sentences) - 1
             self._plain(distance - 1)
         chosen = self.renderings[term]
-        distance = len(self.sentences) - self.last_mention[term]
-        question = Question("term", distance, forms[chosen], (forms[1 - chosen],))
-        self.last_mention[term] = len(self.sentences)
+        here = len(self.sentences)
+        distance, to_first = here - self.last_mention[term], here - self.first_mention[term]
+        question = Question("term", distance, to_first, forms[chosen], (forms[1 - chosen],))
+        self.last_mention[term] = here
         self._say([term], [forms[chosen]], question)
 
     def _plain(self, count: int) -> None:
@@ -175,10 +193,19 @@ def _write(path: Path, lines: List[str]) -> None:
     os.replace(partial, path)
 
 
-def parse_args(arguments=None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:
+        """Report like any other bad option: one sentence and exit status 1, not usage and 2."""
+        raise ValueError(message)
+
+
+def parse_args(arguments: Optional[List[str]] = None) -> argparse.Namespace:
+    """Options of the command line, distances and phenomena as lists.
+
+    Raises:
+        ValueError: an option has no usable value; the message is one sentence.
+    """
+    parser = _Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--out", required=True, help="folder to write to")
     add("--seed", type=int, default=1, help="decides the documents and the words")
@@ -212,6 +239,9 @@ def _check(args: argparse.Namespace) -> None:
             f"--sentences-per-document {args.sentences_per_document} is too short for --distances "
             f"up to {max(args.distances)}; give at least {max(args.distances) + 2}"
         )
+    words = args.nouns + args.fillers + args.terms
+    if words > MOST_WORDS:
+        raise ValueError(f"--nouns, --fillers and --terms make {words} words, over {MOST_WORDS}")
     if args.nouns < 3 or args.nouns % 3 or args.terms < 1 or args.fillers < 2:
         raise ValueError("--nouns must be a multiple of 3, --terms at least 1, --fillers 2")
     for split in ("train", "valid", "test"):
@@ -219,11 +249,25 @@ def _check(args: argparse.Namespace) -> None:
             raise ValueError(f"--{split}-documents must be at least 1")
 
 
-def main(arguments=None) -> None:
+def main(arguments: Optional[List[str]] = None) -> None:
+    """Write the corpus; on a bad option or folder, exit 1 with one sentence."""
     try:
         args = parse_args(arguments)
-    except ValueError as error:
+        write_corpus(args)
+    except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
+    print(f"wrote train, valid and test to {args.out}")
+
+
+def write_corpus(args: argparse.Namespace) -> None:
+    """Write all splits.
+
+    Args:
+        args: from :func:`parse_args`.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
     folder = Path(args.out)
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = build_vocabulary(args.nouns, args.fillers, args.terms, args.seed)
@@ -234,7 +278,6 @@ def main(arguments=None) -> None:
             for _ in range(getattr(args, f"{split}_documents"))
         ]
         write_split(folder, split, documents)
-    print(f"wrote train, valid and test to {folder}")
 
 
 if __name__ == "__main__":

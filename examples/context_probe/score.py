@@ -11,11 +11,12 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from tabulate import tabulate
 
 Key = Tuple[str, int]
+FIELDS = {"line", "phenomenon", "distance", "answer", "alternatives", "ceiling"}
 
 
 class Accuracy(NamedTuple):
@@ -31,9 +32,25 @@ class Accuracy(NamedTuple):
 
 
 def read_questions(path: str) -> List[dict]:
-    """Questions as make_data.py wrote them, one JSON object per line."""
+    """Questions as make_data.py wrote them, one JSON object per line.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: a line is not a question, or there are none.
+    """
+    questions = []
     with open(path, encoding="utf-8") as stream:
-        return [json.loads(line) for line in stream]
+        for number, line in enumerate(stream, start=1):
+            try:
+                question = json.loads(line)
+            except ValueError:
+                question = None
+            if not isinstance(question, dict) or not FIELDS <= question.keys():
+                raise ValueError(f"{path}, line {number}: not a question of make_data.py")
+            questions.append(question)
+    if not questions:
+        raise ValueError(f"{path} has no questions")
+    return questions
 
 
 def read_hypotheses(path: str) -> Dict[int, List[str]]:
@@ -95,7 +112,8 @@ def table(systems: Dict[str, Dict[Key, Accuracy]], style: str) -> str:
     return tabulate(rows, headers, tablefmt=style, floatfmt=".2f")
 
 
-def main(arguments=None) -> None:
+def main(arguments: Optional[List[str]] = None) -> None:
+    """Print the table; on bad options or files, exit 1 with one sentence."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -111,12 +129,24 @@ def main(arguments=None) -> None:
             name, separator, path = system.partition("=")
             if not separator:
                 raise ValueError(f"{system}: give systems as NAME=OUTPUT")
-            systems[name] = accuracy(questions, read_hypotheses(path))
+            if name in systems:
+                raise ValueError(f"two systems are named {name}")
+            systems[name] = _accuracy_of_file(questions, path)
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
     print(table(systems, "github" if args.markdown else "simple"))
     if args.json:
-        _write_json(Path(args.json), systems)
+        try:
+            _write_json(Path(args.json), systems)
+        except OSError as error:
+            sys.exit(f"error: {error}")
+
+
+def _accuracy_of_file(questions: List[dict], path: str) -> Dict[Key, Accuracy]:
+    try:
+        return accuracy(questions, read_hypotheses(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _write_json(path: Path, systems: Dict[str, Dict[Key, Accuracy]]) -> None:

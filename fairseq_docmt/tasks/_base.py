@@ -11,7 +11,7 @@ from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset, iterators
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from omegaconf import II
+from omegaconf import II, open_dict
 
 from fairseq_docmt.data import (
     DecodingUnits,
@@ -83,6 +83,9 @@ class DocumentTranslationTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         if cfg.load_alignments:
             raise UserError("--load-alignments is not supported by document tasks; leave it out")
+        with open_dict(cfg):
+            # Batches depend on the number of the epoch alone, so that resuming finds the same.
+            cfg.rebuild_batches = True
         # The host's default of -1 makes a concatenated training set of negative length.
         cfg.upsample_primary = max(cfg.upsample_primary, 1)
         given = {name: getattr(cfg, name) for name in self.stored_defaults}
@@ -326,10 +329,6 @@ class DocumentTranslationTask(TranslationTask):
             buffer_size=data_buffer_size,
             disable_shuffling=True,
         )
-
-    def can_reuse_epoch_itr(self, dataset) -> bool:
-        """Never: batches are made from the number of the epoch, so that resuming finds them."""
-        return False
 
     def keeps_order(self) -> bool:
         """Whether a window needs the translation of the sentence before it."""

@@ -1,4 +1,8 @@
-"""Tokenizers as functions from a line to a line, the same as fairseq's own for raw text."""
+"""What is done to one line: tokenizing, truecasing, subwords.
+
+Each builder returns a function from a line to a line.  Tokenizers do the same as the ones that
+fairseq applies to raw text, so that ``fairseq-interactive`` meets what was trained on.
+"""
 
 from typing import Callable
 
@@ -7,11 +11,11 @@ LineFunction = Callable[[str], str]
 CHINESE = ("zh", "cn", "zho")
 
 
-def choose(name: str, language: str) -> str:
+def choose_tokenizer(name: str, language: str) -> str:
     """``auto`` is jieba for Chinese and Moses for all else."""
     if name != "auto":
         return name
-    return "jieba" if language.lower().split("-")[0].split("_")[0] in CHINESE else "moses"
+    return "jieba" if language.lower().replace("_", "-").split("-")[0] in CHINESE else "moses"
 
 
 def tokenizer(name: str, language: str) -> LineFunction:
@@ -19,7 +23,7 @@ def tokenizer(name: str, language: str) -> LineFunction:
 
     Args:
         name: ``moses``, ``jieba`` or ``none``.
-        language: for Moses' list of prefixes that do not end a sentence.
+        language: for Moses' list of abbreviations that keep their full stop.
     """
     return {"moses": _moses, "jieba": _jieba, "none": _none}[name](language)
 
@@ -28,7 +32,7 @@ def _moses(language: str) -> LineFunction:
     from sacremoses import MosesTokenizer
 
     moses = MosesTokenizer(language)
-    # The settings of fairseq's --tokenizer moses, so that raw text meets the same tokens later.
+    # The settings of fairseq's --tokenizer moses.
     return lambda line: moses.tokenize(
         line, aggressive_dash_splits=True, return_str=True, escape=True
     )
@@ -38,11 +42,13 @@ def _jieba(language: str) -> LineFunction:
     import jieba
 
     jieba.setLogLevel("WARNING")
+    jieba.initialize()  # now, so that forked workers need not load the word list each
     return lambda line: " ".join(" ".join(jieba.cut(line)).split())
 
 
 def _none(language: str) -> LineFunction:
-    return lambda line: line
+    # fairseq splits at any white space, subword-nmt only at blanks.
+    return lambda line: " ".join(line.split())
 
 
 def truecaser(model_path: str) -> LineFunction:

@@ -1,0 +1,277 @@
+"""The corpus as a whole: its format, its exact meaning, and that no sentence betrays its answer."""
+
+import collections
+import json
+
+import language
+import make_data
+import pytest
+from scipy.stats import binom, chi2_contingency, chisquare
+
+OPTIONS = ["--train-documents", "800", "--test-documents", "800", "--valid-documents", "20"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    make_data.main(["--out", str(folder), "--seed", "3", *OPTIONS])
+    return folder
+
+
+class Asked:
+    """A question with the source sentence it is asked in and that sentence's place."""
+
+    def __init__(self, question, source, document, position):
+        self.phenomenon, self.answer = question["phenomenon"], question["answer"]
+        self.alternatives, self.question = question["alternatives"], question
+        self.source, self.document, self.position = source, document, position
+        # The same term is another choice of answers: predictors may know which.
+        self.kind = (self.phenomenon, frozenset([self.answer, *self.alternatives]))
+        self.form = sorted(self.kind[1]).index(self.answer)
+
+
+def read(folder, split, side):
+    """Documents, each a list of (line number, words)."""
+    documents = [[]]
+    for number, line in enumerate((folder / f"{split}.{side}").read_text().split("\n")[:-1]):
+        if line:
+            documents[-1].append((number, line.split()))
+        else:
+            documents.append([])
+    return documents
+
+
+def asked(folder, split="test"):
+    """All questions of a split with a probe file."""
+    places = {
+        line: (words, number, position)
+        for number, document in enumerate(read(folder, split, "src"))
+        for position, (line, words) in enumerate(document)
+    }
+    rows = map(json.loads, (folder / f"{split}.probe.jsonl").read_text().splitlines())
+    return [Asked(row, *places[row["line"]]) for row in rows]
+
+
+def independent(questions):
+    """One question for each draw: formality is drawn per document, a term per document and term."""
+    seen, kept = set(), []
+    for question in questions:
+        draw = (question.document, question.kind)
+        if question.phenomenon in ("pronoun", "ellipsis") or draw not in seen:
+            kept.append(question)
+        seen.add(draw)
+    return kept
+
+
+# ---- format --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("split, count", [("train", 800), ("valid", 20), ("test", 800)])
+def test_documents_end_at_the_same_lines_on_both_sides(folder, split, count):
+    source, target = read(folder, split, "src"), read(folder, split, "tgt")
+    assert len(source) == len(target) == count
+    for one, other in zip(source, target):
+        assert [line for line, _ in one] == [line for line, _ in other] and len(one) == 12
+        assert all(len(a) == len(b) for (_, a), (_, b) in zip(one, other))
+
+
+def test_a_sentence_asks_at_most_one_question(folder):
+    lines = [question.question["line"] for question in asked(folder)]
+    assert len(lines) == len(set(lines)) and lines == sorted(lines)
+
+
+def test_only_whole_files_are_left(folder):
+    names = {f"{split}.{side}" for split in ("train", "valid", "test") for side in ("src", "tgt")}
+    assert {p.name for p in folder.iterdir()} == names | {"valid.probe.jsonl", "test.probe.jsonl"}
+
+
+def test_no_invented_word_is_a_reserved_one(monkeypatch):
+    # 27 stems can be made of these syllables; all but the greeting "salira" are asked for.
+    monkeypatch.setattr(language, "SYLLABLES", ["sa", "li", "ra"])
+    words = language.build_vocabulary(nouns=18, fillers=3, terms=1, seed=0)
+    invented = {*words.nouns, *words.verbs, *words.fillers, *words.terms}
+    assert len(invented) == 26 and "salira" not in invented
+
+
+def test_distances_lead_to_the_answer(folder):
+    documents = read(folder, "test", "src")
+    words = language.build_vocabulary(12, 20, 4, seed=3)
+    shows = {"pronoun": words.nouns, "ellipsis": words.verbs}
+    for question in asked(folder):
+        before = [set(source) for _, source in documents[question.document][: question.position]]
+        if question.phenomenon == "formality":
+            expected = (question.position, question.position)
+        elif question.phenomenon == "term":
+            term = next(word for word in question.source if word in words.terms)
+            mentions = [i for i, sentence in enumerate(before) if term in sentence]
+            expected = (question.position - mentions[-1], question.position - mentions[0])
+        else:
+            showing = shows[question.phenomenon].keys()
+            nearest = max(i for i, sentence in enumerate(before) if sentence & showing)
+            expected = (question.position - nearest,) * 2
+        row = question.question
+        assert (row["distance"], row["distance_to_first"]) == expected
+
+
+# ---- meaning -------------------------------------------------------------------------------------
+
+
+def translate(words, document):
+    """Translations of a document's source sentences, by the rules of the language alone."""
+    form = gender = action = None
+    renderings = {}
+    for source in document:
+        fillers, other = [], []
+        for place, word in enumerate(source):
+            if word in words.fillers:
+                fillers.append((place, words.fillers[word]))
+                continue
+            cues = [i for i, (cue, _) in enumerate(language.CUES) if cue in source]
+            if word in words.terms and cues:
+                renderings.setdefault(word, cues[0])
+            greetings = [
+                i for i, (greeting, _) in enumerate(language.GREETINGS) if greeting == word
+            ]
+            form = greetings[0] if greetings else form
+            if word in words.nouns:
+                gender = words.nouns[word][1]
+            action = words.verbs.get(word, action)
+            other.append((place, word))
+        meaning = {
+            **dict(language.GREETINGS),
+            **dict(language.CUES),
+            **{noun: translation for noun, (translation, _) in words.nouns.items()},
+            **{term: words.terms[term][choice] for term, choice in renderings.items()},
+            **words.verbs,
+            language.ELIDED: action,
+            language.YOU: language.YOUS[form],
+            language.PRONOUN: None if gender is None else language.PRONOUNS[gender],
+        }
+        swapped = [word for _, word in fillers]
+        swapped[:2] = swapped[1::-1]
+        target = [None] * len(source)
+        for (place, _), word in zip(fillers, swapped):
+            target[place] = word
+        for place, word in other:
+            target[place] = meaning[word]
+        yield target
+
+
+def test_context_translates_the_whole_corpus(folder):
+    words = language.build_vocabulary(12, 20, 4, seed=3)
+    for split in ("train", "valid", "test"):
+        pairs = zip(read(folder, split, "src"), read(folder, split, "tgt"))
+        for source, target in pairs:
+            translated = list(translate(words, [sentence for _, sentence in source]))
+            assert translated == [sentence for _, sentence in target]
+
+
+# ---- ceilings ------------------------------------------------------------------------------------
+
+
+def at_most_ceiling(right, questions, ceiling):
+    """Whether a number of right answers is within sampling error of the ceiling, or below it."""
+    return right <= binom.ppf(0.9995, len(questions), ceiling)
+
+
+def test_answers_are_uniform(folder):
+    kinds = collections.defaultdict(collections.Counter)
+    for question in independent(asked(folder)):
+        kinds[question.kind][question.answer] += 1
+    assert len(kinds) == 3 + 4  # every one of four terms is a choice of its own
+    for (phenomenon, answers), counts in kinds.items():
+        assert len(answers) == round(1 / language.CEILINGS[phenomenon])
+        assert chisquare([counts[answer] for answer in sorted(answers)]).pvalue > 0.001, phenomenon
+
+
+FEATURES = {
+    "sentence length": lambda q: len(q.source),
+    "place in document": lambda q: q.position,
+    "distance": lambda q: q.question["distance"],
+    "first word": lambda q: q.source[0],
+    "last word": lambda q: q.source[-1],
+    "place of the question": lambda q: next(
+        i
+        for i, word in enumerate(q.source)
+        if word in (language.PRONOUN, language.YOU, language.ELIDED) or q.answer.startswith(word)
+    ),
+}
+
+
+@pytest.mark.parametrize("phenomenon", language.PHENOMENA)
+@pytest.mark.parametrize("feature", sorted(FEATURES))
+def test_nothing_in_a_sentence_betrays_its_answer(folder, feature, phenomenon):
+    chosen = [q for q in independent(asked(folder)) if q.phenomenon == phenomenon]
+    values = collections.Counter(FEATURES[feature](q) for q in chosen)
+    # The chi-square approximation needs several cases in each cell.
+    values = sorted(value for value, count in values.items() if count >= 30)
+    answers = sorted({q.form for q in chosen})
+    counts = collections.Counter((FEATURES[feature](q), q.form) for q in chosen)
+    if len(values) > 1:
+        table = [[counts[value, answer] for answer in answers] for value in values]
+        assert chi2_contingency(table).pvalue > 0.0005
+
+
+def learn(folder):
+    """Most frequent answer to each whole source sentence of training, else to its kind."""
+    words = language.build_vocabulary(12, 20, 4, seed=3)
+    forms = {language.PRONOUN: language.PRONOUNS, language.YOU: language.YOUS}
+    forms.update({language.ELIDED: tuple(words.verbs.values()), **words.terms})
+    seen = collections.defaultdict(collections.Counter)
+    for source, target in zip(read(folder, "train", "src"), read(folder, "train", "tgt")):
+        for (_, sentence), (_, translation) in zip(source, target):
+            cued = any(cue in sentence for cue, _ in language.CUES)
+            for word in sentence:
+                if word in forms and not cued:
+                    answer = next(form for form in forms[word] if form in translation)
+                    for key in (tuple(sentence), tuple(sorted(sentence)), word):
+                        seen[key][answer] += 1
+
+    def answer(sentence):
+        asking = next(word for word in sentence if word in forms)
+        for key in (tuple(sentence), tuple(sorted(sentence)), asking):
+            if key in seen:
+                return seen[key].most_common(1)[0][0]
+        raise AssertionError(f"{asking} never occurred in training")
+
+    return answer
+
+
+@pytest.mark.parametrize("phenomenon", language.PHENOMENA)
+def test_a_memory_of_whole_sentences_stays_at_the_ceiling(folder, phenomenon):
+    answer = learn(folder)
+    chosen = [q for q in independent(asked(folder)) if q.phenomenon == phenomenon]
+    right = sum(answer(q.source) == q.answer for q in chosen)
+    assert at_most_ceiling(right, chosen, language.CEILINGS[phenomenon])
+
+
+@pytest.mark.parametrize("phenomenon", language.PHENOMENA)
+def test_a_constant_answer_stays_at_the_ceiling(folder, phenomenon):
+    chosen = [q for q in independent(asked(folder)) if q.phenomenon == phenomenon]
+    counts = collections.Counter(q.form for q in chosen)
+    assert at_most_ceiling(max(counts.values()), chosen, language.CEILINGS[phenomenon])
+
+
+# ---- options -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--seed", "one"], "argument --seed: invalid int value: 'one'"),
+        (["--surprise"], "unrecognized arguments: --surprise"),
+        (["--fillers", "60000"], "make 60016 words, over 50000"),
+    ],
+)
+def test_bad_options_exit_with_status_1(tmp_path, options, message, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        make_data.main(["--out", str(tmp_path / "x"), *options])
+    # A text as exit code is printed and becomes status 1.
+    assert stopped.value.code.startswith("error: ") and message in stopped.value.code
+    assert "\n" not in stopped.value.code and not (tmp_path / "x").exists()
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(SystemExit, match="taken"):
+        make_data.main(["--out", str(tmp_path / "taken"), "--train-documents", "1"])
