@@ -47,7 +47,8 @@ def map_lines(
         CorpusError: a sentence came out empty, which would make it a document boundary.
     """
     results = progress(_map(lines, build, arguments, workers), step, len(lines))
-    for number, (line, result) in enumerate(zip(lines, results), start=1):
+    # The results come first in zip, so that it draws the progress bar to its end.
+    for number, (result, line) in enumerate(zip(results, lines), start=1):
         if line.strip() and not result:
             raise CorpusError(
                 f"{file}: line {number} ({line.strip()[:60]!r}) has nothing left after the step "
@@ -82,11 +83,9 @@ def progress(items: Iterable, name: str, total: int) -> Iterable:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a text file so that it appears under its name only when complete."""
-    partial = path.with_name(path.name + ".partial")
-    with open(partial, "w", encoding="utf-8", newline="\n") as stream:
+    """Write a text file; stages write under a temporary name."""
+    with open(path, "w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(line + "\n" for line in lines)
-    os.replace(partial, path)
 
 
 class Stages:
@@ -136,7 +135,7 @@ def _read_stamp(path: Path) -> str:
     try:
         return json.loads(path.read_text(encoding="utf-8"))["fingerprint"]
     except (OSError, ValueError, KeyError):
-        return ""  # no stamp that can be read: the stage is not finished
+        return ""  # none, or a half-written one: the stage is not finished
 
 
 def _remove(path: Path) -> None:

@@ -1,10 +1,13 @@
 import argparse
 import os
+import subprocess
+import sys
+from pathlib import Path
 
+import line_functions
 import prepare
 import pytest
 import stages
-import tokenizers
 from check_documents import CorpusError
 from fairseq.data import Dictionary, data_utils, encoders
 
@@ -22,91 +25,196 @@ def corpus(tmp_path):
     return tmp_path
 
 
-def options(corpus, *extra):
+@pytest.fixture
+def quick(monkeypatch):
+    """Replaces the call of fairseq-preprocess, which takes seconds; holds the commands."""
+    commands = []
+
+    def run(command, folder):
+        commands.append(command)
+        destination = Path(command[command.index("--destdir") + 1])
+        destination.mkdir()
+        (destination / "binarised").write_text(str(len(commands)))
+
+    monkeypatch.setattr(prepare, "_run", run)
+    return commands
+
+
+def options(corpus, *extra, out="out"):
     return [
         *["--source-lang", "zh", "--target-lang", "en", "--workers", "1"],
         *["--train", str(corpus / "train"), "--valid", str(corpus / "valid")],
         *["--test", str(corpus / "test"), str(corpus / "more")],
-        *["--destdir", str(corpus / "out"), "--bpe-operations", "20", *extra],
+        *["--destdir", str(corpus / out), "--bpe-operations", "20", *extra],
     ]
 
 
-def binarised(corpus, name, language):
-    folder = corpus / "out" / "bin"
-    dictionary = Dictionary.load(str(folder / f"dict.{language}.txt"))
-    data = data_utils.load_indexed_dataset(str(folder / f"{name}.zh-en.{language}"))
-    return [dictionary.string(data[i]) for i in range(len(data))]
+def lines_of(path):
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def binarised(folder, name, language):
+    dictionary = Dictionary.load(str(folder / f"bin/dict.{language}.txt"))
+    data = data_utils.load_indexed_dataset(str(folder / f"bin/{name}.zh-en.{language}"))
+    return data.sizes, [dictionary.string(data[i]) for i in range(len(data))]
+
+
+# ---- results -------------------------------------------------------------------------------------
 
 
 def test_from_raw_text_to_binarised_documents(corpus):
-    prepare.main(options(corpus))
+    folder = corpus / "out, with a comma"
+    prepare.main(options(corpus, out=folder.name))
     for name in ("train", "valid", "test", "test1"):
         for language in TEXT:
-            subwords = (corpus / "out/text/subwords" / f"{name}.{language}").read_text().split("\n")
-            assert binarised(corpus, name, language) == subwords[:-1]
-            blank = [not line for line in subwords[:-1]]
+            subwords = lines_of(folder / f"text/subwords/{name}.{language}")
+            sizes, lines = binarised(folder, name, language)
+            assert lines == subwords
+            blank = [not line for line in lines_of(folder / f"text/raw/{name}.{language}")]
             assert blank == [not line for line in (TEXT[language] * 3).split("\n")[:-1]]
-    tokenized = (corpus / "out/text/tokenized/test.en").read_text().split("\n")
-    assert tokenized[0] == "Hello , world !"
-    assert (corpus / "out/codes").exists()
+            assert (sizes == 1).tolist() == blank
+    assert lines_of(folder / "text/tokenized/test.en")[0] == "Hello , world !"
+    assert (folder / "codes").exists()
 
 
-def test_separate_subwords_and_truecasing(corpus):
+def test_the_command_without_subwords_and_with_one_dictionary(corpus):
+    more = ["--bpe-operations", "0", "--joined-dictionary", "--workers", "3"]
+    result = subprocess.run(
+        [sys.executable, prepare.__file__, *options(corpus, *more)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "train: 4 documents, 12 sentence pairs" in result.stdout
+    folder = corpus / "out"
+    assert (folder / "bin/dict.zh.txt").read_text() == (folder / "bin/dict.en.txt").read_text()
+    assert not (folder / "text/subwords").exists()
+    assert binarised(folder, "test", "en")[1] == lines_of(folder / "text/tokenized/test.en")
+
+
+def test_separate_subwords_and_truecasing(corpus, quick):
+    for split in ("train", "valid"):
+        (corpus / f"{split}.en").write_text("He is here.\nHere he is.\n\nIs he?\nHe is.\n" * 3)
     prepare.main(options(corpus, "--separate-bpe", "--truecase"))
-    names = {path.name for path in (corpus / "out").iterdir()}
-    assert {"codes.zh", "codes.en", "truecase.en"} <= names
-    assert (corpus / "out/text/truecased/train.en").exists()
+    folder = corpus / "out"
+    assert {"codes.zh", "codes.en", "truecase.en"} <= {path.name for path in folder.iterdir()}
+    truecased = lines_of(folder / "text/truecased/train.en")
+    assert truecased[:4] == ["he is here .", "here he is .", "", "is he ?"]
+    assert lines_of(folder / "text/truecased/train.zh") == lines_of(
+        folder / "text/tokenized/train.zh"
+    )
 
 
-def test_without_subwords_and_with_one_dictionary(corpus):
-    prepare.main(options(corpus, "--bpe-operations", "0", "--joined-dictionary"))
-    folder = corpus / "out/bin"
-    assert (folder / "dict.zh.txt").read_text() == (folder / "dict.en.txt").read_text()
-    assert not (corpus / "out/text/subwords").exists()
+@pytest.mark.parametrize("tokenizer, language", [("jieba", "zh"), ("moses", "en")])
+def test_fairseq_takes_raw_text_there_and_back(corpus, quick, tokenizer, language):
+    """``--tokenizer moses --bpe subword_nmt``, as fairseq-interactive and -generate use them."""
+    import fairseq_docmt  # noqa: F401  (registers the jieba tokenizer)
+
+    prepare.main(options(corpus, "--separate-bpe"))
+    args = argparse.Namespace(
+        tokenizer=tokenizer,
+        source_lang=language,
+        target_lang="en",
+        bpe="subword_nmt",
+        bpe_codes=str(corpus / f"out/codes.{language}"),
+        bpe_separator="@@",
+    )
+    cut, segment = encoders.build_tokenizer(args), encoders.build_bpe(args)
+    raw = lines_of(corpus / f"out/text/raw/test.{language}")
+    subwords = lines_of(corpus / f"out/text/subwords/test.{language}")
+    assert [segment.encode(cut.encode(line)) if line else "" for line in raw] == subwords
+    if language == "en":
+        assert [cut.decode(segment.decode(line)) for line in subwords] == raw
+
+
+def test_line_ends_and_outer_blanks_are_made_uniform(corpus, quick):
+    for language in TEXT:
+        text = "\u3000\r\n" + TEXT[language].replace("\n", " \r\n")
+        (corpus / f"test.{language}").write_bytes(text.encode())
+    prepare.main(options(corpus))
+    raw = (corpus / "out/text/raw/test.en").read_bytes()
+    assert raw == b"\n" + TEXT["en"].encode()
+
+
+def test_merges_are_those_of_subword_nmt(tmp_path):
+    from subword_nmt.learn_bpe import learn_bpe
+
+    source, ours, theirs = tmp_path / "text", tmp_path / "ours", tmp_path / "theirs"
+    source.write_text("the other one then\n\nother then others\n" * 5)
+    prepare.learn_codes([source], ours, 8)
+    with open(source) as text, open(theirs, "w") as codes:
+        learn_bpe(text, codes, 8)
+    assert ours.read_text() == theirs.read_text()
+
+
+# ---- resuming ------------------------------------------------------------------------------------
 
 
 def modified(corpus):
     return {
-        str(path): path.stat().st_mtime_ns
+        os.path.relpath(path, corpus / "out"): path.stat().st_mtime_ns
         for path in (corpus / "out").rglob("*")
         if path.is_file() and ".stamps" not in path.parts
     }
 
 
-def test_a_second_run_does_nothing_and_a_change_redoes_what_it_touches(corpus):
+def test_a_second_run_does_nothing_and_a_change_redoes_what_it_touches(corpus, quick):
     prepare.main(options(corpus))
     before = modified(corpus)
     prepare.main(options(corpus))
-    assert modified(corpus) == before
-    with open(corpus / "valid.en", "a", encoding="utf-8") as stream:
-        stream.write("One more.\n")
-    with open(corpus / "valid.zh", "a", encoding="utf-8") as stream:
-        stream.write("再来。\n")
+    assert modified(corpus) == before and len(quick) == 1
+    for language, line in (("en", "One more.\n"), ("zh", "再来。\n")):
+        with open(corpus / f"valid.{language}", "a", encoding="utf-8") as stream:
+            stream.write(line)
     prepare.main(options(corpus))
     after = modified(corpus)
-    changed = {os.path.relpath(p, corpus / "out") for p in after if after[p] != before.get(p)}
-    assert "text/tokenized/valid.en" in changed and "bin/dict.en.txt" in changed
-    assert "text/tokenized/train.en" not in changed and "codes" not in changed
-    assert binarised(corpus, "valid", "en")[-1]
+    changed = {path for path in after if after[path] != before.get(path)}
+    kinds = ("raw", "tokenized", "subwords")
+    text = {f"text/{kind}/valid.{language}" for kind in kinds for language in TEXT}
+    assert changed == text | {"bin/binarised"}
 
 
-def test_an_interruption_leaves_nothing_half_written_and_is_resumed(corpus, monkeypatch):
+@pytest.mark.parametrize(
+    "extra, changed",
+    [
+        (["--bpe-operations", "30"], {"codes", "text/subwords/train.en"}),
+        (["--target-tokenizer", "none"], {"codes", "text/tokenized/train.en"}),
+        (["--joined-dictionary"], {"bin/binarised"}),
+    ],
+)
+def test_other_options_redo_what_depends_on_them(corpus, quick, extra, changed):
+    prepare.main(options(corpus))
+    before = modified(corpus)
+    prepare.main(options(corpus, *extra))
+    after = modified(corpus)
+    assert changed <= {path for path in after if after[path] != before.get(path)}
+    assert after["text/tokenized/train.zh"] == before["text/tokenized/train.zh"]
+    assert len(quick) == 2
+
+
+@pytest.mark.parametrize(
+    "module, function", [(prepare, "_run"), (prepare, "learn_codes"), (stages, "_map")]
+)
+def test_an_interruption_is_said_and_resumed(corpus, quick, monkeypatch, capsys, module, function):
     def interrupted(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(prepare, "_run", interrupted)
-        with pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, function, interrupted)
+        with pytest.raises(SystemExit) as stop:
             prepare.main(options(corpus))
+    assert stop.value.code == 130
+    assert "run the same command again" in capsys.readouterr().err
     assert not (corpus / "out/bin").exists()
-    before = modified(corpus)
+    before = {path: t for path, t in modified(corpus).items() if "partial" not in path}
     prepare.main(options(corpus))
     after = modified(corpus)
     assert all(after[path] == before[path] for path in before)
-    assert binarised(corpus, "test", "en")[0]
+    assert "bin/binarised" in after and not any("partial" in path for path in after)
 
 
-def test_a_stage_that_fails_keeps_its_old_result_out_of_sight(tmp_path):
+def test_a_stage_that_fails_leaves_nothing_half_written(tmp_path):
     runner = stages.Stages(tmp_path)
     source, result = tmp_path / "in", tmp_path / "result"
     source.write_text("a")
@@ -120,67 +228,141 @@ def test_a_stage_that_fails_keeps_its_old_result_out_of_sight(tmp_path):
     assert not result.exists()
     runner.run("s", [source], result, {}, lambda path: path.write_text("whole"))
     assert result.read_text() == "whole"
-    with pytest.raises(RuntimeError):  # other options: it is made anew, or not there as finished
+    with pytest.raises(RuntimeError):
         runner.run("s", [source], result, {"n": 2}, half)
-    runner.run("s", [source], result, {"n": 2}, lambda path: path.write_text("new"))
-    assert result.read_text() == "new"
+    assert result.read_text() == "whole"  # the old one, which no stamp vouches for
+    runner.run("s", [source], result, {}, lambda path: path.write_text("again"))
+    assert result.read_text() == "again"
+    (tmp_path / ".stamps/s.json").write_text("{")  # a stamp that cannot be read
+    runner.run("s", [source], result, {}, lambda path: path.write_text("once more"))
+    assert result.read_text() == "once more"
+
+
+# ---- bad input -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "break_it, message",
     [
         (lambda c: (c / "train.en").unlink(), r"error: .*train\.en: cannot be read"),
-        (lambda c: (c / "test.en").write_text("x\n"), r"error: .*test"),
+        (lambda c: (c / "test.en").write_text("x\n"), r"error: .*test\.zh: line 2 has no partner"),
         (lambda c: (c / "more.zh").write_bytes(b"\xff\n"), r"error: .*more\.zh: line 1 is not"),
+        (lambda c: (c / "out").write_text("a file"), r"error: .*out.*: (Not a dir|File exists)"),
     ],
 )
-def test_bad_input_gets_one_sentence_and_nothing_is_binarised(corpus, break_it, message):
+def test_bad_input_gets_one_sentence_and_nothing_is_binarised(corpus, quick, break_it, message):
     break_it(corpus)
     with pytest.raises(SystemExit, match=message):
         prepare.main(options(corpus))
-    assert not (corpus / "out/bin").exists()
+    assert not quick
 
 
-def test_bad_options_get_one_sentence(corpus):
-    with pytest.raises(SystemExit, match="are both 'en'"):
-        prepare.main(options(corpus, "--source-lang", "en"))
-    with pytest.raises(SystemExit, match="--bpe-operations must not be negative"):
-        prepare.main(options(corpus, "--bpe-operations", "-1"))
+@pytest.mark.parametrize(
+    "extra, message",
+    [
+        (["--source-lang", "en"], "are both 'en'"),
+        (["--bpe-operations", "-1"], "--bpe-operations must not be negative"),
+        (["--workers", "0"], "--workers at least 1"),
+    ],
+)
+def test_bad_options_get_one_sentence(corpus, extra, message):
+    with pytest.raises(SystemExit, match=message):
+        prepare.main(options(corpus, *extra))
+
+
+def test_words_that_are_symbols_are_refused(corpus, quick):
+    text = TEXT["en"].replace("Fine.", "a <sep> b")
+    (corpus / "test.en").write_text(text * 3, encoding="utf-8")
+    prepare.main(options(corpus, "--bpe-operations", "0"))  # Moses writes < and > in another way
+    with pytest.raises(SystemExit, match=r"test\.en: line 5 has the word <sep>, which stands"):
+        prepare.main(options(corpus, "--bpe-operations", "0", "--target-tokenizer", "none"))
+
+
+def test_what_fairseq_says_is_passed_on(tmp_path):
+    command = [sys.executable, "-c", "print('one'); raise ValueError('two')"]
+    with pytest.raises(CorpusError, match=r"failed \(status 1\): ValueError: two"):
+        prepare._run(command, tmp_path)
+
+
+def test_nothing_to_merge_is_said(tmp_path):
+    (tmp_path / "text").write_text("a b\n")
+    with pytest.raises(CorpusError, match="use --bpe-operations 0"):
+        prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 5)
+
+
+# ---- line functions ------------------------------------------------------------------------------
+
+
+def remover():
+    return lambda line: line.replace("x", "")
 
 
 def test_a_sentence_that_a_stage_empties_is_refused():
-    def build():
-        return lambda line: line.replace("x", "")
-
-    assert stages.map_lines(["ax", "", "b"], build, (), "step", 1) == ["a", "", "b"]
-    with pytest.raises(CorpusError, match=r"step: line 3 \('xx'\) has nothing left"):
-        stages.map_lines(["a", "", "xx"], build, (), "step", 1)
+    assert list(stages.map_lines(["ax", "", "b"], remover, (), "t", "f", 1)) == ["a", "", "b"]
+    with pytest.raises(CorpusError, match=r"f: line 3 \('xx'\) has nothing left after the step"):
+        list(stages.map_lines(["a", "", "xx"], remover, (), "t", "f", 1))
 
 
 def test_several_processes_give_the_same():
-    lines = ["Hello, world!", "", "It's fine - isn't it?"] * 50
-    results = [
-        stages.map_lines(lines, tokenizers.tokenizer, ("moses", "en"), "t", workers)
-        for workers in (1, 2)
-    ]
-    assert results[0] == results[1]
+    lines = ["Hello, world!", "", "It's fine - isn't it?"] * 1000
+    arguments = (lines, line_functions.tokenizer, ("moses", "en"), "t", "f")
+    one, two = (list(stages.map_lines(*arguments, workers)) for workers in (1, 2))
+    assert one == two and two[1] == ""
 
 
-@pytest.mark.parametrize("name, language", [("moses", "en"), ("jieba", "zh")])
-def test_raw_text_meets_the_same_tokens_in_fairseq(name, language):
+def killer():
+    return lambda line: os._exit(1) if line == "die" else line
+
+
+def test_a_worker_that_dies_does_not_hang_the_rest():
+    with pytest.raises(CorpusError, match="run the command again with fewer --workers"):
+        list(stages.map_lines(["a"] * 2500 + ["die"], killer, (), "t", "f", 2))
+
+
+@pytest.mark.parametrize(
+    "name, language, wanted",
+    [
+        ("auto", "zh", "jieba"),
+        ("auto", "zh_CN", "jieba"),
+        ("auto", "en", "moses"),
+        ("none", "zh", "none"),
+        ("moses", "zh", "moses"),
+    ],
+)
+def test_choice_of_tokenizer(name, language, wanted):
+    assert line_functions.choose_tokenizer(name, language) == wanted
+
+
+def test_without_tokenizer_only_white_space_is_made_uniform():
+    assert line_functions.tokenizer("none", "en")("a\tb\u00a0 c's") == "a b c's"
+
+
+ODD = (
+    "Mr. Smith's 5,300 e-mails... <b>\"A|B\"</b> [x] & http://a.b/c?d=e — naïve\u00a0café 3.5% 'tis"
+)
+
+
+def assert_same_as_fairseq(name, language, lines):
     import fairseq_docmt  # noqa: F401  (registers the jieba tokenizer)
 
     args = argparse.Namespace(tokenizer=name, source_lang=language, target_lang="en")
     encoder = encoders.build_tokenizer(args)
-    ours = tokenizers.tokenizer(name, language)
-    for line in TEXT[language].split("\n"):
-        if line:
-            assert encoder.encode(line) == ours(line)
+    ours = stages.map_lines(lines, line_functions.tokenizer, (name, language), "t", "f", 1)
+    assert list(ours) == [encoder.encode(line.strip()) if line.strip() else "" for line in lines]
+
+
+@pytest.mark.parametrize("name, language", [("moses", "en"), ("moses", "de"), ("jieba", "zh")])
+def test_raw_text_meets_the_same_tokens_in_fairseq(name, language):
+    assert_same_as_fairseq(name, language, [*TEXT["en"].split("\n"), *TEXT["zh"].split("\n"), ODD])
+
+
+@pytest.mark.parametrize("name, language", [("moses", "en"), ("jieba", "zh")])
+def test_real_subtitles_meet_the_same_tokens_in_fairseq(shared_data, name, language):
+    path = str(shared_data / "tvsub-zhen" / f"zpdev.{language}")
+    assert_same_as_fairseq(name, language, prepare.read_lines(path))
 
 
 def test_real_subtitles_are_in_order(shared_data):
     prefix = str(shared_data / "tvsub-zhen" / "zpdev")
-    counts = prepare.check_lines(
-        prepare.read_lines(f"{prefix}.zh"), prepare.read_lines(f"{prefix}.en"), "zh", "en"
-    )
-    assert counts == (15, 1049)
+    src, tgt = (prepare.read_lines(f"{prefix}.{language}") for language in ("zh", "en"))
+    assert prepare.check_lines(src, tgt, "zh", "en") == (15, 1049)

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# TVSub subtitles to binarised documents.
+#
+#   bash prepare.sh CORPUS WORK
+#
+# CORPUS holds train, valid, test and zpdev with the suffixes zh and en: one subtitle line per line,
+# a blank line between episodes.  Before this: nothing.  After it: train.sh.
+set -euo pipefail
+top=$(cd "$(dirname "$0")/../.." && pwd)
+corpus=$1 work=$2
+python "$top/data_prep/prepare.py" --source-lang zh --target-lang en \
+  --train "$corpus/train" --valid "$corpus/valid" --test "$corpus/test" "$corpus/zpdev" \
+  --destdir "$work/data" --bpe-operations "${BPE:-4000}" --separate-bpe

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Small transformers for a CPU: one sentence-level model, then both systems finetuned from it for
+# the same time, with windows of 1 and of 4 sentences.
+#
+#   bash train.sh WORK
+#
+# Before this: prepare.sh.  After it: generate.sh.
+set -euo pipefail
+work=$1
+export PYTHONWARNINGS=ignore
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
+
+train() {
+  fairseq-train "$work/data/bin" --user-dir "$user_dir" --task sliding_window_translation \
+    --arch transformer --encoder-layers 3 --decoder-layers 2 \
+    --encoder-embed-dim 256 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 \
+    --decoder-embed-dim 256 --decoder-ffn-embed-dim 512 --decoder-attention-heads 4 \
+    --share-decoder-input-output-embed --dropout 0.1 \
+    --encoder-normalize-before --decoder-normalize-before \
+    --optimizer adam --adam-betas '(0.9, 0.98)' --lr-scheduler inverse_sqrt --clip-norm 1.0 \
+    --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
+    --max-tokens 4096 --seed 1 --cpu --num-workers 1 --no-epoch-checkpoints \
+    --log-format simple "$@"
+}
+
+OMP_NUM_THREADS=2 train --window-size 1 --lr 0.002 --warmup-updates 500 \
+  --max-epoch 2 --save-dir "$work/start"
+for size in 1 4; do
+  OMP_NUM_THREADS=1 train --window-size $size --lr 0.001 --warmup-updates 100 \
+    --finetune-from-model "$work/start/checkpoint_best.pt" \
+    --max-update "${UPDATES:-1000}" --save-dir "$work/window$size" &
+done
+wait
