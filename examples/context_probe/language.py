@@ -3,7 +3,8 @@
 Source words are lower-case invented stems; their translations carry no information beyond a
 one-to-one dictionary, except for four phenomena whose rendering lies in another sentence:
 
-* pronoun: ``ko`` takes the gender of the nearest noun before it (three forms);
+* pronoun: ``ko`` takes the gender of the nearest noun before it (three forms); the article of a
+  noun, which the source lacks, shows its gender inside the sentence, so that is quickly learned;
 * formality: ``zu`` takes the form set by the greeting of the document's first sentence (two);
 * term: a bare term is rendered as at its first mention, where a cue decided it (two);
 * ellipsis: ``mo`` stands for the nearest verb of action before it (four verbs).
@@ -14,6 +15,7 @@ from typing import Dict, List, NamedTuple
 
 PHENOMENA = ("pronoun", "formality", "term", "ellipsis")
 PRONOUN, YOU, ELIDED = "ko", "zu", "mo"
+ARTICLES = ("der", "des", "dia")
 PRONOUNS = ("xer", "xes", "xia")
 YOUS = ("Vu", "tu")
 GREETINGS = (("salira", "Salir"), ("hejo", "Hej"))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import List, NamedTuple, Optional
 
 from language import (
+    ARTICLES,
     CEILINGS,
     CUES,
     ELIDED,
@@ -114,7 +115,7 @@ class DocumentWriter:
         gender = self.random.randrange(3)
         nouns = [word for word, (_, g) in self.vocabulary.nouns.items() if g == gender]
         noun = self.random.choice(nouns)
-        self._say([noun], [self.vocabulary.nouns[noun][0]])
+        self._say([noun], [ARTICLES[gender], self.vocabulary.nouns[noun][0]])
         self._plain(distance - 1)
         others = tuple(word for i, word in enumerate(PRONOUNS) if i != gender)
         question = Question("pronoun", distance, distance, PRONOUNS[gender], others)

@@ -83,8 +83,9 @@ class DocumentDecoder:
         """
         units = sample["units"]
         for unit, first in zip(units, _first_rows(units)):
-            unit["prefix"] = None if prefix_tokens is None else prefix_tokens[first]
-            unit["constraints"] = None if constraints is None else constraints[first]
+            rows = slice(first, first + unit["rows"])
+            unit["prefix"] = None if prefix_tokens is None else prefix_tokens[rows]
+            unit["constraints"] = None if constraints is None else constraints[rows]
         full = [unit for unit in units if unit["source"]]
         if isinstance(generator, SequenceScorer):
             decoded = self._score_references(generator, models, full)
@@ -162,13 +163,12 @@ class DocumentDecoder:
         for i in order:
             row = [self.tgt_mark] if self._marks(units[i]) else []
             if units[i]["prefix"] is not None:
-                row.append(units[i]["prefix"].cpu())
+                row.append(units[i]["prefix"][0].cpu())
             rows.append(torch.cat(row) if row else self.tgt_mark[:0])
         prefixes = pad_rows(rows, self.task.target_dictionary) if any(map(len, rows)) else None
-        constraints = [units[i]["constraints"] for i in order]
         return (
             None if prefixes is None else prefixes.to(self._device),
-            None if constraints[0] is None else torch.stack(constraints),
+            _stacked([units[i]["constraints"] for i in order], [0] * len(order)),
         )
 
     # ---- sentence by sentence ------------------------------------------------------------------
@@ -230,16 +230,13 @@ class DocumentDecoder:
                 )
             limits.append(min(most, left))
         self._restrict(generator, limits, None)
-        # A given prefix or constraint speaks of the unit's first row.
-        given = [u["prefix"] if not results[i] else None for u, i in zip(units, active)]
-        wanted = [u["constraints"] for u in units]
-        prefixes = pad_rows(given, self.task.target_dictionary) if given[0] is not None else None
+        current_rows = [len(results[i]) for i in active]
         with ensemble.writing():
             found = generator.generate(
                 list(ensemble.models),
                 {"net_input": net_input},
-                prefix_tokens=prefixes,
-                constraints=torch.stack(wanted) if wanted[0] is not None else None,
+                prefix_tokens=_stacked([unit["prefix"] for unit in units], current_rows),
+                constraints=_stacked([unit["constraints"] for unit in units], current_rows),
             )
         for unit, i, hypotheses in zip(units, active, found):
             sizes = [len(s) for s in unit["source"]]
@@ -364,6 +361,13 @@ def _of_count(hypotheses: List[list], count: int) -> List[list]:
     """Hypotheses with the right number of sentences, none if the best one is not among them."""
     right = [sentences for sentences in hypotheses if len(sentences) == count]
     return right if len(hypotheses[0]) == count else []
+
+
+def _stacked(given: List[Optional[Tensor]], rows: List[int]) -> Optional[Tensor]:
+    """(units, n) one row of what each unit was given, None if nothing was."""
+    if given[0] is None:
+        return None
+    return torch.stack([tensor[row] for tensor, row in zip(given, rows)])
 
 
 def _first_rows(units) -> List[int]:

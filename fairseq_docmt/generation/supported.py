@@ -39,5 +39,5 @@ def refuse_unsupported(task, models, args) -> None:
         raise UserError(
             "--match-source-len compares with the source of the whole window; leave it out"
         )
-    if getattr(args, "retain_iter_history", False) or getattr(args, "iter_decode_max_iter", 10) < 0:
+    if getattr(args, "retain_iter_history", False):
         raise UserError("--retain-iter-history is for non-autoregressive models; leave it out")

@@ -257,6 +257,12 @@ class DocumentTranslationTask(TranslationTask):
         opened = self._open_document
         if len(sizes) > 0 and sizes[0] <= BLANK_SIZE:
             opened.close()
+        if opened.position > 0 and self.window_to_decode() == 0:
+            logger.warning(
+                "document %d goes on after --buffer-size lines; its parts are translated apart "
+                "from each other, so give a --buffer-size that holds whole documents",
+                opened.number + 1,
+            )
         units = self._units(
             lines.src,
             None,

@@ -87,6 +87,17 @@ def test_a_missing_file_is_named(run, tmp_path):
         run(rows({}), "H-4\t-1\ta\n", f"yours={tmp_path / 'nowhere'}")
 
 
+def test_a_system_needs_a_name_and_an_output(run):
+    with pytest.raises(SystemExit, match="yours: give systems as NAME=OUTPUT"):
+        run(rows({}), "H-4\t-1\ta\n", "yours")
+
+
+def test_figures_are_written(run, tmp_path):
+    run(rows({}, {"line": 5}), "H-4\t-1\ta\nH-5\t-1\tb\n", "--json", str(tmp_path / "figures"))
+    figures = {"phenomenon": "ellipsis", "distance": 2, "right": 1, "total": 2, "ceiling": 0.25}
+    assert json.loads((tmp_path / "figures").read_text()) == {"mine": [figures]}
+
+
 def test_a_name_is_used_once(run, tmp_path):
     with pytest.raises(SystemExit, match="two systems are named mine"):
         run(rows({}), "H-4\t-1\ta\n", f"mine={tmp_path / 'out'}")

@@ -160,8 +160,13 @@ def test_python_gives_the_same(binarised, window_checkpoint, document_checkpoint
         translator.translate([["w1"], [" "]])
 
 
-def test_prefix_size_holds_for_the_current_sentence(binarised, window_checkpoint):
-    output = tiny.generate(binarised, window_checkpoint, *WINDOW, "--prefix-size", "1")
+@pytest.mark.parametrize("task", ["window", "document"])
+def test_prefix_size_holds_for_each_sentence(
+    binarised, window_checkpoint, document_checkpoint, task
+):
+    checkpoint = window_checkpoint if task == "window" else document_checkpoint
+    options = [*(WINDOW if task == "window" else DOCUMENT), "--decoding", "sequential"]
+    output = tiny.generate(binarised, checkpoint, *options, "--prefix-size", "1")
     found, wanted = tiny.lines_of(output), tiny.lines_of(output, "T")
     assert all(found[row].split()[0] == wanted[row].split()[0] for row in wanted)
 
