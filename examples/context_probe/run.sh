@@ -2,13 +2,14 @@
 # Quickstart: a sentence-level transformer against one with windows of 4 sentences, on data whose
 # answers lie in other sentences.  Ends in a table of accuracies.
 #
-#   bash run.sh [WORK_FOLDER]        (UPDATES=300 for a first look)
+#   bash run.sh [WORK_FOLDER]        (environment: UPDATES=1000, SEED=1)
 #
 # Needs fairseq_docmt installed; `make quickstart` at the top of the project does that too.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
-updates=${UPDATES:-800}
+updates=${UPDATES:-1000}
+seed=${SEED:-1}
 export PYTHONWARNINGS=ignore
 mkdir -p "$work"
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
@@ -35,9 +36,9 @@ train() {
     --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4 \
     --share-decoder-input-output-embed --dropout 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
-    --lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 200 \
+    --lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 200 \
     --criterion label_smoothed_cross_entropy \
-    --max-tokens "$3" --max-update "$updates" --seed 1 --num-workers 0 \
+    --max-tokens "$3" --max-update "$updates" --seed "$seed" --num-workers 0 \
     --no-epoch-checkpoints --save-dir "$work/$1" --log-format simple
 }
 
@@ -49,8 +50,8 @@ translate() {
 }
 
 # The same number of sentences per update for both: windows hold about four times the tokens.
-train sentence 1 1000
-train window4 4 4000
+train sentence 1 500
+train window4 4 2000
 translate sentence window
 translate window4 window
 translate window4 sequential
