@@ -74,6 +74,26 @@ def test_printed_bleu_is_that_of_the_lines(binarised, system):
     assert float(printed) == pytest.approx(bleu.score, abs=0.006)
 
 
+def test_printed_bleu_is_that_of_fairseq_score(binarised, window_checkpoint, tmp_path):
+    from fairseq_cli import score
+
+    output = tiny.generate(binarised, window_checkpoint, *WINDOW)
+    for kind in ("H", "T"):
+        lines = tiny.lines_of(output, kind)
+        text = "".join(lines[row] + "\n" for row in sorted(lines))
+        (tmp_path / kind).write_text(text)
+    printed = tiny.run_main(
+        score.cli_main, "--sys", str(tmp_path / "H"), "--ref", str(tmp_path / "T")
+    )
+    assert re.search(r"BLEU4 = .*", output).group() == re.search(r"BLEU4 = .*", printed).group()
+
+
+def test_a_document_over_the_buffer_is_warned_of(binarised, document_checkpoint, caplog):
+    lines = tiny.text_of(DOCS).rstrip("\n").split("\n")
+    interactive(binarised, document_checkpoint, lines, *DOCUMENT, "--buffer-size", "4")
+    assert "give a --buffer-size that holds whole documents" in caplog.text
+
+
 @pytest.mark.parametrize("system", ALL, indirect=True, ids=str)
 def test_nbest_and_ensembles(binarised, system):
     checkpoint, options = system
@@ -127,13 +147,15 @@ def interactive(binarised, checkpoint, lines, *arguments):
         )
 
 
-@pytest.mark.parametrize("system", ALL, indirect=True, ids=str)
-@pytest.mark.parametrize("buffer, batch", [("100", "4"), ("100", "1"), ("1", "1"), ("4", "3")])
+BUFFERS = [("100", "4"), ("100", "1")]
+# Windows need no whole documents in the buffer.
+TYPED = [(system, *sizes) for system in ALL for sizes in BUFFERS]
+TYPED += [(system, *sizes) for system in ALL[:2] for sizes in (("1", "1"), ("4", "3"))]
+
+
+@pytest.mark.parametrize("system, buffer, batch", TYPED, indirect=["system"], ids=str)
 def test_interactive_gives_the_same(binarised, system, buffer, batch):
     checkpoint, options = system
-    if "segment" in options or DOCUMENT[1] in options:
-        if buffer != "100":
-            pytest.skip("these decodings need whole documents in the buffer")
     expected = tiny.lines_of(tiny.generate(binarised, checkpoint, *options))
     lines = tiny.text_of(DOCS).rstrip("\n").split("\n")
     output = interactive(
