@@ -21,7 +21,6 @@ from fairseq.data import LanguagePairDataset, data_utils
 from torch import Tensor
 
 from fairseq_docmt.data.corpus import DocumentCorpus
-from fairseq_docmt.data.document_index import DocumentIndex
 from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR, join_sentences
 
 
@@ -53,8 +52,8 @@ class JoinedSentences(torch.utils.data.Dataset):
         return len(self.spans)
 
     def __getitem__(self, item: int) -> Tensor:
-        first, end = self.spans[item]
-        parts = [self.sentences[row] for row in self.rows[first:end]]
+        first, end = self.spans[item].tolist()
+        parts = [self.sentences[row] for row in self.rows[first:end].tolist()]
         joined = join_sentences(parts, self.separator)
         return torch.cat([self.begin, joined]) if self.marked[item] else joined
 
@@ -152,6 +151,3 @@ def even_batches(batches: list, multiple: int) -> list:
 def pad_rows(rows, dictionary, left_pad: bool = False) -> Tensor:
     """Stack 1-D tensors into (bsz, longest) with padding."""
     return data_utils.collate_tokens(rows, dictionary.pad(), left_pad=left_pad)
-
-
-__all__ = ["DocumentIndex", "DocumentView", "JoinedSentences", "even_batches", "pad_rows"]

@@ -26,6 +26,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentDecoder, refuse_unsupported
 from fairseq_docmt.generation.view_rows import rows_of_view
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
+from fairseq_docmt.tasks._open_document import OpenDocument
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class DocumentTranslationTask(TranslationTask):
             )
         self.decoder = DocumentDecoder(self)
         self._typed_samples = collections.deque()
-        self._open_document = _OpenDocument()
+        self._open_document = OpenDocument()
 
     # ---- what a task defines -------------------------------------------------------------------
 
@@ -250,7 +251,7 @@ class DocumentTranslationTask(TranslationTask):
 
     def _units_of_lines(self, lines: TypedLines, new_document: bool) -> DecodingUnits:
         if new_document:
-            self._open_document = _OpenDocument()
+            self._open_document = OpenDocument()
             self.decoder.forget()
         sizes = np.asarray(lines.src_sizes)
         index = DocumentIndex.from_sizes(sizes)
@@ -379,32 +380,3 @@ class DocumentTranslationTask(TranslationTask):
         """Validation BLEU over original sentences, each after its reference context."""
         rows = rows_of_view(sample, self)
         return super()._inference_with_bleu(generator, rows, model)
-
-
-class _OpenDocument:
-    """The document that the lines typed so far end in."""
-
-    def __init__(self):
-        self.number = 0
-        self.position = 0
-        self.sentences: list = []
-
-    def close(self) -> None:
-        if self.position > 0:
-            self.number += 1
-        self.position, self.sentences = 0, []
-
-    def advance(self, src, sizes, index: DocumentIndex, context: int) -> None:
-        """Go on by the given lines, keeping the last ``context`` sentences."""
-        if index.num_documents > 0:
-            number = self.number + index.num_documents - 1
-            length = int(index.starts[-1] - index.starts[-2])
-            if index.num_documents > 1:
-                self.position, self.sentences = 0, []
-            self.number = number
-            self.position += length
-            rows = index.rows[index.starts[-2] :].tolist()
-            kept = self.sentences + [src[row] for row in rows]
-            self.sentences = kept[-context:] if context > 0 else []
-        if len(sizes) > 0 and sizes[-1] <= BLANK_SIZE:
-            self.close()

@@ -182,6 +182,27 @@ def test_python_gives_the_same(binarised, window_checkpoint, document_checkpoint
         translator.translate([["w1"], [" "]])
 
 
+def test_raw_text_from_python(binarised, window_checkpoint, tmp_path):
+    """With tokenizer and BPE the translator does what was done to the corpus, and undoes it."""
+    from sacremoses import MosesDetokenizer
+    from subword_nmt.apply_bpe import BPE
+    from subword_nmt.learn_bpe import learn_bpe
+
+    codes = tmp_path / "codes"
+    with open(codes, "w") as stream:
+        learn_bpe(io.StringIO("w1 w2 w3 w4\n" * 5), stream, 3)
+    with open(codes) as stream:
+        bpe = BPE(stream)
+    raw = [["w1 w2, w3", "w4"], ["w9!"]]
+    cut = [[bpe.process_line(s.replace(",", " ,").replace("!", " !")) for s in d] for d in raw]
+    plain = DocumentTranslator.from_pretrained(str(window_checkpoint)).translate(cut, beam=2)
+    whole = DocumentTranslator.from_pretrained(
+        str(window_checkpoint), tokenizer="moses", bpe="subword_nmt", bpe_codes=str(codes)
+    ).translate(raw, beam=2)
+    detokenize = MosesDetokenizer("en").detokenize
+    assert whole == [[detokenize(s.replace("@@ ", "").split()) for s in d] for d in plain]
+
+
 @pytest.mark.parametrize("task", ["window", "document"])
 def test_prefix_size_holds_for_each_sentence(
     binarised, window_checkpoint, document_checkpoint, task
