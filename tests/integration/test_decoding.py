@@ -214,6 +214,15 @@ def test_prefix_size_holds_for_each_sentence(
     assert all(found[row].split()[0] == wanted[row].split()[0] for row in wanted)
 
 
+def test_constraints_hold_for_each_sentence(binarised, window_checkpoint):
+    lines = ["w1 w2\tv7", "w3 w4\tv2", "", "w5\tv11 v3"]
+    options = [*WINDOW, "--decoding", "sequential", "--constraints", "--buffer-size", "10"]
+    output = interactive(binarised, window_checkpoint, lines, *options, "--batch-size", "2")
+    found = tiny.lines_of(output)
+    for row, wanted in ((0, "v7"), (1, "v2"), (3, "v11 v3")):
+        assert wanted in found[row]
+
+
 def test_forced_sentence_count_leaves_nothing_to_repair(binarised, document_checkpoint, caplog):
     caplog.set_level("INFO", logger="fairseq_docmt")
     options = [*DOCUMENT, "--decoding", "segment"]
