@@ -276,7 +276,8 @@ class DocumentTranslationTask(TranslationTask):
             first_position=opened.position,
             constraints=lines.constraints,
         )
-        opened.advance(lines.src, sizes, index, self.window_to_decode() - 1)
+        # Of sentences that are too long nothing is carried on, as they have no translation.
+        opened.advance(lines.src, sizes, units.index, self.window_to_decode() - 1)
         self._typed_samples.clear()
         return units
 

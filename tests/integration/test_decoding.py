@@ -182,6 +182,21 @@ def test_python_gives_the_same(binarised, window_checkpoint, document_checkpoint
         translator.translate([["w1"], [" "]])
 
 
+def test_a_sentence_too_long_leaves_the_rest_of_its_document_alone(binarised, window_checkpoint):
+    """It gets an empty line, and the next buffer goes on without it."""
+    long = " ".join(["w1"] * 4000)
+    options = [*WINDOW, "--decoding", "sequential", "--skip-invalid-size-inputs-valid-test"]
+    lines = [["w1 w2", long, "w3", "w4 w5"], ["w1 w2", "w3", "w4 w5"]]
+    found = [
+        tiny.lines_of(
+            interactive(binarised, window_checkpoint, text, *options, "--buffer-size", "2")
+        )
+        for text in lines
+    ]
+    assert found[0][1] == ""
+    assert [found[0][row] for row in (0, 2, 3)] == [found[1][row] for row in (0, 1, 2)]
+
+
 def test_raw_text_from_python(binarised, window_checkpoint, tmp_path):
     """With tokenizer and BPE the translator does what was done to the corpus, and undoes it."""
     from sacremoses import MosesDetokenizer
