@@ -38,39 +38,31 @@ def binarised(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def window_checkpoint(binarised, tmp_path_factory):
-    """A barely trained model of windows of 3 sentences."""
+def barely_trained(binarised, tmp_path_factory):
+    """Trains a tiny model with the given options, just enough for its outputs to differ."""
     import tiny
 
-    return tiny.train(
-        binarised,
-        tmp_path_factory.mktemp("window"),
-        *["--task", "sliding_window_translation", "--window-size", "3"],
-        updates=60,
-    )
+    def train(*arguments):
+        return tiny.train(binarised, tmp_path_factory.mktemp("model"), *arguments, updates=60)
+
+    return train
 
 
 @pytest.fixture(scope="session")
-def other_window_checkpoint(binarised, tmp_path_factory):
+def window_checkpoint(barely_trained):
+    """Windows of 3 sentences."""
+    return barely_trained("--task", "sliding_window_translation", "--window-size", "3")
+
+
+@pytest.fixture(scope="session")
+def other_window_checkpoint(barely_trained):
     """A second member for ensembles with ``window_checkpoint``."""
-    import tiny
-
-    return tiny.train(
-        binarised,
-        tmp_path_factory.mktemp("other"),
-        *["--task", "sliding_window_translation", "--window-size", "3", "--seed", "7"],
-        updates=60,
-    )
+    options = ["--task", "sliding_window_translation", "--window-size", "3"]
+    return barely_trained(*options, "--seed", "7")
 
 
 @pytest.fixture(scope="session")
-def document_checkpoint(binarised, tmp_path_factory):
-    """A barely trained model of documents in parts of up to 20 target tokens."""
-    import tiny
-
-    return tiny.train(
-        binarised,
-        tmp_path_factory.mktemp("document"),
-        *["--task", "full_document_translation", "--max-document-tokens", "20"],
-        updates=60,
-    )
+def document_checkpoint(barely_trained):
+    """Documents in parts of up to 20 target tokens."""
+    options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
+    return barely_trained(*options)

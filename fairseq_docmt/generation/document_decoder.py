@@ -300,14 +300,10 @@ class DocumentDecoder:
         for i in order:
             joined = join_sentences([t.cpu() for t in units[i]["target"]], self.separator)
             targets.append(torch.cat([self.tgt_mark, joined]) if self._marks(units[i]) else joined)
-        for name, shifted in (("target", False), ("prev_output_tokens", True)):
-            rows = data_utils.collate_tokens(
-                targets, self.pad, self.eos, move_eos_to_beginning=shifted
-            ).to(self._device)
-            if shifted:
-                net_input[name] = rows
-            else:
-                target = rows
+        target = pad_rows(targets, self.task.target_dictionary).to(self._device)
+        net_input["prev_output_tokens"] = data_utils.collate_tokens(
+            targets, self.pad, self.eos, move_eos_to_beginning=True
+        ).to(self._device)
         found = scorer.generate(models, {"net_input": net_input, "target": target})
         results: List[Optional[list]] = [None] * len(units)
         for i, hypotheses in zip(order, found):

@@ -29,6 +29,7 @@ class SentenceSearch(Search):
         self.needs_src_lengths = getattr(inner, "needs_src_lengths", False)
         self.limits: Optional[Tensor] = None
         self.counts: Optional[Tensor] = None
+        self.sentence_limits: Optional[Tensor] = None
 
     def restrict(self, limits: Tensor, counts: Tensor) -> None:
         """Set the limits of the next batch.
