@@ -1,0 +1,1 @@
+"""Pure tensor functions; each has a loop version in :mod:`fairseq_docmt.ops.naive`."""

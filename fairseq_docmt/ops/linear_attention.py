@@ -1,0 +1,146 @@
+"""Attention in linear time over feature vectors (Wu et al. 2022, section 3.1 and 3.2).
+
+Shapes: H heads, B rows, T queries, S keys, F features, D value size.  Heads come first, because
+each head has its own random matrices and one batched product then serves all rows.
+
+    output_t = phi(q_t) . S_t / max(phi(q_t) . z_t, floor)
+
+The floor keeps the ratio finite and its sign right where the estimated kernel is close to zero.
+"""
+
+from typing import NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+
+class Summary(NamedTuple):
+    """Keys and values of any number of tokens in constant space.
+
+    Attributes:
+        sums: (H, B, F, D) sum of outer products of key features and values, ``S`` in the paper.
+        norms: (H, B, F) sum of key features, ``z`` in the paper.
+    """
+
+    sums: Tensor
+    norms: Tensor
+
+
+def ratio(numerator: Tensor, denominator: Tensor, floor: float) -> Tensor:
+    """(..., D) numerator over (...) denominator of at least ``floor``; in the numerator's type."""
+    denominator = denominator.clamp_min(floor).unsqueeze(-1)
+    return (numerator / denominator).to(numerator.dtype)
+
+
+def summarise(phi_k: Tensor, v: Tensor) -> Summary:
+    """Summary of keys (H, B, S, F) and values (H, B, S, D)."""
+    return Summary(phi_k.transpose(-1, -2) @ v, phi_k.sum(dim=-2))
+
+
+def attend_summary(phi_q: Tensor, summary: Summary, floor: float) -> Tensor:
+    """(H, B, T, D) attention of queries (H, B, T, F) over all that is summed up."""
+    denominator = (phi_q @ summary.norms.unsqueeze(-1)).squeeze(-1)
+    return ratio(phi_q @ summary.sums, denominator, floor)
+
+
+def attend_keys(phi_q: Tensor, phi_k: Tensor, v: Tensor, floor: float) -> Tensor:
+    """The same without a summary: cheaper while there are few keys, see :func:`is_short`."""
+    scores = phi_q @ phi_k.transpose(-1, -2)
+    return ratio(scores @ v, scores.sum(dim=-1), floor)
+
+
+def is_short(length: int, features: int, values: int) -> bool:
+    """Whether keys and values of ``length`` tokens take less room than their summary."""
+    return length * (features + values) < features * values
+
+
+def causal_attention(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    floor: float,
+    log_decay: Optional[Tensor] = None,
+    before: Optional[Summary] = None,
+    need_summary: bool = False,
+    chunk_size: int = 128,
+) -> Tuple[Tensor, Optional[Summary]]:
+    """Attention of each token over itself and those before it.
+
+    Within a chunk the products of queries and keys are masked, between chunks a summary is handed
+    on: time and memory grow linearly with the length.  Decays are products of gates; they are
+    taken as differences of sums of logarithms that never exceed 0, so nothing overflows.
+
+    Args:
+        phi_q, phi_k: (H, B, T, F) features of queries and keys; zero keys for padding.
+        v: (H, B, T, D) values.
+        floor: least denominator.
+        log_decay: (H, B, T) logarithm of the gate ``f_t``, which decays all before token t;
+            None for no decay.
+        before: summary of the tokens before the first.
+        need_summary: return the summary of all tokens, which costs a little.
+        chunk_size: tokens of a chunk.
+
+    Returns:
+        (H, B, T, D) output, and the summary of all tokens or None.
+    """
+    length = v.size(-2)
+    chunk = min(chunk_size, length)
+    q, k, v = (_in_chunks(x, chunk) for x in (phi_q, phi_k, v))
+    total = None  # (H, B, N, C) log of the decay from before a chunk to each of its tokens
+    if log_decay is not None:
+        # A sum in half precision would lose small gates.
+        log_decay = log_decay.to(torch.promote_types(log_decay.dtype, torch.float32))
+        total = _in_chunks(log_decay.unsqueeze(-1), chunk).squeeze(-1).cumsum(dim=-1)
+    scores = _masked_scores(q, k, total)
+    numerator, denominator = scores @ v, scores.sum(dim=-1)
+    summary = None
+    if before is not None or need_summary or q.size(2) > 1:
+        earlier, summary = _summaries(k, v, total, before, need_summary)
+        reach = q if total is None else q * total.exp().unsqueeze(-1).to(q.dtype)
+        numerator = numerator + reach @ earlier.sums.to(q.dtype)
+        norms = earlier.norms.to(q.dtype).unsqueeze(-1)
+        denominator = denominator + (reach @ norms).squeeze(-1)
+    output = ratio(numerator, denominator, floor)
+    return output.flatten(2, 3)[:, :, :length], summary
+
+
+def _in_chunks(x: Tensor, chunk: int) -> Tensor:
+    """(H, B, T, F) as (H, B, N, C, F), zeros at the end."""
+    missing = -x.size(2) % chunk
+    if missing > 0:
+        x = torch.nn.functional.pad(x, (0, 0, 0, missing))
+    return x.unflatten(2, (-1, chunk))
+
+
+def _masked_scores(q: Tensor, k: Tensor, total: Optional[Tensor]) -> Tensor:
+    scores = q @ k.transpose(-1, -2)
+    if total is None:
+        return scores.tril()
+    chunk = q.size(-2)
+    future = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).triu(1)
+    exponent = total.unsqueeze(-1) - total.unsqueeze(-2)
+    return scores * exponent.masked_fill(future, -float("inf")).exp().to(scores.dtype)
+
+
+def _summaries(
+    k: Tensor, v: Tensor, total: Optional[Tensor], before: Optional[Summary], need_last: bool
+) -> Tuple[Summary, Optional[Summary]]:
+    """Summaries before each chunk, (H, B, N, F, D) and (H, B, N, F), and after the last."""
+    exact = torch.promote_types(k.dtype, torch.float32)
+    if total is not None:
+        k = k * (total[..., -1:] - total).exp().unsqueeze(-1).to(k.dtype)
+    # What follows the last chunk is wanted rarely.
+    last = k.size(2) if need_last else k.size(2) - 1
+    new = summarise(k[:, :, :last], v[:, :, :last])
+    sums, norms = (x.to(exact).unbind(2) for x in new)
+    if before is None:
+        shape = k.shape[:2] + (k.size(-1), v.size(-1))
+        before = Summary(k.new_zeros(shape, dtype=exact), k.new_zeros(shape[:3], dtype=exact))
+    states = [Summary(before.sums.to(exact), before.norms.to(exact))]
+    for n in range(last):
+        decay = 1.0 if total is None else total[:, :, n, -1].exp()[..., None]
+        decayed = states[-1].norms * decay
+        decay = decay if total is None else decay.unsqueeze(-1)
+        states.append(Summary(states[-1].sums * decay + sums[n], decayed + norms[n]))
+    summary = states.pop() if need_last else None
+    return Summary(*(torch.stack(parts, dim=2) for parts in zip(*states))), summary

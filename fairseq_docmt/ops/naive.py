@@ -1,0 +1,72 @@
+"""Loop versions that define what the fast operations compute.  For tests, and for readers."""
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from fairseq_docmt.ops.linear_attention import Summary
+
+
+def sincos_features(x: Tensor, matrix: Tensor) -> Tensor:
+    """(2 D,) features of one vector (d,) under a matrix (D, d)."""
+    products = [w @ x for w in matrix]
+    features = [p.sin() for p in products] + [p.cos() for p in products]
+    return torch.stack(features) / len(matrix) ** 0.5
+
+
+def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
+    """(2 D,) features of one vector (d,) under a matrix (D, d)."""
+    exponents = [sign * (w @ x) - x @ x for sign in (1, -1) for w in matrix]
+    return torch.stack(exponents).exp() / (2 * len(matrix)) ** 0.5
+
+
+def cross_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor, floor: float) -> Tensor:
+    """(H, B, T, D) attention of each query over all keys, one pair at a time."""
+    output = v.new_zeros(phi_q.shape[:3] + v.shape[3:])
+    for h, b, t in _positions(phi_q):
+        numerator, denominator = 0.0, v.new_zeros(())
+        for s in range(v.size(2)):
+            weight = phi_q[h, b, t] @ phi_k[h, b, s]
+            numerator = numerator + weight * v[h, b, s]
+            denominator = denominator + weight
+        output = _put(output, (h, b, t), numerator / denominator.clamp_min(floor))
+    return output
+
+
+def causal_attention(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    floor: float,
+    log_decay: Optional[Tensor] = None,
+    before: Optional[Summary] = None,
+):
+    """Equations of section 3.1 and 3.2, token by token: ``S_t = f_t S_{t-1} + phi(k_t) v_t``."""
+    heads, bsz, length, features = phi_q.shape
+    sums = v.new_zeros(heads, bsz, features, v.size(-1))
+    norms = v.new_zeros(heads, bsz, features)
+    if before is not None:
+        sums, norms = before
+    outputs = []
+    for t in range(length):
+        if log_decay is not None:
+            gate = log_decay[:, :, t].exp()
+            sums, norms = gate[..., None, None] * sums, gate[..., None] * norms
+        sums = sums + phi_k[:, :, t, :, None] * v[:, :, t, None, :]
+        norms = norms + phi_k[:, :, t]
+        numerator = (phi_q[:, :, t, :, None] * sums).sum(dim=2)
+        denominator = (phi_q[:, :, t] * norms).sum(dim=2)
+        outputs.append(numerator / denominator.clamp_min(floor).unsqueeze(-1))
+    return torch.stack(outputs, dim=2), Summary(sums, norms)
+
+
+def _positions(x: Tensor):
+    return [
+        (h, b, t) for h in range(x.size(0)) for b in range(x.size(1)) for t in range(x.size(2))
+    ]
+
+
+def _put(output: Tensor, where, value: Tensor) -> Tensor:
+    index = [torch.tensor([i]) for i in where]
+    return output.index_put(index, value.unsqueeze(0))
