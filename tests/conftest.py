@@ -42,8 +42,9 @@ def barely_trained(binarised, tmp_path_factory):
     """Trains a tiny model with the given options, just enough for its outputs to differ."""
     import tiny
 
-    def train(*arguments):
-        return tiny.train(binarised, tmp_path_factory.mktemp("model"), *arguments, updates=60)
+    def train(*arguments, model=tiny.MODEL):
+        folder = tmp_path_factory.mktemp("model")
+        return tiny.train(binarised, folder, *arguments, updates=60, model=model)
 
     return train
 
@@ -59,6 +60,15 @@ def other_window_checkpoint(barely_trained):
     """A second member for ensembles with ``window_checkpoint``."""
     options = ["--task", "sliding_window_translation", "--window-size", "3"]
     return barely_trained(*options, "--seed", "7")
+
+
+@pytest.fixture(scope="session")
+def rfa_window_checkpoint(barely_trained):
+    """Windows of 3 sentences, random feature attention with a gate."""
+    import tiny
+
+    options = ["--task", "sliding_window_translation", "--window-size", "3"]
+    return barely_trained(*options, model=tiny.rfa("--sentence-gate", "decay"))
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,14 @@ RECURRENT_MODEL = (
     "--arch lstm --encoder-embed-dim 16 --decoder-embed-dim 16 --encoder-hidden-size 16 "
     "--decoder-hidden-size 16 --decoder-out-embed-dim 16"
 ).split()
+
+
+def rfa(*options: str) -> list:
+    """Command line of a tiny random feature attention model."""
+    sizes = ["--cross-feature-dim", "8", "--causal-feature-dim", "4"]
+    return ["--arch", "rfa_transformer", *MODEL[2:], *sizes, *options]
+
+
 TRAINING = (
     "--optimizer adam --lr 0.003 --criterion label_smoothed_cross_entropy "
     "--cpu --num-workers 0 --log-format simple --log-interval 1000 --no-progress-bar "
@@ -129,6 +137,38 @@ def generate(data: Path, checkpoint, *arguments: str) -> str:
         *["--user-dir", USER_DIR, "--path", str(checkpoint), "--cpu", "--num-workers", "0"],
         *["--beam", "3", "--max-len-b", "12", "--no-progress-bar", *arguments],
     )
+
+
+def dictionary(words: int = 12):
+    """A dictionary of the tiny language with the document symbols."""
+    from fairseq.data import Dictionary
+
+    from fairseq_docmt.data import add_document_symbols
+
+    words_only = Dictionary()
+    for number in range(words):
+        words_only.add_symbol(f"w{number}")
+    return add_document_symbols(words_only)
+
+
+def model(*arguments: str, seed: int = 0):
+    """An untrained model in evaluation mode, built as ``fairseq-train`` builds it, in float64.
+
+    Biases, norms and the like get random values too, so that nothing hides behind zeros.
+    """
+    import torch
+    from fairseq import options
+    from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, ["data", *arguments])
+    torch.manual_seed(seed)
+    task = TranslationTask(TranslationConfig(), dictionary(), dictionary())
+    built = task.build_model(args).double().eval()
+    for name, parameter in built.named_parameters():
+        if parameter.dim() == 1:
+            torch.nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)
+    return built
 
 
 def lines_of(output: str, kind: str = "H") -> Dict[int, str]:

@@ -22,6 +22,12 @@ def add_document_symbols(dictionary: Dictionary) -> Dictionary:
     return dictionary
 
 
+def separator_index(dictionary: Dictionary) -> int:
+    """Index of ``<sep>``; -1, which no token has, in dictionaries of sentence-level tasks."""
+    index = dictionary.index(SENTENCE_SEPARATOR)
+    return -1 if index == dictionary.unk() else index
+
+
 def join_sentences(sentences: Sequence[Tensor], separator: int) -> Tensor:
     """Join sentences into one sequence: ``s1 <sep> s2 <sep> s3 </s>``.
 

@@ -36,9 +36,19 @@ class DecoderPrefix(NamedTuple):
 def reads_in_parallel(decoder) -> bool:
     """Whether rows of different lengths can be read side by side in one pass.
 
-    True for decoders of the stock transformer family, whose attention ignores padding wherever it
-    stands.  Other decoders read token by token, one row at a time.
+    True for decoders of this suite that have a ``read_prefix`` of their own, and for those of the
+    stock transformer family, whose attention ignores padding wherever it stands.  Other decoders
+    read token by token, one row at a time.
     """
+    return _reads_itself(decoder) or _is_stock(decoder)
+
+
+def _reads_itself(decoder) -> bool:
+    """Whether a decoder continues a state by ``read_prefix(new_tokens, encoder_out, state)``."""
+    return hasattr(decoder, "read_prefix")
+
+
+def _is_stock(decoder) -> bool:
     return (
         isinstance(decoder, TransformerDecoderBase)
         and not decoder.cross_self_attention
@@ -71,8 +81,11 @@ def read(decoder, encoder_out, new_tokens: Tensor, before: Optional[DecoderPrefi
 
 
 def _read_at_once(decoder, encoder_out, tokens, new_tokens, state):
-    with _hooked(_reading_hooks(decoder, tokens, new_tokens.size(1), state)):
-        features, extra = decoder.extract_features(new_tokens, encoder_out)
+    if _reads_itself(decoder):
+        features, extra = decoder.read_prefix(new_tokens, encoder_out, state)
+    else:
+        with _hooked(_reading_hooks(decoder, tokens, new_tokens.size(1), state)):
+            features, extra = decoder.extract_features(new_tokens, encoder_out)
     last = new_tokens.ne(decoder.padding_idx).sum(1) - 1
     rows = torch.arange(len(last), device=last.device)
     attention = _attention(extra)
@@ -143,7 +156,7 @@ def positions_by_row(decoders) -> Iterator[None]:
     hooks = [
         embed.register_forward_pre_hook(from_tokens, with_kwargs=True)
         for decoder, embed in zip(decoders, embeds)
-        if embed is not None and reads_in_parallel(decoder)
+        if embed is not None and _is_stock(decoder)
     ]
     with _hooked(hooks):
         yield

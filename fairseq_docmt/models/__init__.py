@@ -1,1 +1,3 @@
-"""Architectures of the suite, one file each; the stock ones serve all tasks as they are."""
+"""Architectures (``--arch``)."""
+
+from fairseq_docmt.models import rfa_transformer  # noqa: F401

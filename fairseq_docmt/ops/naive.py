@@ -62,9 +62,7 @@ def causal_attention(
 
 
 def _positions(x: Tensor):
-    return [
-        (h, b, t) for h in range(x.size(0)) for b in range(x.size(1)) for t in range(x.size(2))
-    ]
+    return [(h, b, t) for h in range(x.size(0)) for b in range(x.size(1)) for t in range(x.size(2))]
 
 
 def _put(output: Tensor, where, value: Tensor) -> Tensor:

@@ -1,56 +1,33 @@
 """Reading a prefix at once equals teacher forcing, at odd lengths, in float64."""
 
-import argparse
-
 import pytest
+import tiny
 import torch
-from fairseq.data import Dictionary
-from fairseq.models.lstm import LSTMModel
-from fairseq.models.lstm import base_architecture as lstm_architecture
-from fairseq.models.transformer import TransformerModel, base_architecture
 
-from fairseq_docmt.data import add_document_symbols, pad_rows
+from fairseq_docmt.data import pad_rows
 from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
 
-WORDS = 20
+WORDS = 12
+KINDS = {
+    "transformer": tiny.MODEL,
+    "lstm": tiny.RECURRENT_MODEL,
+    "rfa-decay": tiny.rfa("--sentence-gate", "decay"),
+    "rfa-average": tiny.rfa("--sentence-gate", "average"),
+}
+PARALLEL = [kind for kind in KINDS if kind != "lstm"]
 
 
-def dictionary():
-    words = Dictionary()
-    for i in range(WORDS):
-        words.add_symbol(f"w{i}")
-    return add_document_symbols(words)
-
-
-def build(kind="transformer", seed=0, **options):
-    torch.manual_seed(seed)
-    words = dictionary()
-    task = argparse.Namespace(source_dictionary=words, target_dictionary=words)
-    sizes = {
-        f"{side}_{name}": value
-        for side in ("encoder", "decoder")
-        for name, value in (("embed_dim", 8), ("ffn_embed_dim", 8), ("layers", 2))
-    }
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
-    args = argparse.Namespace(dropout=0.0, criterion="cross_entropy", **sizes, **heads, **options)
-    if kind == "lstm":
-        args.encoder_hidden_size = args.decoder_hidden_size = args.decoder_out_embed_dim = 8
-        lstm_architecture(args)
-        model = LSTMModel.build_model(args, task)
-    else:
-        base_architecture(args)
-        model = TransformerModel.build_model(args, task)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.4)
-    return model.double().eval(), words
+def build(kind, *options, seed=0):
+    return tiny.model(*KINDS[kind], *options, seed=seed), tiny.dictionary()
 
 
 def rows_of(lengths, words, first=()):
-    return [
-        torch.cat([torch.tensor(first, dtype=torch.long), torch.randint(4, 4 + WORDS, (n,))])
-        for n in lengths
-    ]
+    """Random words, a separator every fifth token and sometimes at the end."""
+    rows = [torch.randint(4, 4 + WORDS, (n,)) for n in lengths]
+    for row in rows:
+        row[4::5] = words.index("<sep>")
+    return [torch.cat([torch.tensor(first, dtype=torch.long), row]) for row in rows]
 
 
 def encode(model, words, bsz):
@@ -66,15 +43,11 @@ def teacher_forced(model, encoder_out, row, tokens):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("learned", [False, True])
-@pytest.mark.parametrize("normalize_before", [False, True])
-def test_reading_in_chunks_equals_teacher_forcing(learned, normalize_before):
-    model, words = build(
-        decoder_learned_pos=learned,
-        encoder_normalize_before=normalize_before,
-        decoder_normalize_before=normalize_before,
-        max_target_positions=100,
-    )
+@pytest.mark.parametrize("kind", PARALLEL)
+@pytest.mark.parametrize("learned", [[], ["--decoder-learned-pos"]])
+@pytest.mark.parametrize("normalize_before", [[], ["--decoder-normalize-before"]])
+def test_reading_in_chunks_equals_teacher_forcing(kind, learned, normalize_before):
+    model, words = build(kind, *learned, *normalize_before)
     encoder_out, _ = encode(model, words, 3)
     chunks = [rows_of(lengths, words) for lengths in ((1, 7, 3), (5, 1, 2), (1, 1, 33))]
     prefix, so_far = None, [torch.empty(0, dtype=torch.long)] * 3
@@ -87,30 +60,28 @@ def test_reading_in_chunks_equals_teacher_forcing(learned, normalize_before):
 
 
 @torch.no_grad()
-def test_reading_does_not_change_what_was_read_before():
-    model, words = build()
+@pytest.mark.parametrize("kind", PARALLEL)
+def test_reading_does_not_change_what_was_read_before(kind):
+    model, words = build(kind)
     encoder_out, _ = encode(model, words, 2)
     first = decoder_prefix.read(
         model.decoder, encoder_out, pad_rows(rows_of((2, 3), words), words), None
     )
-    keys = {
-        k: e["prev_key"].clone() for k, e in first.state.items() if e.get("prev_key") is not None
-    }
-    decoder_prefix.read(model.decoder, encoder_out, pad_rows(rows_of((4, 1), words), words), first)
-    for name, key in keys.items():
-        assert torch.equal(first.state[name]["prev_key"], key)
+    more = pad_rows(rows_of((4, 1), words), words)
+    once = decoder_prefix.read(model.decoder, encoder_out, more, first)
+    again = decoder_prefix.read(model.decoder, encoder_out, more, first)
+    assert torch.equal(once.features, again.features)
     assert first.tokens.shape == (2, 3)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", ["transformer", "lstm"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("members", [1, 2])
 def test_writing_after_a_prefix_equals_teacher_forcing(kind, members):
     """Steps with beams reordered and rows dropped, for ensembles too."""
-    models = [build(kind, seed)[0] for seed in range(members)]
-    words = dictionary()
+    models, words = [build(kind, seed=seed)[0] for seed in range(members)], tiny.dictionary()
     eos, sep = words.eos(), words.index("<sep>")
-    bsz = 3 if kind == "transformer" else 1
+    bsz = 3 if kind in PARALLEL else 1
     _, net_input = encode(models[0], words, bsz)
     prefixes = rows_of((1, 6, 3)[:bsz], words, first=(eos,))
     ensemble = PrefixEnsemble(models, eos, sep, words.pad())

@@ -77,9 +77,15 @@ def check(output, rows, expected, dictionary):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("members", [1, 2])
-def test_windows(binarised, window_checkpoint, other_window_checkpoint, members):
-    checkpoints = [window_checkpoint, other_window_checkpoint][:members]
+@pytest.mark.parametrize("system", ["transformer", "ensemble", "rfa"])
+def test_windows(
+    binarised, window_checkpoint, other_window_checkpoint, rfa_window_checkpoint, system
+):
+    checkpoints = {
+        "transformer": [window_checkpoint],
+        "ensemble": [window_checkpoint, other_window_checkpoint],
+        "rfa": [rfa_window_checkpoint],
+    }[system]
     task, models = load(checkpoints)
     expected = []
     for document in source_documents(task):

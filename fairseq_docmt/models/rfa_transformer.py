@@ -1,0 +1,158 @@
+"""Transformer with random feature attention and a sentential gate.
+
+Wu, Peng, Pappas and Smith (2022), "Modeling Context With Linear Attention for Scalable
+Document-Level Translation".
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Optional
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
+
+from fairseq_docmt.data.symbols import separator_index
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.modules.random_feature_map import FEATURE_MAPS
+from fairseq_docmt.modules.rfa_decoder import RFATransformerDecoder
+from fairseq_docmt.modules.rfa_encoder import RFATransformerEncoder
+from fairseq_docmt.modules.sentence_gate import GATES
+
+#: parameters that a transformer or an ungated model lacks; they start anew in finetuning
+NEW_PARAMETERS = ("feature_map.temperature", "feature_map.pool", "gate.linear")
+#: options of the stock transformer that change what attention is
+UNSUPPORTED = (
+    "no_cross_attention",
+    "cross_self_attention",
+    "scale_attn",
+    "scale_heads",
+    "scale_fc",
+    "scale_resids",
+)
+
+
+# fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
+@dataclass
+class RFAConfig(FairseqDataclass):
+    cross_feature_dim: int = field(
+        default=256,
+        metadata={"help": "random vectors of each head in cross attention; features are twice "},
+    )
+    causal_feature_dim: int = field(
+        default=32,
+        metadata={"help": "random vectors of each head in causal attention; features are twice"},
+    )
+    feature_map: ChoiceEnum(FEATURE_MAPS) = field(
+        default="sincos",
+        metadata={"help": "random features: of sine and cosine, or positive ones"},
+    )
+    random_matrices: int = field(
+        default=64,
+        metadata={
+            "help": "random matrices of each attention to draw from in training; decoding uses "
+            "the first of them, one for each head"
+        },
+    )
+    denominator_floor: Optional[float] = field(
+        default=None,
+        metadata={
+            "help": "least denominator of attention; default: 10 / feature dim for sincos, 1e-6 "
+            "for positive features"
+        },
+    )
+    no_key_rescale: bool = field(
+        default=False,
+        metadata={
+            "help": "forget the length of keys in cross attention instead of weighting by it"
+        },
+    )
+    rfa_encoder: bool = field(
+        default=False,
+        metadata={"help": "random feature attention (of --cross-feature-dim) in the encoder too"},
+    )
+    sentence_gate: ChoiceEnum(GATES) = field(
+        default="none",
+        metadata={
+            "help": "sentential gate in causal attention: decay the past when a sentence starts, "
+            "or average it with the new sentence"
+        },
+    )
+    gate_bias_init: Optional[float] = field(
+        default=None,
+        metadata={"help": "initial bias of the gate; default: 2 for decay, 0 for average"},
+    )
+    gate_cross_attention: bool = field(
+        default=False, metadata={"help": "gate the sentences of the source in cross attention too"}
+    )
+
+
+@register_model("rfa_transformer")
+class RFATransformerModel(TransformerModel):
+    """Linear-time causal and cross attention in the decoder; the encoder is stock by default."""
+
+    @classmethod
+    def add_args(cls, parser):
+        """Options of the stock transformer and of :class:`RFAConfig`."""
+        super().add_args(parser)
+        gen_parser_from_dataclass(parser, RFAConfig(), delete_default=True)
+
+    @classmethod
+    def build_model(cls, args, task):
+        """Build a model.
+
+        Raises:
+            UserError: options that make no sense here.
+        """
+        rfa_transformer(args)
+        for name in UNSUPPORTED:
+            if getattr(args, name, False):
+                option = "--" + name.replace("_", "-")
+                raise UserError(f"{option} has no meaning for rfa_transformer; leave it out")
+        for name in ("cross_feature_dim", "causal_feature_dim"):
+            if getattr(args, name) < 1:
+                option = "--" + name.replace("_", "-")
+                raise UserError(f"{option} must be at least 1, not {getattr(args, name)}")
+        heads = max(args.decoder_attention_heads, args.encoder_attention_heads)
+        if args.random_matrices < heads:
+            raise UserError(
+                f"--random-matrices {args.random_matrices} does not suffice for {heads} attention "
+                f"heads; give {heads} or more"
+            )
+        if args.gate_cross_attention and args.sentence_gate == "none":
+            raise UserError("--gate-cross-attention needs --sentence-gate decay or average")
+        return super().build_model(args, task)
+
+    @classmethod
+    def build_encoder(cls, args, src_dict, embed_tokens):
+        cfg = TransformerConfig.from_namespace(args)
+        return RFATransformerEncoder(cfg, src_dict, embed_tokens, separator_index(src_dict))
+
+    @classmethod
+    def build_decoder(cls, args, tgt_dict, embed_tokens):
+        cfg = TransformerConfig.from_namespace(args)
+        return RFATransformerDecoder(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        """Let checkpoints of transformers, and of models without a gate, be the start."""
+        super().upgrade_state_dict_named(state_dict, name)
+        for key, value in self.state_dict().items():
+            if key not in state_dict and any(new in key for new in NEW_PARAMETERS):
+                state_dict[key] = value
+
+
+@register_model_architecture("rfa_transformer", "rfa_transformer")
+def rfa_transformer(args):
+    """Base size: 6 + 6 layers of width 512, 8 heads, feed-forward networks of 2048."""
+    for option in fields(RFAConfig):
+        if option.name != "_name":
+            setattr(args, option.name, getattr(args, option.name, option.default))
+    base_architecture(args)
+
+
+@register_model_architecture("rfa_transformer", "rfa_transformer_iwslt")
+def rfa_transformer_iwslt(args):
+    """Size of the paper's models: as base, with feed-forward networks of 1024."""
+    args.encoder_ffn_embed_dim = getattr(args, "encoder_ffn_embed_dim", 1024)
+    args.decoder_ffn_embed_dim = getattr(args, "decoder_ffn_embed_dim", 1024)
+    rfa_transformer(args)

@@ -1,0 +1,1 @@
+"""Modules with parameters, and the state they carry while decoding."""

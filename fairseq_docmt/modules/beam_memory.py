@@ -1,0 +1,176 @@
+"""What causal linear attention remembers while beam search goes on, in constant space.
+
+A state of one large matrix for each beam would be copied whenever beams change places, which is at
+every step.  Here nothing large moves: the beams of a sentence share what was written, by any of
+them, and each has a row of weights that says what belongs to its own past.  Reordering beams
+reorders those weights.  The latest tokens are kept one by one; when there is no room for more they
+are merged into one summary for each beam.
+"""
+
+from typing import NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_docmt.modules.beam_rows import BeamRows
+from fairseq_docmt.ops.linear_attention import Summary
+
+#: tokens kept one by one; about where merging less often stops to pay
+RECENT_TOKENS = 32
+
+
+class BeamMemory(NamedTuple):
+    """Memory of one layer.  H heads, B sentences, N beams of each, F features, D value size.
+
+    Attributes:
+        sums: (H, B, M, F, D) M summaries that the beams of a sentence share, in single precision
+            or better.
+        norms: (H, B, M, F)
+        shares: (1 or H, B, N, M) weight of each summary for each beam.
+        rounded: (H, B, M * F, D) the sums in the precision of the model, to be read.
+        keys: (H, B, E, F) room for the features of recent keys of all beams; written in place.
+        values: (H, B, E, D)
+        weights: (1 or H, B, N, E) weight of each recent token for each beam.
+        used: columns of ``keys`` that are written.
+    """
+
+    sums: Tensor
+    norms: Tensor
+    shares: Tensor
+    rounded: Tensor
+    keys: Optional[Tensor]
+    values: Optional[Tensor]
+    weights: Optional[Tensor]
+    used: int
+
+    @classmethod
+    def of(cls, summary: Summary, weight_heads: int, dtype: torch.dtype) -> "BeamMemory":
+        """Memory of one row for each sentence that has read what is summed up.
+
+        Args:
+            summary: of the tokens read, (H, B, F, D) and (H, B, F).
+            weight_heads: H if heads forget at different rates, else 1.
+            dtype: precision of the model.
+        """
+        shares = summary.norms.new_ones(weight_heads, summary.norms.size(1), 1, 1)
+        return cls._of_summaries(summary.sums[:, :, None], summary.norms[:, :, None], shares, dtype)
+
+    @classmethod
+    def _of_summaries(cls, sums, norms, shares, dtype) -> "BeamMemory":
+        rounded = sums.flatten(2, 3).to(dtype)
+        return cls(sums, norms, shares, rounded, None, None, None, 0)
+
+    @classmethod
+    def empty(cls, like: Tensor, values: int, bsz: int, weight_heads: int) -> "BeamMemory":
+        """Memory of ``bsz`` sentences that has read nothing yet.
+
+        Args:
+            like: (H, B, N, F) key features.
+            values: size of the values.
+        """
+        heads, features = like.size(0), like.size(-1)
+        exact = like.new_empty(0, dtype=torch.promote_types(like.dtype, torch.float32))
+        sums = exact.new_empty(heads, bsz, 0, features, values)
+        beams = like.size(1) * like.size(2) // bsz
+        shares = exact.new_empty(weight_heads, bsz, beams, 0)
+        return cls._of_summaries(sums, sums[..., 0], shares, like.dtype)
+
+    @property
+    def bsz(self) -> int:
+        return self.shares.size(1)
+
+    @property
+    def beams(self) -> int:
+        return self.shares.size(2)
+
+    def write(self, phi_k: Tensor, v: Tensor) -> "BeamMemory":
+        """Add a token to each row: features (H, B, N, F) of its key, value (H, B, N, D)."""
+        memory = self
+        if self.keys is None:
+            memory = self._with_room(phi_k, v)
+        elif self.used + self.beams > self.keys.size(2):
+            memory = self.merged()._replace(keys=self.keys, values=self.values)
+            memory = memory._replace(weights=torch.empty_like(self.weights))
+        start, end = memory.used, memory.used + self.beams
+        memory.keys[:, :, start:end] = phi_k
+        memory.values[:, :, start:end] = v
+        memory.weights[..., start:end] = _identity(self.beams, memory.weights)
+        return memory._replace(used=end)
+
+    def _with_room(self, phi_k: Tensor, v: Tensor) -> "BeamMemory":
+        room = RECENT_TOKENS * self.beams
+        return self._replace(
+            keys=phi_k.new_empty(*phi_k.shape[:2], room, phi_k.size(-1)),
+            values=v.new_empty(*v.shape[:2], room, v.size(-1)),
+            weights=self.shares.new_empty(*self.shares.shape[:3], room),
+        )
+
+    def read(self, phi_q: Tensor) -> Tuple[Tensor, Tensor]:
+        """Numerator (H, B, N, D) and denominator (H, B, N) for query features (H, B, N, F)."""
+        numerator = denominator = 0.0
+        if self.sums.size(2) > 0:
+            # One product over all summaries of a sentence; those of others have no weight.
+            spread = phi_q.unsqueeze(3) * self.shares.unsqueeze(-1).to(phi_q.dtype)
+            numerator = spread.flatten(3) @ self.rounded
+            norms = self.norms.flatten(2).unsqueeze(-1).to(phi_q.dtype)
+            denominator = (spread.flatten(3) @ norms).squeeze(-1)
+        if self.used > 0:
+            keys, values = self.keys[:, :, : self.used], self.values[:, :, : self.used]
+            scores = phi_q @ keys.transpose(-1, -2)
+            scores = scores * self.weights[..., : self.used].to(scores.dtype)
+            numerator = numerator + scores @ values
+            denominator = denominator + scores.sum(dim=-1)
+        return numerator, denominator
+
+    def decay(self, gate: Tensor) -> "BeamMemory":
+        """Multiply all that a row remembers by its gate, (H, B, N)."""
+        gate = gate.unsqueeze(-1)
+        weights = None if self.weights is None else self.weights * gate
+        return self._replace(shares=self.shares * gate, weights=weights)
+
+    def merged(self) -> "BeamMemory":
+        """The same with one summary for each beam and no recent tokens."""
+        shares = self.shares.expand(self.norms.size(0), -1, -1, -1)
+        sums = torch.einsum("hbnm,hbmfd->hbnfd", shares, self.sums)
+        norms = torch.einsum("hbnm,hbmf->hbnf", shares, self.norms)
+        if self.used > 0:
+            keys, values = (x[:, :, None, : self.used].to(sums) for x in (self.keys, self.values))
+            weighted = self.weights[..., : self.used].unsqueeze(-1) * keys
+            sums = sums + weighted.transpose(-1, -2) @ values
+            norms = norms + weighted.sum(dim=3)
+        ones = _identity(self.beams, self.shares).expand(*self.shares.shape[:2], -1, -1)
+        return self._of_summaries(sums, norms, ones, self.rounded.dtype)
+
+    def reorder(self, rows: BeamRows) -> "BeamMemory":
+        """Sentences go on or end, beams begin or change places."""
+        if rows.local is None:
+            memory = self if self.used == 0 else self.merged()
+            shares = memory.shares.expand(-1, -1, rows.beams, -1)
+            return memory._replace(shares=shares, keys=None, values=None, weights=None)
+        memory = self if rows.sentences is None else self._of_sentences(rows.sentences)
+        if rows.beams == 1:
+            return memory
+        weights = None if memory.weights is None else _take_beams(memory.weights, rows.local)
+        return memory._replace(shares=_take_beams(memory.shares, rows.local), weights=weights)
+
+    def _of_sentences(self, sentences: Tensor) -> "BeamMemory":
+        parts = [None if x is None else x.index_select(1, sentences) for x in self[:-1]]
+        return BeamMemory(*parts, self.used)
+
+    def as_summary(self) -> Summary:
+        """Summary (H, B * N, F, D) of what each row remembers."""
+        memory = self.merged()
+        return Summary(memory.sums.flatten(1, 2), memory.norms.flatten(1, 2))
+
+    def separate(self) -> "BeamMemory":
+        """The same with every beam as a sentence of its own, so that rows can go anywhere."""
+        return self.of(self.as_summary(), self.shares.size(0), self.rounded.dtype)
+
+
+def _identity(beams: int, like: Tensor) -> Tensor:
+    return torch.eye(beams, dtype=like.dtype, device=like.device)
+
+
+def _take_beams(weights: Tensor, local: Tensor) -> Tensor:
+    index = local.unsqueeze(0).unsqueeze(-1).expand(weights.size(0), -1, -1, weights.size(3))
+    return weights.gather(2, index)

@@ -1,0 +1,79 @@
+"""Random features of queries and keys (Wu et al. 2022, section 3.1; Peng et al. 2021)."""
+
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_docmt.ops.random_features import positive_features, sincos_features, unit_length
+
+FEATURE_MAPS = ("sincos", "positive")
+
+
+class FeatureOptions(NamedTuple):
+    """Options of random feature attention.
+
+    Attributes:
+        random_vectors: random vectors of each head; features are twice as many.
+        feature_map: ``sincos`` or ``positive``.
+        pool_size: random matrices to draw from in training.
+        floor: least denominator; None for the default of the feature map.
+    """
+
+    random_vectors: int
+    feature_map: str
+    pool_size: int
+    floor: Optional[float]
+
+
+class RandomFeatureMap(nn.Module):
+    """Maps queries and keys of each head to features.
+
+    Vectors are scaled to unit length and divided by a learned temperature of the head; the kernel
+    is ``exp(q . k / temperature^2)``.  In training each pass draws a matrix for every head from
+    a pool; otherwise the first matrices of the pool serve.  The pool is a buffer, drawn when the
+    model is built and kept in the checkpoint.
+
+    Args:
+        heads: attention heads.
+        head_dim: size of queries and keys of a head.
+        options: see :class:`FeatureOptions`.
+
+    Raises:
+        ValueError: the pool has fewer matrices than there are heads.
+    """
+
+    def __init__(self, heads: int, head_dim: int, options: FeatureOptions):
+        super().__init__()
+        if options.pool_size < heads:
+            raise ValueError(
+                f"a pool of {options.pool_size} random matrices does not suffice for {heads} "
+                f"heads; set --random-matrices to {heads} or more"
+            )
+        self.heads = heads
+        self.feature_map = options.feature_map
+        self.features = 2 * options.random_vectors
+        self.temperature = nn.Parameter(torch.ones(heads, 1, 1))
+        pool = torch.randn(options.pool_size, head_dim, options.random_vectors)
+        self.register_buffer("pool", pool)
+        self.floor = options.floor
+        if self.floor is None:
+            # 10 / D is 0.1 with features of size 0.1, as in the code of the paper.  Positive
+            # features need none but to keep from dividing by zero.
+            sincos = options.feature_map == "sincos"
+            self.floor = 10 / options.random_vectors if sincos else 1e-6
+
+    def draw(self) -> Tensor:
+        """(H, d, D) matrices for one pass; queries and keys must share them."""
+        if not self.training:
+            return self.pool[: self.heads]
+        chosen = torch.randperm(len(self.pool))[: self.heads]
+        return self.pool[chosen.to(self.pool.device)]
+
+    def forward(self, x: Tensor, matrices: Tensor) -> Tensor:
+        """(H, R, 2 D) features of vectors (H, R, d) under matrices (H, d, D)."""
+        scaled = unit_length(x) / self.temperature
+        projected = scaled @ matrices
+        if self.feature_map == "sincos":
+            return sincos_features(projected)
+        return positive_features(projected, scaled.square().sum(dim=-1, keepdim=True))

@@ -1,0 +1,158 @@
+"""Transformer layers whose attention uses random features."""
+
+from typing import NamedTuple, Optional, Tuple
+
+from fairseq.modules.transformer_layer import (
+    TransformerDecoderLayerBase,
+    TransformerEncoderLayerBase,
+)
+from torch import Tensor
+
+from fairseq_docmt.modules.beam_rows import BeamRows
+from fairseq_docmt.modules.random_feature_map import FeatureOptions
+from fairseq_docmt.modules.rfa_attention import (
+    CausalRFA,
+    CausalState,
+    CrossRFA,
+    EncoderRFA,
+    SourceMemory,
+)
+from fairseq_docmt.modules.sentence_gate import BIAS, SentenceGate
+
+
+class LayerState(NamedTuple):
+    """What a decoder layer remembers: of the target so far (None before it) and of the source."""
+
+    causal: Optional[CausalState]
+    source: SourceMemory
+
+    def reorder(self, rows: BeamRows) -> "LayerState":
+        """Sentences go on or end, beams begin or change places."""
+        source = self.source
+        if rows.sentences is not None:
+            source = source.of_sentences(rows.sentences)
+        return LayerState(self.causal.reorder(rows), source)
+
+    def separate(self, owners: Tensor) -> "LayerState":
+        """The same with every beam as a sentence of its own; owners: (rows,) its sentence."""
+        return LayerState(self.causal.separate(), self.source.of_sentences(owners))
+
+
+def _feature_options(cfg, random_vectors: int) -> FeatureOptions:
+    return FeatureOptions(
+        random_vectors, cfg.feature_map, cfg.random_matrices, cfg.denominator_floor
+    )
+
+
+def _gate(cfg, embed_dim: int, heads: int) -> Optional[SentenceGate]:
+    if cfg.sentence_gate == "none":
+        return None
+    bias = BIAS[cfg.sentence_gate] if cfg.gate_bias_init is None else cfg.gate_bias_init
+    return SentenceGate(embed_dim, heads, average=cfg.sentence_gate == "average", bias=bias)
+
+
+class RFAEncoderLayer(TransformerEncoderLayerBase):
+    """Stock encoder layer with random feature attention."""
+
+    def build_self_attention(self, embed_dim, cfg):
+        options = _feature_options(cfg, cfg.cross_feature_dim)
+        heads = cfg.encoder.attention_heads
+        return EncoderRFA(embed_dim, heads, options, rescale=not cfg.no_key_rescale)
+
+
+class RFADecoderLayer(TransformerDecoderLayerBase):
+    """Stock decoder layer with random feature attention, batch first."""
+
+    def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        heads = cfg.decoder.attention_heads
+        options = _feature_options(cfg, cfg.causal_feature_dim)
+        return CausalRFA(embed_dim, heads, options, _gate(cfg, embed_dim, heads))
+
+    def build_encoder_attention(self, embed_dim, cfg):
+        heads = cfg.decoder.attention_heads
+        options = _feature_options(cfg, cfg.cross_feature_dim)
+        key_dim = cfg.encoder.embed_dim
+        gate = _gate(cfg, key_dim, heads) if cfg.gate_cross_attention else None
+        rescale = not cfg.no_key_rescale
+        return CrossRFA(embed_dim, heads, options, gate, key_dim=key_dim, rescale=rescale)
+
+    def remember_source(
+        self, source: Tensor, padding: Optional[Tensor], separators: Optional[Tensor]
+    ) -> SourceMemory:
+        """What the layer needs of a source (B, S, C)."""
+        return self.encoder_attn.summarise_source(source, padding, separators)
+
+    def forward(
+        self,
+        x: Tensor,
+        source: Tensor,
+        source_padding: Optional[Tensor],
+        source_separators: Optional[Tensor],
+        separators: Optional[Tensor],
+        padding: Optional[Tensor],
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """Whole sequences without a state.
+
+        Args:
+            x: (B, T, C) input.
+            source: (B, S, C) encoder output.
+            source_padding, source_separators: (B, S), None where there are none or not needed.
+            separators, padding: (B, T) likewise.
+
+        Returns:
+            (B, T, C) output and (H, B, T) logarithm of the sentential gates or None.
+        """
+        memory = self.remember_source(source, source_padding, source_separators)
+        x, _, log_decay = self.read(x, LayerState(None, memory), separators, padding, False)
+        return x, log_decay
+
+    def read(
+        self,
+        x: Tensor,
+        state: LayerState,
+        separators: Optional[Tensor],
+        padding: Optional[Tensor],
+        need_state: bool = True,
+    ) -> Tuple[Tensor, Optional[LayerState], Optional[Tensor]]:
+        """Whole sequences (B, T, C) after what a state has read, one row for each sentence."""
+        rest = {}
+
+        def causal(y):
+            y, rest["causal"], rest["log_decay"] = self.self_attn(
+                y, separators, padding, state.causal, need_state
+            )
+            return y
+
+        x = self._sublayers(x, causal, lambda y: self.encoder_attn(y, state.source))
+        new_state = LayerState(rest["causal"], state.source) if need_state else None
+        return x, new_state, rest["log_decay"]
+
+    def step(
+        self, x: Tensor, bsz: int, separators: Optional[Tensor], state: LayerState
+    ) -> Tuple[Tensor, LayerState]:
+        """One token for each row (B * N, C), the N beams of a sentence side by side."""
+        rest = {}
+
+        def causal(y):
+            y, rest["causal"] = self.self_attn.step(y, bsz, separators, state.causal)
+            return y
+
+        def cross(y):
+            return self.encoder_attn(y.unflatten(0, (bsz, -1)), state.source).flatten(0, 1)
+
+        x = self._sublayers(x, causal, cross)
+        return x, LayerState(rest["causal"], state.source)
+
+    def _sublayers(self, x, causal, cross):
+        """Causal attention, cross attention and feed-forward network around their residuals."""
+        x = self._residual(x, self.self_attn_layer_norm, causal)
+        x = self._residual(x, self.encoder_attn_layer_norm, cross)
+        return self._residual(x, self.final_layer_norm, self._feed_forward)
+
+    def _residual(self, x, norm, sublayer):
+        if self.normalize_before:
+            return x + self.dropout_module(sublayer(norm(x)))
+        return norm(x + self.dropout_module(sublayer(x)))
+
+    def _feed_forward(self, x):
+        return self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))

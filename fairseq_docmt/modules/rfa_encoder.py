@@ -1,0 +1,51 @@
+"""Encoder of ``rfa_transformer``: stock, but the beams of a sentence share its output."""
+
+import torch
+from fairseq.distributed import fsdp_wrap
+from fairseq.models.transformer import TransformerEncoderBase
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+
+from fairseq_docmt.modules.beam_rows import split_order
+from fairseq_docmt.modules.rfa_decoder_layer import RFAEncoderLayer
+
+
+class RFATransformerEncoder(TransformerEncoderBase):
+    """Adds where separators stand, and does not copy what all beams of a sentence share.
+
+    The output keeps one row for each sentence when beam search begins; ``beams`` in it says for
+    how many.
+    """
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
+        super().__init__(cfg, dictionary, embed_tokens)
+        self.separator = separator
+
+    def build_encoder_layer(self, cfg):
+        if not cfg.rfa_encoder:
+            return super().build_encoder_layer(cfg)
+        layer = RFAEncoderLayer(cfg)
+        if cfg.checkpoint_activations:
+            return fsdp_wrap(checkpoint_wrapper(layer, cfg.offload_activations), min_num_params=0)
+        return fsdp_wrap(layer, min_num_params=cfg.min_params_to_wrap)
+
+    def forward(self, src_tokens, *args, **kwargs):
+        """Stock output, with ``separators``: [(B, S)] where ``<sep>`` stands, and ``beams``."""
+        output = super().forward(src_tokens, *args, **kwargs)
+        return {**output, "separators": [src_tokens.eq(self.separator)], "beams": 1}
+
+    def reorder_encoder_out(self, encoder_out, new_order):
+        """New order of the rows; those of one sentence go on sharing its output."""
+        bsz = encoder_out["encoder_padding_mask"][0].size(0)
+        beams = encoder_out["beams"]
+        rows = split_order(new_order, bsz, beams)
+        if rows is None:
+            sentences = torch.div(new_order, beams, rounding_mode="floor")
+            return self._select(encoder_out, sentences, 1)
+        if rows.sentences is None:
+            return {**encoder_out, "beams": rows.beams}
+        return self._select(encoder_out, rows.sentences, rows.beams)
+
+    def _select(self, encoder_out, sentences, beams):
+        selected = super().reorder_encoder_out({**encoder_out, "encoder_states": []}, sentences)
+        separators = [x.index_select(0, sentences) for x in encoder_out["separators"]]
+        return {**selected, "separators": separators, "beams": beams}

@@ -1,0 +1,71 @@
+"""The sentential gate (Wu et al. 2022, section 3.2)."""
+
+from typing import NamedTuple, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+GATES = ("none", "decay", "average")
+#: initial bias by kind of gate, as in the code of the paper
+BIAS = {"decay": 2.0, "average": 0.0}
+
+
+class SentenceWeights(NamedTuple):
+    """What a gate does to T tokens, and to the one that will follow them.
+
+    Attributes:
+        log_decay: (H, B, T + 1) logarithm of ``f_t``: 0 but for the first token of a sentence.
+        token_weight: (H, B, T + 1) weight of each token, or None if all weigh 1.
+    """
+
+    log_decay: Tensor
+    token_weight: Optional[Tensor]
+
+
+class SentenceGate(nn.Module):
+    """Decays what came before when a sentence starts, at a rate of its own in each head.
+
+    The rate is read from the representation of the separator that ended the sentence before, as it
+    enters the attention layer.
+
+    Args:
+        embed_dim: size of representations.
+        heads: attention heads.
+        average: weight the tokens of a new sentence by one minus its gate (``sgate-avg``).
+        bias: initial bias ``b_f``.
+    """
+
+    def __init__(self, embed_dim: int, heads: int, average: bool, bias: float):
+        super().__init__()
+        self.average = average
+        self.linear = nn.Linear(embed_dim, heads)
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.constant_(self.linear.bias, bias)
+
+    def log_gate(self, x: Tensor) -> Tensor:
+        """(..., H) logarithm of the gate for separators represented by x (..., C)."""
+        return F.logsigmoid(self.linear(x).float())
+
+    def forward(
+        self, x: Tensor, separators: Tensor, token_weight: Optional[Tensor] = None
+    ) -> SentenceWeights:
+        """Gates of whole sequences.
+
+        Args:
+            x: (B, T, C) representations.
+            separators: (B, T) where separators stand.
+            token_weight: (H, B, 1) weight of the sentence that the first token goes on with; None
+                if a document begins.
+        """
+        at_separators = self.log_gate(x).permute(2, 0, 1).masked_fill(~separators, 0.0)
+        log_decay = F.pad(at_separators, (1, 0))
+        if not self.average:
+            return SentenceWeights(log_decay, None)
+        if token_weight is None:
+            token_weight = torch.ones_like(log_decay[..., :1])
+        weights = torch.cat([token_weight, -torch.expm1(at_separators)], dim=-1)
+        # Each token takes the weight of the latest separator before it.
+        columns = torch.arange(1, x.size(1) + 1, device=x.device)
+        latest = F.pad(separators * columns, (1, 0)).cummax(dim=-1).values
+        return SentenceWeights(log_decay, weights.gather(2, latest.expand(len(weights), -1, -1)))
