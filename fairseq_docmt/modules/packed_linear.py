@@ -1,0 +1,54 @@
+"""Linear layers with weights packed for CPU inference.
+
+A product of few rows with a weight matrix is bound by how the weights lie in memory; oneDNN's own
+layout is up to three times as fast as a plain one.  Packed weights do not follow training, so this
+is for decoding only.
+"""
+
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def can_pack() -> bool:
+    """Whether this torch has oneDNN with packed weights."""
+    names = ("_reorder_linear_weight", "_linear_pointwise")
+    return torch.backends.mkldnn.is_available() and all(
+        hasattr(torch.ops.mkldnn, name) for name in names
+    )
+
+
+class PackedLinear(nn.Module):
+    """A linear layer that uses packed weights on a CPU without gradients, plain ones otherwise.
+
+    Args:
+        linear: the layer whose parameters are shared; they must not change any more.
+    """
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+        self._packed: Optional[Tensor] = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in_features) to (..., out_features)."""
+        same_type = x.dtype == self.weight.dtype
+        if x.device.type != "cpu" or torch.is_grad_enabled() or not same_type:
+            return F.linear(x, self.weight, self.bias)
+        if self._packed is None:
+            self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), None)
+        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
+
+
+def pack_linear_layers(model: nn.Module) -> None:
+    """Let all plain linear layers of a model that only decodes from now on use packed weights."""
+    if not can_pack():
+        return
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if type(child) is nn.Linear and not child._forward_pre_hooks:
+                if child.weight.dtype in (torch.float32, torch.bfloat16):
+                    setattr(module, name, PackedLinear(child))
