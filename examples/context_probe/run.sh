@@ -4,12 +4,15 @@
 #
 #   bash run.sh [WORK_FOLDER]        (environment: UPDATES=1000, SEED=1)
 #
+# Another architecture of the same size: MODEL_OPTIONS="--arch rfa_transformer" bash run.sh FOLDER
+#
 # Needs fairseq_docmt installed; `make quickstart` at the top of the project does that too.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
 updates=${UPDATES:-1000}
 seed=${SEED:-1}
+model_options=${MODEL_OPTIONS:-}
 export PYTHONWARNINGS=ignore
 mkdir -p "$work"
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
@@ -27,10 +30,12 @@ quietly preprocess fairseq-preprocess -s src -t tgt --destdir "$work/bin" \
   --trainpref "$work/data/train" --validpref "$work/data/valid" --testpref "$work/data/test"
 
 train() {
-  echo "training $1 ($updates updates) ..."
-  rm -rf "$work/$1"
-  quietly "train_$1" fairseq-train "$work/bin" --user-dir "$user_dir" \
-    --task sliding_window_translation --window-size "$2" \
+  local name=$1 size=$2 tokens=$3
+  shift 3
+  echo "training $name ($updates updates) ..."
+  rm -rf "$work/$name"
+  quietly "train_$name" fairseq-train "$work/bin" --user-dir "$user_dir" \
+    --task sliding_window_translation --window-size "$size" \
     --arch transformer --encoder-layers 2 --decoder-layers 2 \
     --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4 \
     --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4 \
@@ -38,8 +43,8 @@ train() {
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
     --lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 200 \
     --criterion label_smoothed_cross_entropy \
-    --max-tokens "$3" --max-update "$updates" --seed "$seed" --num-workers 0 \
-    --no-epoch-checkpoints --save-dir "$work/$1" --log-format simple
+    --max-tokens "$tokens" --max-update "$updates" --seed "$seed" --num-workers 0 \
+    --no-epoch-checkpoints --save-dir "$work/$name" --log-format simple "$@"
 }
 
 translate() {
@@ -50,8 +55,10 @@ translate() {
 }
 
 # The same number of sentences per update for both: windows hold about four times the tokens.
-train sentence 1 500
-train window4 4 2000
+# shellcheck disable=SC2086  (options are words)
+train sentence 1 500 $model_options
+# shellcheck disable=SC2086
+train window4 4 2000 $model_options
 translate sentence window
 translate window4 window
 translate window4 sequential

@@ -17,6 +17,13 @@ def refuse_unsupported(task, models, args) -> None:
     alone = task.decoding != "segment" and task.window_to_decode() == 1
     if getattr(args, "score_reference", False):
         return
+    if getattr(args, "print_alignment", None):
+        for model in models:
+            if not getattr(model.decoder, "has_attention_weights", True):
+                raise UserError(
+                    f"--print-alignment needs attention weights, which a "
+                    f"{type(model).__name__} does not have; leave it out"
+                )
     if getattr(args, "print_alignment", None) == "soft" and not alone:
         raise UserError(
             "--print-alignment soft gives weights over all context; use --print-alignment hard"

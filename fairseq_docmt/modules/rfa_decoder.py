@@ -60,6 +60,8 @@ class RFATransformerDecoder(TransformerDecoderBase):
         separator: index of ``<sep>``.
     """
 
+    has_attention_weights = False
+
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens)
         self.separator = separator

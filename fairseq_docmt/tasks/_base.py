@@ -25,6 +25,7 @@ from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentDecoder, refuse_unsupported
 from fairseq_docmt.generation.view_rows import rows_of_view
+from fairseq_docmt.modules.packed_linear import pack_linear_layers
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
 from fairseq_docmt.tasks._open_document import OpenDocument
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
@@ -366,6 +367,10 @@ class DocumentTranslationTask(TranslationTask):
             UserError: an option that has no meaning with this decoding.
         """
         refuse_unsupported(self, models, args)
+        for model in models:
+            # Set by the host's prepare_for_inference_: the weights will not change any more.
+            if getattr(model, "_is_generation_fast", False):
+                pack_linear_layers(model)
         generator = super().build_generator(
             models, args, seq_gen_cls, extra_gen_cls_kwargs=extra_gen_cls_kwargs, **kwargs
         )

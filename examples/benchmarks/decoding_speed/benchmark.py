@@ -9,13 +9,8 @@ al. 2022, section 5 and A.3).  Runs alternate between the systems; figures are m
 medians over pairs of neighbouring runs.
 """
 
-import argparse
-import json
-import platform
 import statistics
-import sys
 import time
-from pathlib import Path
 from typing import Dict, List, NamedTuple
 
 import torch
@@ -23,7 +18,6 @@ from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from tabulate import tabulate
 
 import fairseq_docmt  # noqa: F401  (registers rfa_transformer)
 from fairseq_docmt.modules.packed_linear import pack_linear_layers

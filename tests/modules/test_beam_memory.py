@@ -1,0 +1,119 @@
+"""Memory of beams against one summary for each row, copied at every step."""
+
+import pytest
+import torch
+
+from fairseq_docmt.modules import beam_memory
+from fairseq_docmt.modules.beam_memory import BeamMemory
+from fairseq_docmt.modules.beam_rows import split_order
+from fairseq_docmt.ops.linear_attention import Summary
+
+HEADS, BSZ, BEAMS, FEATURES, VALUES = 2, 3, 4, 6, 5
+
+
+@pytest.fixture(autouse=True)
+def few_recent_tokens_and_no_zeros(monkeypatch):
+    """Merge often; and let memory that was never written be seen."""
+    monkeypatch.setattr(beam_memory, "RECENT_TOKENS", 3)
+    torch.use_deterministic_algorithms(True)  # fills torch.empty with NaN
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def random(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+class CopiedMemory:
+    """The definition: ``S`` and ``z`` of every row, moved with the row."""
+
+    def __init__(self, rows):
+        self.sums = torch.zeros(HEADS, rows, FEATURES, VALUES, dtype=torch.float64)
+        self.norms = torch.zeros(HEADS, rows, FEATURES, dtype=torch.float64)
+
+    def write(self, phi_k, v):
+        self.sums = self.sums + phi_k.unsqueeze(-1) * v.unsqueeze(-2)
+        self.norms = self.norms + phi_k
+
+    def read(self, phi_q):
+        return torch.einsum("hrf,hrfd->hrd", phi_q, self.sums), (phi_q * self.norms).sum(-1)
+
+    def decay(self, gate):
+        self.sums, self.norms = self.sums * gate[..., None, None], self.norms * gate[..., None]
+
+    def reorder(self, order):
+        self.sums, self.norms = self.sums[:, order], self.norms[:, order]
+
+
+def check_step(memory, copied, gated):
+    """Write, read, and decay where some rows end a sentence."""
+    bsz, beams = memory.bsz, memory.beams
+    phi_k, v, phi_q = random(HEADS, bsz * beams, FEATURES), random(HEADS, bsz * beams, VALUES), None
+    phi_q = random(HEADS, bsz * beams, FEATURES)
+
+    def grouped(x):
+        return x.unflatten(1, (bsz, beams))
+
+    memory = memory.write(grouped(phi_k), grouped(v))
+    copied.write(phi_k, v)
+    numerator, denominator = memory.read(grouped(phi_q))
+    want_numerator, want_denominator = copied.read(phi_q)
+    torch.testing.assert_close(numerator.flatten(1, 2), want_numerator)
+    torch.testing.assert_close(denominator.flatten(1, 2), want_denominator)
+    if gated:
+        gate = torch.rand(HEADS, bsz * beams, dtype=torch.float64)
+        gate[:, ::2] = 1
+        memory = memory.decay(grouped(gate))
+        copied.decay(gate)
+    return memory
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("after_reading", [False, True])
+def test_memory_equals_copies(gated, after_reading):
+    weight_heads = HEADS if gated else 1
+    copied = CopiedMemory(BSZ)
+    if after_reading:
+        copied.sums, copied.norms = (random(*x.shape) for x in (copied.sums, copied.norms))
+        summary = Summary(copied.sums, copied.norms)
+        memory = BeamMemory.of(summary, weight_heads, torch.float64)
+    else:
+        like = random(HEADS, BSZ, 1, FEATURES)
+        memory = BeamMemory.empty(like, VALUES, BSZ, weight_heads)
+    for _ in range(2):
+        memory = check_step(memory, copied, gated)
+    order = torch.arange(BSZ).repeat_interleave(BEAMS)
+    for step in range(20):
+        rows = split_order(order, memory.bsz, memory.beams)
+        memory = memory.reorder(rows)
+        copied.reorder(order)
+        memory = check_step(memory, copied, gated)
+        if step == 15:  # rows go on alone, in any order
+            memory = memory.separate()
+            order = torch.tensor([3, 0, 1, 2, 2])
+            continue
+        kept = torch.arange(memory.bsz)
+        if step in (4, 9):  # a sentence ends, once right after merging
+            kept = kept[kept != 1]
+        local = torch.randint(memory.beams, (len(kept), memory.beams))
+        order = (kept.unsqueeze(1) * memory.beams + local).view(-1)
+
+
+def test_size_does_not_depend_on_the_number_of_tokens():
+    def size(tokens):
+        memory = BeamMemory.empty(random(HEADS, BSZ, BEAMS, FEATURES), VALUES, BSZ, 1)
+        for _ in range(tokens):
+            phi_k = random(HEADS, BSZ, BEAMS, FEATURES)
+            memory = memory.write(phi_k, random(HEADS, BSZ, BEAMS, VALUES))
+        return sum(x.numel() for x in memory[:-1])
+
+    assert size(10) == size(100)
+
+
+def test_half_precision_keeps_its_sums_in_single():
+    like = random(HEADS, BSZ, BEAMS, FEATURES).bfloat16()
+    memory = BeamMemory.empty(like, VALUES, BSZ, 1)
+    for _ in range(2000):
+        memory = memory.write(torch.ones_like(like), torch.ones_like(like[..., :VALUES]))
+    assert memory.merged().norms.eq(2000).all()
+    assert memory.read(like)[0].dtype == torch.bfloat16
