@@ -76,3 +76,12 @@ def document_checkpoint(barely_trained):
     """Documents in parts of up to 20 target tokens."""
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
     return barely_trained(*options)
+
+
+@pytest.fixture(scope="session")
+def rfa_document_checkpoint(barely_trained):
+    """Documents in parts of up to 20 target tokens, random feature attention with a gate."""
+    import tiny
+
+    options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
+    return barely_trained(*options, model=tiny.rfa("--sentence-gate", "average"))

@@ -213,11 +213,13 @@ def test_recurrent_stock_models_decode_windows(binarised, tmp_path):
         assert found[0] == found[1]
 
 
-def test_training_resumes(binarised, tmp_path):
-    arguments = [*WINDOW, "--window-size", "2", "--max-tokens", "30"]
-    whole = tiny.train(binarised, tmp_path / "whole", *arguments, updates=20)
-    tiny.train(binarised, tmp_path / "parts", *arguments, updates=7)
-    parts = tiny.train(binarised, tmp_path / "parts", *arguments, updates=20)
+@pytest.mark.parametrize("model", [tiny.MODEL, tiny.rfa()], ids=["transformer", "rfa"])
+def test_training_resumes(binarised, tmp_path, model):
+    """Dropout, and the random matrices of random feature attention, are drawn as before."""
+    arguments = [*WINDOW, "--window-size", "2", "--max-tokens", "30", "--dropout", "0.1"]
+    whole = tiny.train(binarised, tmp_path / "whole", *arguments, updates=20, model=model)
+    tiny.train(binarised, tmp_path / "parts", *arguments, updates=7, model=model)
+    parts = tiny.train(binarised, tmp_path / "parts", *arguments, updates=20, model=model)
     states = [checkpoint_utils.load_checkpoint_to_cpu(str(c))["model"] for c in (whole, parts)]
     for name, value in states[0].items():
         assert torch.equal(value, states[1][name]), name

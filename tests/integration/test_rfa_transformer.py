@@ -1,0 +1,81 @@
+"""rfa_transformer through the stock commands: options, starting points, what it refuses."""
+
+import pytest
+import tiny
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_docmt.errors import UserError
+
+WINDOW = ["--task", "sliding_window_translation", "--window-size", "3"]
+VARIANTS = {
+    "positive": ["--feature-map", "positive"],
+    "encoder": ["--rfa-encoder", "--activation-dropout", "0.1"],
+    "cross-gate": ["--sentence-gate", "decay", "--gate-cross-attention", "--gate-bias-init", "1"],
+    "unscaled": ["--no-key-rescale", "--denominator-floor", "0.1"],
+    "checkpointed": ["--checkpoint-activations", "--sentence-gate", "average", "--dropout", "0.1"],
+    "iwslt": ["--arch", "rfa_transformer_iwslt"],
+}
+
+
+def state_of(checkpoint):
+    return checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))["model"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_variants_train_and_translate(binarised, tmp_path, variant):
+    model = tiny.rfa(*VARIANTS[variant])
+    checkpoint = tiny.train(binarised, tmp_path, *WINDOW, model=model, updates=3)
+    output = tiny.generate(binarised, checkpoint, *WINDOW)
+    assert sorted(tiny.lines_of(output)) == tiny.rows_of(tiny.documents((1, 5, 2, 7), 2))
+
+
+def test_activation_checkpointing_draws_the_same_matrices_again(binarised, tmp_path):
+    """Gradients come from a second forward pass, which must be the first one over again."""
+    states = []
+    for number, extra in enumerate(([], ["--checkpoint-activations"])):
+        model = tiny.rfa("--dropout", "0.1", *extra)
+        states.append(
+            state_of(tiny.train(binarised, tmp_path / str(number), *WINDOW, model=model, updates=5))
+        )
+    for name, value in states[0].items():
+        torch.testing.assert_close(value, states[1][name], msg=name)
+
+
+@pytest.mark.parametrize(
+    "start", [tiny.MODEL, tiny.rfa()], ids=["stock transformer", "without a gate"]
+)
+def test_finetuning_from_what_lacks_some_parameters(binarised, tmp_path, start):
+    old = tiny.train(binarised, tmp_path / "a", "--task", "translation", model=start, updates=5)
+    gated = tiny.rfa("--sentence-gate", "decay")
+    arguments = [*WINDOW, "--finetune-from-model", str(old), "--lr", "1e-9"]
+    new = tiny.train(binarised, tmp_path / "b", *arguments, model=gated, updates=1)
+    for name, value in state_of(old).items():
+        kept = state_of(new)[name][: len(value)]
+        torch.testing.assert_close(kept, value, atol=1e-6, rtol=0, msg=name)
+
+
+def test_sentence_level_stock_task(binarised, tmp_path):
+    """Without ``<sep>`` in the dictionary a gate never closes, not even at unknown words."""
+    model = tiny.rfa("--sentence-gate", "decay", "--gate-bias-init", "-9")
+    plain = tiny.train(binarised, tmp_path, "--task", "translation", model=model, updates=5)
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(plain)])
+    tokens = torch.tensor([[2, 5, task.target_dictionary.unk(), 7]])
+    source = torch.tensor([[4, 5, 2]])
+    models[0].eval()
+    _, extra = models[0](source, torch.tensor([3]), tokens)
+    assert extra["log_decay"].eq(0).all()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--random-matrices", "1"], "--random-matrices 1 does not suffice for 2 attention heads"),
+        (["--causal-feature-dim", "0"], "--causal-feature-dim must be at least 1, not 0"),
+        (["--gate-cross-attention"], "--gate-cross-attention needs --sentence-gate"),
+        (["--no-cross-attention"], "--no-cross-attention has no meaning for rfa_transformer"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(binarised, tmp_path, options, message):
+    with pytest.raises(UserError, match=message):
+        tiny.train(binarised, tmp_path, *WINDOW, model=tiny.rfa(*options))
