@@ -5,7 +5,12 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor, nn
 
-from fairseq_docmt.ops.random_features import positive_features, sincos_features, unit_length
+from fairseq_docmt.ops.random_features import (
+    kernel_scale,
+    positive_features,
+    sincos_features,
+    unit_length,
+)
 
 FEATURE_MAPS = ("sincos", "positive")
 
@@ -56,6 +61,8 @@ class RandomFeatureMap(nn.Module):
         self.temperature = nn.Parameter(torch.ones(heads, 1, 1))
         pool = torch.randn(options.pool_size, head_dim, options.random_vectors)
         self.register_buffer("pool", pool)
+        #: weight of every key
+        self.scale = kernel_scale(options.random_vectors, options.feature_map)
         self.floor = options.floor
         if self.floor is None:
             # 10 / D is 0.1 with features of size 0.1, as in the code of the paper.  Positive

@@ -17,9 +17,9 @@ from fairseq_docmt.ops.linear_attention import (
     attend_keys,
     attend_summary,
     causal_attention,
-    is_short,
     ratio,
     summarise,
+    summary_pays,
 )
 
 
@@ -101,7 +101,7 @@ class CausalRFA(_RFA):
         q, k = self._by_head(self.q_proj(x)), self._by_head(self.k_proj(x))
         both = self.feature_map(torch.cat([q, k], dim=1), self.feature_map.draw())
         phi_q, phi_k = both.chunk(2, dim=1)
-        return phi_q, phi_k, self._by_head(self.v_proj(x))
+        return phi_q, phi_k * self.feature_map.scale, self._by_head(self.v_proj(x))
 
     def forward(
         self,
@@ -191,18 +191,20 @@ class CausalRFA(_RFA):
 
 
 class SourceMemory(NamedTuple):
-    """What cross attention needs of a source: its summary, or while that is shorter, itself.
+    """What cross attention needs of a source: its summary, or where that is cheaper, itself.
 
     Attributes:
         summary: of all source tokens, or None.
         keys: (H, B, S, F) features of the source tokens, or None.
         values: (H, B, S, d), or None.
+        weights: (H, B, S), or None.
         matrices: (H, d, D) random matrices that made the features.
     """
 
     summary: Optional[Summary]
     keys: Optional[Tensor]
     values: Optional[Tensor]
+    weights: Optional[Tensor]
     matrices: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "SourceMemory":
@@ -212,7 +214,7 @@ class SourceMemory(NamedTuple):
             return None if x is None else x.index_select(1, sentences)
 
         summary = None if self.summary is None else Summary(*map(take, self.summary))
-        return SourceMemory(summary, take(self.keys), take(self.values), self.matrices)
+        return SourceMemory(summary, *map(take, self[1:-1]), self.matrices)
 
 
 class CrossRFA(_RFA):
@@ -228,7 +230,11 @@ class CrossRFA(_RFA):
         self.rescale = rescale
 
     def summarise_source(
-        self, source: Tensor, padding: Optional[Tensor], separators: Optional[Tensor] = None
+        self,
+        source: Tensor,
+        padding: Optional[Tensor],
+        separators: Optional[Tensor] = None,
+        queries: Optional[int] = None,
     ) -> SourceMemory:
         """What queries will attend to.
 
@@ -236,6 +242,7 @@ class CrossRFA(_RFA):
             source: (B, S, C) encoder output.
             padding: (B, S) where padding stands, None if nowhere.
             separators: (B, S) where separators stand; needed with a gate.
+            queries: how many queries there will be, None if they come one by one.
         """
         bsz, length = source.shape[:2]
         matrices = self.feature_map.draw()
@@ -243,42 +250,41 @@ class CrossRFA(_RFA):
         phi_k = self.feature_map(k, matrices).unflatten(1, (bsz, length))
         values = self._by_head(self.v_proj(source)).unflatten(1, (bsz, length))
         weights = self._key_weights(k.unflatten(1, (bsz, length)), source, padding, separators)
-        if weights is not None:
-            phi_k = phi_k * weights.unsqueeze(-1).to(phi_k.dtype)
-        if padding is not None:
-            phi_k = phi_k.masked_fill(padding.unsqueeze(-1), 0.0)
-        if is_short(length, phi_k.size(-1), self.head_dim):
-            return SourceMemory(None, phi_k, values, matrices)
-        return SourceMemory(summarise(phi_k, values), None, None, matrices)
+        weights = weights.to(phi_k.dtype)
+        if summary_pays(length, queries, phi_k.size(-1), self.head_dim):
+            return SourceMemory(summarise(phi_k, values, weights), None, None, None, matrices)
+        return SourceMemory(None, phi_k, values, weights, matrices)
 
-    def _key_weights(self, k, source, padding, separators) -> Optional[Tensor]:
-        """(H, B, S) weights of keys, or None if all weigh 1."""
-        log_weights = None
+    def _key_weights(self, k, source, padding, separators) -> Tensor:
+        """(H, B, S) weights of keys (H, B, S, d); 0 for padding."""
+        log_weights = torch.zeros_like(k[..., 0], dtype=torch.promote_types(k.dtype, torch.float32))
         if self.rescale:
-            scaled = k.float() * self.head_dim**-0.5 / self.feature_map.temperature.unsqueeze(1)
+            scaled = k.to(log_weights) * self.head_dim**-0.5
+            scaled = scaled / self.feature_map.temperature.unsqueeze(1)
             lengths = scaled.square().sum(dim=-1) / 2
-            most = lengths if padding is None else lengths.masked_fill(padding, -float("inf"))
-            log_weights = lengths - most.amax(dim=-1, keepdim=True).detach()
-            if padding is not None:
-                log_weights = log_weights.masked_fill(padding, 0.0)
-        if self.gate is None:
-            return None if log_weights is None else log_weights.exp()
-        gates = self.gate(source, separators)
-        since = gates.log_decay[..., :-1].cumsum(dim=-1)
-        decay = since[..., -1:] - since
-        weights = (decay if log_weights is None else decay + log_weights).exp()
-        if gates.token_weight is None:
-            return weights
-        return weights * gates.token_weight[..., :-1]
+            # The longest key of a sentence must not be one of its padding.
+            real = lengths if padding is None else lengths.masked_fill(padding, -float("inf"))
+            log_weights = lengths - real.amax(dim=-1, keepdim=True).detach()
+        token_weight = None
+        if self.gate is not None:
+            gates = self.gate(source, separators)
+            since = gates.log_decay[..., :-1].cumsum(dim=-1)
+            log_weights = log_weights + since[..., -1:] - since
+            token_weight = gates.token_weight
+        if padding is not None:
+            log_weights = log_weights.masked_fill(padding, -float("inf"))
+        weights = log_weights.exp() * self.feature_map.scale
+        return weights if token_weight is None else weights * token_weight[..., :-1]
 
     def forward(self, x: Tensor, memory: SourceMemory) -> Tensor:
         """(B, T, C) attention of queries (B, T, C), target tokens or beams of one step."""
         q = self._by_head(self.q_proj(x))
         phi_q = self.feature_map(q, memory.matrices).unflatten(1, x.shape[:2])
+        floor = self.feature_map.floor
         if memory.summary is not None:
-            output = attend_summary(phi_q, memory.summary, self.feature_map.floor)
+            output = attend_summary(phi_q, memory.summary, floor)
         else:
-            output = attend_keys(phi_q, memory.keys, memory.values, self.feature_map.floor)
+            output = attend_keys(phi_q, memory.keys, memory.values, memory.weights, floor)
         return self.out_proj(self._joined(output))
 
 
@@ -290,5 +296,5 @@ class EncoderRFA(CrossRFA):
         if attn_mask is not None:
             raise ValueError("random feature attention in the encoder takes no attention mask")
         x = query.transpose(0, 1)
-        memory = self.summarise_source(x, key_padding_mask)
+        memory = self.summarise_source(x, key_padding_mask, queries=x.size(1))
         return super().forward(x, memory).transpose(0, 1), None

@@ -79,7 +79,7 @@ class RFADecoderLayer(TransformerDecoderLayerBase):
     def remember_source(
         self, source: Tensor, padding: Optional[Tensor], separators: Optional[Tensor]
     ) -> SourceMemory:
-        """What the layer needs of a source (B, S, C)."""
+        """What the layer needs of a source (B, S, C) for queries that come one by one."""
         return self.encoder_attn.summarise_source(source, padding, separators)
 
     def forward(
@@ -102,7 +102,9 @@ class RFADecoderLayer(TransformerDecoderLayerBase):
         Returns:
             (B, T, C) output and (H, B, T) logarithm of the sentential gates or None.
         """
-        memory = self.remember_source(source, source_padding, source_separators)
+        memory = self.encoder_attn.summarise_source(
+            source, source_padding, source_separators, queries=x.size(1)
+        )
         x, _, log_decay = self.read(x, LayerState(None, memory), separators, padding, False)
         return x, log_decay
 

@@ -32,9 +32,11 @@ def ratio(numerator: Tensor, denominator: Tensor, floor: float) -> Tensor:
     return (numerator / denominator).to(numerator.dtype)
 
 
-def summarise(phi_k: Tensor, v: Tensor) -> Summary:
-    """Summary of keys (H, B, S, F) and values (H, B, S, D)."""
-    return Summary(phi_k.transpose(-1, -2) @ v, phi_k.sum(dim=-2))
+def summarise(phi_k: Tensor, v: Tensor, weights: Tensor) -> Summary:
+    """Summary of keys (H, B, S, F) and values (H, B, S, D) with weights (H, B, S)."""
+    weights = weights.unsqueeze(-1)
+    features = phi_k.transpose(-1, -2)
+    return Summary(features @ (v * weights), (features @ weights).squeeze(-1))
 
 
 def attend_summary(phi_q: Tensor, summary: Summary, floor: float) -> Tensor:
@@ -43,15 +45,24 @@ def attend_summary(phi_q: Tensor, summary: Summary, floor: float) -> Tensor:
     return ratio(phi_q @ summary.sums, denominator, floor)
 
 
-def attend_keys(phi_q: Tensor, phi_k: Tensor, v: Tensor, floor: float) -> Tensor:
-    """The same without a summary: cheaper while there are few keys, see :func:`is_short`."""
-    scores = phi_q @ phi_k.transpose(-1, -2)
+def attend_keys(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor, floor: float) -> Tensor:
+    """The same without a summary: cheaper while there are few keys, see :func:`summary_pays`."""
+    scores = (phi_q @ phi_k.transpose(-1, -2)) * weights.unsqueeze(-2)
     return ratio(scores @ v, scores.sum(dim=-1), floor)
 
 
-def is_short(length: int, features: int, values: int) -> bool:
-    """Whether keys and values of ``length`` tokens take less room than their summary."""
-    return length * (features + values) < features * values
+def summary_pays(keys: int, queries: Optional[int], features: int, values: int) -> bool:
+    """Whether to sum up keys before queries attend to them.
+
+    Args:
+        keys: number of keys.
+        queries: number of queries; None if they come one after the other, when it is not work that
+            counts but what each of them has to read.
+        features, values: sizes.
+    """
+    if queries is None:
+        return keys * (features + values) >= features * values
+    return keys * queries * (features + values) >= (keys + queries) * features * values
 
 
 def causal_attention(
@@ -71,7 +82,7 @@ def causal_attention(
     taken as differences of sums of logarithms that never exceed 0, so nothing overflows.
 
     Args:
-        phi_q, phi_k: (H, B, T, F) features of queries and keys; zero keys for padding.
+        phi_q, phi_k: (H, B, T, F) features of queries and of weighted keys; zero for padding.
         v: (H, B, T, D) values.
         floor: least denominator.
         log_decay: (H, B, T) logarithm of the gate ``f_t``, which decays all before token t;
@@ -131,8 +142,8 @@ def _summaries(
         k = k * (total[..., -1:] - total).exp().unsqueeze(-1).to(k.dtype)
     # What follows the last chunk is wanted rarely.
     last = k.size(2) if need_last else k.size(2) - 1
-    new = summarise(k[:, :, :last], v[:, :, :last])
-    sums, norms = (x.to(exact).unbind(2) for x in new)
+    sums = (k[:, :, :last].transpose(-1, -2) @ v[:, :, :last]).to(exact).unbind(2)
+    norms = k[:, :, :last].sum(dim=-2).to(exact).unbind(2)
     if before is None:
         shape = k.shape[:2] + (k.size(-1), v.size(-1))
         before = Summary(k.new_zeros(shape, dtype=exact), k.new_zeros(shape[:3], dtype=exact))

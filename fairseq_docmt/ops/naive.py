@@ -12,22 +12,22 @@ def sincos_features(x: Tensor, matrix: Tensor) -> Tensor:
     """(2 D,) features of one vector (d,) under a matrix (D, d)."""
     products = [w @ x for w in matrix]
     features = [p.sin() for p in products] + [p.cos() for p in products]
-    return torch.stack(features) / len(matrix) ** 0.5
+    return torch.stack(features)
 
 
 def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
     """(2 D,) features of one vector (d,) under a matrix (D, d)."""
     exponents = [sign * (w @ x) - x @ x for sign in (1, -1) for w in matrix]
-    return torch.stack(exponents).exp() / (2 * len(matrix)) ** 0.5
+    return torch.stack(exponents).exp()
 
 
-def cross_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor, floor: float) -> Tensor:
-    """(H, B, T, D) attention of each query over all keys, one pair at a time."""
+def cross_attention(phi_q, phi_k, v, weights, floor: float) -> Tensor:
+    """(H, B, T, D) attention of each query over all weighted keys, one pair at a time."""
     output = v.new_zeros(phi_q.shape[:3] + v.shape[3:])
     for h, b, t in _positions(phi_q):
         numerator, denominator = 0.0, v.new_zeros(())
         for s in range(v.size(2)):
-            weight = phi_q[h, b, t] @ phi_k[h, b, s]
+            weight = phi_q[h, b, t] @ phi_k[h, b, s] * weights[h, b, s]
             numerator = numerator + weight * v[h, b, s]
             denominator = denominator + weight
         output = _put(output, (h, b, t), numerator / denominator.clamp_min(floor))

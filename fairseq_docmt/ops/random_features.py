@@ -1,7 +1,9 @@
 """Random feature maps: vectors whose dot product estimates a kernel.
 
 For vectors of about unit length both maps here estimate the Gaussian kernel
-``exp(-|x - y|^2 / 2)``, which is ``exp(x . y)`` up to a factor that cancels in attention.
+``exp(-|x - y|^2 / 2)``, which is ``exp(x . y)`` up to a factor that cancels in attention.  With D
+random vectors it is the dot product of features times :func:`kernel_scale`; the factor is left to
+the weights of the keys, so that no pass over all features is spent on it.
 """
 
 import torch
@@ -13,6 +15,28 @@ def unit_length(x: Tensor) -> Tensor:
     return x / (torch.linalg.vector_norm(x, dim=-1, keepdim=True) + 1e-3)
 
 
+def kernel_scale(random_vectors: int, feature_map: str) -> float:
+    """Factor between a dot product of features and the kernel it estimates."""
+    return 1 / random_vectors if feature_map == "sincos" else 0.5 / random_vectors
+
+
+class _SinCos(torch.autograd.Function):
+    """Keeps what it returns, which attention keeps anyway, and nothing else."""
+
+    @staticmethod
+    def forward(ctx, projected):
+        features = torch.cat([projected.sin(), projected.cos()], dim=-1)
+        ctx.save_for_backward(features)
+        return features
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        sine, cosine = ctx.saved_tensors[0].chunk(2, dim=-1)
+        of_sine, of_cosine = gradient.chunk(2, dim=-1)
+        return torch.addcmul(of_sine * cosine, of_cosine, sine, value=-1)
+
+
 def sincos_features(projected: Tensor) -> Tensor:
     """Rahimi and Recht (2008), as used by Peng et al. (2021).
 
@@ -22,8 +46,7 @@ def sincos_features(projected: Tensor) -> Tensor:
     Returns:
         (..., 2 D) features.
     """
-    scale = projected.size(-1) ** -0.5
-    return torch.cat([projected.sin(), projected.cos()], dim=-1) * scale
+    return _SinCos.apply(projected)
 
 
 def positive_features(projected: Tensor, squared_length: Tensor) -> Tensor:
@@ -36,6 +59,4 @@ def positive_features(projected: Tensor, squared_length: Tensor) -> Tensor:
     Returns:
         (..., 2 D) features, all positive.
     """
-    scale = (2 * projected.size(-1)) ** -0.5
-    both = torch.cat([projected, -projected], dim=-1)
-    return (both - squared_length).exp() * scale
+    return (torch.cat([projected, -projected], dim=-1) - squared_length).exp()

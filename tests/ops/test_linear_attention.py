@@ -78,14 +78,20 @@ def test_output_is_the_same_when_no_summary_is_asked_for(length):
 @pytest.mark.parametrize("length", [1, 7, 33, 129])
 def test_cross_attention_equals_the_loop(length):
     q, k, v = features(5, 1), features(length, 2), values(length, 3)
-    want = naive.cross_attention(q, k, v, FLOOR)
-    want_gradients = gradients([want], [q, k, v])
+    weights = torch.rand(HEADS, BSZ, length, dtype=torch.float64).requires_grad_()
+    want = naive.cross_attention(q, k, v, weights, FLOOR)
+    want_gradients = gradients([want], [q, k, v, weights])
     for got in (
-        ops.attend_keys(q, k, v, FLOOR),
-        ops.attend_summary(q, ops.summarise(k, v), FLOOR),
+        ops.attend_keys(q, k, v, weights, FLOOR),
+        ops.attend_summary(q, ops.summarise(k, v, weights), FLOOR),
     ):
         torch.testing.assert_close(got, want)
-        torch.testing.assert_close(gradients([got], [q, k, v]), want_gradients)
+        torch.testing.assert_close(gradients([got], [q, k, v, weights]), want_gradients)
+
+
+def test_when_a_summary_pays():
+    assert not ops.summary_pays(56, None, 512, 64) and ops.summary_pays(57, None, 512, 64)
+    assert not ops.summary_pays(100, 100, 512, 64) and ops.summary_pays(120, 120, 512, 64)
 
 
 def test_zero_keys_are_padding():
@@ -103,7 +109,7 @@ def test_half_precision_is_stable_over_long_documents(dtype, gated):
     length, random_vectors = 8192, 32
     matrix = torch.randn(16, random_vectors, dtype=torch.float64)
     vectors = unit_length(torch.randn(2, HEADS, BSZ, length, 16, dtype=torch.float64))
-    q, k = sincos_features(vectors @ matrix)
+    q, k = sincos_features(vectors @ matrix) * random_vectors**-0.5
     v, floor = values(length, 3), 10 / random_vectors
     log_decay = decays(length, every=30) if gated else None
     with torch.no_grad():
