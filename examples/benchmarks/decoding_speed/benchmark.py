@@ -1,111 +1,322 @@
 """Decoding speed of rfa_transformer and the stock transformer, side by side in one run.
 
-    python examples/benchmarks/decoding_speed/benchmark.py --out results             # under 10 minutes
-    python examples/benchmarks/decoding_speed/benchmark.py --out results --paper     # paper sizes
+    python benchmark.py --out FOLDER             # small models on a CPU, under 10 minutes
+    python benchmark.py --out FOLDER --paper     # sizes of the paper; hours on a CPU
 
-Random weights, same sizes, the stock beam search for both; windows of L sentences whose outputs
-are forced to a length of 22 tokens a sentence, so that both do the same work (the set-up of Wu et
-al. 2022, section 5 and A.3).  Runs alternate between the systems; figures are medians, ratios are
-medians over pairs of neighbouring runs.
+Models have random weights.  All decode the same windows of L sentences with the stock beam search;
+outputs are forced to 22 tokens a sentence, so that all do the same work (as Wu et al. 2022, section
+5 and A.3, who decode every L with one model).  Runs alternate between the systems; speeds are
+medians, ratios are medians over runs that follow each other.  On a machine with a GPU the same is
+measured there too.  Writes ``results.json``, ``results.md`` and ``results.png``.
 """
 
+import argparse
+import json
+import logging
+import os
+import platform
+import resource
 import statistics
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Dict, List, NamedTuple
 
+import matplotlib
 import torch
 from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from tabulate import tabulate
 
 import fairseq_docmt  # noqa: F401  (registers rfa_transformer)
+from fairseq_docmt.errors import UserError
 from fairseq_docmt.modules.packed_linear import pack_linear_layers
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402
 
 TOKENS_PER_SENTENCE = 22  # target side of IWSLT 2015 zh-en, table 2 of the paper
 WINDOWS = (1, 2, 3, 4, 5, 10, 15, 30)
-#: largest batches that fit both systems into one 32 GB GPU, table 3 of the paper; 30 is ours
-PAPER_BATCHES = {1: 1024, 2: 512, 3: 512, 4: 256, 5: 256, 10: 128, 15: 96, 30: 48}
-SYSTEMS = {
-    "transformer": ["--arch", "transformer"],
-    "rfa_transformer": ["--arch", "rfa_transformer"],
+#: batches of table 3 of the paper, which filled a 32 GB GPU with the transformer; 30 is ours
+GPU_BATCHES = {1: 1024, 2: 512, 3: 512, 4: 256, 5: 256, 10: 128, 15: 96, 30: 48}
+SMALL = (
+    "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 256 --decoder-embed-dim 256 "
+    "--encoder-ffn-embed-dim 512 --decoder-ffn-embed-dim 512 --encoder-attention-heads 4 "
+    "--decoder-attention-heads 4"
+).split()
+PACKED = " packed"
+#: what is compared; on a CPU rfa_transformer decodes with packed weights, as our tasks do
+SYSTEMS = ("transformer", "transformer" + PACKED, "rfa_transformer" + PACKED)
+
+
+class Scale(NamedTuple):
+    """Sizes of a whole run.
+
+    Attributes:
+        model: options of the models.
+        vocabulary: number of types.
+        batches: windows L -> batch of the runs with equal batches.
+        memory: GB for the runs with the largest batches, beside the model.
+        repeats: runs of each system.
+    """
+
+    model: List[str]
+    vocabulary: int
+    batches: Dict[int, int]
+    memory: float
+    repeats: int
+
+
+SCALES = {
+    "small": Scale(SMALL, 8000, {L: max(4, 64 // L) for L in WINDOWS}, 0.2, 3),
+    "paper": Scale([], 30000, {L: 64 if L == 1 else 24 for L in WINDOWS}, 4.0, 3),
 }
 
 
-class Setting(NamedTuple):
-    """What is decoded: a batch of ``bsz`` windows of ``window`` sentences."""
+def build(name: str, sizes: List[str], vocabulary: int):
+    """An untrained model and its dictionary.
 
-    window: int
-    bsz: int
-
-
-def build(arguments: List[str], sizes: List[str], vocabulary: int):
-    """An untrained model with its own random weights."""
+    Raises:
+        UserError: fairseq does not know a system.
+    """
     dictionary = Dictionary()
     for number in range(vocabulary - len(dictionary)):
         dictionary.add_symbol(f"w{number}")
-    parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, ["data", *arguments, *sizes])
+    arguments = ["data", "--arch", name, "--max-target-positions", "9000", *sizes]
+    args = options.parse_args_and_arch(options.get_training_parser(), arguments)
     torch.manual_seed(1)
     task = TranslationTask(TranslationConfig(), dictionary, dictionary)
-    return task.build_model(args).eval(), dictionary
+    return task.build_model(args), dictionary
 
 
 class Decoder:
-    """One system with its beam search; measures seconds of whole batches.
+    """One system with its beam search of 4.
 
     Args:
-        beam: hypotheses kept.
+        name: architecture, with `` packed`` behind it for packed weights.
+        scale: sizes.
         device, dtype: where and in which precision.
     """
 
-    def __init__(self, arguments, sizes, vocabulary, beam, device, dtype, packed=False):
-        model, self.dictionary = build(arguments, sizes, vocabulary)
-        self.model = model.to(device=device, dtype=dtype)
-        if packed:
+    def __init__(self, name: str, scale: Scale, device: torch.device, dtype: torch.dtype):
+        model, self.dictionary = build(name.replace(PACKED, ""), scale.model, scale.vocabulary)
+        self.model = model.eval().to(device=device, dtype=dtype)
+        if name.endswith(PACKED):
             pack_linear_layers(self.model)
-        self.beam, self.device = beam, device
+        self.device = device
 
-    def seconds(self, setting: Setting, tokens_per_sentence: int) -> float:
-        """Time to decode one batch, every output of the same forced length."""
-        length = setting.window * tokens_per_sentence
-        generator = torch.Generator().manual_seed(setting.window)
-        first = self.dictionary.nspecial
-        shape = (setting.bsz, length)
-        source = torch.randint(first, len(self.dictionary), shape, generator=generator)
+    def seconds(self, window: int, bsz: int) -> float:
+        """Time to decode ``bsz`` windows of ``window`` sentences in one batch."""
+        length = window * TOKENS_PER_SENTENCE
+        generator = torch.Generator().manual_seed(window)
+        first, last = self.dictionary.nspecial, len(self.dictionary)
+        source = torch.randint(first, last, (bsz, length), generator=generator)
         source[:, -1] = self.dictionary.eos()
-        source = source.to(self.device)
         search = SequenceGenerator(
             [self.model],
             self.dictionary,
-            beam_size=self.beam,
+            beam_size=4,
             min_len=length - 1,
             max_len_a=0,
             max_len_b=length - 1,
         )
-        lengths = torch.full((setting.bsz,), length, device=self.device)
-        sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
+        lengths = torch.full((bsz,), length, device=self.device)
+        sample = {"net_input": {"src_tokens": source.to(self.device), "src_lengths": lengths}}
         self._wait()
         begin = time.perf_counter()
         search.generate([self.model], sample)
         self._wait()
         return time.perf_counter() - begin
 
-    def _wait(self):
+    def _wait(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
 
-def compare(decoders: Dict[str, Decoder], setting: Setting, tokens: int, repeats: int) -> dict:
-    """Tokens per second of each system, in turn, and the median ratio to the first."""
+def compare(decoders: Dict[str, Decoder], window: int, batches: Dict[str, int], repeats: int):
+    """Speeds of all systems in turn, and their ratios to the first."""
     speeds: Dict[str, list] = {name: [] for name in decoders}
-    produced = setting.bsz * setting.window * tokens
     for _ in range(repeats):
         for name, decoder in decoders.items():
-            speeds[name].append(produced / decoder.seconds(setting, tokens))
-    base, other = speeds.values()
-    ratios = [b / a for a, b in zip(base, other)]
-    row = {"window": setting.window, "batch": setting.bsz}
-    row.update({name: statistics.median(values) for name, values in speeds.items()})
-    row.update(ratio=statistics.median(ratios), lowest=min(ratios), highest=max(ratios))
-    return row
+            tokens = batches[name] * window * TOKENS_PER_SENTENCE
+            speeds[name].append(tokens / decoder.seconds(window, batches[name]))
+    base = next(iter(speeds.values()))
+    return {
+        "window": window,
+        "batches": batches,
+        "speeds": {name: statistics.median(values) for name, values in speeds.items()},
+        "ratios": {name: [v / b for v, b in zip(values, base)] for name, values in speeds.items()},
+    }
+
+
+# ---- the largest batch ---------------------------------------------------------------------------
+
+
+def largest_batches(scale: Scale, scale_name: str, window: int, device, dtype) -> Dict[str, int]:
+    """For each system the largest batch of the form 2^k or 3 * 2^k in the memory of the scale.
+
+    What one more window costs is measured with two small batches, each in a process of its own.
+    """
+    found = {}
+    for name in SYSTEMS:
+        small, large = (
+            _peak_memory(name, scale_name, window, bsz, device, dtype) for bsz in (2, 6)
+        )
+        each = max((large - small) / 4, 1.0)
+        most = scale.memory * 1e9 / each
+        found[name] = max(b for k in range(13) for b in (2**k, 3 * 2**k) if b <= max(most, 1))
+    return found
+
+
+def _peak_memory(name, scale_name, window, bsz, device, dtype) -> float:
+    """Bytes at the peak of decoding one batch."""
+    job = {"name": name, "scale": scale_name, "window": window, "bsz": bsz}
+    job.update(device=device.type, dtype=str(dtype).split(".")[1])
+    command = [sys.executable, "-W", "ignore", __file__, "--peak-memory", json.dumps(job)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return float(output.splitlines()[-1])
+
+
+def _print_peak_memory(job: dict) -> None:
+    device = torch.device(job["device"])
+    dtype = getattr(torch, job["dtype"])
+    decoder = Decoder(job["name"], SCALES[job["scale"]], device, dtype)
+    decoder.seconds(job["window"], job["bsz"])
+    if device.type == "cuda":
+        print(torch.cuda.max_memory_allocated())
+    else:
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+# ---- output --------------------------------------------------------------------------------------
+
+
+def table(rows: List[dict]) -> str:
+    """Markdown table of results; ratios with their range."""
+    lines = []
+    for row in rows:
+        line = [row["device"], row["window"], " / ".join(map(str, _batches(row)))]
+        line += [f"{speed:.0f}" for speed in row["speeds"].values()]
+        for ratios in list(row["ratios"].values())[1:]:
+            line.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
+        lines.append(line)
+    names = list(rows[0]["speeds"])
+    headers = ["device", "L", "batch", *names, *(f"{name}: ratio" for name in names[1:])]
+    return tabulate(lines, headers=headers, tablefmt="github")
+
+
+def _batches(row: dict) -> List[int]:
+    sizes = list(row["batches"].values())
+    return sizes[:1] if len(set(sizes)) == 1 else sizes
+
+
+def plot(rows: List[dict], path: Path) -> None:
+    """Ratio to the stock transformer against sentences in a window."""
+    figure, axes = pyplot.subplots(figsize=(6, 4))
+    for device in dict.fromkeys(row["device"] for row in rows):
+        for kind in ("equal", "largest"):
+            chosen = [row for row in rows if row["device"] == device and row["kind"] == kind]
+            for name in list(chosen[0]["ratios"])[1:] if chosen else []:
+                values = [statistics.median(row["ratios"][name]) for row in chosen]
+                style = "-o" if kind == "equal" else "--s"
+                label = f"{name}, {device}, {kind} batch"
+                axes.plot([row["window"] for row in chosen], values, style, label=label)
+    axes.axhline(1.0, color="grey", linewidth=0.8)
+    axes.set_xlabel("sentences in a window")
+    axes.set_ylabel("decoding speed over the stock transformer's")
+    axes.legend(fontsize="x-small")
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+
+
+def describe_machine(device: torch.device) -> str:
+    """Hardware and versions, to stand beside the figures."""
+    if device.type == "cuda":
+        where = torch.cuda.get_device_name()
+    else:
+        where = f"{torch.get_num_threads()} threads of {_processor()}"
+    return f"{where}, torch {torch.__version__}, Python {platform.python_version()}"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def measure(args, device: torch.device) -> List[dict]:
+    """All rows of one device, printed as they come."""
+    scale, dtype = SCALES[args.scale], getattr(torch, args.dtype)
+    decoders = {name: Decoder(name, scale, device, dtype) for name in SYSTEMS}
+    if device.type == "cuda":  # packed weights are for CPUs
+        del decoders["transformer" + PACKED]
+    for decoder in decoders.values():
+        decoder.seconds(1, 4)
+    rows = []
+    for window in args.windows:
+        batches = GPU_BATCHES if device.type == "cuda" and args.paper else scale.batches
+        plans = {"equal": dict.fromkeys(decoders, batches[window])}
+        if window in args.largest:
+            found = largest_batches(scale, args.scale, window, device, dtype)
+            plans["largest"] = {name: found[name] for name in decoders}
+        for kind, sizes in plans.items():
+            row = compare(decoders, window, sizes, args.repeats or scale.repeats)
+            rows.append({"device": device.type, "kind": kind, **row})
+            print(table(rows[-1:]).splitlines()[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    parser.add_argument("--paper", action="store_true", help="sizes of the paper")
+    parser.add_argument("--windows", type=int, nargs="+", default=list(WINDOWS), metavar="L")
+    parser.add_argument(
+        "--largest",
+        type=int,
+        nargs="*",
+        default=[15],
+        metavar="L",
+        help="windows at which to compare the largest batches too",
+    )
+    parser.add_argument("--repeats", type=int, help="runs of each system")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], default="float32")
+    parser.add_argument("--peak-memory", type=json.loads, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    logging.disable(logging.INFO)
+    args.scale = "paper" if args.paper else "small"
+    torch.set_num_threads(args.threads)
+    if args.peak_memory:
+        _print_peak_memory(args.peak_memory)
+        return
+    if args.out is None:
+        raise UserError("--out FOLDER is needed for the results")
+    unknown = set(args.windows) - set(WINDOWS)
+    if unknown:
+        raise UserError(f"--windows {min(unknown)} is not measured; choose from {WINDOWS}")
+    args.out.mkdir(parents=True, exist_ok=True)
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    rows, machines = [], []
+    for name in devices:
+        device = torch.device(name)
+        machines.append(describe_machine(device))
+        print(machines[-1], flush=True)
+        rows += measure(args, device)
+    settings = f"scale: {args.scale}, dtype: {args.dtype}, beam 4, tokens a second"
+    text = "\n\n".join([settings, *machines, table(rows)]) + "\n"
+    (args.out / "results.md").write_text(text, encoding="utf-8")
+    (args.out / "results.json").write_text(
+        json.dumps({"machines": machines, "rows": rows}, indent=1)
+    )
+    plot(rows, args.out / "results.png")
+    print(f"\n{text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""How much of earlier sentences a sentential gate lets through (Wu et al. 2022, section 3.2)."""
+
+import torch
+from torch import Tensor
+
+from fairseq_docmt.errors import UserError
+
+
+@torch.no_grad()
+def sentence_decay(model, net_input: dict, separator: int) -> Tensor:
+    """Gates between the sentences of each target row.
+
+    Args:
+        model: ``rfa_transformer`` with a sentential gate.
+        net_input: ``src_tokens``, ``src_lengths`` and ``prev_output_tokens`` (B, T) of a batch.
+        separator: index of ``<sep>`` in the target dictionary.
+
+    Returns:
+        (layers, H, B, J - 1) gate ``f`` when sentence j + 2 starts, for J sentences in the longest
+        row; 1 where a row has no such sentence.
+
+    Raises:
+        UserError: the model has no sentential gate.
+    """
+    _, extra = model(**net_input)
+    log_decay = extra.get("log_decay")
+    if log_decay is None:
+        raise UserError("this model has no sentential gate; train one with --sentence-gate decay")
+    starts = net_input["prev_output_tokens"].eq(separator)
+    starts = torch.nn.functional.pad(starts[:, :-1], (1, 0))
+    number = starts.cumsum(dim=1)
+    most = int(number.max())
+    gates = log_decay.new_zeros(*log_decay.shape[:3], most + 1)
+    index = torch.where(starts, number, torch.zeros_like(number))
+    gates.scatter_add_(3, index.expand_as(log_decay), log_decay)
+    return gates[..., 1:].exp()
+
+
+def sentence_weights(gates: Tensor) -> Tensor:
+    """Weight that each sentence gives to itself and to those before it.
+
+    Args:
+        gates: (..., J - 1) as returned by :func:`sentence_decay`.
+
+    Returns:
+        (..., J, J) product of the gates between sentence j (row) and j' <= j (column); 0 for later
+        sentences.
+    """
+    total = torch.nn.functional.pad(gates.log(), (1, 0)).cumsum(dim=-1)
+    return (total.unsqueeze(-1) - total.unsqueeze(-2)).exp().tril()
