@@ -250,7 +250,8 @@ class DocumentDecoder:
     def _align_to_sentence(hypothesis, start: int, end: int) -> None:
         alignment = hypothesis["alignment"]
         if not isinstance(alignment, Tensor):
-            hypothesis["alignment"] = [(s - start, t) for s, t in alignment if start <= s < end]
+            kept = [(s - start, t) for s, t in alignment if start <= s < end - 1]
+            hypothesis["alignment"] = kept
         hypothesis["attention"] = None
 
     def _first_tokens(self, units) -> Tensor:

@@ -61,14 +61,20 @@ def split_hypothesis(
 def cut_alignment(alignment, source_start: int, source_end: int, start: int, end: int):
     """Pairs inside a rectangle of a hard alignment, counted from its corner.
 
-    Links to other sentences are left out: their tokens are not in the sentence's own line.
+    Links to other sentences, and to the symbols that end them, are left out: they are not in the
+    sentence's own line.
+
+    Args:
+        alignment: pairs (source token, target token) or something else, which is returned.
+        source_start, source_end: tokens of the source sentence, its end symbol included.
+        start, end: tokens of the target sentence, without its end symbol.
     """
     if alignment is None or isinstance(alignment, Tensor):
         return alignment
     return [
         (source - source_start, target - start)
         for source, target in alignment
-        if source_start <= source < source_end and start <= target < end
+        if source_start <= source < source_end - 1 and start <= target < end
     ]
 
 

