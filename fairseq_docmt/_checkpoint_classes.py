@@ -16,7 +16,8 @@ import torch
 
 def _numpy_classes() -> list:
     """Validation meters (``--eval-bleu``) are saved as NumPy scalars and arrays."""
-    multiarray = (getattr(np, "_core", None) or np.core).multiarray
+    # NumPy 1.26 has a ``_core`` too, but an empty one.
+    multiarray = getattr(getattr(np, "_core", None), "multiarray", None) or np.core.multiarray
     classes = [np.ndarray, np.dtype, multiarray._reconstruct, multiarray.scalar]
     # Files written under NumPy 1 name the same functions by their old module.
     classes += [

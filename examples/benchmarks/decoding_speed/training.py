@@ -1,0 +1,122 @@
+"""Training speed of rfa_transformer and the stock transformer, side by side in one run.
+
+    python training.py --out FOLDER              # sizes of the paper; about 10 minutes on 2 cores
+
+One update (forward, backward, Adam) on sequences of the given lengths, sources and targets alike,
+about 1,400 tokens of each a batch.  Runs alternate between the systems; figures are medians.
+Memory is what both sides would ask the system for again and again at every update; keep it in the
+process with the allocator settings that ``--keep-memory`` (default) puts into the environment.
+"""
+
+import argparse
+import json
+import logging
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Dict, List
+
+import torch
+from benchmark import build, describe_machine
+from tabulate import tabulate
+
+from fairseq_docmt.errors import UserError
+
+LENGTHS = (88, 128, 1000, 4000)
+TOKENS = 1400
+SYSTEMS = ("transformer", "rfa_transformer")
+#: keeps glibc from giving memory back to the system after every update
+KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1000000000000"}
+
+
+class Trainer:
+    """One system with its optimizer."""
+
+    def __init__(self, name: str, device: torch.device):
+        sizes = ["--max-source-positions", "9000"]
+        model, self.dictionary = build(name, sizes, vocabulary=30000)
+        self.model = model.train().to(device)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4)
+        self.device = device
+
+    def seconds(self, length: int, bsz: int) -> float:
+        """Time of one update on ``bsz`` random pairs of ``length`` tokens."""
+        shape = (bsz, length)
+        tokens = torch.randint(self.dictionary.nspecial, len(self.dictionary), shape)
+        tokens = tokens.to(self.device)
+        lengths = torch.full((bsz,), length, device=self.device)
+        self._wait()
+        begin = time.perf_counter()
+        logits, _ = self.model(tokens, lengths, tokens)
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self._wait()
+        return time.perf_counter() - begin
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+
+def compare(trainers: Dict[str, Trainer], length: int, repeats: int) -> dict:
+    """Target tokens a second of both systems, and their ratios."""
+    bsz = max(1, TOKENS // length)
+    speeds: Dict[str, List[float]] = {name: [] for name in trainers}
+    for number in range(repeats + 1):
+        for name, trainer in trainers.items():
+            speed = bsz * length / trainer.seconds(length, bsz)
+            if number > 0:  # the first run of each length warms up
+                speeds[name].append(speed)
+    stock, rfa = (speeds[name] for name in SYSTEMS)
+    ratios = [b / a for a, b in zip(stock, rfa)]
+    return {"length": length, "batch": bsz, "speeds": speeds, "ratios": ratios}
+
+
+def table(rows: List[dict]) -> str:
+    """Markdown table."""
+    lines = []
+    for row in rows:
+        speeds = [f"{statistics.median(values):.0f}" for values in row["speeds"].values()]
+        low, middle, high = min(row["ratios"]), statistics.median(row["ratios"]), max(row["ratios"])
+        ratio = f"{middle:.2f} ({low:.2f}-{high:.2f})"
+        lines.append([row["device"], row["length"], row["batch"], *speeds, ratio])
+    return tabulate(
+        lines, headers=["device", "tokens", "batch", *SYSTEMS, "ratio"], tablefmt="github"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), metavar="N")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--keep-memory", type=int, choices=[0, 1], default=1)
+    args = parser.parse_args()
+    if args.out is None:
+        raise UserError("--out FOLDER is needed for the results")
+    if args.keep_memory and any(name not in os.environ for name in KEEP_MEMORY):
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
+    logging.disable(logging.INFO)
+    torch.set_num_threads(args.threads)
+    args.out.mkdir(parents=True, exist_ok=True)
+    rows, machines = [], []
+    for name in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
+        device = torch.device(name)
+        machines.append(describe_machine(device))
+        trainers = {system: Trainer(system, device) for system in SYSTEMS}
+        for length in args.lengths:
+            rows.append({"device": name, **compare(trainers, length, args.repeats)})
+            print(table(rows[-1:]).splitlines()[-1], flush=True)
+    text = "\n\n".join([*machines, table(rows)]) + "\n"
+    (args.out / "training.md").write_text(text, encoding="utf-8")
+    results = {"machines": machines, "rows": rows}
+    (args.out / "training.json").write_text(json.dumps(results, indent=1))
+    print(f"\n{text}")
+
+
+if __name__ == "__main__":
+    main()
