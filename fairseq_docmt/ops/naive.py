@@ -61,6 +61,26 @@ def causal_attention(
     return torch.stack(outputs, dim=2), Summary(sums, norms)
 
 
+def window_attention(q, k, v, centers, size: int, causal=False, key_padding=None, relative=None):
+    """(B, H, I, d) attention of each query over the keys around its center, one by one."""
+    rows = []
+    for b, h, i in _positions(q):
+        center = int(centers[b, i])
+        seen = [
+            j
+            for j in range(center - size, center + (0 if causal else size) + 1)
+            if 0 <= j < k.size(2) and (key_padding is None or not key_padding[b, j])
+        ]
+        if not seen:
+            rows.append(q[b, h, i] * 0)
+            continue
+        logits = torch.stack([q[b, h, i] @ k[b, h, j] for j in seen])
+        if relative is not None:
+            logits = logits + relative[[j - center + size for j in seen]] @ q[b, h, i]
+        rows.append(logits.softmax(dim=0) @ v[b, h, seen])
+    return torch.stack(rows).view(q.shape)
+
+
 def _positions(x: Tensor):
     return [(h, b, t) for h in range(x.size(0)) for b in range(x.size(1)) for t in range(x.size(2))]
 

@@ -1,0 +1,182 @@
+"""Attention of each query over the keys around its alignment (Herold and Ney 2023, equation 1).
+
+Query i sees key j if ``|j - b_i| <= w``.  Queries are taken in blocks; a block multiplies only with
+the stretch of keys that its queries can see, a view into all keys.  The backward pass computes the
+weights of each block again, so that nothing of the size of queries times keys is ever kept: memory
+grows with the length, not with its square, and not with the window either.
+
+Shapes: B rows, H heads, I queries, J keys, d size of a head.
+"""
+
+from typing import Iterator, List, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+
+class _Block(NamedTuple):
+    """Rows, queries and keys that are multiplied with each other, as slices."""
+
+    rows: slice
+    queries: slice
+    keys: slice
+
+
+class Window(NamedTuple):
+    """Which keys each query sees.
+
+    Attributes:
+        centers: (B, I) int64 key b_i that each query is aligned to; it may lie outside of the keys.
+        size: keys to see on each side of it, w.
+        causal: whether keys after the center are hidden, as in a decoder.
+        key_padding: (B, J) where padding stands, None if nowhere.
+    """
+
+    centers: Tensor
+    size: int
+    causal: bool = False
+    key_padding: Optional[Tensor] = None
+
+    def hidden(self, block: _Block) -> Tensor:
+        """(B', 1, I', J') which keys of a block its queries do not see."""
+        columns = torch.arange(block.keys.start, block.keys.stop, device=self.centers.device)
+        distance = columns - self.centers[block.rows, block.queries].unsqueeze(-1)
+        most = 0 if self.causal else self.size
+        hidden = (distance < -self.size) | (distance > most)
+        if self.key_padding is not None:
+            hidden = hidden | self.key_padding[block.rows, block.keys].unsqueeze(1)
+        return hidden.unsqueeze(1)
+
+    def offsets(self, block: _Block) -> Tensor:
+        """(B', 1, I', J') index of the relative position of each key, from 0 to 2 w."""
+        columns = torch.arange(block.keys.start, block.keys.stop, device=self.centers.device)
+        distance = columns - self.centers[block.rows, block.queries].unsqueeze(-1)
+        return (distance + self.size).clamp(0, 2 * self.size).unsqueeze(1)
+
+
+def window_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    window: Window,
+    relative: Optional[Tensor] = None,
+    dropout: float = 0.0,
+    block_size: int = 128,
+) -> Tensor:
+    """Softmax attention within a window.
+
+    Args:
+        q: (B, H, I, d) queries, already scaled.
+        k, v: (B, H, J, d) keys and values.
+        window: which keys each query sees.
+        relative: (2 w + 1, d) vectors of relative positions, whose products with the query are
+            added to its logits; None for none.
+        dropout: probability of dropping an attention weight.
+        block_size: queries of a block.
+
+    Returns:
+        (B, H, I, d) output; zeros for queries that see no key.
+    """
+    return _WindowAttention.apply(q, k, v, relative, window, dropout, block_size)
+
+
+class _WindowAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, relative, window, dropout, block_size):
+        output = torch.zeros_like(q)
+        ctx.masks: List[Optional[Tensor]] = []
+        blocks = list(_blocks(window, q.size(2), k.size(2), block_size))
+        for block in blocks:
+            weights = _weights(q, k, relative, window, block)
+            mask = _dropout_mask(weights, dropout)
+            ctx.masks.append(mask)
+            dropped = weights if mask is None else weights * mask
+            output[block.rows, :, block.queries] = dropped @ v[block.rows, :, block.keys]
+        ctx.save_for_backward(q, k, v, relative)
+        ctx.window, ctx.blocks = window, blocks
+        return output
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        q, k, v, relative = ctx.saved_tensors
+        dq, dk, dv = (torch.zeros_like(x) for x in (q, k, v))
+        d_relative = None if relative is None else torch.zeros_like(relative)
+        for block, mask in zip(ctx.blocks, ctx.masks):
+            queries = (block.rows, slice(None), block.queries)
+            keys = (block.rows, slice(None), block.keys)
+            weights = _weights(q, k, relative, ctx.window, block)
+            dropped = weights if mask is None else weights * mask
+            dv[keys] += dropped.transpose(-1, -2) @ gradient[queries]
+            d_weights = gradient[queries] @ v[keys].transpose(-1, -2)
+            if mask is not None:
+                d_weights = d_weights * mask
+            product = d_weights * weights
+            d_logits = product - weights * product.sum(dim=-1, keepdim=True)
+            dq[queries] += d_logits @ k[keys]
+            dk[keys] += d_logits.transpose(-1, -2) @ q[queries]
+            if relative is not None:
+                d_offsets = _by_offset(d_logits, ctx.window, block)
+                dq[queries] += d_offsets @ relative
+                d_relative += torch.einsum("bhio,bhid->od", d_offsets, q[queries])
+        return dq, dk, dv, d_relative, None, None, None
+
+
+def _weights(q, k, relative, window: Window, block: _Block) -> Tensor:
+    """(B', H, I', J') attention weights of a block; zeros for queries that see nothing."""
+    queries = q[block.rows, :, block.queries]
+    logits = queries @ k[block.rows, :, block.keys].transpose(-1, -2)
+    if relative is not None:
+        offsets = window.offsets(block).expand(-1, logits.size(1), -1, -1)
+        logits = logits + (queries @ relative.t()).gather(-1, offsets)
+    hidden = window.hidden(block)
+    weights = logits.masked_fill_(hidden, -float("inf")).softmax(dim=-1)
+    return weights.masked_fill_(hidden.all(dim=-1, keepdim=True), 0.0)
+
+
+def _by_offset(d_logits: Tensor, window: Window, block: _Block) -> Tensor:
+    """(B', H, I', 2 w + 1) gradients of logits summed by the relative position of their key."""
+    offsets = window.offsets(block).expand(-1, d_logits.size(1), -1, -1)
+    summed = d_logits.new_zeros(*d_logits.shape[:3], 2 * window.size + 1)
+    return summed.scatter_add_(-1, offsets, d_logits)
+
+
+def _dropout_mask(weights: Tensor, dropout: float) -> Optional[Tensor]:
+    """Zeros for dropped weights, and what the rest is multiplied by; None without dropout."""
+    if dropout == 0.0:
+        return None
+    return torch.empty_like(weights).bernoulli_(1 - dropout).div_(1 - dropout)
+
+
+def _blocks(window: Window, queries: int, keys: int, block_size: int) -> Iterator[_Block]:
+    """Blocks that together cover every query; rows apart where their windows lie far apart."""
+    bsz = len(window.centers)
+    for start in range(0, queries, block_size):
+        stop = min(start + block_size, queries)
+        centers = window.centers[:, start:stop]
+        first = (centers.amin(dim=1) - window.size).clamp(0, keys - 1).tolist()
+        after = 0 if window.causal else window.size
+        last = (centers.amax(dim=1) + after).clamp(0, keys - 1).tolist()
+        widest = max(b - a + 1 for a, b in zip(first, last))
+        if max(last) - min(first) + 1 <= 1.5 * widest:
+            stretch = slice(min(first), max(last) + 1)
+            yield _Block(slice(0, bsz), slice(start, stop), stretch)
+        else:
+            for row, (a, b) in enumerate(zip(first, last)):
+                yield _Block(slice(row, row + 1), slice(start, stop), slice(a, b + 1))
+
+
+def linear_centers(queries: Tensor, keys: Tensor, length: int) -> Tensor:
+    """Alignment ``b_i = round(J / I * i)`` for i from 1, rounding halves up, here from 0.
+
+    Args:
+        queries, keys: (B,) numbers of target and source tokens, I and J.
+        length: columns of the result.
+
+    Returns:
+        (B, length) aligned source token of each target token, from 0 and below J.
+    """
+    position = torch.arange(1, length + 1, device=queries.device)
+    scaled = position * keys.unsqueeze(1) * 2 + queries.unsqueeze(1)
+    rounded = torch.div(scaled, 2 * queries.unsqueeze(1), rounding_mode="floor")
+    return torch.minimum(rounded.clamp(min=1), keys.unsqueeze(1)) - 1
