@@ -16,8 +16,9 @@ from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.modules.random_feature_map import FEATURE_MAPS
 from fairseq_docmt.modules.rfa_decoder import RFATransformerDecoder
-from fairseq_docmt.modules.rfa_encoder import RFATransformerEncoder
+from fairseq_docmt.modules.rfa_layers import RFAEncoderLayer
 from fairseq_docmt.modules.sentence_gate import GATES
+from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
 
 #: parameters that a transformer or an ungated model lacks; they start anew in finetuning
 NEW_PARAMETERS = ("feature_map.temperature", "feature_map.pool", "gate.linear")
@@ -85,6 +86,15 @@ class RFAConfig(FairseqDataclass):
     gate_cross_attention: bool = field(
         default=False, metadata={"help": "gate the sentences of the source in cross attention too"}
     )
+
+
+class RFATransformerEncoder(SharedSourceEncoder):
+    """Stock encoder, with random feature attention if asked for."""
+
+    def build_encoder_layer(self, cfg):
+        if cfg.rfa_encoder:
+            return wrapped(RFAEncoderLayer(cfg), cfg)
+        return super().build_encoder_layer(cfg)
 
 
 @register_model("rfa_transformer")

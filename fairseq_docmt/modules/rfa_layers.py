@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Optional, Tuple
 
+import torch
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
     TransformerEncoderLayerBase,
@@ -28,13 +29,17 @@ class LayerState(NamedTuple):
 
     def reorder(self, rows: BeamRows) -> "LayerState":
         """Sentences go on or end, beams begin or change places."""
+        causal = None if self.causal is None else self.causal.reorder(rows)
         source = self.source
         if rows.sentences is not None:
             source = source.of_sentences(rows.sentences)
-        return LayerState(self.causal.reorder(rows), source)
+        return LayerState(causal, source)
 
-    def separate(self, owners: Tensor) -> "LayerState":
-        """The same with every beam as a sentence of its own; owners: (rows,) its sentence."""
+    def separate(self) -> "LayerState":
+        """The same with every beam as a sentence of its own."""
+        memory = self.causal.memory
+        owners = torch.arange(memory.bsz, device=memory.norms.device)
+        owners = owners.repeat_interleave(memory.beams)
         return LayerState(self.causal.separate(), self.source.of_sentences(owners))
 
 

@@ -1,4 +1,4 @@
-"""Encoder of ``rfa_transformer``: stock, but the beams of a sentence share its output."""
+"""Stock transformer encoder whose output the beams of a sentence share."""
 
 import torch
 from fairseq.distributed import fsdp_wrap
@@ -6,27 +6,29 @@ from fairseq.models.transformer import TransformerEncoderBase
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 
 from fairseq_docmt.modules.beam_rows import split_order
-from fairseq_docmt.modules.rfa_decoder_layer import RFAEncoderLayer
 
 
-class RFATransformerEncoder(TransformerEncoderBase):
+def wrapped(layer, cfg):
+    """A layer with activation checkpointing and sharding as the host wraps its own layers."""
+    if cfg.checkpoint_activations:
+        return fsdp_wrap(checkpoint_wrapper(layer, cfg.offload_activations), min_num_params=0)
+    return fsdp_wrap(layer, min_num_params=cfg.min_params_to_wrap)
+
+
+class SharedSourceEncoder(TransformerEncoderBase):
     """Adds where separators stand, and does not copy what all beams of a sentence share.
 
     The output keeps one row for each sentence when beam search begins; ``beams`` in it says for
-    how many.
+    how many.  It is for decoders that know this (:class:`StatefulDecoder`).
+
+    Args:
+        cfg, dictionary, embed_tokens: as in the stock encoder, with the options of the model.
+        separator: index of ``<sep>``.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens)
         self.separator = separator
-
-    def build_encoder_layer(self, cfg):
-        if not cfg.rfa_encoder:
-            return super().build_encoder_layer(cfg)
-        layer = RFAEncoderLayer(cfg)
-        if cfg.checkpoint_activations:
-            return fsdp_wrap(checkpoint_wrapper(layer, cfg.offload_activations), min_num_params=0)
-        return fsdp_wrap(layer, min_num_params=cfg.min_params_to_wrap)
 
     def forward(self, src_tokens, *args, **kwargs):
         """Stock output, with ``separators``: [(B, S)] where ``<sep>`` stands, and ``beams``."""
