@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Translate the test episodes with both systems and score the detokenized text.
+# Translate the test episodes and zpdev with both systems and score the detokenized text.
 #
 #   bash generate.sh WORK
 #
@@ -8,25 +8,30 @@ set -euo pipefail
 work=$1
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
-reference=$work/reference.en
-grep . "$work/data/text/raw/test.en" > "$reference"
+grep . "$work/data/text/raw/test.en" > "$work/test.reference"
+grep . "$work/data/text/raw/zpdev.en" > "$work/zpdev.reference"
 
 translate() {
-  local size=$1 decoding=$2
-  local name=window${size}_$decoding
+  local size=$1 decoding=$2 subset=$3 name=$4
+  local out=window${size}_${decoding}_$name
   fairseq-generate "$work/data/bin" --user-dir "$user_dir" --task sliding_window_translation \
     --decoding "$decoding" --path "$work/window$size/checkpoint_last.pt" \
-    --source-lang zh --target-lang en --beam 4 --max-len-a 1.5 --max-len-b 10 \
+    --source-lang zh --target-lang en --gen-subset "$subset" \
+    --beam 4 --max-len-a 1.5 --max-len-b 10 \
     --max-tokens 6000 --cpu --num-workers 0 --remove-bpe --tokenizer moses \
-    --results-path "$work/out_$name" > "$work/$name.log" 2>&1
+    --results-path "$work/out_$out" > "$work/$out.log" 2>&1
   # D- lines hold detokenized text; sorted by line number they are the documents in order.
-  grep '^D-' "$work/out_$name/generate-test.txt" | LC_ALL=C sort -t- -k2,2n | cut -f3 \
-    > "$work/$name.en"
-  echo "$name"
-  grep '^Translated' "$work/out_$name/generate-test.txt" || grep -h Translated "$work/$name.log"
-  sacrebleu "$reference" -i "$work/$name.en" -m bleu chrf
+  grep '^D-' "$work/out_$out/generate-$subset.txt" | LC_ALL=C sort -t- -k2,2n | cut -f3 \
+    > "$work/$out.en"
+  echo "$out"
+  grep -h 'Translated [0-9]' "$work/out_$out/generate-$subset.txt" "$work/$out.log" || true
+  sacrebleu "$work/$name.reference" -i "$work/$out.en" -m bleu chrf
 }
 
-translate 1 window
-translate 4 window
-translate 4 sequential
+# The second test set given to prepare.sh is called test1 by fairseq.
+translate 1 window test1 zpdev
+translate 4 window test1 zpdev
+translate 4 sequential test1 zpdev
+translate 1 window test test
+translate 4 sequential test test
+translate 4 window test test
