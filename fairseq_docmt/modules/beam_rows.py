@@ -13,11 +13,13 @@ class BeamRows(NamedTuple):
         sentences: (bsz,) which sentences go on, None if all do in their old order.
         beams: rows of each sentence.
         local: (bsz, beams) former beam of each row within its sentence; None if beams begin.
+        order: (rows,) former row of each row, for what beams do not share.
     """
 
     sentences: Optional[Tensor]
     beams: int
     local: Optional[Tensor]
+    order: Tensor
 
 
 def split_order(order: Tensor, bsz: int, beams: int) -> Optional[BeamRows]:
@@ -36,10 +38,10 @@ def split_order(order: Tensor, bsz: int, beams: int) -> Optional[BeamRows]:
         repeats = len(order) // bsz
         if repeats > 1 and len(order) == bsz * repeats:
             if torch.equal(order, sentences.repeat_interleave(repeats)):
-                return BeamRows(None, repeats, None)
+                return BeamRows(None, repeats, None, order)
         same = torch.equal(order, sentences)
         local = torch.zeros_like(order).unsqueeze(1)
-        return BeamRows(None if same else order, 1, local)
+        return BeamRows(None if same else order, 1, local, order)
     if len(order) % beams != 0:
         return None
     grouped = order.view(-1, beams)
@@ -47,4 +49,5 @@ def split_order(order: Tensor, bsz: int, beams: int) -> Optional[BeamRows]:
     if not torch.equal(owners, owners[:, :1].expand_as(owners)):
         return None
     kept = owners[:, 0]
-    return BeamRows(None if torch.equal(kept, sentences) else kept, beams, grouped % beams)
+    same = torch.equal(kept, sentences)
+    return BeamRows(None if same else kept, beams, grouped % beams, order)

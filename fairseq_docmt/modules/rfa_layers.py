@@ -3,12 +3,10 @@
 from typing import NamedTuple, Optional, Tuple
 
 import torch
-from fairseq.modules.transformer_layer import (
-    TransformerDecoderLayerBase,
-    TransformerEncoderLayerBase,
-)
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor
 
+from fairseq_docmt.modules.batch_first_layer import BatchFirstDecoderLayer
 from fairseq_docmt.modules.beam_rows import BeamRows
 from fairseq_docmt.modules.random_feature_map import FeatureOptions
 from fairseq_docmt.modules.rfa_attention import (
@@ -65,8 +63,8 @@ class RFAEncoderLayer(TransformerEncoderLayerBase):
         return EncoderRFA(embed_dim, heads, options, rescale=not cfg.no_key_rescale)
 
 
-class RFADecoderLayer(TransformerDecoderLayerBase):
-    """Stock decoder layer with random feature attention, batch first."""
+class RFADecoderLayer(BatchFirstDecoderLayer):
+    """Decoder layer with random feature attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
         heads = cfg.decoder.attention_heads
@@ -130,7 +128,7 @@ class RFADecoderLayer(TransformerDecoderLayerBase):
             )
             return y
 
-        x = self._sublayers(x, causal, lambda y: self.encoder_attn(y, state.source))
+        x = self.sublayers(x, causal, lambda y: self.encoder_attn(y, state.source))
         new_state = LayerState(rest["causal"], state.source) if need_state else None
         return x, new_state, rest["log_decay"]
 
@@ -147,19 +145,5 @@ class RFADecoderLayer(TransformerDecoderLayerBase):
         def cross(y):
             return self.encoder_attn(y.unflatten(0, (bsz, -1)), state.source).flatten(0, 1)
 
-        x = self._sublayers(x, causal, cross)
+        x = self.sublayers(x, causal, cross)
         return x, LayerState(rest["causal"], state.source)
-
-    def _sublayers(self, x, causal, cross):
-        """Causal attention, cross attention and feed-forward network around their residuals."""
-        x = self._residual(x, self.self_attn_layer_norm, causal)
-        x = self._residual(x, self.encoder_attn_layer_norm, cross)
-        return self._residual(x, self.final_layer_norm, self._feed_forward)
-
-    def _residual(self, x, norm, sublayer):
-        if self.normalize_before:
-            return x + self.dropout_module(sublayer(norm(x)))
-        return norm(x + self.dropout_module(sublayer(x)))
-
-    def _feed_forward(self, x):
-        return self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
