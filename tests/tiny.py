@@ -127,6 +127,18 @@ def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12, model=
     return save_dir / "checkpoint_last.pt"
 
 
+def weights(checkpoint: Path) -> dict:
+    """Tensors of a trained model, without those that the host never writes or reads.
+
+    Official fairseq 0.12.2 stores a few of them, uninitialised.
+    """
+    from fairseq import checkpoint_utils
+
+    unused = re.compile(r"encoder\.layers\.\d+\.(in_proj|out_proj|fc\d)_|_float_tensor$")
+    model = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))["model"]
+    return {name: value for name, value in model.items() if not unused.search(name)}
+
+
 def generate(data: Path, checkpoint, *arguments: str) -> str:
     """Translate the test split by stock ``fairseq-generate``; returns its output."""
     from fairseq_cli import generate as command

@@ -56,7 +56,8 @@ def test_reading_in_chunks_equals_teacher_forcing(kind, learned, normalize_befor
         so_far = [torch.cat([a, b]) for a, b in zip(so_far, chunk)]
         for row in range(3):
             want = teacher_forced(model, encoder_out, row, so_far[row])
-            torch.testing.assert_close(prefix.features[row, 0], want)
+            # The host computes its attention weights in single precision, whatever the model.
+            torch.testing.assert_close(prefix.features[row, 0], want, atol=1e-6, rtol=1e-6)
 
 
 @torch.no_grad()

@@ -18,10 +18,6 @@ VARIANTS = {
 }
 
 
-def state_of(checkpoint):
-    return checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))["model"]
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_variants_train_and_translate(binarised, tmp_path, variant):
     model = tiny.rfa(*VARIANTS[variant])
@@ -36,7 +32,9 @@ def test_activation_checkpointing_draws_the_same_matrices_again(binarised, tmp_p
     for number, extra in enumerate(([], ["--checkpoint-activations"])):
         model = tiny.rfa("--dropout", "0.1", *extra)
         states.append(
-            state_of(tiny.train(binarised, tmp_path / str(number), *WINDOW, model=model, updates=5))
+            tiny.weights(
+                tiny.train(binarised, tmp_path / str(number), *WINDOW, model=model, updates=5)
+            )
         )
     for name, value in states[0].items():
         torch.testing.assert_close(value, states[1][name], msg=name)
@@ -50,8 +48,8 @@ def test_finetuning_from_what_lacks_some_parameters(binarised, tmp_path, start):
     gated = tiny.rfa("--sentence-gate", "decay")
     arguments = [*WINDOW, "--finetune-from-model", str(old), "--lr", "1e-9"]
     new = tiny.train(binarised, tmp_path / "b", *arguments, model=gated, updates=1)
-    for name, value in state_of(old).items():
-        kept = state_of(new)[name][: len(value)]
+    for name, value in tiny.weights(old).items():
+        kept = tiny.weights(new)[name][: len(value)]
         torch.testing.assert_close(kept, value, atol=1e-6, rtol=0, msg=name)
 
 
