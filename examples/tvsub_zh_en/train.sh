@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Small transformers for a CPU: one sentence-level model, then both systems finetuned from it for
-# the same time, with windows of 1 and of 4 sentences.
+# about an epoch, with windows of 1 and of 4 sentences (which hold each sentence four times).
 #
 #   bash train.sh WORK
 #
@@ -25,9 +25,10 @@ train() {
 
 OMP_NUM_THREADS=2 train --window-size 1 --lr 0.002 --warmup-updates 500 \
   --max-epoch 2 --save-dir "$work/start"
+updates=${UPDATES:-1000}
 for size in 1 4; do
   OMP_NUM_THREADS=1 train --window-size $size --lr 0.001 --warmup-updates 100 \
     --finetune-from-model "$work/start/checkpoint_best.pt" \
-    --max-update "${UPDATES:-1000}" --save-dir "$work/window$size" &
+    --max-update $((updates * size)) --save-dir "$work/window$size" &
 done
 wait

@@ -72,7 +72,7 @@ class Scale(NamedTuple):
 
 SCALES = {
     "small": Scale(SMALL, 8000, {L: max(4, 64 // L) for L in WINDOWS}, 0.2, 3),
-    "paper": Scale([], 30000, {L: 64 if L == 1 else 24 for L in WINDOWS}, 4.0, 3),
+    "paper": Scale([], 30000, {L: 64 if L == 1 else 24 for L in WINDOWS}, 2.0, 3),
 }
 
 
