@@ -29,6 +29,12 @@ def rfa(*options: str) -> list:
     return ["--arch", "rfa_transformer", *MODEL[2:], *sizes, *options]
 
 
+def window(*options: str) -> list:
+    """Command line of a tiny window attention model."""
+    arch = ["--arch", "window_attn_transformer", "--attention-window", "4"]
+    return [*arch, *MODEL[2:], *options]
+
+
 TRAINING = (
     "--optimizer adam --lr 0.003 --criterion label_smoothed_cross_entropy "
     "--cpu --num-workers 0 --log-format simple --log-interval 1000 --no-progress-bar "

@@ -27,8 +27,9 @@ OMP_NUM_THREADS=2 train --window-size 1 --lr 0.002 --warmup-updates 500 \
   --max-epoch 2 --save-dir "$work/start"
 updates=${UPDATES:-1000}
 for size in 1 4; do
+  most=$((updates * size))
   OMP_NUM_THREADS=1 train --window-size $size --lr 0.001 --warmup-updates 100 \
     --finetune-from-model "$work/start/checkpoint_best.pt" \
-    --max-update $((updates * size)) --save-dir "$work/window$size" &
+    --max-update "$most" --save-dir "$work/window$size" &
 done
 wait

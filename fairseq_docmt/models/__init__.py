@@ -1,3 +1,3 @@
 """Architectures (``--arch``)."""
 
-from fairseq_docmt.models import rfa_transformer  # noqa: F401
+from fairseq_docmt.models import rfa_transformer, window_attn_transformer  # noqa: F401

@@ -14,6 +14,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel, base
 
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._options import fill_missing, refuse_stock_options
 from fairseq_docmt.modules.random_feature_map import FEATURE_MAPS
 from fairseq_docmt.modules.rfa_decoder import RFATransformerDecoder
 from fairseq_docmt.modules.rfa_layers import RFAEncoderLayer
@@ -22,15 +23,6 @@ from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wra
 
 #: parameters that a transformer or an ungated model lacks; they start anew in finetuning
 NEW_PARAMETERS = ("feature_map.temperature", "feature_map.pool", "gate.linear")
-#: options of the stock transformer that change what attention is
-UNSUPPORTED = (
-    "no_cross_attention",
-    "cross_self_attention",
-    "scale_attn",
-    "scale_heads",
-    "scale_fc",
-    "scale_resids",
-)
 
 
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
@@ -115,10 +107,7 @@ class RFATransformerModel(TransformerModel):
             UserError: options that make no sense here.
         """
         rfa_transformer(args)
-        for name in UNSUPPORTED:
-            if getattr(args, name, False):
-                option = "--" + name.replace("_", "-")
-                raise UserError(f"{option} has no meaning for rfa_transformer; leave it out")
+        refuse_stock_options(args, "rfa_transformer")
         for name in ("cross_feature_dim", "causal_feature_dim"):
             if getattr(args, name) < 1:
                 option = "--" + name.replace("_", "-")
@@ -146,9 +135,7 @@ class RFATransformerModel(TransformerModel):
     def upgrade_state_dict_named(self, state_dict, name):
         """Let checkpoints of transformers, and of models without a gate, be the start."""
         super().upgrade_state_dict_named(state_dict, name)
-        for key, value in self.state_dict().items():
-            if key not in state_dict and any(new in key for new in NEW_PARAMETERS):
-                state_dict[key] = value
+        fill_missing(self, state_dict, NEW_PARAMETERS)
 
 
 @register_model_architecture("rfa_transformer", "rfa_transformer")

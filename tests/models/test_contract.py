@@ -17,6 +17,12 @@ ARCHITECTURES = {
     "rfa-encoder": tiny.rfa("--rfa-encoder"),
     "rfa-positive": tiny.rfa("--feature-map", "positive"),
     "rfa-learned-positions": tiny.rfa("--decoder-learned-pos", "--decoder-normalize-before"),
+    "window": tiny.window("--train-alignment", "sentence"),
+    "window-absolute": tiny.window("--train-alignment", "sentence", "--position", "absolute"),
+    "window-over-all": tiny.window(
+        *["--train-alignment", "sentence", "--position", "absolute", "--full-encoder-attention"],
+        *["--full-decoder-attention", "--full-cross-attention"],
+    ),
 }
 DICTIONARY = tiny.dictionary()
 PAD, EOS, SEP = DICTIONARY.pad(), DICTIONARY.eos(), DICTIONARY.index("<sep>")

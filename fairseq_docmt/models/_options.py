@@ -1,0 +1,42 @@
+"""What the transformers of the suite share in building and loading."""
+
+from typing import Sequence
+
+from torch import nn
+
+from fairseq_docmt.errors import UserError
+
+#: options of the stock transformer that change what attention is
+UNSUPPORTED = (
+    "no_cross_attention",
+    "cross_self_attention",
+    "scale_attn",
+    "scale_heads",
+    "scale_fc",
+    "scale_resids",
+)
+
+
+def refuse_stock_options(args, name: str) -> None:
+    """Refuse options that a transformer with another attention would silently ignore.
+
+    Raises:
+        UserError: naming the option.
+    """
+    for option in UNSUPPORTED:
+        if getattr(args, option, False):
+            flag = "--" + option.replace("_", "-")
+            raise UserError(f"{flag} has no meaning for {name}; leave it out")
+
+
+def fill_missing(model: nn.Module, state_dict: dict, new: Sequence[str]) -> None:
+    """Let parameters that an older kind of model lacks keep their initialisation.
+
+    Args:
+        model: model to load into.
+        state_dict: loaded tensors by name; completed in place.
+        new: parts of the names of such parameters and buffers.
+    """
+    for key, value in model.state_dict().items():
+        if key not in state_dict and any(part in key for part in new):
+            state_dict[key] = value

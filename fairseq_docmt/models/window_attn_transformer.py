@@ -1,0 +1,122 @@
+"""Transformer whose attention is held to a window around an alignment.
+
+Herold and Ney (2023), "Improving Long Context Document-Level Machine Translation".
+"""
+
+from dataclasses import dataclass, field, fields
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
+
+from fairseq_docmt.data.symbols import separator_index
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._options import fill_missing, refuse_stock_options
+from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
+from fairseq_docmt.modules.source_alignment import ALIGNMENTS, TRAINING_ALIGNMENTS
+from fairseq_docmt.modules.window_decoder import WindowEncoderLayer, WindowTransformerDecoder
+
+#: what a transformer lacks; it starts anew in finetuning
+NEW_PARAMETERS = ("self_attn.relative", "decoder.source_tokens", "decoder.target_tokens")
+
+
+# fairseq reads these annotations at run time: keep ChoiceEnum here.
+@dataclass
+class WindowAttentionConfig(FairseqDataclass):
+    attention_window: int = field(
+        default=20,
+        metadata={"help": "tokens to see on each side of the alignment (paper: 10, 20, 30)"},
+    )
+    position: ChoiceEnum(("relative", "absolute")) = field(
+        default="relative",
+        metadata={
+            "help": "positions: learned relative ones in self-attention and no others, or the "
+            "absolute ones of the transformer"
+        },
+    )
+    alignment: ChoiceEnum(ALIGNMENTS) = field(
+        default="sentence",
+        metadata={
+            "help": "alignment of targets to sources while decoding: token by token within each "
+            "sentence, by the ratio of lengths in training, or token by token"
+        },
+    )
+    train_alignment: ChoiceEnum(TRAINING_ALIGNMENTS) = field(
+        default="linear",
+        metadata={"help": "alignment of references: by the ratio of their lengths, or by sentence"},
+    )
+    full_encoder_attention: bool = field(
+        default=False, metadata={"help": "no window in the encoder"}
+    )
+    full_decoder_attention: bool = field(
+        default=False, metadata={"help": "no window in the self-attention of the decoder"}
+    )
+    full_cross_attention: bool = field(
+        default=False, metadata={"help": "no window in cross attention"}
+    )
+
+
+class WindowTransformerEncoder(SharedSourceEncoder):
+    """Stock encoder with attention within a window, unless that is switched off."""
+
+    def build_encoder_layer(self, cfg):
+        if cfg.full_encoder_attention:
+            return super().build_encoder_layer(cfg)
+        return wrapped(WindowEncoderLayer(cfg), cfg)
+
+
+@register_model("window_attn_transformer")
+class WindowAttentionTransformerModel(TransformerModel):
+    """Self-attention and cross attention in linear time and memory."""
+
+    @classmethod
+    def add_args(cls, parser):
+        """Options of the stock transformer and of :class:`WindowAttentionConfig`."""
+        super().add_args(parser)
+        gen_parser_from_dataclass(parser, WindowAttentionConfig(), delete_default=True)
+
+    @classmethod
+    def build_model(cls, args, task):
+        """Build a model.
+
+        Raises:
+            UserError: options that make no sense here.
+        """
+        window_attn_transformer(args)
+        refuse_stock_options(args, "window_attn_transformer")
+        if args.attention_window < 0:
+            raise UserError(f"--attention-window must not be negative, as {args.attention_window}")
+        for side in ("encoder", "decoder"):
+            if args.position == "relative" and getattr(args, f"full_{side}_attention"):
+                raise UserError(
+                    f"--full-{side}-attention has no window for relative positions; give "
+                    "--position absolute too"
+                )
+        if args.position == "relative":
+            args.no_token_positional_embeddings = True
+        return super().build_model(args, task)
+
+    @classmethod
+    def build_encoder(cls, args, src_dict, embed_tokens):
+        cfg = TransformerConfig.from_namespace(args)
+        return WindowTransformerEncoder(cfg, src_dict, embed_tokens, separator_index(src_dict))
+
+    @classmethod
+    def build_decoder(cls, args, tgt_dict, embed_tokens):
+        cfg = TransformerConfig.from_namespace(args)
+        return WindowTransformerDecoder(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        """Let checkpoints of transformers be the start."""
+        super().upgrade_state_dict_named(state_dict, name)
+        fill_missing(self, state_dict, NEW_PARAMETERS)
+
+
+@register_model_architecture("window_attn_transformer", "window_attn_transformer")
+def window_attn_transformer(args):
+    """Base size: 6 + 6 layers of width 512, 8 heads, feed-forward networks of 2048."""
+    for option in fields(WindowAttentionConfig):
+        if option.name != "_name":
+            setattr(args, option.name, getattr(args, option.name, option.default))
+    base_architecture(args)

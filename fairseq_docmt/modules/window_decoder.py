@@ -1,0 +1,200 @@
+"""Decoder of ``window_attn_transformer``."""
+
+from typing import NamedTuple, Optional, Tuple
+
+import torch
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from torch import Tensor
+
+from fairseq_docmt.modules.batch_first_layer import BatchFirstDecoderLayer
+from fairseq_docmt.modules.beam_rows import BeamRows
+from fairseq_docmt.modules.recent_tokens import RecentTokens
+from fairseq_docmt.modules.shared_source_encoder import wrapped
+from fairseq_docmt.modules.source_alignment import (
+    SourcePointer,
+    SourceSentences,
+    align_references,
+)
+from fairseq_docmt.modules.stateful_decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.window_attention import (
+    CausalWindowAttention,
+    CrossWindowAttention,
+    EncoderWindowAttention,
+    WindowSource,
+)
+
+
+class LayerState(NamedTuple):
+    """What a layer remembers: the latest target tokens (None before the first), and the source."""
+
+    recent: Optional[RecentTokens]
+    source: WindowSource
+    beams: int
+
+    def reorder(self, rows: BeamRows) -> "LayerState":
+        """Sentences go on or end, beams begin or change places."""
+        recent = None if self.recent is None else self.recent.reorder(rows)
+        source = self.source
+        if rows.sentences is not None:
+            source = source.of_sentences(rows.sentences)
+        return LayerState(recent, source, rows.beams)
+
+    def separate(self) -> "LayerState":
+        """The same with every beam as a sentence of its own."""
+        owners = torch.arange(len(self.source.keys), device=self.source.keys.device)
+        owners = owners.repeat_interleave(self.beams)
+        return LayerState(self.recent, self.source.of_sentences(owners), 1)
+
+
+class WindowEncoderLayer(TransformerEncoderLayerBase):
+    """Stock encoder layer with attention within a window."""
+
+    def build_self_attention(self, embed_dim, cfg):
+        return EncoderWindowAttention(
+            embed_dim,
+            cfg.encoder.attention_heads,
+            cfg.attention_window,
+            cfg.attention_dropout,
+            relative=cfg.position == "relative",
+        )
+
+
+class WindowDecoderLayer(BatchFirstDecoderLayer):
+    """Decoder layer with attention within windows."""
+
+    def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        return CausalWindowAttention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            None if cfg.full_decoder_attention else cfg.attention_window,
+            cfg.attention_dropout,
+            relative=cfg.position == "relative",
+        )
+
+    def build_encoder_attention(self, embed_dim, cfg):
+        return CrossWindowAttention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            None if cfg.full_cross_attention else cfg.attention_window,
+            cfg.attention_dropout,
+            key_dim=cfg.encoder.embed_dim,
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        source: Tensor,
+        source_padding: Optional[Tensor],
+        centers: Tensor,
+        padding: Optional[Tensor],
+    ) -> Tensor:
+        """Whole sequences without a state.
+
+        Args:
+            x: (B, T, C) input.
+            source: (B, S, C) encoder output.
+            source_padding: (B, S) where padding stands, None if nowhere.
+            centers: (B, T) source columns that targets are aligned to.
+            padding: (B, T) where padding stands, None if nowhere.
+        """
+        memory = self.encoder_attn.remember_source(source, source_padding)
+        return self.sublayers(
+            x,
+            lambda y: self.self_attn(y, padding)[0],
+            lambda y: self.encoder_attn(y, memory, centers),
+        )
+
+    def read(
+        self, x: Tensor, state: LayerState, centers: Tensor, padding: Optional[Tensor]
+    ) -> Tuple[Tensor, LayerState]:
+        """Right-padded tokens (B, T, C) after a state, one row for each sentence."""
+        new = {}
+
+        def causal(y):
+            y, new["recent"] = self.self_attn(y, padding, state.recent, need_state=True)
+            return y
+
+        x = self.sublayers(x, causal, lambda y: self.encoder_attn(y, state.source, centers))
+        return x, state._replace(**new)
+
+    def step(self, x: Tensor, state: LayerState, centers: Tensor) -> Tuple[Tensor, LayerState]:
+        """One token for each row (B * N, C), the N beams of a sentence side by side."""
+        new = {}
+
+        def causal(y):
+            y, new["recent"] = self.self_attn(y.unsqueeze(1), None, state.recent, need_state=True)
+            return y.squeeze(1)
+
+        x = self.sublayers(x, causal, lambda y: self.encoder_attn.step(y, state.source, centers))
+        return x, state._replace(**new)
+
+
+class WindowTransformerDecoder(StatefulDecoder):
+    """Transformer decoder with attention within windows (Herold and Ney 2023).
+
+    It counts the tokens of all pairs it is trained on, for the ``linear`` alignment of decoding.
+    """
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
+        super().__init__(cfg, dictionary, embed_tokens, separator)
+        self.alignment, self.train_alignment = cfg.alignment, cfg.train_alignment
+        # Whole numbers, which half precision leaves as they are.
+        self.register_buffer("source_tokens", torch.zeros((), dtype=torch.long))
+        self.register_buffer("target_tokens", torch.zeros((), dtype=torch.long))
+
+    @property
+    def train_ratio(self) -> float:
+        """Source tokens for each target token in training; 1 before it."""
+        targets = int(self.target_tokens)
+        return int(self.source_tokens) / targets if targets > 0 else 1.0
+
+    def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        return wrapped(WindowDecoderLayer(cfg, no_encoder_attn), cfg)
+
+    def all_tokens(self, x, tokens, encoder_out):
+        source, source_padding, separators = batch_first_source(encoder_out)
+        sentences = SourceSentences.of(separators, source_padding)
+        padding = self._padding(tokens)
+        if self.training:
+            self._count(tokens, sentences)
+        centers = align_references(
+            tokens, sentences, self.separator, self.padding_idx, self.train_alignment
+        )
+        inner_states = [x]
+        for layer in self.layers:
+            x = layer(x, source, source_padding, centers, padding)
+            inner_states.append(x)
+        return x, {"inner_states": inner_states}
+
+    @torch.no_grad()
+    def _count(self, tokens: Tensor, sentences: SourceSentences) -> None:
+        self.source_tokens += (sentences.last - sentences.first + 1).sum()
+        self.target_tokens += tokens.ne(self.padding_idx).sum()
+
+    def begin(self, encoder_out):
+        source, padding, separators = batch_first_source(encoder_out)
+        layers = [
+            LayerState(None, layer.encoder_attn.remember_source(source, padding), 1)
+            for layer in self.layers
+        ]
+        return layers, SourcePointer.begin(SourceSentences.of(separators, padding))
+
+    def read(self, x, tokens, state):
+        centers, pointer = self._advance(state.rest, tokens)
+        padding, layers = self._padding(tokens), []
+        for layer, before in zip(self.layers, state.layers):
+            x, after = layer.read(x, before, centers, padding)
+            layers.append(after)
+        return x, layers, pointer, {}
+
+    def step(self, x, tokens, state):
+        centers, pointer = self._advance(state.rest, tokens.unsqueeze(1))
+        layers = []
+        for layer, before in zip(self.layers, state.layers):
+            x, after = layer.step(x, before, centers.squeeze(1))
+            layers.append(after)
+        return x, layers, pointer, {}
+
+    def _advance(self, pointer: SourcePointer, tokens: Tensor):
+        ratio = self.train_ratio if self.alignment == "linear" else 1.0
+        return pointer.advance(tokens, self.separator, self.padding_idx, self.alignment, ratio)
