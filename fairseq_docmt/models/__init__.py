@@ -1,3 +1,7 @@
 """Architectures (``--arch``)."""
 
-from fairseq_docmt.models import rfa_transformer, window_attn_transformer  # noqa: F401
+from fairseq_docmt.models import (  # noqa: F401
+    lst_transformer,
+    rfa_transformer,
+    window_attn_transformer,
+)

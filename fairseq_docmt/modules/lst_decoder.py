@@ -1,0 +1,154 @@
+"""Encoder and decoder of ``lst_transformer``."""
+
+from typing import NamedTuple, Optional, Tuple
+
+import torch
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from torch import Tensor
+
+from fairseq_docmt.modules.batch_first_layer import BatchFirstDecoderLayer
+from fairseq_docmt.modules.beam_rows import BeamRows
+from fairseq_docmt.modules.lst_attention import CausalLSTAttention, EncoderLSTAttention
+from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
+from fairseq_docmt.modules.stateful_decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.window_attention import CrossWindowAttention
+from fairseq_docmt.modules.window_decoder import LayerState
+
+
+class SentenceNumber(NamedTuple):
+    """Number of the current sentence of each row, (rows,), from 0."""
+
+    number: Tensor
+
+    def reorder(self, rows: BeamRows) -> "SentenceNumber":
+        """Rows in a new order."""
+        return SentenceNumber(self.number.index_select(0, rows.order))
+
+    def separate(self) -> "SentenceNumber":
+        """Rows share nothing here."""
+        return self
+
+
+class LSTEncoderLayer(TransformerEncoderLayerBase):
+    """Stock encoder layer with long-short term attention."""
+
+    def build_self_attention(self, embed_dim, cfg):
+        return EncoderLSTAttention(embed_dim, cfg.encoder.attention_heads, cfg.attention_dropout)
+
+
+class LSTTransformerEncoder(SharedSourceEncoder):
+    """Tells the attention of its layers which sentence each token belongs to."""
+
+    def build_encoder_layer(self, cfg):
+        return wrapped(LSTEncoderLayer(cfg), cfg)
+
+    def forward(self, src_tokens, *args, **kwargs):
+        """As in the base class."""
+        # A separator belongs to the sentence that it ends.
+        ends = src_tokens.eq(self.separator).long()
+        sentences = ends.cumsum(dim=1) - ends
+
+        def tell(module, args, kwargs):
+            return args, {**kwargs, "sentences": sentences}
+
+        hooks = [
+            layer.self_attn.register_forward_pre_hook(tell, with_kwargs=True)
+            for layer in self.layers
+        ]
+        try:
+            return super().forward(src_tokens, *args, **kwargs)
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+class LSTDecoderLayer(BatchFirstDecoderLayer):
+    """Decoder layer with long-short term self-attention and the cross attention of fairseq."""
+
+    def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        return CausalLSTAttention(embed_dim, cfg.decoder.attention_heads, cfg.attention_dropout)
+
+    def build_encoder_attention(self, embed_dim, cfg):
+        heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout
+        return CrossWindowAttention(embed_dim, heads, None, dropout, key_dim=cfg.encoder.embed_dim)
+
+    def forward(
+        self, x: Tensor, state: LayerState, sentences: Tensor, padding: Optional[Tensor]
+    ) -> Tuple[Tensor, LayerState]:
+        """Tokens after a state.
+
+        Args:
+            x: (B, T, C) input of one row for each sentence.
+            state: what was read before.
+            sentences: (B, T) number of the sentence of each token.
+            padding: (B, T) where padding stands, behind all tokens of a row; None if nowhere.
+        """
+        return self._after(x, state, sentences, padding, len(x))
+
+    def step(self, x: Tensor, state: LayerState, sentences: Tensor) -> Tuple[Tensor, LayerState]:
+        """One token for each row (B * N, C), the N beams of a sentence side by side."""
+        bsz = len(state.source.keys)
+        x, state = self._after(x.unsqueeze(1), state, sentences, None, bsz)
+        return x.squeeze(1), state
+
+    def _after(self, x, state, sentences, padding, bsz):
+        new = {}
+
+        def causal(y):
+            y, new["recent"] = self.self_attn(y, sentences, padding, state.recent)
+            return y
+
+        def cross(y):
+            # Beams of a sentence are queries of one source; no window, so no alignment.
+            queries = y.unflatten(0, (bsz, -1)).flatten(1, 2)
+            nowhere = torch.zeros(queries.shape[:2], dtype=torch.long, device=y.device)
+            return self.encoder_attn(queries, state.source, nowhere).view_as(y)
+
+        x = self.sublayers(x, causal, cross)
+        return x, state._replace(**new)
+
+
+class LSTTransformerDecoder(StatefulDecoder):
+    """Transformer decoder with long-short term self-attention."""
+
+    def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        return wrapped(LSTDecoderLayer(cfg, no_encoder_attn), cfg)
+
+    def all_tokens(self, x, tokens, encoder_out):
+        states, counter = self.begin(encoder_out)
+        inner_states, padding = [x], self._padding(tokens)
+        sentences, _ = self._count(counter, tokens)
+        for layer, state in zip(self.layers, states):
+            x, _ = layer(x, state, sentences, padding)
+            inner_states.append(x)
+        return x, {"inner_states": inner_states}
+
+    def begin(self, encoder_out):
+        source, padding, _ = batch_first_source(encoder_out)
+        layers = [
+            LayerState(None, layer.encoder_attn.remember_source(source, padding), 1)
+            for layer in self.layers
+        ]
+        number = torch.zeros(len(source), dtype=torch.long, device=source.device)
+        return layers, SentenceNumber(number)
+
+    def read(self, x, tokens, state):
+        sentences, counter = self._count(state.rest, tokens)
+        padding, layers = self._padding(tokens), []
+        for layer, before in zip(self.layers, state.layers):
+            x, after = layer(x, before, sentences, padding)
+            layers.append(after)
+        return x, layers, counter, {}
+
+    def step(self, x, tokens, state):
+        sentences, counter = self._count(state.rest, tokens.unsqueeze(1))
+        layers = []
+        for layer, before in zip(self.layers, state.layers):
+            x, after = layer.step(x, before, sentences)
+            layers.append(after)
+        return x, layers, counter, {}
+
+    def _count(self, counter: SentenceNumber, tokens: Tensor):
+        """Sentence of each token: what follows a separator is predicted from it."""
+        sentences = counter.number.unsqueeze(1) + tokens.eq(self.separator).cumsum(dim=1)
+        return sentences, SentenceNumber(sentences[:, -1])
