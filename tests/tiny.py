@@ -29,6 +29,11 @@ def rfa(*options: str) -> list:
     return ["--arch", "rfa_transformer", *MODEL[2:], *sizes, *options]
 
 
+def lst(*options: str) -> list:
+    """Command line of a tiny model with long-short term attention."""
+    return ["--arch", "lst_transformer", *MODEL[2:], *options]
+
+
 def window(*options: str) -> list:
     """Command line of a tiny window attention model."""
     arch = ["--arch", "window_attn_transformer", "--attention-window", "4"]

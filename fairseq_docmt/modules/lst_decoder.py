@@ -85,6 +85,18 @@ class LSTDecoderLayer(BatchFirstDecoderLayer):
         """
         return self._after(x, state, sentences, padding, len(x))
 
+    def source_weights(self, x, state, sentences, padding) -> Tensor:
+        """(B, T, S) attention over the source for the input of :meth:`forward`, mean over heads."""
+        seen = {}
+
+        def cross(y):
+            nowhere = torch.zeros(y.shape[:2], dtype=torch.long, device=y.device)
+            seen["weights"] = self.encoder_attn.weights(y, state.source, nowhere)
+            return y
+
+        self.sublayers(x, lambda y: self.self_attn(y, sentences, padding)[0], cross)
+        return seen["weights"].mean(dim=1)
+
     def step(self, x: Tensor, state: LayerState, sentences: Tensor) -> Tuple[Tensor, LayerState]:
         """One token for each row (B * N, C), the N beams of a sentence side by side."""
         bsz = len(state.source.keys)
@@ -114,14 +126,16 @@ class LSTTransformerDecoder(StatefulDecoder):
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
         return wrapped(LSTDecoderLayer(cfg, no_encoder_attn), cfg)
 
-    def all_tokens(self, x, tokens, encoder_out):
+    def all_tokens(self, x, tokens, encoder_out, weights_of):
         states, counter = self.begin(encoder_out)
-        inner_states, padding = [x], self._padding(tokens)
+        inner_states, padding, attention = [x], self._padding(tokens), None
         sentences, _ = self._count(counter, tokens)
-        for layer, state in zip(self.layers, states):
+        for number, (layer, state) in enumerate(zip(self.layers, states)):
+            if number == weights_of:
+                attention = layer.source_weights(x, state, sentences, padding)
             x, _ = layer(x, state, sentences, padding)
             inner_states.append(x)
-        return x, {"inner_states": inner_states}
+        return x, {"inner_states": inner_states, "attn": [attention]}
 
     def begin(self, encoder_out):
         source, padding, _ = batch_first_source(encoder_out)

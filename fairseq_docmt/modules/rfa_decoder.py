@@ -21,7 +21,7 @@ class RFATransformerDecoder(StatefulDecoder):
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
         return wrapped(RFADecoderLayer(cfg, no_encoder_attn), cfg)
 
-    def all_tokens(self, x, tokens, encoder_out):
+    def all_tokens(self, x, tokens, encoder_out, weights_of):
         source, source_padding, source_separators = batch_first_source(encoder_out)
         padding, separators = self._padding(tokens), self._separators(tokens)
         inner_states, gates = [x], []

@@ -70,7 +70,7 @@ class StatefulDecoder(TransformerDecoderBase):
         separator: index of ``<sep>``.
     """
 
-    #: whether the last layer gives attention over the source, as the host's does
+    #: whether attention over the source comes with every step, as the host's does
     has_attention_weights = False
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
@@ -79,8 +79,19 @@ class StatefulDecoder(TransformerDecoderBase):
 
     # ---- what a decoder defines ----------------------------------------------------------------
 
-    def all_tokens(self, x: Tensor, tokens: Tensor, encoder_out: dict):
-        """(B, T, C) features of whole sequences (B, T) from their embeddings, extra outputs."""
+    def all_tokens(self, x: Tensor, tokens: Tensor, encoder_out: dict, weights_of: Optional[int]):
+        """Whole sequences.
+
+        Args:
+            x: (B, T, C) embeddings.
+            tokens: (B, T) of these tokens.
+            encoder_out: encoder output.
+            weights_of: layer to return attention over the source of, (B, T, S) as ``attn``, mean
+                over heads; None for none.
+
+        Returns:
+            (B, T, C) features, extra outputs.
+        """
         raise NotImplementedError
 
     def begin(self, encoder_out: dict) -> tuple:
@@ -109,7 +120,7 @@ class StatefulDecoder(TransformerDecoderBase):
         """As in the stock decoder."""
         if incremental_state is None:
             x = self._embed(prev_output_tokens, None, 0)
-            x, extra = self.all_tokens(x, prev_output_tokens, encoder_out)
+            x, extra = self.all_tokens(x, prev_output_tokens, encoder_out, alignment_layer)
             return self._project(x), {"attn": [None], "inner_states": [], **extra}
         state = self._state(incremental_state, encoder_out, len(prev_output_tokens))
         tokens = prev_output_tokens[:, -1]

@@ -104,6 +104,18 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
             lambda y: self.encoder_attn(y, memory, centers),
         )
 
+    def source_weights(self, x, source, source_padding, centers, padding) -> Tensor:
+        """(B, T, S) attention over the source for the input of :meth:`forward`, mean over heads."""
+        memory = self.encoder_attn.remember_source(source, source_padding)
+        seen = {}
+
+        def cross(y):
+            seen["weights"] = self.encoder_attn.weights(y, memory, centers)
+            return y
+
+        self.sublayers(x, lambda y: self.self_attn(y, padding)[0], cross)
+        return seen["weights"].mean(dim=1)
+
     def read(
         self, x: Tensor, state: LayerState, centers: Tensor, padding: Optional[Tensor]
     ) -> Tuple[Tensor, LayerState]:
@@ -151,7 +163,7 @@ class WindowTransformerDecoder(StatefulDecoder):
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
         return wrapped(WindowDecoderLayer(cfg, no_encoder_attn), cfg)
 
-    def all_tokens(self, x, tokens, encoder_out):
+    def all_tokens(self, x, tokens, encoder_out, weights_of):
         source, source_padding, separators = batch_first_source(encoder_out)
         sentences = SourceSentences.of(separators, source_padding)
         padding = self._padding(tokens)
@@ -160,11 +172,13 @@ class WindowTransformerDecoder(StatefulDecoder):
         centers = align_references(
             tokens, sentences, self.separator, self.padding_idx, self.train_alignment
         )
-        inner_states = [x]
-        for layer in self.layers:
+        inner_states, attention = [x], None
+        for number, layer in enumerate(self.layers):
+            if number == weights_of:
+                attention = layer.source_weights(x, source, source_padding, centers, padding)
             x = layer(x, source, source_padding, centers, padding)
             inner_states.append(x)
-        return x, {"inner_states": inner_states}
+        return x, {"inner_states": inner_states, "attn": [attention]}
 
     @torch.no_grad()
     def _count(self, tokens: Tensor, sentences: SourceSentences) -> None:

@@ -4,7 +4,7 @@ import pytest
 import tiny
 import torch
 
-from fairseq_docmt.analysis import sentence_decay, sentence_weights
+from fairseq_docmt.analysis.sentence_decay import sentence_decay, sentence_weights
 from fairseq_docmt.errors import UserError
 
 SEP = tiny.dictionary().index("<sep>")

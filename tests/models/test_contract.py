@@ -23,7 +23,7 @@ ARCHITECTURES = {
         *["--train-alignment", "sentence", "--position", "absolute", "--full-encoder-attention"],
         *["--full-decoder-attention", "--full-cross-attention"],
     ),
-    "lst": ["--arch", "lst_transformer", *tiny.MODEL[2:]],
+    "lst": tiny.lst(),
 }
 DICTIONARY = tiny.dictionary()
 PAD, EOS, SEP = DICTIONARY.pad(), DICTIONARY.eos(), DICTIONARY.index("<sep>")

@@ -1,0 +1,105 @@
+"""How much attention the n-th source sentence gets from the n-th target sentence.
+
+Herold and Ney (2023), table 1: the share falls as the context grows.
+"""
+
+import logging
+from typing import Iterable, List, NamedTuple
+
+import torch
+from fairseq import checkpoint_utils, options, utils
+from torch import Tensor
+
+from fairseq_docmt.data.symbols import separator_index
+from fairseq_docmt.errors import UserError
+
+
+class Symbols(NamedTuple):
+    """Indices of ``<sep>`` on both sides, and of padding."""
+
+    source_separator: int
+    target_separator: int
+    padding: int
+
+    @classmethod
+    def of(cls, task) -> "Symbols":
+        """Those of the dictionaries of a task."""
+        source, target = task.source_dictionary, task.target_dictionary
+        return cls(separator_index(source), separator_index(target), target.pad())
+
+
+def shares(attention: Tensor, source: Tensor, previous: Tensor, symbols: Symbols) -> Tensor:
+    """Attention mass of each target token on its own source sentence.
+
+    Args:
+        attention: (B, T, S) weights, each row summing to 1.
+        source: (B, S) source tokens; a separator belongs to the sentence that it ends.
+        previous: (B, T) decoder input; what follows a separator belongs to the next sentence.
+        symbols: their indices.
+
+    Returns:
+        (n,) masses of all target tokens that are no padding.
+    """
+    ends = source.eq(symbols.source_separator).long()
+    of_source = (ends.cumsum(dim=1) - ends).masked_fill(source.eq(symbols.padding), -1)
+    of_target = previous.eq(symbols.target_separator).cumsum(dim=1)
+    same = of_source.unsqueeze(1) == of_target.unsqueeze(2)
+    return (attention * same).sum(dim=2)[previous.ne(symbols.padding)]
+
+
+@torch.no_grad()
+def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[float]:
+    """Share of each decoder layer over samples of references, in percent.
+
+    Args:
+        model: encoder-decoder whose decoder returns attention over the source of a layer, as the
+            stock transformer does.
+        samples: batches with ``net_input``.
+        symbols: indices of ``<sep>`` and padding.
+
+    Raises:
+        UserError: the architecture has no attention weights.
+    """
+    layers = len(model.decoder.layers)
+    mass, tokens = [0.0] * layers, 0
+    for sample in samples:
+        net_input = sample["net_input"]
+        source, previous = net_input["src_tokens"], net_input["prev_output_tokens"]
+        encoder_out = model.encoder(source, net_input["src_lengths"])
+        tokens += int(previous.ne(symbols.padding).sum())
+        for layer in range(layers):
+            _, extra = model.decoder(previous, encoder_out=encoder_out, alignment_layer=layer)
+            attention = (extra.get("attn") or [None])[0]
+            if attention is None:
+                raise UserError(f"{type(model).__name__} has no attention weights to share out")
+            mass[layer] += float(shares(attention, source, previous, symbols).sum())
+    if tokens == 0:
+        raise UserError("there is nothing to look at; give a split with documents")
+    return [100 * m / tokens for m in mass]
+
+
+def main() -> None:
+    """``python -m fairseq_docmt.analysis.attention_share DATA --path CHECKPOINT --task ...``"""
+    parser = options.get_validation_parser()
+    args = options.parse_args_and_arch(parser)
+    logging.basicConfig(level=logging.WARNING)
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+        utils.split_paths(args.path), arg_overrides={"data": args.data}
+    )
+    model = models[0].eval()
+    for split in args.valid_subset.split(","):
+        task.load_dataset(split)
+        batches = task.get_batch_iterator(
+            task.dataset(split),
+            max_tokens=args.max_tokens or cfg.dataset.max_tokens,
+            max_positions=utils.resolve_max_positions(task.max_positions(), model.max_positions()),
+            ignore_invalid_inputs=True,
+        ).next_epoch_itr(shuffle=False)
+        found = attention_share(model, batches, Symbols.of(task))
+        for layer, share in enumerate(found, start=1):
+            print(f"{split}\tlayer {layer}\t{share:.1f} %")
+        print(f"{split}\tmean\t{sum(found) / len(found):.1f} %")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Attention shares by hand, and of every architecture that has attention weights."""
+
+import sys
+from unittest import mock
+
+import pytest
+import tiny
+import torch
+
+from fairseq_docmt.analysis import attention_share as analysis
+from fairseq_docmt.errors import UserError
+
+DICTIONARY = tiny.dictionary()
+PAD, EOS, SEP = DICTIONARY.pad(), DICTIONARY.eos(), DICTIONARY.index("<sep>")
+SYMBOLS = analysis.Symbols(SEP, SEP, PAD)
+
+
+def test_shares_by_hand():
+    source = torch.tensor([[4, SEP, 5, 6, EOS]])
+    previous = torch.tensor([[EOS, 7, SEP, 8, PAD]])
+    attention = torch.tensor([[[0.5, 0.1, 0.2, 0.1, 0.1]] * 5])
+    got = analysis.shares(attention, source, previous, SYMBOLS)
+    torch.testing.assert_close(got, torch.tensor([0.6, 0.6, 0.4, 0.4]))
+
+
+@pytest.mark.parametrize(
+    "arguments", [tiny.MODEL, tiny.window(), tiny.lst()], ids=["transformer", "window", "lst"]
+)
+def test_one_sentence_has_all(arguments):
+    """Weights of every layer sum to 1, and one sentence has no other to look at."""
+    model = tiny.model(*arguments)
+    source = torch.tensor([[PAD, 5, 6, EOS], [5, 6, 7, EOS]])
+    previous = torch.tensor([[EOS, 5, 6, 7], [EOS, 5, PAD, PAD]])
+    net_input = {"src_tokens": source, "src_lengths": torch.tensor([3, 4])}
+    sample = {"net_input": {**net_input, "prev_output_tokens": previous}}
+    assert analysis.attention_share(model, [sample], SYMBOLS) == pytest.approx([100.0], abs=1e-4)
+
+
+def test_without_attention_weights():
+    model = tiny.model(*tiny.rfa())
+    tokens = torch.tensor([[5, 6, EOS]])
+    net_input = {"src_tokens": tokens, "src_lengths": torch.tensor([3])}
+    sample = {"net_input": {**net_input, "prev_output_tokens": tokens}}
+    with pytest.raises(UserError, match="RFATransformerModel has no attention weights"):
+        analysis.attention_share(model, [sample], SYMBOLS)
+
+
+def test_command(binarised, document_checkpoint):
+    arguments = ["x", str(binarised), "--path", str(document_checkpoint), "--user-dir"]
+    arguments += [tiny.USER_DIR, "--task", "full_document_translation"]
+    with mock.patch.object(sys, "argv", arguments):
+        printed = tiny.run_main(analysis.main, *arguments[1:])
+    shares = [float(line.split("\t")[2].split()[0]) for line in printed.splitlines()]
+    assert len(shares) == 2 and shares[0] == shares[1] and 0 < shares[0] < 100
