@@ -16,11 +16,29 @@ PARSERS = {
 }
 
 
+def lines_of(path):
+    """Commands of a script, one a line; a call of a function stands for its body."""
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line.split(" #")[0] for line in text.splitlines() if not line.startswith("#")]
+    functions = {}
+    for name, body in re.findall(r"^(\w+)\(\) \{\n(.*?)^\}", text, flags=re.M | re.S):
+        inside = [line for line in body.splitlines() if "fairseq-" in line]
+        if inside and '"$@"' in inside[0]:
+            functions[name] = inside[0]
+    called, found = set(), []
+    for line in lines:
+        call = re.search(r"(?:^|\)|\w=\S*)\s*(\w+) (--\w.*?)(?:;;|$)", line)
+        if call and call.group(1) in functions:
+            called.add(functions[call.group(1)])
+            found.append(functions[call.group(1)].replace('"$@"', call.group(2)))
+        else:
+            found.append(line)
+    return [line for line in found if line not in called]
+
+
 def commands(path):
     """(program, arguments) of each stock command in a script; variables become a plain number."""
-    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-    for line in text.splitlines():
-        line = line.split("#")[0]
+    for line in lines_of(path):
         found = re.search(r"\b(fairseq-(?:train|generate|preprocess))\s+([^>|&]*)", line)
         if found:
             arguments = re.sub(r'"\$@"', "", found.group(2))
@@ -52,3 +70,10 @@ def test_commands_are_understood(path):
 def test_recipes_were_found():
     programs = [program for path in RECIPES for program, _ in commands(path)]
     assert programs.count("fairseq-train") >= 2 and programs.count("fairseq-generate") >= 2
+
+
+def test_every_system_of_a_recipe_is_parsed():
+    """Functions are called with the options of each system, not only defined."""
+    path = tiny.ROOT / "examples" / "herold2023_window_attention" / "train.sh"
+    archs = [a[a.index("--arch") + 1] for _, a in commands(path) if "--arch" in a]
+    assert archs.count("window_attn_transformer") == 2 and "lst_transformer" in archs

@@ -15,7 +15,6 @@ import json
 import logging
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -163,11 +162,13 @@ def largest_batches(scale: Scale, scale_name: str, window: int, device, dtype) -
     found = {}
     for name in SYSTEMS:
         small, large = (
-            _peak_memory(name, scale_name, window, bsz, device, dtype) for bsz in (2, 6)
+            _peak_memory(name, scale_name, window, bsz, device, dtype) for bsz in (4, 12)
         )
-        each = max((large - small) / 4, 1.0)
-        most = scale.memory * 1e9 / each
-        found[name] = max(b for k in range(13) for b in (2**k, 3 * 2**k) if b <= max(most, 1))
+        each = (large - small) / 8
+        if each <= 0:
+            raise UserError("memory for a window could not be measured; leave out --largest")
+        most = max(scale.memory * 1e9 / each, 1)
+        found[name] = max(b for k in range(10) for b in (2**k, 3 * 2**k) if b <= most)
     return found
 
 
@@ -182,13 +183,20 @@ def _peak_memory(name, scale_name, window, bsz, device, dtype) -> float:
 
 def _print_peak_memory(job: dict) -> None:
     device = torch.device(job["device"])
-    dtype = getattr(torch, job["dtype"])
-    decoder = Decoder(job["name"], SCALES[job["scale"]], device, dtype)
-    decoder.seconds(job["window"], job["bsz"])
+    decoder = Decoder(job["name"], SCALES[job["scale"]], device, getattr(torch, job["dtype"]))
+    decoder.seconds(1, 1)
     if device.type == "cuda":
-        print(torch.cuda.max_memory_allocated())
+        torch.cuda.reset_peak_memory_stats()
     else:
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        # Linux: from here on the peak is that of decoding, not of what came before.
+        Path("/proc/self/clear_refs").write_text("5")
+    decoder.seconds(job["window"], job["bsz"])
+    print(torch.cuda.max_memory_allocated() if device.type == "cuda" else _peak_resident())
+
+
+def _peak_resident() -> int:
+    status = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in status if line.startswith("VmHWM"))) * 1024
 
 
 # ---- output --------------------------------------------------------------------------------------

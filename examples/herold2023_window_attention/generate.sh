@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Translate the test documents with one system and score them.
+#
+#   bash generate.sh DATA TASK DECODING CHECKPOINT REFERENCE OUT [more options]
+#
+# TASK is window (systems sentence and concat2) or document (all others), DECODING is segment (FSD
+# in the paper) or sequential (SD).  REFERENCE holds detokenized sentences without blank lines.
+# Alignments of window attention: --model-overrides "{'alignment': 'linear'}".  Before this: train.sh.
+set -euo pipefail
+data=$1 task=$2 decoding=$3 checkpoint=$4 reference=$5 out=$6
+shift 6
+export PYTHONWARNINGS=ignore
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
+
+translate() {
+  fairseq-generate "$data" --user-dir "$user_dir" --decoding "$decoding" \
+    --path "$checkpoint" --beam 12 --max-tokens "${MAX_TOKENS:-4096}" --max-len-a 2 --max-len-b 50 \
+    --remove-bpe --tokenizer moses --results-path "$out" "$@"
+}
+
+case $task in
+  window) translate --task sliding_window_translation "$@" ;;
+  document) translate --task full_document_translation "$@" ;;
+  *) echo "unknown task $task" >&2; exit 1 ;;
+esac
+# D- lines hold detokenized text; sorted by line number they are the documents in order.
+grep '^D-' "$out/generate-test.txt" | LC_ALL=C sort -t- -k2,2n | cut -f3 > "$out/test.txt"
+sacrebleu "$reference" -i "$out/test.txt" -m bleu ter
