@@ -85,3 +85,21 @@ def rfa_document_checkpoint(barely_trained):
 
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
     return barely_trained(*options, model=tiny.rfa("--sentence-gate", "average"))
+
+
+@pytest.fixture(scope="session")
+def window_attention_document_checkpoint(barely_trained):
+    """Documents in parts of up to 20 target tokens, attention within windows."""
+    import tiny
+
+    options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
+    return barely_trained(*options, model=tiny.window("--train-alignment", "sentence"))
+
+
+@pytest.fixture(scope="session")
+def lst_document_checkpoint(barely_trained):
+    """Documents in parts of up to 20 target tokens, long-short term attention."""
+    import tiny
+
+    options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
+    return barely_trained(*options, model=tiny.lst())

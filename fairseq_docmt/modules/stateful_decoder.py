@@ -120,6 +120,7 @@ class StatefulDecoder(TransformerDecoderBase):
         """As in the stock decoder."""
         if incremental_state is None:
             x = self._embed(prev_output_tokens, None, 0)
+            encoder_out = _for_rows(encoder_out, len(prev_output_tokens))
             x, extra = self.all_tokens(x, prev_output_tokens, encoder_out, alignment_layer)
             return self._project(x), {"attn": [None], "inner_states": [], **extra}
         state = self._state(incremental_state, encoder_out, len(prev_output_tokens))
@@ -211,6 +212,22 @@ class StatefulDecoder(TransformerDecoderBase):
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         return x if self.project_out_dim is None else self.project_out_dim(x)
+
+
+def _for_rows(encoder_out: dict, rows: int) -> dict:
+    """Encoder output with a row of its own for each beam, as decoding without a state needs it."""
+    bsz = encoder_out["encoder_padding_mask"][0].size(0)
+    if rows == bsz:
+        return encoder_out
+    beams = rows // bsz
+    return {
+        **encoder_out,
+        "encoder_out": [encoder_out["encoder_out"][0].repeat_interleave(beams, dim=1)],
+        "encoder_padding_mask": [
+            x.repeat_interleave(beams, 0) for x in encoder_out["encoder_padding_mask"]
+        ],
+        "separators": [x.repeat_interleave(beams, 0) for x in encoder_out["separators"]],
+    }
 
 
 def batch_first_source(encoder_out: dict):

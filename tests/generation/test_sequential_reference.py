@@ -103,9 +103,15 @@ def test_windows(
     check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
 
 
+@pytest.fixture(params=["", "rfa_", "window_attention_", "lst_"])
+def checkpoint(request):
+    """Of full documents, of one architecture after the other."""
+    return request.getfixturevalue(f"{request.param}document_checkpoint")
+
+
 @torch.no_grad()
-def test_full_documents(binarised, document_checkpoint):
-    task, models = load([document_checkpoint])
+def test_full_documents(binarised, checkpoint):
+    task, models = load([checkpoint])
     expected = []
     for document in source_documents(task):
         sizes = np.array([len(s) for s in document])
@@ -117,7 +123,7 @@ def test_full_documents(binarised, document_checkpoint):
                 expected.append(result)
     output = tiny.generate(
         binarised,
-        document_checkpoint,
+        checkpoint,
         *["--task", "full_document_translation", "--decoding", "sequential"],
     )
     check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)

@@ -25,12 +25,16 @@ ALL = [
 ]
 
 
-# Random feature attention has its own way to read, to step and to share beams.
-RFA = [
+# Architectures of the suite have their own ways to read, to step and to share beams.
+OURS = [
     ("rfa-window", "sequential"),
     ("rfa-window", "window"),
     ("rfa-document", "segment"),
     ("rfa-document", "sequential"),
+    ("window-attention-document", "segment"),
+    ("window-attention-document", "sequential"),
+    ("lst-document", "segment"),
+    ("lst-document", "sequential"),
 ]
 
 
@@ -48,7 +52,7 @@ def hypotheses(output):
     }
 
 
-@pytest.mark.parametrize("system", ALL + RFA, indirect=True, ids=str)
+@pytest.mark.parametrize("system", ALL + OURS, indirect=True, ids=str)
 def test_each_sentence_once_whatever_the_batches(binarised, system):
     checkpoint, options = system
     whole = tiny.generate(binarised, checkpoint, *options)
@@ -103,7 +107,7 @@ def test_a_document_over_the_buffer_is_warned_of(binarised, document_checkpoint,
     assert "give a --buffer-size that holds whole documents" in caplog.text
 
 
-@pytest.mark.parametrize("system", ALL + RFA, indirect=True, ids=str)
+@pytest.mark.parametrize("system", ALL + OURS, indirect=True, ids=str)
 def test_nbest_and_ensembles(binarised, system):
     checkpoint, options = system
     output = tiny.generate(binarised, f"{checkpoint}:{checkpoint}", *options, "--nbest", "3")
@@ -115,7 +119,7 @@ def test_nbest_and_ensembles(binarised, system):
     assert tiny.lines_of(output) == alone  # an ensemble of a model with itself is the model
 
 
-@pytest.mark.parametrize("system", ALL + RFA, indirect=True, ids=str)
+@pytest.mark.parametrize("system", ALL + OURS, indirect=True, ids=str)
 def test_scoring_references(binarised, system):
     checkpoint, options = system
     output = tiny.generate(binarised, checkpoint, *options, "--score-reference")
@@ -159,7 +163,7 @@ def interactive(binarised, checkpoint, lines, *arguments):
 BUFFERS = [("100", "4"), ("100", "1")]
 # Windows need no whole documents in the buffer.
 TYPED = [(system, *sizes) for system in ALL for sizes in BUFFERS]
-TYPED += [(system, *sizes) for system in ALL[:2] + RFA[:1] for sizes in (("1", "1"), ("4", "3"))]
+TYPED += [(system, *sizes) for system in ALL[:2] + OURS[:1] for sizes in (("1", "1"), ("4", "3"))]
 
 
 @pytest.mark.parametrize("system, buffer, batch", TYPED, indirect=["system"], ids=str)
@@ -176,7 +180,7 @@ def test_interactive_gives_the_same(binarised, system, buffer, batch):
     assert all(found[row] == "" for row in found if not lines[row])
 
 
-@pytest.mark.parametrize("system", ALL + RFA[:1], indirect=True, ids=str)
+@pytest.mark.parametrize("system", ALL + OURS[:1], indirect=True, ids=str)
 def test_python_gives_the_same(binarised, system):
     checkpoint, options = system
     expected = tiny.lines_of(tiny.generate(binarised, checkpoint, *options))

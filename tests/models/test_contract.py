@@ -131,6 +131,19 @@ def test_steps_equal_the_whole_sequence_while_beams_move(arguments, size, source
             tokens = torch.cat([tokens[order], new], dim=1)
 
 
+def test_beams_without_a_state(arguments):
+    """Decoding that keeps no state gets the same source for all beams of a sentence."""
+    model = tiny.model(*arguments)
+    source, target = batch([9, 4], left_pad=True), previous(batch([5, 5, 5, 5], seed=10))
+    rows = torch.tensor([0, 0, 1, 1])
+    with torch.no_grad():
+        encoded = model.encoder(source, source.ne(PAD).sum(1))
+        encoded = model.encoder.reorder_encoder_out(encoded, rows)
+        got, _ = model.decoder(target, encoder_out=encoded)
+        want, _ = model(source[rows], source[rows].ne(PAD).sum(1), target)
+    torch.testing.assert_close(got, want)
+
+
 def test_rows_may_go_anywhere(arguments):
     """Orders that no beam search gives: rows of different sentences change places."""
     if "transformer" in arguments:

@@ -1,0 +1,285 @@
+"""Memory and time of training on one long document: window attention against full attention.
+
+    python benchmark.py --out FOLDER             # small models, a few minutes
+    python benchmark.py --out FOLDER --paper     # transformer base, half an hour on 2 cores
+
+One update (forward, backward, Adam) on one document of as many source as target tokens, as table 2
+of Herold and Ney (2023).  Every run is a process of its own; systems take turns.  Memory is the
+peak above what model and optimizer hold.  Writes ``results.json``, ``results.md``,
+``results.png``.
+"""
+
+import argparse
+import json
+import logging
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Dict, List, Optional
+
+import matplotlib
+import torch
+import torch.nn.functional as F
+from fairseq import options
+from fairseq.data import Dictionary
+from fairseq.modules import MultiheadAttention
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from tabulate import tabulate
+from torch import nn
+
+import fairseq_docmt  # noqa: F401  (registers window_attn_transformer)
+from fairseq_docmt.errors import UserError
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402
+
+LENGTHS = (736, 1472, 2208, 8832)  # table 2 of the paper, and four times its last
+SDPA = "transformer with SDPA"
+SYSTEMS = {
+    "transformer": ["--arch", "transformer"],
+    SDPA: ["--arch", "transformer"],
+    "window 10": ["--arch", "window_attn_transformer", "--attention-window", "10"],
+    "window 20": ["--arch", "window_attn_transformer", "--attention-window", "20"],
+}
+SMALL = (
+    "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 256 --decoder-embed-dim 256 "
+    "--encoder-ffn-embed-dim 512 --decoder-ffn-embed-dim 512 --encoder-attention-heads 4 "
+    "--decoder-attention-heads 4"
+).split()
+#: model options and vocabulary
+SCALES = {"small": (SMALL, 8000), "paper": ([], 30000)}
+
+
+class FullAttention(nn.Module):
+    """The host's attention computed by torch's own fused kernel alone, without weights."""
+
+    def __init__(self, stock: MultiheadAttention):
+        super().__init__()
+        self.num_heads, self.head_dim = stock.num_heads, stock.head_dim
+        self.q_proj, self.k_proj = stock.q_proj, stock.k_proj
+        self.v_proj, self.out_proj = stock.v_proj, stock.out_proj
+
+    def _get_input_buffer(self, incremental_state):
+        return {}
+
+    def forward(self, query, key, value, attn_mask=None, **_):
+        """(T, B, C) output; causal if there is a mask.  One document has no padding."""
+        q, k, v = (
+            projection(x).unflatten(-1, (self.num_heads, -1)).permute(1, 2, 0, 3)
+            for projection, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
+        )
+        output = F.scaled_dot_product_attention(q, k, v, is_causal=attn_mask is not None)
+        return self.out_proj(output.permute(2, 0, 1, 3).flatten(2)), None
+
+
+def use_fused_kernel(model: nn.Module) -> None:
+    """Replace every attention of a stock transformer."""
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, MultiheadAttention):
+                setattr(module, name, FullAttention(child))
+
+
+def build(name: str, scale: str):
+    """A model with random weights, in training mode, and its dictionary."""
+    sizes, vocabulary = SCALES[scale]
+    dictionary = Dictionary()
+    for number in range(vocabulary - len(dictionary)):
+        dictionary.add_symbol(f"w{number}")
+    positions = ["--max-source-positions", "9000", "--max-target-positions", "9000"]
+    arguments = ["data", *SYSTEMS[name], *sizes, *positions]
+    args = options.parse_args_and_arch(options.get_training_parser(), arguments)
+    task = TranslationTask(TranslationConfig(), dictionary, dictionary)
+    model = task.build_model(args).train()
+    if name == SDPA:
+        use_fused_kernel(model)
+    return model, dictionary
+
+
+def run(job: dict) -> None:
+    """Print seconds and bytes of one update, after one that warms up."""
+    device = torch.device(job["device"])
+    torch.set_num_threads(job["threads"])
+    model, dictionary = build(job["system"], job["scale"])
+    model = model.to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    first, last = dictionary.nspecial, len(dictionary)
+    tokens = torch.randint(first, last, (1, job["length"]), device=device)
+
+    def update():
+        lengths = torch.tensor([tokens.size(1)], device=device)
+        logits, _ = model(tokens, lengths, tokens)
+        F.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    # Gradients and the state of Adam are there before memory is measured.
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=False)
+    before = _start_measuring(device)
+    update()
+    peak = _peak(device) - before
+    begin = time.perf_counter()
+    update()
+    print(json.dumps({"seconds": time.perf_counter() - begin, "bytes": peak}))
+
+
+def _start_measuring(device) -> int:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated()
+    # Linux: from here on the peak is that of the update.
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _peak(device) -> int:
+    return torch.cuda.max_memory_allocated() if device.type == "cuda" else _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(name))) * 1024
+
+
+def measure(job: dict, limit: float) -> Optional[dict]:
+    """Run a job in a process of its own; None if it does not fit into ``limit`` GB."""
+    most = int(limit * 1e9)
+
+    def limit_memory():
+        if job["device"] == "cpu":
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+    command = [sys.executable, "-W", "ignore", __file__, "--job", json.dumps(job)]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit_memory)
+    if done.returncode == 0:
+        return json.loads(done.stdout.splitlines()[-1])
+    if "memory" in done.stderr or done.returncode < 0:
+        return None
+    raise RuntimeError(done.stderr)
+
+
+def collect(args, device: str) -> List[dict]:
+    """Medians of all systems at all lengths, printed as they come."""
+    rows = []
+    for length in args.lengths:
+        found: Dict[str, list] = {name: [] for name in SYSTEMS}
+        for _ in range(args.repeats):
+            for name, results in found.items():
+                if None in results:
+                    continue
+                job = {"system": name, "length": length, "device": device}
+                job.update(scale=args.scale, threads=args.threads)
+                results.append(measure(job, args.memory))
+        for name, results in found.items():
+            row = {"device": device, "length": length, "system": name, "runs": results}
+            rows.append(row)
+            print(table([row], rows).splitlines()[-1], flush=True)
+    return rows
+
+
+def median(row: dict, what: str) -> Optional[float]:
+    """Median over runs, None if it did not fit."""
+    if None in row["runs"]:
+        return None
+    return statistics.median(run[what] for run in row["runs"])
+
+
+def table(rows: List[dict], all_rows: List[dict]) -> str:
+    """Markdown table with ratios to both kinds of full attention."""
+    lines = []
+    for row in rows:
+        line = [row["device"], row["length"], row["system"]]
+        seconds, size = median(row, "seconds"), median(row, "bytes")
+        if seconds is None:
+            lines.append([*line, "does not fit", "", "", ""])
+            continue
+        line += [f"{seconds:.2f}", f"{size / 1e6:.0f}"]
+        for what in ("seconds", "bytes"):
+            ratios = []
+            for name in ("transformer", SDPA):
+                base = next(
+                    median(r, what)
+                    for r in all_rows
+                    if (r["device"], r["length"], r["system"]) == (*line[:2], name)
+                )
+                ratios.append("-" if base is None else f"{median(row, what) / base:.2f}")
+            line.append(" / ".join(ratios))
+        lines.append(line)
+    headers = ["device", "tokens", "system", "seconds", "peak MB above static"]
+    headers += ["time to full / SDPA", "memory to full / SDPA"]
+    return tabulate(lines, headers=headers, tablefmt="github")
+
+
+def plot(rows: List[dict], path: Path) -> None:
+    """Memory and time against the length of the document."""
+    figure, panels = pyplot.subplots(1, 2, figsize=(9, 4))
+    for panel, what, label in zip(
+        panels, ("bytes", "seconds"), ("peak above static, GB", "seconds")
+    ):
+        for device in dict.fromkeys(row["device"] for row in rows):
+            for name in SYSTEMS:
+                chosen = [r for r in rows if r["system"] == name and r["device"] == device]
+                chosen = [r for r in chosen if median(r, what) is not None]
+                scale = 1e9 if what == "bytes" else 1
+                values = [median(r, what) / scale for r in chosen]
+                panel.plot([r["length"] for r in chosen], values, "-o", label=f"{name}, {device}")
+        panel.set_xlabel("target tokens of the document")
+        panel.set_ylabel(label)
+    panels[0].legend(fontsize="x-small")
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+
+
+def describe_machine(device: str, threads: int) -> str:
+    """Hardware and versions, to stand beside the figures."""
+    where = f"{threads} threads of {platform.processor() or platform.machine()}"
+    if device == "cuda":
+        where = torch.cuda.get_device_name()
+    return f"{where}, torch {torch.__version__}, Python {platform.python_version()}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    parser.add_argument("--paper", action="store_true", help="transformer base")
+    parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), metavar="N")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument(
+        "--memory", type=float, default=12.0, help="GB that a run may take on a CPU"
+    )
+    parser.add_argument("--job", type=json.loads, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    logging.disable(logging.INFO)
+    if args.job:
+        run(args.job)
+        return
+    if args.out is None:
+        raise UserError("--out FOLDER is needed for the results")
+    args.scale = "paper" if args.paper else "small"
+    args.out.mkdir(parents=True, exist_ok=True)
+    rows, machines = [], []
+    for device in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
+        machines.append(describe_machine(device, args.threads))
+        print(machines[-1], flush=True)
+        rows += collect(args, device)
+    text = "\n\n".join([f"scale: {args.scale}", *machines, table(rows, rows)]) + "\n"
+    (args.out / "results.md").write_text(text, encoding="utf-8")
+    results = {"machines": machines, "rows": rows}
+    (args.out / "results.json").write_text(json.dumps(results, indent=1))
+    plot(rows, args.out / "results.png")
+    print(f"\n{text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""window_attn_transformer and lst_transformer through the stock commands."""
+
+import pytest
+import tiny
+from fairseq import checkpoint_utils
+
+from fairseq_docmt.errors import UserError
+
+DOCUMENT = ["--task", "full_document_translation", "--max-document-tokens", "20"]
+ROWS = tiny.rows_of(tiny.documents((1, 5, 2, 7), 2))
+VARIANTS = {
+    "absolute": tiny.window("--position", "absolute", "--attention-dropout", "0.1"),
+    "full-encoder": tiny.window("--position", "absolute", "--full-encoder-attention"),
+    "full-decoder": tiny.window("--position", "absolute", "--full-decoder-attention"),
+    "full-cross": tiny.window("--full-cross-attention"),
+    "checkpointed": tiny.window("--checkpoint-activations"),
+    "lst": tiny.lst("--attention-dropout", "0.1"),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_variants_train_and_translate(binarised, tmp_path, variant):
+    checkpoint = tiny.train(binarised, tmp_path, *DOCUMENT, model=VARIANTS[variant], updates=3)
+    output = tiny.generate(binarised, checkpoint, *DOCUMENT[:2])
+    assert sorted(tiny.lines_of(output)) == ROWS
+
+
+def test_alignment_is_chosen_at_decoding(binarised, window_attention_document_checkpoint):
+    """The ratio of lengths is in the checkpoint; the other alignments need nothing."""
+    found = {}
+    for kind in ("sentence", "linear", "one-to-one"):
+        override = ["--model-overrides", str({"alignment": kind})]
+        output = tiny.generate(
+            binarised, window_attention_document_checkpoint, *DOCUMENT[:2], *override
+        )
+        assert sorted(tiny.lines_of(output)) == ROWS
+        found[kind] = [tiny.scores_of(output)[row] for row in ROWS]
+    assert found["sentence"] != found["linear"]
+    models, _ = checkpoint_utils.load_model_ensemble([str(window_attention_document_checkpoint)])
+    assert models[0].decoder.train_ratio == pytest.approx(1.0, abs=0.05)
+
+
+def test_finetuning_from_a_stock_transformer(binarised, tmp_path):
+    start = tiny.train(binarised, tmp_path / "a", "--task", "translation", updates=5)
+    arguments = [*DOCUMENT, "--finetune-from-model", str(start), "--lr", "1e-9"]
+    new = tiny.train(binarised, tmp_path / "b", *arguments, model=tiny.window(), updates=1)
+    old = tiny.weights(start)
+    for name, value in tiny.weights(new).items():
+        if name in old:
+            assert (value[: len(old[name])] - old[name]).abs().max() < 1e-6, name
+
+
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        (tiny.window("--attention-window", "-1"), "--attention-window must not be negative"),
+        (tiny.window("--full-encoder-attention"), "give --position absolute too"),
+        (tiny.window("--no-cross-attention"), "no meaning for window_attn_transformer"),
+        (tiny.lst("--checkpoint-activations"), "--checkpoint-activations is not supported"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(binarised, tmp_path, model, message):
+    with pytest.raises(UserError, match=message):
+        tiny.train(binarised, tmp_path, *DOCUMENT, model=model)
