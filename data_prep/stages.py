@@ -88,6 +88,15 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         stream.writelines(line + "\n" for line in lines)
 
 
+def write_whole(path: Path, lines: Iterable[str]) -> None:
+    """Write a text file that is there whole or not at all; makes its folder."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    write_lines(partial, lines)
+    os.replace(partial, path)
+
+
 class Stages:
     """Runs stages whose results lie in one folder.
 
