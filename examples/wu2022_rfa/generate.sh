@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Translate the test documents with one system and score them.
+#
+#   bash generate.sh WORK CHECKPOINT PAIR DECODING OUT [more options]
+#
+# PAIR is zh-en or en-ru; DECODING is sequential (own translations as context, as the published
+# figures were made) or window (each window whole, figure 1 of the paper).  Before this: train.sh.
+set -euo pipefail
+work=$1 checkpoint=$2 pair=$3 decoding=$4 out=$5
+shift 5
+export PYTHONWARNINGS=ignore
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
+
+translate() {
+  fairseq-generate "$work/data/bin" --user-dir "$user_dir" --task sliding_window_translation \
+    --decoding "$decoding" --path "$checkpoint" --beam 4 --lenpen 1 \
+    --max-tokens 6000 --remove-bpe --results-path "$out" "$@"
+}
+
+# Length limits of the authors' code.
+case $pair in
+  zh-en) translate --source-lang zh --target-lang en --max-len-a 1.2 --max-len-b 70 "$@" ;;
+  en-ru) translate --source-lang en --target-lang ru --max-len-a 1.0 --max-len-b 50 "$@" ;;
+  *) echo "unknown pair $pair" >&2; exit 1 ;;
+esac
+
+python "$(dirname "$0")/join_documents.py" "$out/generate-test.txt" "$out"
+for unit in sentences documents; do
+  echo "BLEU over $unit, text as the model sees it"
+  sacrebleu "$out/reference.$unit" -i "$out/hypothesis.$unit" -m bleu --force
+done

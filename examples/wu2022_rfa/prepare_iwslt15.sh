@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# IWSLT 2015 zh-en to binarised talks: dev2010 for validation, tst2010-2013 for test.
+#
+#   bash prepare_iwslt15.sh ARCHIVE WORK
+#
+# ARCHIVE is the folder zh-en of the unpacked release 2015-01 (README.md says where to get it).
+# Before this: nothing.  After it: train.sh.
+set -euo pipefail
+top=$(cd "$(dirname "$0")/../.." && pwd)
+archive=$1 work=$2
+sets=$archive/IWSLT15.TED
+
+talks() {
+  local name=$1
+  shift
+  python "$top/data_prep/ted_talks.py" --source "${@/%/zh$end}" --target "${@/%/en$end}" \
+    --out "$work/corpus/$name.zh" "$work/corpus/$name.en"
+}
+
+end= talks train "$archive/train.tags.zh-en."
+end=.xml talks valid "$sets.dev2010.zh-en."
+end=.xml talks test "$sets.tst2010.zh-en." "$sets.tst2011.zh-en." "$sets.tst2012.zh-en." \
+  "$sets.tst2013.zh-en."
+python "$top/data_prep/prepare.py" --source-lang zh --target-lang en --truecase \
+  --train "$work/corpus/train" --valid "$work/corpus/valid" --test "$work/corpus/test" \
+  --destdir "$work/data" --bpe-operations 30000

@@ -1,0 +1,15 @@
+"""Documents put together again from numbered lines."""
+
+import join_documents
+
+OUTPUT = "S-4\tx\nT-4\tr4\nH-4\t-0.1\td\nD-4\t-0.1\tD\nH-0\t-1\ta b\nT-0\tr0\nH-1\t-2\tc\nT-1\tr1\n"
+
+
+def test_gaps_end_documents(tmp_path, monkeypatch):
+    output = tmp_path / "generate-test.txt"
+    output.write_text(OUTPUT)
+    monkeypatch.setattr("sys.argv", ["join_documents.py", str(output), str(tmp_path)])
+    join_documents.main()
+    assert (tmp_path / "hypothesis.sentences").read_text() == "a b\nc\nd\n"
+    assert (tmp_path / "hypothesis.documents").read_text() == "a b c\nd\n"
+    assert (tmp_path / "reference.documents").read_text() == "r0 r1\nr4\n"
