@@ -3,8 +3,9 @@
 #
 #   bash generate.sh WORK CHECKPOINT PAIR DECODING OUT [more options]
 #
-# PAIR is zh-en or en-ru; DECODING is sequential (own translations as context, as the published
-# figures were made) or window (each window whole, figure 1 of the paper).  Before this: train.sh.
+# PAIR is zh-en or en-ru.  DECODING is sequential (own translations as context, as the published
+# figures of IWSLT were made) or window (each window whole, figure 1 of the paper) for systems
+# trained with windows, segment (a group whole) for those trained with groups.  Before this: train.sh.
 set -euo pipefail
 work=$1 checkpoint=$2 pair=$3 decoding=$4 out=$5
 shift 5
@@ -12,20 +13,30 @@ export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
 
 translate() {
-  fairseq-generate "$work/data/bin" --user-dir "$user_dir" --task sliding_window_translation \
-    --decoding "$decoding" --path "$checkpoint" --beam 4 --lenpen 1 \
+  fairseq-generate "$work/data/bin" --user-dir "$user_dir" --decoding "$decoding" \
+    --path "$checkpoint" --beam 4 --lenpen 1 \
     --max-tokens 6000 --remove-bpe --results-path "$out" "$@"
 }
 
 # Length limits of the authors' code.
-case $pair in
-  zh-en) translate --source-lang zh --target-lang en --max-len-a 1.2 --max-len-b 70 "$@" ;;
-  en-ru) translate --source-lang en --target-lang ru --max-len-a 1.0 --max-len-b 50 "$@" ;;
-  *) echo "unknown pair $pair" >&2; exit 1 ;;
+case $pair:$decoding in
+  zh-en:window | zh-en:sequential) translate --task sliding_window_translation \
+    --source-lang zh --target-lang en --max-len-a 1.2 --max-len-b 70 "$@" ;;
+  en-ru:window | en-ru:sequential) translate --task sliding_window_translation \
+    --source-lang en --target-lang ru --max-len-a 1.0 --max-len-b 50 "$@" ;;
+  en-ru:segment) translate --task full_document_translation \
+    --source-lang en --target-lang ru --max-len-a 1.0 --max-len-b 50 "$@" ;;
+  *) echo "unknown pair $pair or decoding $decoding" >&2; exit 1 ;;
 esac
 
 python "$(dirname "$0")/join_documents.py" "$out/generate-test.txt" "$out"
-for unit in sentences documents; do
-  echo "BLEU over $unit, text as the model sees it"
+for unit in documents sentences; do
+  echo "BLEU over $unit, truecased Moses tokens"
   sacrebleu "$out/reference.$unit" -i "$out/hypothesis.$unit" -m bleu --force
 done
+# The text of OpenSubtitles comes tokenized, so only talks have a detokenized reference.
+if [ "$pair" = zh-en ]; then
+  echo "BLEU over sentences, detokenized text"
+  grep . "$work/data/text/raw/test.en" > "$out/reference.detokenized"
+  sacrebleu "$out/reference.detokenized" -i "$out/hypothesis.detokenized" -m bleu
+fi

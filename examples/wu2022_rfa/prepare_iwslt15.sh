@@ -3,11 +3,17 @@
 #
 #   bash prepare_iwslt15.sh ARCHIVE WORK
 #
-# ARCHIVE is the folder zh-en of the unpacked release 2015-01 (README.md says where to get it).
+# ARCHIVE is 2015-01.tgz, or the folder zh-en unpacked from it (README.md says where to get it).
 # Before this: nothing.  After it: train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 archive=$1 work=$2
+
+if [ -f "$archive" ]; then
+  mkdir -p "$work"
+  tar -xzOf "$archive" --wildcards '*texts/zh/en/zh-en.tgz' | tar -xz -C "$work"
+  archive=$work/zh-en
+fi
 sets=$archive/IWSLT15.TED
 
 talks() {

@@ -3,17 +3,17 @@
 #
 #   bash prepare_opensubtitles.sh CORPUS WORK
 #
-# CORPUS holds train, dev and test with the suffixes src and dst, four sentences a line joined by
-# _eos (README.md says where to get it).  Before this: nothing.  After it: train.sh.
+# CORPUS is the folder context_aware with en_train, ru_train, en_dev, ru_dev, en_test and ru_test,
+# four sentences a line joined by _eos (README.md says where to get it).  Before this: nothing.
+# After it: train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 corpus=$1 work=$2
 for name in train dev test; do
-  python "$top/data_prep/sentence_groups.py" "$corpus/$name.src" "$corpus/$name.dst" \
+  python "$top/data_prep/sentence_groups.py" "$corpus/en_$name" "$corpus/ru_$name" \
     --out "$work/corpus/$name.en" "$work/corpus/$name.ru"
 done
-# The corpus comes tokenized and in lower case.
-python "$top/data_prep/prepare.py" --source-lang en --target-lang ru \
-  --source-tokenizer none --target-tokenizer none \
+# The corpus comes tokenized and cased.  As the authors did, Moses goes over it once more.
+python "$top/data_prep/prepare.py" --source-lang en --target-lang ru --truecase \
   --train "$work/corpus/train" --valid "$work/corpus/dev" --test "$work/corpus/test" \
   --destdir "$work/data" --bpe-operations 30000

@@ -77,3 +77,13 @@ def test_every_system_of_a_recipe_is_parsed():
     path = tiny.ROOT / "examples" / "herold2023_window_attention" / "train.sh"
     archs = [a[a.index("--arch") + 1] for _, a in commands(path) if "--arch" in a]
     assert archs.count("window_attn_transformer") == 2 and "lst_transformer" in archs
+
+
+def test_every_system_of_wu2022_is_parsed_with_windows_and_with_groups():
+    found = [a for _, a in commands(tiny.ROOT / "examples" / "wu2022_rfa" / "train.sh")]
+    for task in ("sliding_window_translation", "full_document_translation"):
+        systems = [a for a in found if task in a]
+        gates = [a[a.index("--sentence-gate") + 1] for a in systems if "--sentence-gate" in a]
+        archs = [a[a.index("--arch") + 1] for a in systems]
+        assert archs == ["transformer_iwslt_de_en"] + 3 * ["rfa_transformer_iwslt"]
+        assert gates == ["decay", "average"]
