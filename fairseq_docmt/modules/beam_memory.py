@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fairseq_docmt.modules.beam_rows import BeamRows
-from fairseq_docmt.ops.linear_attention import Summary
+from fairseq_docmt.ops.linear_attention import Summary, denominators
 
 #: tokens kept one by one; about where merging less often stops to pay
 RECENT_TOKENS = 32
@@ -28,6 +28,7 @@ class BeamMemory(NamedTuple):
         norms: (H, B, M, F)
         shares: (1 or H, B, N, M) weight of each summary for each beam.
         rounded: (H, B, M * F, D) the sums in the precision of the model, to be read.
+        rounded_norms: (H, B, M * F) likewise.
         keys: (H, B, E, F) room for the features of recent keys of all beams; written in place.
         values: (H, B, E, D)
         weights: (1 or H, B, N, E) weight of each recent token for each beam.
@@ -38,6 +39,7 @@ class BeamMemory(NamedTuple):
     norms: Tensor
     shares: Tensor
     rounded: Tensor
+    rounded_norms: Tensor
     keys: Optional[Tensor]
     values: Optional[Tensor]
     weights: Optional[Tensor]
@@ -57,8 +59,10 @@ class BeamMemory(NamedTuple):
 
     @classmethod
     def _of_summaries(cls, sums, norms, shares, dtype) -> "BeamMemory":
-        rounded = sums.flatten(2, 3).to(dtype)
-        return cls(sums, norms, shares, rounded, None, None, None, 0)
+        rounded, rounded_norms = sums.flatten(2, 3).to(dtype), norms.flatten(2).to(dtype)
+        # Weights that are only 0 or 1 need no more than the precision of the model.
+        shares = shares.to(dtype) if shares.size(0) == 1 else shares
+        return cls(sums, norms, shares, rounded, rounded_norms, None, None, None, 0)
 
     @classmethod
     def empty(cls, like: Tensor, values: int, bsz: int, weight_heads: int) -> "BeamMemory":
@@ -111,9 +115,9 @@ class BeamMemory(NamedTuple):
         if self.sums.size(2) > 0:
             # One product over all summaries of a sentence; those of others have no weight.
             spread = phi_q.unsqueeze(3) * self.shares.unsqueeze(-1).to(phi_q.dtype)
-            numerator = spread.flatten(3) @ self.rounded
-            norms = self.norms.flatten(2).unsqueeze(-1).to(phi_q.dtype)
-            denominator = (spread.flatten(3) @ norms).squeeze(-1)
+            spread = spread.flatten(3)
+            numerator = spread @ self.rounded
+            denominator = denominators(spread, self.rounded_norms)
         if self.used > 0:
             keys, values = self.keys[:, :, : self.used], self.values[:, :, : self.used]
             scores = phi_q @ keys.transpose(-1, -2)
@@ -130,12 +134,12 @@ class BeamMemory(NamedTuple):
 
     def merged(self) -> "BeamMemory":
         """The same with one summary for each beam and no recent tokens."""
-        shares = self.shares.expand(self.norms.size(0), -1, -1, -1)
+        shares = self.shares.expand(self.norms.size(0), -1, -1, -1).to(self.sums.dtype)
         sums = torch.einsum("hbnm,hbmfd->hbnfd", shares, self.sums)
         norms = torch.einsum("hbnm,hbmf->hbnf", shares, self.norms)
         if self.used > 0:
             keys, values = (x[:, :, None, : self.used].to(sums) for x in (self.keys, self.values))
-            weighted = self.weights[..., : self.used].unsqueeze(-1) * keys
+            weighted = self.weights[..., : self.used].unsqueeze(-1).to(keys.dtype) * keys
             sums = sums + weighted.transpose(-1, -2) @ values
             norms = norms + weighted.sum(dim=3)
         ones = _identity(self.beams, self.shares).expand(*self.shares.shape[:2], -1, -1)

@@ -79,7 +79,7 @@ class RandomFeatureMap(nn.Module):
 
     def forward(self, x: Tensor, matrices: Tensor) -> Tensor:
         """(H, R, 2 D) features of vectors (H, R, d) under matrices (H, d, D)."""
-        scaled = unit_length(x) / self.temperature
+        scaled = unit_length(x, self.temperature)
         projected = scaled @ matrices
         if self.feature_map == "sincos":
             return sincos_features(projected)

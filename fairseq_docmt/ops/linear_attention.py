@@ -13,6 +13,9 @@ from typing import NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
+#: up to so many, as in a step of beam search, multiplying one by one beats a matrix product
+FEW_QUERIES = 16
+
 
 class Summary(NamedTuple):
     """Keys and values of any number of tokens in constant space.
@@ -32,6 +35,13 @@ def ratio(numerator: Tensor, denominator: Tensor, floor: float) -> Tensor:
     return (numerator / denominator).to(numerator.dtype)
 
 
+def denominators(phi_q: Tensor, norms: Tensor) -> Tensor:
+    """(..., T) products of query features (..., T, F) with sums of key features (..., F)."""
+    if phi_q.size(-2) <= FEW_QUERIES:
+        return (phi_q * norms.unsqueeze(-2)).sum(dim=-1)
+    return (phi_q @ norms.unsqueeze(-1)).squeeze(-1)
+
+
 def summarise(phi_k: Tensor, v: Tensor, weights: Tensor) -> Summary:
     """Summary of keys (H, B, S, F) and values (H, B, S, D) with weights (H, B, S)."""
     weights = weights.unsqueeze(-1)
@@ -41,8 +51,7 @@ def summarise(phi_k: Tensor, v: Tensor, weights: Tensor) -> Summary:
 
 def attend_summary(phi_q: Tensor, summary: Summary, floor: float) -> Tensor:
     """(H, B, T, D) attention of queries (H, B, T, F) over all that is summed up."""
-    denominator = (phi_q @ summary.norms.unsqueeze(-1)).squeeze(-1)
-    return ratio(phi_q @ summary.sums, denominator, floor)
+    return ratio(phi_q @ summary.sums, denominators(phi_q, summary.norms), floor)
 
 
 def attend_keys(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor, floor: float) -> Tensor:

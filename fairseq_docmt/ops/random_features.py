@@ -6,13 +6,19 @@ random vectors it is the dot product of features times :func:`kernel_scale`; the
 the weights of the keys, so that no pass over all features is spent on it.
 """
 
+from typing import Union
+
 import torch
 from torch import Tensor
 
 
-def unit_length(x: Tensor) -> Tensor:
-    """Vectors (..., d) scaled to length 1, very short ones to less (Wu et al. 2022, their code)."""
-    return x / (torch.linalg.vector_norm(x, dim=-1, keepdim=True) + 1e-3)
+def unit_length(x: Tensor, temperature: Union[Tensor, float] = 1.0) -> Tensor:
+    """Vectors (..., d) scaled to length 1 / temperature, very short ones to less.
+
+    As in the code of Wu et al. (2022).
+    """
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True) + 1e-3
+    return x / (length * temperature)
 
 
 def kernel_scale(random_vectors: int, feature_map: str) -> float:
