@@ -62,6 +62,11 @@ def _uniform_line_ends(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def without_odd_line_breaks(line: str) -> str:
+    """A line with blanks where it has line breaks that only some programs see."""
+    return LINE_BREAKS_OF_OTHERS.sub(" ", line)
+
+
 def check_lines(src: List[str], tgt: List[str], src_name: str, tgt_name: str) -> Counts:
     """Check two sides that were read.
 

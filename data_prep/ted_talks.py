@@ -4,7 +4,8 @@
         --out corpus/valid.zh corpus/valid.en
 
 Takes training files (``train.tags.*``: text among lines of tags) and sets (``*.xml``: segments in
-documents), several of them one after the other.  Pairs with an empty side are dropped.
+documents), several of them one after the other.  Pairs with an empty side are dropped, line breaks
+that only some programs see become blanks.
 """
 
 import argparse
@@ -13,7 +14,13 @@ import re
 import sys
 from typing import List, Sequence, Tuple
 
-from check_documents import CorpusError, check_lines, read_lines
+from check_documents import (
+    BYTE_ORDER_MARK,
+    CorpusError,
+    check_lines,
+    read_lines,
+    without_odd_line_breaks,
+)
 from stages import write_whole
 
 TALK = re.compile(r"<(url|doc)\b", re.IGNORECASE)
@@ -32,7 +39,7 @@ def read_talks(path: str) -> Talks:
     Raises:
         CorpusError: the file cannot be read, or has no talk.
     """
-    lines = read_lines(path)
+    lines = [without_odd_line_breaks(line.lstrip(BYTE_ORDER_MARK)) for line in read_lines(path)]
     in_segments = any(SEGMENT.search(line) for line in lines)
     talks: Talks = []
     for line in lines:

@@ -12,4 +12,5 @@ def test_gaps_end_documents(tmp_path, monkeypatch):
     join_documents.main()
     assert (tmp_path / "hypothesis.sentences").read_text() == "a b\nc\nd\n"
     assert (tmp_path / "hypothesis.documents").read_text() == "a b c\nd\n"
+    assert (tmp_path / "hypothesis.detokenized").read_text() == "A b\nC\nD\n"
     assert (tmp_path / "reference.documents").read_text() == "r0 r1\nr4\n"
