@@ -122,6 +122,22 @@ def test_half_precision_is_stable_over_long_documents(dtype, gated):
     assert error[:, :, -1000:].mean() < 4 * unit and error.mean() < 8 * unit
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_stable_over_long_sources(dtype):
+    length, random_vectors = 8192, 32
+    matrix = torch.randn(16, random_vectors, dtype=torch.float64)
+    vectors = unit_length(torch.randn(2, HEADS, BSZ, length, 16, dtype=torch.float64))
+    q, k = sincos_features(vectors @ matrix)
+    q, v, floor = q[:, :, :50], values(length, 3), 10 / random_vectors
+    weights = torch.rand(HEADS, BSZ, length, dtype=torch.float64) / random_vectors
+    with torch.no_grad():
+        want = ops.attend_summary(q, ops.summarise(k, v, weights), floor)
+        q, k, v, weights = (x.to(dtype) for x in (q, k, v, weights))
+        got = ops.attend_summary(q, ops.summarise(k, v, weights), floor)
+    assert got.dtype == dtype and got.isfinite().all()
+    assert (got.double() - want).abs().mean() < 4 * torch.finfo(dtype).eps
+
+
 def test_memory_grows_linearly():
     """What autograd keeps for the backward pass, counted in numbers."""
 
