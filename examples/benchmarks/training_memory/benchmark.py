@@ -180,10 +180,12 @@ def collect(args, device: str) -> List[dict]:
                 job = {"system": name, "length": length, "device": device}
                 job.update(scale=args.scale, threads=args.threads)
                 results.append(measure(job, args.memory))
-        for name, results in found.items():
-            row = {"device": device, "length": length, "system": name, "runs": results}
-            rows.append(row)
-            print(table([row], rows).splitlines()[-1], flush=True)
+        new = [
+            {"device": device, "length": length, "system": name, "runs": results}
+            for name, results in found.items()
+        ]
+        rows += new
+        print("\n".join(table(new, rows).splitlines()[2:]), flush=True)
     return rows
 
 
