@@ -1,5 +1,6 @@
 """What the transformers of the suite share in building and loading."""
 
+from dataclasses import fields
 from typing import Sequence
 
 from torch import nn
@@ -15,6 +16,13 @@ UNSUPPORTED = (
     "scale_fc",
     "scale_resids",
 )
+
+
+def set_defaults(args, config: type) -> None:
+    """Give the options of a dataclass that are not set their defaults."""
+    for option in fields(config):
+        if option.name != "_name":
+            setattr(args, option.name, getattr(args, option.name, option.default))
 
 
 def refuse_stock_options(args, name: str) -> None:

@@ -4,7 +4,7 @@ Wu, Peng, Pappas and Smith (2022), "Modeling Context With Linear Attention for S
 Document-Level Translation".
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -14,7 +14,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel, base
 
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._options import fill_missing, refuse_stock_options
+from fairseq_docmt.models._options import fill_missing, refuse_stock_options, set_defaults
 from fairseq_docmt.modules.random_feature_map import FEATURE_MAPS
 from fairseq_docmt.modules.rfa_decoder import RFATransformerDecoder
 from fairseq_docmt.modules.rfa_layers import RFAEncoderLayer
@@ -141,9 +141,7 @@ class RFATransformerModel(TransformerModel):
 @register_model_architecture("rfa_transformer", "rfa_transformer")
 def rfa_transformer(args):
     """Base size: 6 + 6 layers of width 512, 8 heads, feed-forward networks of 2048."""
-    for option in fields(RFAConfig):
-        if option.name != "_name":
-            setattr(args, option.name, getattr(args, option.name, option.default))
+    set_defaults(args, RFAConfig)
     base_architecture(args)
 
 

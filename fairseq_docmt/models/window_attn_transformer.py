@@ -3,7 +3,7 @@
 Herold and Ney (2023), "Improving Long Context Document-Level Machine Translation".
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
@@ -12,7 +12,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel, base
 
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._options import fill_missing, refuse_stock_options
+from fairseq_docmt.models._options import fill_missing, refuse_stock_options, set_defaults
 from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.source_alignment import ALIGNMENTS, TRAINING_ALIGNMENTS
 from fairseq_docmt.modules.window_decoder import WindowEncoderLayer, WindowTransformerDecoder
@@ -116,7 +116,5 @@ class WindowAttentionTransformerModel(TransformerModel):
 @register_model_architecture("window_attn_transformer", "window_attn_transformer")
 def window_attn_transformer(args):
     """Base size: 6 + 6 layers of width 512, 8 heads, feed-forward networks of 2048."""
-    for option in fields(WindowAttentionConfig):
-        if option.name != "_name":
-            setattr(args, option.name, getattr(args, option.name, option.default))
+    set_defaults(args, WindowAttentionConfig)
     base_architecture(args)

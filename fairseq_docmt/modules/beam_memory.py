@@ -65,17 +65,17 @@ class BeamMemory(NamedTuple):
         return cls(sums, norms, shares, rounded, rounded_norms, None, None, None, 0)
 
     @classmethod
-    def empty(cls, like: Tensor, values: int, bsz: int, weight_heads: int) -> "BeamMemory":
-        """Memory of ``bsz`` sentences that has read nothing yet.
+    def empty(cls, like: Tensor, values: int, weight_heads: int) -> "BeamMemory":
+        """Memory that has read nothing yet.
 
         Args:
             like: (H, B, N, F) key features.
             values: size of the values.
+            weight_heads: H if heads forget at different rates, else 1.
         """
-        heads, features = like.size(0), like.size(-1)
+        heads, bsz, beams, features = like.shape
         exact = like.new_empty(0, dtype=torch.promote_types(like.dtype, torch.float32))
         sums = exact.new_empty(heads, bsz, 0, features, values)
-        beams = like.size(1) * like.size(2) // bsz
         shares = exact.new_empty(weight_heads, bsz, beams, 0)
         return cls._of_summaries(sums, sums[..., 0], shares, like.dtype)
 

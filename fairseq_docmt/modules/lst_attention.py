@@ -4,12 +4,13 @@ from typing import Optional, Tuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from fairseq_docmt.modules.attention_projections import AttentionProjections
 from fairseq_docmt.modules.recent_tokens import RecentTokens
 
 
-class _LongShortTermAttention(nn.Module):
+class _LongShortTermAttention(AttentionProjections):
     """Attention over the sentence of a token and over everything, side by side.
 
     Both see the same queries, keys and values; their outputs are concatenated and projected.
@@ -21,20 +22,8 @@ class _LongShortTermAttention(nn.Module):
     """
 
     def __init__(self, embed_dim: int, heads: int, dropout: float = 0.0):
-        super().__init__()
-        self.num_heads, self.head_dim, self.dropout = heads, embed_dim // heads, dropout
-        self.q_proj = nn.Linear(embed_dim, embed_dim)
-        self.k_proj = nn.Linear(embed_dim, embed_dim)
-        self.v_proj = nn.Linear(embed_dim, embed_dim)
-        self.out_proj = nn.Linear(2 * embed_dim, embed_dim)
-        for projection in (self.q_proj, self.k_proj, self.v_proj):
-            nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
-        nn.init.xavier_uniform_(self.out_proj.weight)
-        nn.init.zeros_(self.out_proj.bias)
-
-    def _by_head(self, x: Tensor) -> Tensor:
-        """(B, T, C) as (B, H, T, d)."""
-        return x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+        super().__init__(embed_dim, heads, contexts=2)
+        self.dropout = dropout
 
     def _attend(self, q, k, v, seen: Tensor, same_sentence: Tensor) -> Tensor:
         """(B, T, C) output; seen and same_sentence: (B, T, S)."""
@@ -63,7 +52,7 @@ class EncoderLSTAttention(_LongShortTermAttention):
         if attn_mask is not None:
             raise ValueError("long-short term attention takes no attention mask")
         x = query.transpose(0, 1)
-        q, k, v = (self._by_head(p(x)) for p in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (self.split_heads(p(x)) for p in (self.q_proj, self.k_proj, self.v_proj))
         same = sentences.unsqueeze(2) == sentences.unsqueeze(1)
         seen = torch.ones_like(same)
         if key_padding_mask is not None:
@@ -94,7 +83,7 @@ class CausalLSTAttention(_LongShortTermAttention):
         Returns:
             (rows, T, C) output, and all tokens read.
         """
-        q, k, v = (self._by_head(p(x)) for p in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (self.split_heads(p(x)) for p in (self.q_proj, self.k_proj, self.v_proj))
         tokens = RecentTokens.of(k, v, padding, sentences)
         if before is not None:
             tokens = before.followed_by(tokens)

@@ -6,8 +6,9 @@ Parameters bear the names of fairseq's attention, so that a trained transformer 
 from typing import NamedTuple, Optional, Tuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from fairseq_docmt.modules.attention_projections import AttentionProjections
 from fairseq_docmt.modules.beam_memory import BeamMemory
 from fairseq_docmt.modules.beam_rows import BeamRows
 from fairseq_docmt.modules.random_feature_map import FeatureOptions, RandomFeatureMap
@@ -23,7 +24,7 @@ from fairseq_docmt.ops.linear_attention import (
 )
 
 
-class _RFA(nn.Module):
+class _RFA(AttentionProjections):
     """Projections and feature map shared by both kinds of attention."""
 
     def __init__(
@@ -34,19 +35,7 @@ class _RFA(nn.Module):
         gate: Optional[SentenceGate] = None,
         key_dim: Optional[int] = None,
     ):
-        super().__init__()
-        key_dim = key_dim or embed_dim
-        self.num_heads = heads
-        self.head_dim = embed_dim // heads
-        self.q_proj = nn.Linear(embed_dim, embed_dim)
-        self.k_proj = nn.Linear(key_dim, embed_dim)
-        self.v_proj = nn.Linear(key_dim, embed_dim)
-        self.out_proj = nn.Linear(embed_dim, embed_dim)
-        # As in fairseq's attention with one size for all.
-        for projection in (self.q_proj, self.k_proj, self.v_proj):
-            nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
-        nn.init.xavier_uniform_(self.out_proj.weight)
-        nn.init.zeros_(self.out_proj.bias)
+        super().__init__(embed_dim, heads, key_dim)
         self.feature_map = RandomFeatureMap(heads, self.head_dim, options)
         self.gate = gate
 
@@ -169,7 +158,7 @@ class CausalRFA(_RFA):
         """
         phi_q, phi_k, v = (y.unflatten(1, (bsz, -1)) for y in self._features(x))
         if state is None:
-            memory = BeamMemory.empty(phi_k, self.head_dim, bsz, self.weight_heads)
+            memory = BeamMemory.empty(phi_k, self.head_dim, self.weight_heads)
             weight = None
             if self.gate is not None and self.gate.average:
                 weight = torch.ones_like(phi_k[..., 0], dtype=memory.sums.dtype)

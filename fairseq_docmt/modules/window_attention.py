@@ -5,11 +5,12 @@ from typing import NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from fairseq_docmt.modules.attention_projections import AttentionProjections
 from fairseq_docmt.modules.recent_tokens import RecentTokens
 from fairseq_docmt.ops.window_attention import Window, window_attention
 
 
-class _WindowAttention(nn.Module):
+class _WindowAttention(AttentionProjections):
     """Projections, and relative positions if asked for.
 
     Args:
@@ -33,32 +34,17 @@ class _WindowAttention(nn.Module):
         relative: bool = False,
         key_dim: Optional[int] = None,
     ):
-        super().__init__()
+        super().__init__(embed_dim, heads, key_dim)
         if relative and window is None:
             raise ValueError("relative positions need a window")
-        key_dim = key_dim or embed_dim
-        self.num_heads, self.head_dim = heads, embed_dim // heads
         self.window, self.dropout = window, dropout
-        self.q_proj = nn.Linear(embed_dim, embed_dim)
-        self.k_proj = nn.Linear(key_dim, embed_dim)
-        self.v_proj = nn.Linear(key_dim, embed_dim)
-        self.out_proj = nn.Linear(embed_dim, embed_dim)
-        # As in fairseq's attention with one size for all.
-        for projection in (self.q_proj, self.k_proj, self.v_proj):
-            nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
-        nn.init.xavier_uniform_(self.out_proj.weight)
-        nn.init.zeros_(self.out_proj.bias)
         self.relative = None
         if relative:
             self.relative = nn.Parameter(torch.empty(2 * window + 1, self.head_dim))
             nn.init.normal_(self.relative, std=self.head_dim**-0.5)
 
-    def _by_head(self, x: Tensor) -> Tensor:
-        """(B, T, C) as (B, H, T, d)."""
-        return x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-
     def _queries(self, x: Tensor) -> Tensor:
-        return self._by_head(self.q_proj(x)) * self.head_dim**-0.5
+        return self.split_heads(self.q_proj(x)) * self.head_dim**-0.5
 
     def _attend(self, q, k, v, centers, causal, padding) -> Tensor:
         size = k.size(2) if self.window is None else self.window
@@ -90,7 +76,7 @@ class CausalWindowAttention(_WindowAttention):
             (rows, T, C) output, and state or None.
         """
         q = self._queries(x)
-        k, v = self._by_head(self.k_proj(x)), self._by_head(self.v_proj(x))
+        k, v = self.split_heads(self.k_proj(x)), self.split_heads(self.v_proj(x))
         if before is None and not need_state:
             columns = torch.arange(x.size(1), device=x.device).expand(len(x), -1)
             return self._attend(q, k, v, columns, True, padding), None
@@ -125,7 +111,7 @@ class CrossWindowAttention(_WindowAttention):
 
     def remember_source(self, source: Tensor, padding: Optional[Tensor]) -> WindowSource:
         """Keys and values of a source (B, S, C)."""
-        keys, values = self._by_head(self.k_proj(source)), self._by_head(self.v_proj(source))
+        keys, values = self.split_heads(self.k_proj(source)), self.split_heads(self.v_proj(source))
         return WindowSource(keys, values, padding)
 
     def forward(self, x: Tensor, memory: WindowSource, centers: Tensor) -> Tensor:
@@ -170,7 +156,11 @@ class EncoderWindowAttention(_WindowAttention):
         if attn_mask is not None:
             raise ValueError("window attention takes no attention mask")
         x = query.transpose(0, 1)
-        q, k, v = self._queries(x), self._by_head(self.k_proj(x)), self._by_head(self.v_proj(x))
+        q, k, v = (
+            self._queries(x),
+            self.split_heads(self.k_proj(x)),
+            self.split_heads(self.v_proj(x)),
+        )
         columns = torch.arange(x.size(1), device=x.device).expand(len(x), -1)
         output = self._attend(q, k, v, columns, False, key_padding_mask)
         return output.transpose(0, 1), None

@@ -79,7 +79,7 @@ def test_memory_equals_copies(gated, after_reading):
         memory = BeamMemory.of(summary, weight_heads, torch.float64)
     else:
         like = random(HEADS, BSZ, 1, FEATURES)
-        memory = BeamMemory.empty(like, VALUES, BSZ, weight_heads)
+        memory = BeamMemory.empty(like, VALUES, weight_heads)
     for _ in range(2):
         memory = check_step(memory, copied, gated)
     order = torch.arange(BSZ).repeat_interleave(BEAMS)
@@ -101,7 +101,7 @@ def test_memory_equals_copies(gated, after_reading):
 
 def test_size_does_not_depend_on_the_number_of_tokens():
     def size(tokens):
-        memory = BeamMemory.empty(random(HEADS, BSZ, BEAMS, FEATURES), VALUES, BSZ, 1)
+        memory = BeamMemory.empty(random(HEADS, BSZ, BEAMS, FEATURES), VALUES, 1)
         for _ in range(tokens):
             phi_k = random(HEADS, BSZ, BEAMS, FEATURES)
             memory = memory.write(phi_k, random(HEADS, BSZ, BEAMS, VALUES))
@@ -112,7 +112,7 @@ def test_size_does_not_depend_on_the_number_of_tokens():
 
 def test_half_precision_keeps_its_sums_in_single():
     like = random(HEADS, BSZ, BEAMS, FEATURES).bfloat16()
-    memory = BeamMemory.empty(like, VALUES, BSZ, 1)
+    memory = BeamMemory.empty(like, VALUES, 1)
     for _ in range(2000):
         memory = memory.write(torch.ones_like(like), torch.ones_like(like[..., :VALUES]))
     assert memory.merged().norms.eq(2000).all()
