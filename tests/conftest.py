@@ -103,3 +103,12 @@ def lst_document_checkpoint(barely_trained):
 
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
     return barely_trained(*options, model=tiny.lst())
+
+
+@pytest.fixture(scope="session")
+def memory_stream_checkpoint(barely_trained):
+    """Sentences in lanes, with recurrent memory."""
+    import tiny
+
+    options = ["--task", "sentence_stream_translation", "--batch-size", "3"]
+    return barely_trained(*options, "--chunk-sentences", "2", model=tiny.memory())

@@ -34,6 +34,11 @@ def lst(*options: str) -> list:
     return ["--arch", "lst_transformer", *MODEL[2:], *options]
 
 
+def memory(*options: str) -> list:
+    """Command line of a tiny model with recurrent memory."""
+    return ["--arch", "memory_transformer", *MODEL[2:], "--memory-size", "4", *options]
+
+
 def window(*options: str) -> list:
     """Command line of a tiny window attention model."""
     arch = ["--arch", "window_attn_transformer", "--attention-window", "4"]

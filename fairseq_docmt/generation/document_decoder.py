@@ -66,12 +66,19 @@ class DocumentDecoder:
         generator.search = SentenceSearch(
             generator.search, self.task.target_dictionary, self.separator
         )
-        if self.task.decoding == "sequential":
-            generator.model = PrefixEnsemble(models, self.eos, self.separator, self.pad)
+        ensemble = self.ensemble_of(models)
+        if ensemble is not None:
+            generator.model = ensemble
             generator.model.eval()
         generator.nbest = nbest
         generator.most_tokens_a, generator.most_tokens_b = generator.max_len_a, generator.max_len_b
         return generator
+
+    def ensemble_of(self, models):
+        """Models as the generator is to see them, None for the stock way."""
+        if self.task.decoding == "sequential":
+            return PrefixEnsemble(models, self.eos, self.separator, self.pad)
+        return None
 
     @torch.no_grad()
     def decode(self, generator, models, sample, prefix_tokens=None, constraints=None) -> list:
@@ -88,11 +95,9 @@ class DocumentDecoder:
             unit["constraints"] = None if constraints is None else constraints[rows]
         full = [unit for unit in units if unit["source"]]
         if isinstance(generator, SequenceScorer):
-            decoded = self._score_references(generator, models, full)
-        elif self.task.decoding == "sequential":
-            decoded = self._sequential(generator, full)
+            decoded = self.score_units(generator, models, full)
         else:
-            decoded = self._jointly(generator, models, full)
+            decoded = self.translate_units(generator, models, full)
         self._count_down(len(units))
         results, decoded = [], iter(decoded)
         for unit in units:
@@ -101,6 +106,12 @@ class DocumentDecoder:
             else:
                 results.extend([empty_hypothesis(self.eos)] for _ in range(unit["rows"]))
         return results
+
+    def translate_units(self, generator, models, units) -> List[list]:
+        """Hypotheses for each row of each unit, by search."""
+        if self.task.decoding == "sequential":
+            return self._sequential(generator, units)
+        return self._jointly(generator, models, units)
 
     def _count_down(self, units: int) -> None:
         self._units_left -= units
@@ -291,7 +302,7 @@ class DocumentDecoder:
 
     # ---- references ----------------------------------------------------------------------------
 
-    def _score_references(self, scorer, models, units) -> List[list]:
+    def score_units(self, scorer, models, units) -> List[list]:
         """Stock scorer on joined references; each sentence has the score of its own tokens."""
         if any(unit["target"] is None for unit in units):
             raise UserError("--score-reference needs references; this input has no target side")

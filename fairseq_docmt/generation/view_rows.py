@@ -48,6 +48,36 @@ def rows_of_view(sample: dict, task) -> dict:
     return {"units": units, "target": pad_rows(references, tgt_dict)}
 
 
+def rows_of_stream(sample: dict, task) -> dict:
+    """Turn a batch of a stream into a sample of units, whose documents are its lanes.
+
+    Args:
+        sample: batch of a :class:`~fairseq_docmt.data.stream_view.StreamView`.
+        task: document task.
+
+    Returns:
+        Sample of units whose ``target`` (rows, T) holds their sentences; fillers are left out.
+    """
+    src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
+    net_input, units, references = sample["net_input"], [], []
+    for row in sample["id"].ge(0).nonzero().view(-1).tolist():
+        source, target = net_input["src_tokens"][row], sample["target"][row]
+        sources, at_start = _sentences(source[source.ne(src_dict.pad())], src_dict)
+        targets, _ = _sentences(target[target.ne(tgt_dict.pad())], tgt_dict)
+        units.append(
+            {
+                "source": sources,
+                "target": targets,
+                "rows": 1,
+                "document": row % net_input["lanes"],
+                "position": 0 if net_input["starts"][row] else 1,
+                "at_start": at_start,
+            }
+        )
+        references.extend(targets)
+    return {"units": units, "target": pad_rows(references, tgt_dict)}
+
+
 def _sentences(joined: Tensor, dictionary) -> Tuple[List[Tensor], bool]:
     """Sentences of a joined sequence, each ending in ``</s>``, and whether ``<bod>`` was there."""
     marked = bool(joined[0] == dictionary.index(BEGIN_OF_DOCUMENT))

@@ -2,6 +2,7 @@
 
 from fairseq_docmt.models import (  # noqa: F401
     lst_transformer,
+    memory_transformer,
     rfa_transformer,
     window_attn_transformer,
 )

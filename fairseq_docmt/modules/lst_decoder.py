@@ -11,6 +11,7 @@ from fairseq_docmt.modules.beam_rows import BeamRows
 from fairseq_docmt.modules.lst_attention import CausalLSTAttention, EncoderLSTAttention
 from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.stateful_decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.telling import telling
 from fairseq_docmt.modules.window_attention import CrossWindowAttention
 from fairseq_docmt.modules.window_decoder import LayerState
 
@@ -47,19 +48,8 @@ class LSTTransformerEncoder(SharedSourceEncoder):
         # A separator belongs to the sentence that it ends.
         ends = src_tokens.eq(self.separator).long()
         sentences = ends.cumsum(dim=1) - ends
-
-        def tell(module, args, kwargs):
-            return args, {**kwargs, "sentences": sentences}
-
-        hooks = [
-            layer.self_attn.register_forward_pre_hook(tell, with_kwargs=True)
-            for layer in self.layers
-        ]
-        try:
+        with telling([layer.self_attn for layer in self.layers], sentences=sentences):
             return super().forward(src_tokens, *args, **kwargs)
-        finally:
-            for hook in hooks:
-                hook.remove()
 
 
 class LSTDecoderLayer(BatchFirstDecoderLayer):

@@ -2,5 +2,6 @@
 
 from fairseq_docmt.tasks import (  # noqa: F401
     full_document_translation,
+    sentence_stream_translation,
     sliding_window_translation,
 )

@@ -74,6 +74,7 @@ class DocumentTranslationTask(TranslationTask):
 
     task_name: str
     decodings: List[str]
+    decoder_class = DocumentDecoder
     #: option -> default; remembered by checkpoints
     stored_defaults: dict
     #: what training finds out and a checkpoint remembers -> value while it is not known
@@ -105,7 +106,7 @@ class DocumentTranslationTask(TranslationTask):
                 f"--decoding {self.decoding} is not for --task {self.task_name}; "
                 f"choose from {', '.join(self.decodings)}"
             )
-        self.decoder = DocumentDecoder(self)
+        self.decoder = self.decoder_class(self)
         self._typed_samples = collections.deque()
         self._open_document = OpenDocument()
 
@@ -129,6 +130,15 @@ class DocumentTranslationTask(TranslationTask):
     def view_options(self) -> dict:
         """Keyword arguments of :class:`DocumentView` that the task sets."""
         return {}
+
+    def training_view(self, corpus: DocumentCorpus) -> DocumentView:
+        """Examples of training or validation."""
+        return DocumentView(
+            corpus,
+            self.training_spans(corpus),
+            mark_document_start=self.options["mark_document_start"],
+            **self.view_options(),
+        )
 
     # ---- options and dictionaries --------------------------------------------------------------
 
@@ -195,12 +205,7 @@ class DocumentTranslationTask(TranslationTask):
             raise UserError(f"{name} has no target side; training and validation need one")
         else:
             self.learn_from(corpus, split)
-            self.datasets[split] = DocumentView(
-                corpus,
-                self.training_spans(corpus),
-                mark_document_start=self.options["mark_document_start"],
-                **self.view_options(),
-            )
+            self.datasets[split] = self.training_view(corpus)
 
     def learn_from(self, corpus: DocumentCorpus, split: str) -> None:
         """Hook for what is to be remembered of the training corpus."""
@@ -383,6 +388,9 @@ class DocumentTranslationTask(TranslationTask):
         return self.decoder.decode(generator, models, sample, prefix_tokens, constraints)
 
     def _inference_with_bleu(self, generator, sample, model):
-        """Validation BLEU over original sentences, each after its reference context."""
-        rows = rows_of_view(sample, self)
-        return super()._inference_with_bleu(generator, rows, model)
+        """Validation BLEU over original sentences."""
+        return super()._inference_with_bleu(generator, self.rows_to_translate(sample), model)
+
+    def rows_to_translate(self, sample) -> dict:
+        """Sample of units for validation BLEU; here each sentence after its reference context."""
+        return rows_of_view(sample, self)

@@ -15,6 +15,7 @@ from fairseq_docmt.generation import DocumentTranslator
 DOCS = tiny.documents((1, 5, 2, 7), 2)
 WINDOW = ["--task", "sliding_window_translation"]
 DOCUMENT = ["--task", "full_document_translation"]
+STREAM = ["--task", "sentence_stream_translation"]
 ALL = [
     (task, decoding)
     for task, decodings in (
@@ -35,6 +36,7 @@ OURS = [
     ("window-attention-document", "sequential"),
     ("lst-document", "segment"),
     ("lst-document", "sequential"),
+    ("memory-stream", "stream"),
 ]
 
 
@@ -43,7 +45,8 @@ def system(request):
     """(checkpoint, options) of a parametrised pair of task and decoding."""
     task, decoding = request.param
     checkpoint = request.getfixturevalue(task.replace("-", "_") + "_checkpoint")
-    return checkpoint, [*(DOCUMENT if "document" in task else WINDOW), "--decoding", decoding]
+    arguments = {"window": WINDOW, "document": DOCUMENT, "stream": STREAM}[task.split("-")[-1]]
+    return checkpoint, [*arguments, "--decoding", decoding]
 
 
 def hypotheses(output):
@@ -64,7 +67,7 @@ def test_each_sentence_once_whatever_the_batches(binarised, system):
     assert references[0] == DOCS[0][0].replace("w", "v")
     for batching in (["--batch-size", "1"], ["--batch-size", "3"], ["--max-tokens", "40"]):
         assert hypotheses(tiny.generate(binarised, checkpoint, *options, *batching)) == expected
-    if "sequential" in options:  # the one that depends on the order of batches
+    if options[-1] in ("sequential", "stream"):  # the one that depends on the order of batches
         output = tiny.generate(binarised, checkpoint, *options, "--num-workers", "2")
         assert hypotheses(output) == expected
     shards = {}
@@ -163,7 +166,9 @@ def interactive(binarised, checkpoint, lines, *arguments):
 BUFFERS = [("100", "4"), ("100", "1")]
 # Windows need no whole documents in the buffer.
 TYPED = [(system, *sizes) for system in ALL for sizes in BUFFERS]
-TYPED += [(system, *sizes) for system in ALL[:2] + OURS[:1] for sizes in (("1", "1"), ("4", "3"))]
+TYPED += [(OURS[-1], *sizes) for sizes in BUFFERS]
+SMALL_BUFFERS = [("1", "1"), ("4", "3")]
+TYPED += [(system, *sizes) for system in ALL[:2] + OURS[:1] + OURS[-1:] for sizes in SMALL_BUFFERS]
 
 
 @pytest.mark.parametrize("system, buffer, batch", TYPED, indirect=["system"], ids=str)
@@ -180,7 +185,7 @@ def test_interactive_gives_the_same(binarised, system, buffer, batch):
     assert all(found[row] == "" for row in found if not lines[row])
 
 
-@pytest.mark.parametrize("system", ALL + OURS[:1], indirect=True, ids=str)
+@pytest.mark.parametrize("system", ALL + OURS[:1] + OURS[-1:], indirect=True, ids=str)
 def test_python_gives_the_same(binarised, system):
     checkpoint, options = system
     expected = tiny.lines_of(tiny.generate(binarised, checkpoint, *options))

@@ -24,6 +24,10 @@ ARCHITECTURES = {
         *["--full-decoder-attention", "--full-cross-attention"],
     ),
     "lst": tiny.lst(),
+    "memory": tiny.memory(),
+    "memory-normalized-before": tiny.memory(
+        "--decoder-normalize-before", "--encoder-normalize-before"
+    ),
 }
 DICTIONARY = tiny.dictionary()
 PAD, EOS, SEP = DICTIONARY.pad(), DICTIONARY.eos(), DICTIONARY.index("<sep>")

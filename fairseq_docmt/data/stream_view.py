@@ -1,0 +1,130 @@
+"""Training and validation data that follows documents sentence by sentence.
+
+Batch contract (K sentences of each of B lanes; row r is sentence ``r // B`` of lane ``r % B``):
+
+===========================  ======  ========================================================
+``net_input.src_tokens``     (K*B,S) as in :mod:`fairseq_docmt.data.document_view`; ``</s>`` alone
+                                     where a lane has come to its end
+``net_input.src_lengths``    (K*B,)  tokens of each source row
+``net_input.prev_output_tokens``  (K*B,T) right-padded, begins with ``</s>``
+``net_input.starts``         (K*B,)  bool, where nothing is carried into a row
+``net_input.lanes``          int     B
+``target``                   (K*B,T) nothing but padding where a lane has come to its end
+``id``                       (K*B,)  row of the sentence in the corpus, -1 where there is none
+``step``                     int     number of the batch in its epoch
+===========================  ======  ========================================================
+"""
+
+import logging
+from typing import List, Optional
+
+import numpy as np
+import torch
+from fairseq.data import iterators
+
+from fairseq_docmt.data.corpus import DocumentCorpus
+from fairseq_docmt.data.document_view import DocumentView
+from fairseq_docmt.data.lanes import FILLER, Place, chunk_sizes, fill_lanes, stream_batches
+
+logger = logging.getLogger(__name__)
+
+
+class StreamView(DocumentView):
+    """Sentences of a corpus, addressed by :class:`~fairseq_docmt.data.lanes.Place`.
+
+    Args:
+        corpus: the split.
+        index: documents to read, those of the corpus without sentences that are too long.
+        mark_document_start: put ``<bod>`` before the first sentence of a document.
+    """
+
+    def __init__(self, corpus: DocumentCorpus, index, mark_document_start: bool = False):
+        places = np.searchsorted(corpus.index.rows, index.rows)
+        spans = np.stack([places, places + 1], axis=1)
+        super().__init__(corpus, spans, mark_document_start=mark_document_start)
+        self.name = corpus.name
+        self.index = index
+        self._filler = {
+            "source": torch.tensor([self.src_dict.eos()]),
+            "target": torch.tensor([self.tgt_dict.pad()]),
+        }
+
+    def __getitem__(self, place) -> dict:
+        """An example of a stream by its place, or a lone sentence by its number."""
+        if not isinstance(place, Place):
+            return super().__getitem__(place)
+        filler = place.sentence == FILLER
+        example = {"id": FILLER, **self._filler} if filler else super().__getitem__(place.sentence)
+        return {**example, "place": place}
+
+    def collater(self, samples, pad_to_length=None) -> dict:
+        """The batch of the contract, its rows in the order of their places."""
+        if not samples or "place" not in samples[0]:
+            return super().collater(samples, pad_to_length)
+        # The host sorts rows by length; numbered, they can be put back.
+        numbered = [{**sample, "id": row} for row, sample in enumerate(samples)]
+        batch = super().collater(numbered, pad_to_length)
+        order = batch["id"].argsort()
+        net_input = batch["net_input"]
+        for key in ("src_tokens", "src_lengths", "prev_output_tokens"):
+            net_input[key] = net_input[key][order]
+        batch["target"] = batch["target"][order]
+        batch["id"] = torch.tensor([sample["id"] for sample in samples])
+        places: List[Place] = [sample["place"] for sample in samples]
+        net_input["starts"] = torch.tensor([place.starts for place in places])
+        net_input["lanes"] = places[0].lanes
+        batch["step"] = places[0].step
+        return batch
+
+    def batches(
+        self, lanes: int, chunk: int, shards: int, seed: Optional[int], random_chunk: bool
+    ) -> List[List[Place]]:
+        """Batches of an epoch, those of ``shards`` processes in turn.
+
+        Args:
+            lanes: documents side by side in each process; fewer where there are not so many.
+            chunk: sentences of each lane in a batch.
+            shards: processes.
+            seed: of the epoch; None reads documents in the order of the corpus.
+            random_chunk: draw the number of sentences anew for each batch, up to ``chunk``.
+        """
+        lanes = min(lanes, -(-self.index.num_documents // shards))
+        documents = fill_lanes(self.index, lanes * shards, seed)
+        lengths = np.diff(self.index.starts)
+        steps = max(int(lengths[lane].sum()) for lane in documents)
+        sizes = chunk_sizes(steps, chunk, seed if random_chunk else None)
+        logger.info(
+            "%s: %d documents in %d lanes, %d sentences each; %.2f%% of the rows are fillers",
+            self.name,
+            self.index.num_documents,
+            lanes * shards,
+            steps,
+            100 - 100 * self.index.num_sentences / (steps * lanes * shards),
+        )
+        return stream_batches(self.index, documents, sizes, shards)
+
+
+class StreamIterator(iterators.EpochBatchIterator):
+    """Batches in their order, with what lanes carry as part of the iterator's state.
+
+    Args:
+        carries: with ``for_checkpoint()`` and ``restore(state)``, None for validation.
+        **kwargs: as in the stock iterator.
+    """
+
+    def __init__(self, *args, carries=None, **kwargs):
+        super().__init__(*args, disable_shuffling=True, **kwargs)
+        self._carries = carries
+
+    def state_dict(self):
+        """Stock state; within an epoch also what is carried."""
+        state = super().state_dict()
+        if self._carries is not None and state["iterations_in_epoch"] > 0:
+            state["carries"] = self._carries.for_checkpoint()
+        return state
+
+    def load_state_dict(self, state_dict):
+        """Go on from a state of :meth:`state_dict`."""
+        super().load_state_dict(state_dict)
+        if self._carries is not None:
+            self._carries.restore(state_dict.get("carries"))

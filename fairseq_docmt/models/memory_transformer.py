@@ -1,0 +1,148 @@
+"""Transformer with recurrent memory.
+
+Feng, Li, Song, Zheng and Koehn (2022), "Learn To Remember: Transformer with Recurrent Memory for
+Document-Level Machine Translation".
+"""
+
+from dataclasses import dataclass, field
+from typing import List, Optional
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
+
+from fairseq_docmt.data.symbols import separator_index
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._options import fill_missing, refuse_stock_options, set_defaults
+from fairseq_docmt.modules.memory_decoder import MemoryTransformerDecoder, MemoryTransformerEncoder
+
+#: parameters that a transformer lacks; they start anew in finetuning
+NEW_PARAMETERS = (".memories.",)
+
+
+# fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
+@dataclass
+class MemoryConfig(FairseqDataclass):
+    memory_size: int = field(default=16, metadata={"help": "vectors of each memory"})
+    memory_side: ChoiceEnum(("both", "source", "target")) = field(
+        default="both", metadata={"help": "memories in the encoder, in the decoder or in both"}
+    )
+    memory_layers: Optional[str] = field(
+        default=None,
+        metadata={"help": "layers with a memory, counted from 0, as 4,5; default: the top layer"},
+    )
+    memory_gradient_sentences: int = field(
+        default=1,
+        metadata={
+            "help": "previous sentences that the gradient of a sentence flows into; it ends where "
+            "a batch begins"
+        },
+    )
+    forget_memory: bool = field(
+        default=False,
+        metadata={"help": "begin every sentence with the first memory, as if it were alone"},
+    )
+
+
+def layers_with_memory(args, side: str) -> List[int]:
+    """Layers of ``encoder`` or ``decoder`` that have a memory.
+
+    Raises:
+        UserError: a layer that is not there, or not a number.
+    """
+    if args.memory_side == {"encoder": "target", "decoder": "source"}[side]:
+        return []
+    count = getattr(args, f"{side}_layers")
+    if args.memory_layers is None:
+        return [count - 1]
+    try:
+        layers = sorted({int(number) for number in args.memory_layers.split(",")})
+    except ValueError:
+        layers = [-1]
+    if layers[0] < 0 or layers[-1] >= count:
+        raise UserError(
+            f"--memory-layers {args.memory_layers} must name layers from 0 to {count - 1} of the "
+            f"{side}, separated by commas"
+        )
+    return layers
+
+
+@register_model("memory_transformer")
+class MemoryTransformerModel(TransformerModel):
+    """Carries memories from sentence to sentence; cost of a sentence does not grow with them."""
+
+    #: takes ``starts``, ``lanes`` and ``carry`` and gives ``carry`` (see data/stream_view.py)
+    carries = True
+
+    @classmethod
+    def add_args(cls, parser):
+        """Options of the stock transformer and of :class:`MemoryConfig`."""
+        super().add_args(parser)
+        gen_parser_from_dataclass(parser, MemoryConfig(), delete_default=True)
+
+    @classmethod
+    def build_model(cls, args, task):
+        """Build a model.
+
+        Raises:
+            UserError: options that make no sense here.
+        """
+        memory_transformer(args)
+        refuse_stock_options(args, "memory_transformer")
+        if args.checkpoint_activations:
+            raise UserError("--checkpoint-activations is not supported by memory_transformer")
+        for name in ("memory_size", "memory_gradient_sentences"):
+            if getattr(args, name) < 1:
+                option = "--" + name.replace("_", "-")
+                raise UserError(f"{option} must be at least 1, not {getattr(args, name)}")
+        return super().build_model(args, task)
+
+    @classmethod
+    def build_encoder(cls, args, src_dict, embed_tokens):
+        cfg, separator = TransformerConfig.from_namespace(args), separator_index(src_dict)
+        layers = layers_with_memory(args, "encoder")
+        return MemoryTransformerEncoder(cfg, src_dict, embed_tokens, separator, layers)
+
+    @classmethod
+    def build_decoder(cls, args, tgt_dict, embed_tokens):
+        cfg, separator = TransformerConfig.from_namespace(args), separator_index(tgt_dict)
+        layers = layers_with_memory(args, "decoder")
+        return MemoryTransformerDecoder(cfg, tgt_dict, embed_tokens, separator, layers)
+
+    def forward(
+        self,
+        src_tokens,
+        src_lengths,
+        prev_output_tokens,
+        starts=None,
+        lanes=None,
+        carry=None,
+        **kwargs,
+    ):
+        """As in the stock model, for sentences that follow each other.
+
+        Args:
+            starts, lanes, carry: see :class:`~fairseq_docmt.modules.memory_decoder.Stream`.
+
+        Returns:
+            (rows, T, V) logits; extra outputs with ``carry``, what the lanes carry on.
+        """
+        encoder_out = self.encoder(
+            src_tokens, src_lengths=src_lengths, starts=starts, lanes=lanes, carry=carry
+        )
+        return self.decoder(
+            prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs
+        )
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        """Let checkpoints of transformers be the start."""
+        super().upgrade_state_dict_named(state_dict, name)
+        fill_missing(self, state_dict, NEW_PARAMETERS)
+
+
+@register_model_architecture("memory_transformer", "memory_transformer")
+def memory_transformer(args):
+    """Base size: 6 + 6 layers of width 512, 8 heads, feed-forward networks of 2048."""
+    set_defaults(args, MemoryConfig)
+    base_architecture(args)

@@ -1,0 +1,183 @@
+"""``--task sentence_stream_translation``: documents sentence by sentence, with what they carry."""
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+import numpy as np
+from fairseq.dataclass import ChoiceEnum
+from fairseq.tasks import register_task
+from omegaconf import II
+
+from fairseq_docmt.data import DocumentCorpus, DocumentIndex
+from fairseq_docmt.data.stream_view import StreamIterator, StreamView
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation.stream_decoder import StreamDecoder
+from fairseq_docmt.generation.view_rows import rows_of_stream
+from fairseq_docmt.tasks._base import DocumentTranslationConfig, DocumentTranslationTask
+from fairseq_docmt.tasks._lane_carries import LaneCarries
+
+
+# fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
+@dataclass
+class SentenceStreamTranslationConfig(DocumentTranslationConfig):
+    decoding: Optional[ChoiceEnum(["stream"])] = field(
+        default=None,
+        metadata={"help": "documents side by side, each sentence with what its document carries"},
+    )
+    chunk_sentences: int = field(
+        default=1,
+        metadata={"help": "consecutive sentences of each of --batch-size documents in a batch"},
+    )
+    random_chunk: bool = field(
+        default=False,
+        metadata={"help": "draw that number anew for each batch, from 1 to --chunk-sentences"},
+    )
+    save_interval_updates: int = II("checkpoint.save_interval_updates")
+    max_update: int = II("optimization.max_update")
+
+
+@register_task("sentence_stream_translation", dataclass=SentenceStreamTranslationConfig)
+class SentenceStreamTranslationTask(DocumentTranslationTask):
+    """``--batch-size`` documents side by side in lanes, each sentence after the one before it.
+
+    For architectures that carry something from sentence to sentence, as the recurrent memory of
+    Feng et al. (2022).
+    """
+
+    task_name = "sentence_stream_translation"
+    decodings = ["stream"]
+    stored_defaults = {}
+    decoder_class = StreamDecoder
+
+    def __init__(self, cfg, src_dict, tgt_dict):
+        super().__init__(cfg, src_dict, tgt_dict)
+        self.training_carries, self.validation_carries = LaneCarries(), LaneCarries()
+
+    def check_options(self) -> None:
+        if self.cfg.chunk_sentences < 1:
+            raise UserError(
+                f"--chunk-sentences must be at least 1 sentence, got {self.cfg.chunk_sentences}"
+            )
+
+    def build_model(self, cfg, from_checkpoint=False):
+        """Build a model that carries something.
+
+        Raises:
+            UserError: the architecture does not.
+        """
+        model = super().build_model(cfg, from_checkpoint)
+        if not getattr(model, "carries", False):
+            raise UserError(
+                f"--arch {cfg.arch} carries nothing from sentence to sentence; train it with "
+                "--task sliding_window_translation, where --window-size 1 has sentences alone"
+            )
+        return model
+
+    # ---- data ----------------------------------------------------------------------------------
+
+    def training_view(self, corpus: DocumentCorpus) -> StreamView:
+        fits = np.ones(corpus.index.num_sentences, dtype=bool)
+        marks = int(self.options["mark_document_start"])
+        for sizes, most in (
+            (corpus.src_sizes, self.cfg.max_source_positions),
+            (corpus.tgt_sizes, self.cfg.max_target_positions),
+        ):
+            fits &= sizes + marks <= most
+        view = StreamView(corpus, corpus.index.without(~fits), self.options["mark_document_start"])
+        view.too_long = corpus.index.rows[~fits]
+        return view
+
+    def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
+        sentences = np.arange(index.num_sentences)
+        return np.stack([sentences, sentences + 1], axis=1)
+
+    def window_to_decode(self) -> int:
+        return 1
+
+    def keeps_order(self) -> bool:
+        return True
+
+    def get_batch_iterator(self, dataset, *args, **kwargs):
+        """Batches of a stream, or of sentences to translate.
+
+        Raises:
+            UserError: the number of lanes is not given, or a sentence is too long to translate.
+        """
+        if not isinstance(dataset, StreamView):
+            return super().get_batch_iterator(dataset, *args, **kwargs)
+        return self._stream_iterator(dataset, *args, **kwargs)
+
+    def _stream_iterator(
+        self,
+        view: StreamView,
+        max_tokens=None,
+        max_sentences=None,
+        max_positions=None,
+        ignore_invalid_inputs=False,
+        required_batch_size_multiple=1,
+        seed=1,
+        num_shards=1,
+        shard_id=0,
+        num_workers=0,
+        epoch=1,
+        data_buffer_size=0,
+        skip_remainder_batch=False,
+        **_,
+    ):
+        if max_sentences is None:
+            raise UserError(
+                "give --batch-size, the number of documents to read side by side; --max-tokens "
+                "cannot hold for a stream, where every document moves on by the same sentences"
+            )
+        if len(view.too_long) > 0:
+            self._report_too_long(view, ignore_invalid_inputs)
+        trains = view is self.datasets.get(self.cfg.train_subset)
+        batches = view.batches(
+            max_sentences,
+            self.cfg.chunk_sentences,
+            num_shards,
+            seed + epoch if trains else None,
+            self.cfg.random_chunk and trains,
+        )
+        return StreamIterator(
+            dataset=view,
+            collate_fn=view.collater,
+            batch_sampler=batches,
+            seed=seed,
+            num_shards=num_shards,
+            shard_id=shard_id,
+            num_workers=num_workers,
+            epoch=epoch,
+            buffer_size=data_buffer_size,
+            skip_remainder_batch=skip_remainder_batch,
+            carries=self.training_carries if trains else None,
+        )
+
+    # ---- training ------------------------------------------------------------------------------
+
+    def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
+        """Stock training step on a batch and what is carried into it."""
+        with self.training_carries.of_batch(sample, model, update_num, not ignore_grad) as batch:
+            return super().train_step(
+                batch, model, criterion, optimizer, update_num, ignore_grad=ignore_grad
+            )
+
+    def optimizer_step(self, optimizer, model, update_num):
+        """Stock step; where it is known that a checkpoint follows, processes tell their carries."""
+        super().optimizer_step(optimizer, model, update_num)
+        done, interval = update_num + 1, self.cfg.save_interval_updates
+        if done == self.cfg.max_update or (interval > 0 and done % interval == 0):
+            self.training_carries.gather()
+
+    def begin_valid_epoch(self, epoch, model):
+        """Stock hook; validation comes before most checkpoints."""
+        super().begin_valid_epoch(epoch, model)
+        self.training_carries.gather()
+
+    def valid_step(self, sample, model, criterion):
+        """Stock validation step on a batch and what is carried into it."""
+        with self.validation_carries.of_batch(sample, model) as batch:
+            return super().valid_step(batch, model, criterion)
+
+    def rows_to_translate(self, sample) -> dict:
+        return rows_of_stream(sample, self)

@@ -1,0 +1,83 @@
+"""Documents side by side in lanes."""
+
+import numpy as np
+import pytest
+
+from fairseq_docmt.data import DocumentIndex
+from fairseq_docmt.data.lanes import FILLER, chunk_sizes, fill_lanes, stream_batches
+
+LENGTHS = [4, 1, 6, 3, 5, 1, 1, 9, 2]
+INDEX = DocumentIndex.from_lengths(LENGTHS)
+
+
+def lanes_of(batches, shards=1):
+    """Places of each lane in reading order, over all processes."""
+    lanes = {}
+    for number, batch in enumerate(batches):
+        for row, place in enumerate(batch):
+            lane = (number % shards) * place.lanes + row % place.lanes
+            lanes.setdefault(lane, []).append(place)
+    return [lanes[lane] for lane in sorted(lanes)]
+
+
+@pytest.mark.parametrize("seed", [None, 0, 5])
+@pytest.mark.parametrize("shards, lanes, chunk", [(1, 1, 1), (1, 3, 4), (2, 2, 3), (3, 3, 1)])
+def test_every_sentence_once_and_documents_in_order(shards, lanes, chunk, seed):
+    documents = fill_lanes(INDEX, lanes * shards, seed)
+    steps = max(sum(LENGTHS[d] for d in lane) for lane in documents)
+    batches = stream_batches(INDEX, documents, chunk_sizes(steps, chunk, seed), shards)
+    assert len(batches) % shards == 0
+    seen = []
+    for lane in lanes_of(batches, shards):
+        places = [place for place in lane if place.sentence != FILLER]
+        assert all(place.starts for place in lane[len(places) :])  # fillers come last
+        for before, place in zip([None, *places], places):
+            assert place.starts == (INDEX.position[place.sentence] == 0)
+            assert place.starts or place.sentence == before.sentence + 1
+        seen += [place.sentence for place in places]
+    assert sorted(seen) == list(range(sum(LENGTHS)))
+    assert [batch[0].step for batch in batches] == [i // shards for i in range(len(batches))]
+
+
+def test_processes_share_the_lanes_of_one():
+    documents = fill_lanes(INDEX, 4, seed=3)
+    sizes = chunk_sizes(12, 2)
+    alone = lanes_of(stream_batches(INDEX, documents, sizes, 1))
+    shared = lanes_of(stream_batches(INDEX, documents, sizes, 2), shards=2)
+    without_lanes = [
+        [[p._replace(lanes=0) for p in lane] for lane in lanes] for lanes in (alone, shared)
+    ]
+    assert without_lanes[0] == without_lanes[1]
+
+
+def test_epochs_read_in_different_orders():
+    orders = {tuple(map(tuple, fill_lanes(INDEX, 2, seed))) for seed in range(6)}
+    assert len(orders) > 1
+    assert all(
+        np.array_equal(a, b) for a, b in zip(fill_lanes(INDEX, 2, 3), fill_lanes(INDEX, 2, 3))
+    )
+
+
+def test_chunks():
+    assert chunk_sizes(10, 4) == [4, 4, 2]
+    drawn = chunk_sizes(1000, 4, seed=1)
+    assert sum(drawn) == 1000
+    assert set(drawn[:-1]) == {1, 2, 3, 4}
+    assert chunk_sizes(1000, 4, seed=2) != drawn == chunk_sizes(1000, 4, seed=1)
+
+
+def test_little_is_idle_on_real_documents(shared_data):
+    """Television episodes, 32 lanes."""
+    lengths, length = [], 0
+    with open(shared_data / "tvsub-zhen" / "train.zh", encoding="utf-8") as lines:
+        for line in lines:
+            if line.strip():
+                length += 1
+            elif length > 0:
+                lengths.append(length)
+                length = 0
+    lengths += [length] if length else []
+    index = DocumentIndex.from_lengths(lengths)
+    documents = fill_lanes(index, 32, seed=1)
+    steps = max(sum(lengths[d] for d in lane) for lane in documents)
+    assert 1 - sum(lengths) / (32 * steps) < 0.03

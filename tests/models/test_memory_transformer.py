@@ -1,0 +1,134 @@
+"""Documents in lanes: what reaches which sentence."""
+
+import pytest
+import tiny
+import torch
+from fairseq.data.data_utils import collate_tokens
+
+import fairseq_docmt  # noqa: F401
+from fairseq_docmt.errors import UserError
+
+DICTIONARY = tiny.dictionary()
+PAD, EOS = DICTIONARY.pad(), DICTIONARY.eos()
+VARIANTS = {
+    "both": [],
+    "source": ["--memory-side", "source"],
+    "target": ["--memory-side", "target"],
+    "all layers": ["--memory-layers", "0,1", "--encoder-layers", "2", "--decoder-layers", "2"],
+    "two sentences": ["--memory-gradient-sentences", "2"],
+}
+
+
+@pytest.fixture(params=VARIANTS)
+def model(request):
+    return tiny.model(*tiny.memory(*VARIANTS[request.param]))
+
+
+def document(sentences, seed):
+    """Pairs of (source, target), each ending in ``</s>``."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def sentence():
+        length = int(torch.randint(1, 6, (), generator=generator))
+        return torch.cat(
+            [torch.randint(4, 16, (length,), generator=generator), torch.tensor([EOS])]
+        )
+
+    return [(sentence(), sentence()) for _ in range(sentences)]
+
+
+def run(model, rows, starts, lanes, carry=None):
+    """Log probabilities of each row's target tokens, and what is carried on."""
+    source = collate_tokens([s for s, _ in rows], PAD, left_pad=True)
+    target = collate_tokens([t for _, t in rows], PAD)
+    previous = collate_tokens([t for _, t in rows], PAD, EOS, move_eos_to_beginning=True)
+    output = model(
+        source,
+        source.ne(PAD).sum(1),
+        previous,
+        starts=torch.tensor(starts),
+        lanes=lanes,
+        carry=carry,
+    )
+    scores = model.get_normalized_probs(output, log_probs=True)
+    scores = scores.gather(2, target.unsqueeze(2)).squeeze(2)
+    return [s[: len(t)] for s, (_, t) in zip(scores, rows)], output[1]["carry"]
+
+
+def alone(model, sentences):
+    """One sentence at a time."""
+    found, carry = [], None
+    for number, pair in enumerate(sentences):
+        scores, carry = run(model, [pair], [number == 0], 1, carry)
+        found += scores
+    return found
+
+
+def check(found, wanted):
+    for a, b in zip(found, wanted):
+        torch.testing.assert_close(a, b, atol=2e-6, rtol=0)  # fairseq's softmax is single
+
+
+@torch.no_grad()
+def test_lanes_and_chunks_equal_documents_alone(model):
+    """Two lanes; a document ends and another begins in the midst of a chunk."""
+    first, second, third = document(5, 1), document(2, 2), document(3, 3)
+    lanes = list(zip(first, second + third))
+    starts = [[i == 0, i in (0, 2)] for i in range(5)]
+    wanted = [alone(model, d) for d in (first, second, third)]
+    for sizes in ([5], [2, 3], [1, 3, 1], [3, 2]):
+        found, carry, done = [], None, 0
+        for size in sizes:
+            rows = [pair for step in lanes[done : done + size] for pair in step]
+            begin = [s for step in starts[done : done + size] for s in step]
+            scores, carry = run(model, rows, begin, 2, carry)
+            found += scores
+            done += size
+        check(found[::2], wanted[0])
+        check(found[1::2], wanted[1] + wanted[2])
+
+
+@torch.no_grad()
+def test_the_past_is_used_and_nothing_else(model):
+    sentences = document(4, 1)
+    before = alone(model, sentences)
+    for changed in range(4):
+        other = document(1, 9)[0]
+        after = alone(model, [*sentences[:changed], other, *sentences[changed + 1 :]])
+        check(after[:changed], before[:changed])
+        for number in range(changed + 1, 4):
+            assert not torch.allclose(after[number], before[number], atol=1e-5)
+    forgetful = tiny.model(*tiny.memory("--forget-memory"))
+    check(alone(forgetful, sentences)[3:], alone(forgetful, sentences[3:]))
+
+
+@torch.no_grad()
+def test_rows_without_marks_are_documents_of_their_own(model):
+    """As with tasks that have no streams."""
+    pairs = document(3, 1)
+    source = collate_tokens([s for s, _ in pairs], PAD, left_pad=True)
+    previous = collate_tokens([t for _, t in pairs], PAD, EOS, move_eos_to_beginning=True)
+    output = model(source, source.ne(PAD).sum(1), previous)
+    scores = model.get_normalized_probs(output, log_probs=True)
+    wanted = [alone(model, [pair])[0] for pair in pairs]
+    found = [s[: len(t)].gather(1, t.unsqueeze(1)).squeeze(1) for s, (_, t) in zip(scores, pairs)]
+    check(found, wanted)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_gradients_flow_into_the_previous_sentence(side):
+    model = tiny.model(*tiny.memory("--memory-side", side))
+    pairs = [
+        (torch.tensor([4 + i, EOS]), torch.tensor([4 + i, EOS])) for i in range(5)
+    ]  # words of their own
+    scores, _ = run(model, pairs, [True, False, False, False, False], 1)
+    scores[4].sum().backward()
+    embeddings = model.encoder if side == "source" else model.decoder
+    reached = embeddings.embed_tokens.weight.grad.abs().sum(1)[4:9] > 0
+    assert reached.tolist() == [False, False, False, True, True]
+
+
+def test_layers_that_are_not_there_are_refused():
+    for layers in ("1", "x", "-1"):
+        with pytest.raises(UserError, match=f"--memory-layers {layers} must name layers from 0"):
+            tiny.model(*tiny.memory("--memory-layers", layers))
