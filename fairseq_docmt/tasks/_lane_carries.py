@@ -101,4 +101,5 @@ class LaneCarries:
                 f"the checkpoint was saved in the middle of an epoch by {len(carries)} processes, "
                 f"not {processes}; train with as many, or begin a new epoch with --reset-dataloader"
             )
-        self._current = carries[distributed_utils.get_data_parallel_rank()]
+        rank = distributed_utils.get_data_parallel_rank() if processes > 1 else 0
+        self._current = carries[rank]

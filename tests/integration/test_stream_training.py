@@ -1,0 +1,252 @@
+"""Training on streams through the stock commands: exact resumption, several processes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+from fairseq import checkpoint_utils
+
+from fairseq_docmt.errors import UserError
+
+TRACING = str(Path(__file__).resolve().parent / "tracing")
+STREAM = ["--user-dir", TRACING, "--task", "traced_stream", "--dropout", "0.1"]
+STREAM += ["--batch-size", "2"]
+PLAIN = ["--task", "sentence_stream_translation"]
+VARIANTS = {
+    "one sentence": ["--chunk-sentences", "1"],
+    "chunks": ["--chunk-sentences", "4"],
+    "random chunks": ["--chunk-sentences", "3", "--random-chunk"],
+    "workers": ["--num-workers", "2"],
+    "update frequency": ["--update-freq", "3"],
+    "update frequency, chunks": ["--update-freq", "3", "--chunk-sentences", "2"],
+    "no validation": ["--disable-validation", "--chunk-sentences", "2"],
+}
+
+
+@pytest.fixture
+def traced(monkeypatch, tmp_path):
+    """Path of the trace of a run by name, after making the run write there."""
+
+    def name(run):
+        monkeypatch.setenv("TRACE", str(tmp_path / run))
+        return tmp_path / f"{run}.0"
+
+    return name
+
+
+def losses(trace):
+    """Lines of a trace by the number of their update."""
+    found = {}
+    for line in trace.read_text().splitlines():
+        found.setdefault(int(line.split()[0]), []).append(line)
+    return found
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_losses_after_resuming_are_the_same_to_the_bit(binarised, tmp_path, traced, variant):
+    arguments = [*STREAM, *VARIANTS[variant]]
+    whole = traced("whole")
+    tiny.train(binarised, tmp_path / "a", *arguments, updates=14, model=tiny.memory())
+    parts = traced("parts")
+    for updates in (3, 4, 9, 14):  # in the midst of an epoch, at once again, in another epoch
+        tiny.train(binarised, tmp_path / "b", *arguments, updates=updates, model=tiny.memory())
+    assert losses(parts) == losses(whole)
+    assert len(losses(whole)) == 14
+
+
+def test_resuming_between_epochs(binarised, tmp_path, traced):
+    whole = traced("whole")
+    options = [*STREAM, "--chunk-sentences", "2"]
+    tiny.train(
+        binarised, tmp_path / "a", *options, "--max-epoch", "3", updates=99, model=tiny.memory()
+    )
+    parts = traced("parts")
+    for epoch in ("1", "3"):
+        arguments = [*options, "--max-epoch", epoch]
+        tiny.train(binarised, tmp_path / "b", *arguments, updates=99, model=tiny.memory())
+    assert losses(parts) == losses(whole)
+
+
+def command(data, save_dir, *arguments):
+    return [
+        *[sys.executable, "-W", "ignore", "-m", "fairseq_cli.train", str(data), *tiny.memory()],
+        *[*tiny.TRAINING, *STREAM, "--save-dir", str(save_dir), *arguments],
+    ]
+
+
+def test_a_killed_run_goes_on_from_its_last_checkpoint(binarised, tmp_path, traced):
+    options = ["--save-interval-updates", "4", "--chunk-sentences", "2", "--max-update", "11"]
+
+    def run(save_dir, **environment):
+        return subprocess.run(
+            command(binarised, tmp_path / save_dir, *options),
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        ).returncode
+
+    whole = traced("whole")
+    assert run("a") == 0
+    before = traced("before")
+    assert run("b", KILL_AT="7") == -signal.SIGKILL
+    after = traced("after")
+    assert run("b") == 0
+    assert max(losses(before)) == 6
+    assert min(losses(after)) == 5  # an epoch ended there
+    assert {**losses(before), **losses(after)} == losses(whole)
+
+
+def run_processes(data, save_dir, *arguments, processes=2):
+    """Data parallel training on the CPU; raises where a process fails."""
+    port = 20000 + np.random.RandomState().randint(20000)
+    parallel = [
+        *["--distributed-world-size", str(processes), "--distributed-no-spawn"],
+        *["--distributed-init-method", f"tcp://127.0.0.1:{port}"],
+        *["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"],
+    ]
+    running = [
+        subprocess.Popen(
+            [*command(data, save_dir, *arguments, *parallel), "--distributed-rank", str(rank)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(processes)
+    ]
+    logs = [process.communicate(timeout=300)[0] for process in running]
+    assert [process.returncode for process in running] == [0] * processes, logs[0][-3000:]
+    return logs
+
+
+@pytest.mark.parametrize("validation", [[], ["--disable-validation"]], ids=["validation", "none"])
+def test_two_processes_resume(binarised, tmp_path, traced, validation):
+    options = ["--batch-size", "1", "--chunk-sentences", "2", "--update-freq", "3", *validation]
+    whole = traced("whole")
+    run_processes(binarised, tmp_path / "a", *options, "--max-update", "7")
+    parts = traced("parts")
+    for updates in ("3", "7"):
+        run_processes(binarised, tmp_path / "b", *options, "--max-update", updates)
+    for rank in ("0", "1"):
+        found = [losses(trace.with_suffix(f".{rank}")) for trace in (parts, whole)]
+        assert found[0] == found[1]
+        assert len(found[0]) == 7
+
+
+def test_two_processes_learn_what_one_learns(tmp_path, traced):
+    """The same global batch; uneven documents leave one process idle at the end."""
+    data = tiny.corpus(tmp_path, train=(9, 1, 2, 5))
+    options = ["--dropout", "0", "--chunk-sentences", "2", "--max-epoch", "3"]
+    alone, shared = traced("alone"), traced("shared")
+    run_processes(data, tmp_path / "b", *options, "--batch-size", "2")
+    traced("alone")
+    tiny.train(
+        data,
+        tmp_path / "a",
+        *[*STREAM, *options, "--batch-size", "4"],
+        updates=999,
+        model=tiny.memory(),
+    )
+    sums = []
+    for traces in ([alone], [shared, shared.with_suffix(".1")]):
+        totals = {}
+        for trace in traces:
+            for update, lines in losses(trace).items():
+                totals[update] = totals.get(update, 0) + sum(float(x.split()[2]) for x in lines)
+        sums.append(totals)
+    assert sums[0].keys() == sums[1].keys()
+    for update, total in sums[0].items():
+        assert sums[1][update] == pytest.approx(total, rel=1e-4)
+
+
+@pytest.mark.parametrize("option", [["--update-freq", "3"], ["--chunk-sentences", "4"]])
+def test_processes_with_nothing_left_do_not_hang(tmp_path, traced, option):
+    traced("trace")
+    data = tiny.corpus(tmp_path, train=(7, 1), valid=(2,))
+    run_processes(data, tmp_path / "a", *option, "--batch-size", "1", "--max-epoch", "2")
+
+
+def test_validation_does_not_depend_on_chunks(binarised, tmp_path, caplog):
+    """Nor on training: it has lanes of its own."""
+    caplog.set_level("INFO")
+    found = []
+    for number, extra in enumerate(
+        (["--chunk-sentences", "1"], ["--chunk-sentences", "4"], ["--batch-size-valid", "1"])
+    ):
+        caplog.clear()
+        arguments = [*PLAIN, "--batch-size", "3", "--lr", "0", *extra]
+        tiny.train(binarised, tmp_path / str(number), *arguments, updates=2, model=tiny.memory())
+        found.append(re.findall(r"valid on .valid. subset \| loss ([\d.]+)", caplog.text))
+    assert found[0] and found[0] == found[1] == found[2]
+
+
+def test_validation_bleu_decodes_streams(binarised, tmp_path, caplog):
+    caplog.set_level("INFO")
+    arguments = [*PLAIN, "--batch-size", "2", "--chunk-sentences", "3", "--eval-bleu"]
+    arguments += ["--eval-bleu-args", '{"beam": 2, "max_len_b": 10}']
+    tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
+    assert re.search(r"valid on .valid. subset.* bleu [\d.]+", caplog.text)
+
+
+def test_validation_translates_as_the_command_does(binarised, memory_stream_checkpoint):
+    """Batches of a stream, as they are decoded for validation BLEU."""
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(memory_stream_checkpoint)])
+    task.load_dataset("valid")
+    arguments = Namespace(beam=3, max_len_b=12)
+    generator, found = task.build_generator(models, arguments), {}
+    iterator = task.get_batch_iterator(task.dataset("valid"), max_sentences=2)
+    for batch in iterator.next_epoch_itr(shuffle=False):
+        rows = task.rows_to_translate(batch)
+        hypotheses = task.inference_step(generator, models, rows)
+        ids = [row for row in batch["id"].tolist() if row >= 0]
+        assert len(hypotheses) == len(ids) == len(rows["target"])
+        for row, (best, *_) in zip(ids, hypotheses):
+            found[row] = task.tgt_dict.string(best["tokens"])
+    arguments = [*PLAIN, "--gen-subset", "valid"]
+    output = tiny.generate(binarised, memory_stream_checkpoint, *arguments)
+    assert found == tiny.lines_of(output)
+
+
+@pytest.mark.parametrize(
+    "model, options, message",
+    [
+        (tiny.MODEL, ["--batch-size", "2"], "--arch transformer carries nothing"),
+        (tiny.memory(), ["--max-tokens", "100"], "give --batch-size, the number of documents"),
+        (
+            tiny.memory(),
+            ["--batch-size", "2", "--chunk-sentences", "0"],
+            "--chunk-sentences must be at least 1 sentence, got 0",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(binarised, tmp_path, model, options, message):
+    with pytest.raises(UserError, match=message):
+        tiny.train(binarised, tmp_path, *PLAIN, *options, model=model)
+
+
+def test_other_lanes_in_the_midst_of_an_epoch_are_refused(binarised, tmp_path):
+    arguments = [*PLAIN, "--chunk-sentences", "2"]
+    tiny.train(binarised, tmp_path, *arguments, "--batch-size", "2", updates=2, model=tiny.memory())
+    with pytest.raises(UserError, match="with 2 lanes; give the same --batch-size again instead"):
+        tiny.train(
+            binarised, tmp_path, *arguments, "--batch-size", "3", updates=4, model=tiny.memory()
+        )
+
+
+def test_sentences_that_are_too_long_are_left_out(binarised, tmp_path, caplog):
+    arguments = [*PLAIN, "--batch-size", "2", "--max-source-positions", "5"]
+    arguments += ["--skip-invalid-size-inputs-valid-test"]
+    tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
+    assert "has more tokens than" in caplog.text
+
+
+def test_the_carry_is_in_the_checkpoint(binarised, tmp_path):
+    arguments = [*PLAIN, "--batch-size", "2"]
+    path = tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    (carry,) = state["extra_state"]["train_iterator"]["carries"]
+    assert carry["encoder.0.memory"].shape == (2, 4, 16)
