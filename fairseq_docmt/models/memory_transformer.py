@@ -36,7 +36,7 @@ class MemoryConfig(FairseqDataclass):
         default=1,
         metadata={
             "help": "previous sentences that the gradient of a sentence flows into; it ends where "
-            "a batch begins"
+            "a batch begins; 0: all of the batch"
         },
     )
     forget_memory: bool = field(
@@ -92,10 +92,10 @@ class MemoryTransformerModel(TransformerModel):
         refuse_stock_options(args, "memory_transformer")
         if args.checkpoint_activations:
             raise UserError("--checkpoint-activations is not supported by memory_transformer")
-        for name in ("memory_size", "memory_gradient_sentences"):
-            if getattr(args, name) < 1:
+        for name, least in (("memory_size", 1), ("memory_gradient_sentences", 0)):
+            if getattr(args, name) < least:
                 option = "--" + name.replace("_", "-")
-                raise UserError(f"{option} must be at least 1, not {getattr(args, name)}")
+                raise UserError(f"{option} must be at least {least}, not {getattr(args, name)}")
         return super().build_model(args, task)
 
     @classmethod

@@ -70,8 +70,8 @@ class SentenceMemory(nn.Module):
         heads: attention heads.
         ffn_dim: inner size of the feed-forward network of the update.
         size: memory vectors.
-        gradient_sentences: previous sentences that the gradient of a sentence flows into, at
-            least 1.
+        gradient_sentences: previous sentences that the gradient of a sentence flows into; 0: all
+            of a batch.
         dropout, attention_dropout: probabilities, as in the layer.
         activation: name of the function in the feed-forward network.
         normalize_before: norms stand before their sublayers, as in the layer.
@@ -140,15 +140,16 @@ class SentenceMemory(nn.Module):
         """
         memory = self.first(len(starts))
         if before is None:
-            return memory, MemoryState(memory.detach(), [])
+            return memory, MemoryState(memory.detach() if self.gradient_sentences else memory, [])
         memory = torch.where(starts[:, None, None], memory, before.memory.to(memory.dtype))
         going_on = ~starts.unsqueeze(1)
         sentences = [s._replace(present=s.present & going_on) for s in before.sentences]
         chain = [memory]
         for sentence in sentences:
             chain.append(self.update(chain[-1], sentence))
-        full = int(len(sentences) == self.gradient_sentences)
-        return chain[-1], MemoryState(chain[full].detach(), sentences[full:])
+        full = int(len(sentences) == max(self.gradient_sentences, 1))
+        base = chain[full].detach() if self.gradient_sentences else chain[full]
+        return chain[-1], MemoryState(base, sentences[full:])
 
     def read_sentences(
         self,

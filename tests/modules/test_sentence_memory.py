@@ -57,9 +57,10 @@ def naive(module, states, present, starts):
             row = number * LANES + lane
             if starts[row]:
                 sentences, values = [], [first]
-            back = min(module.gradient_sentences, len(sentences))
+            back = min(module.gradient_sentences or SENTENCES, len(sentences))
             memory = values[len(sentences) - back]
-            memory = memory if len(sentences) == 0 else memory.detach()
+            keep = len(sentences) == 0 or module.gradient_sentences == 0
+            memory = memory if keep else memory.detach()
             for sentence in sentences[len(sentences) - back :]:
                 memory = updated(module, memory, sentence)
             if sentences:
@@ -69,7 +70,7 @@ def naive(module, states, present, starts):
     return torch.stack([read[row] for row in range(SENTENCES * LANES)])
 
 
-@pytest.mark.parametrize("gradient_sentences", [1, 2, 3])
+@pytest.mark.parametrize("gradient_sentences", [0, 1, 2, 3])
 def test_lanes_equal_documents_one_by_one(gradient_sentences):
     module = build(gradient_sentences)
     states, present, starts = batch()

@@ -1,0 +1,241 @@
+"""Time and memory of decoding a document against its length, for all kinds of systems.
+
+    python benchmark.py --out FOLDER             # small models, about half an hour on 2 cores
+    python benchmark.py --out FOLDER --paper     # transformer base, hours on a CPU
+
+After Feng et al. (2022), section 5.4 and figure 8: random weights, random tokens, one document, as
+many target tokens as source tokens.  Systems that work sentence by sentence get sentences of 100
+tokens, one after the other; the others get the document as a whole.  Beam search of 4 through the
+tasks of this suite, on a CPU with packed weights, as ``fairseq-generate`` does it.  Every run is a
+process of its own; systems take turns, figures are medians.  Memory is the peak above what the
+model holds.  Writes ``results.json``, ``results.md`` and ``results.png``.
+"""
+
+import argparse
+import json
+import logging
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Dict, List, Optional
+
+import matplotlib
+import torch
+from fairseq import options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from tabulate import tabulate
+
+import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
+from fairseq_docmt.data import add_document_symbols
+from fairseq_docmt.errors import UserError
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+from common import (  # noqa: E402
+    SMALL,
+    describe_machine,
+    invented_dictionary,
+    peak_memory,
+    start_measuring_memory,
+)
+
+LENGTHS = (100, 500, 1000, 2000, 4000, 8000)
+SENTENCE = 100  # tokens, as in the paper
+WINDOW = ["--task", "sliding_window_translation", "--decoding", "sequential", "--window-size"]
+DOCUMENT = ["--task", "full_document_translation", "--decoding", "segment"]
+BASE = "sentence level"
+SYSTEMS = {
+    BASE: [*WINDOW, "1", "--arch", "transformer"],
+    "memory_transformer": [
+        *["--task", "sentence_stream_translation", "--arch", "memory_transformer"],
+        *["--memory-size", "16"],
+    ],
+    "window of 4": [*WINDOW, "4", "--arch", "transformer"],
+    "document, transformer": [*DOCUMENT, "--arch", "transformer"],
+    "document, rfa_transformer": [*DOCUMENT, "--arch", "rfa_transformer"],
+    "document, window_attn_transformer": [
+        *[*DOCUMENT, "--arch", "window_attn_transformer", "--attention-window", "20"],
+    ],
+}
+#: model options and vocabulary
+SCALES = {"small": (SMALL, 8000), "paper": ([], 30000)}
+
+
+def build(system: str, scale: str):
+    """A task and its untrained model."""
+    sizes, types = SCALES[scale]
+    positions = ["--max-source-positions", "9000", "--max-target-positions", "9000"]
+    arguments = ["data", "-s", "src", "-t", "tgt", *SYSTEMS[system], *sizes, *positions]
+    args = options.parse_args_and_arch(options.get_training_parser(), arguments)
+    cfg = convert_namespace_to_omegaconf(args)
+    dictionary = add_document_symbols(invented_dictionary(types))
+    torch.manual_seed(1)
+    task = tasks.TASK_REGISTRY[args.task](cfg.task, dictionary, dictionary)
+    model = task.build_model(args).eval()
+    model.prepare_for_inference_(cfg)
+    return task, model
+
+
+class Decoder:
+    """Decodes documents of random tokens.
+
+    Args:
+        system: key of ``SYSTEMS``.
+        scale: key of ``SCALES``.
+        device: where.
+    """
+
+    def __init__(self, system: str, scale: str, device: torch.device):
+        self.task, model = build(system, scale)
+        self.models, self.device = [model.to(device)], device
+        self.whole = system.startswith("document")
+
+    def seconds(self, length: int) -> float:
+        """Time to decode one document of ``length`` tokens."""
+        size = length if self.whole else SENTENCE
+        first, last = self.task.src_dict.nspecial, len(self.task.src_dict) - 2
+        lines = [torch.randint(first, last, (size,)) for _ in range(length // size)]
+        for line in lines:
+            line[-1] = self.task.src_dict.eos()
+        search = argparse.Namespace(beam=4, min_len=size - 1, max_len_a=0, max_len_b=size - 1)
+        generator = self.task.build_generator(self.models, search)
+        dataset = self.task.build_dataset_for_inference(lines, [size] * len(lines))
+        batches = self.task.get_batch_iterator(
+            dataset, max_sentences=1, disable_iterator_cache=True
+        ).next_epoch_itr(shuffle=False)
+        self._wait()
+        begin = time.perf_counter()
+        for sample in batches:
+            for hypotheses in self.task.inference_step(generator, self.models, sample):
+                if len(hypotheses[0]["tokens"]) != size:
+                    raise RuntimeError("an output has not the length that was asked for")
+        self._wait()
+        return time.perf_counter() - begin
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+
+def run(job: dict) -> None:
+    """Print seconds and bytes of one document, after a short one that warms up."""
+    logging.disable(logging.INFO)
+    torch.set_num_threads(job["threads"])
+    device = torch.device(job["device"])
+    decoder = Decoder(job["system"], job["scale"], device)
+    decoder.seconds(SENTENCE)
+    before = start_measuring_memory(device)
+    seconds = decoder.seconds(job["length"])
+    print(json.dumps({"seconds": seconds, "bytes": peak_memory(device) - before}))
+
+
+def measure(job: dict) -> dict:
+    """Run a job in a process of its own."""
+    command = [sys.executable, "-W", "ignore", __file__, "--job", json.dumps(job)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def collect(args, device: str) -> List[dict]:
+    """All systems at all lengths, printed as they come."""
+    rows = []
+    for length in args.lengths:
+        systems = [
+            s for s in args.systems if not s.startswith("document, t") or length <= args.most
+        ]
+        found: Dict[str, list] = {name: [] for name in systems}
+        for _ in range(args.repeats):
+            for name, results in found.items():
+                job = {"system": name, "length": length, "device": device}
+                results.append(measure({**job, "scale": args.scale, "threads": args.threads}))
+        for name, results in found.items():
+            row = {"device": device, "length": length, "system": name, "runs": results}
+            base = found.get(BASE)
+            row["ratios"] = base and [r["seconds"] / b["seconds"] for r, b in zip(results, base)]
+            rows.append(row)
+            print(table([row]).splitlines()[-1], flush=True)
+    return rows
+
+
+def median(row: dict, what: str) -> float:
+    return statistics.median(run[what] for run in row["runs"])
+
+
+def table(rows: List[dict]) -> str:
+    """Markdown table; ratios are medians over runs that follow each other, with their range."""
+    lines = []
+    for row in rows:
+        ratios = row["ratios"] or []
+        ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+        seconds, size = median(row, "seconds"), median(row, "bytes") / 1e6
+        line = [row["device"], row["length"], row["system"], f"{seconds:.2f}"]
+        lines.append([*line, ratio if ratios else "", f"{size:.0f}"])
+    headers = ["device", "tokens", "system", "seconds", f"time to {BASE}", "peak MB above model"]
+    return tabulate(lines, headers=headers, tablefmt="github")
+
+
+def plot(rows: List[dict], path: Path) -> None:
+    """Time and memory against the length of the document."""
+    figure, panels = pyplot.subplots(1, 2, figsize=(10, 4))
+    labels = {"seconds": "seconds", "bytes": "peak above model, MB"}
+    for panel, (what, label) in zip(panels, labels.items()):
+        for device in dict.fromkeys(row["device"] for row in rows):
+            for name in SYSTEMS:
+                chosen = [r for r in rows if (r["device"], r["system"]) == (device, name)]
+                values = [median(r, what) / (1e6 if what == "bytes" else 1) for r in chosen]
+                panel.plot([r["length"] for r in chosen], values, "-o", label=f"{name}, {device}")
+        panel.set_xlabel("tokens of the document")
+        panel.set_ylabel(label)
+        panel.set_yscale("log")
+    panels[0].legend(fontsize="x-small")
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    parser.add_argument("--paper", action="store_true", help="transformer base")
+    parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), metavar="N")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
+    parser.add_argument(
+        "--most", type=int, default=4000, help="longest document for the stock transformer as whole"
+    )
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--job", type=json.loads, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    logging.disable(logging.INFO)
+    if args.job:
+        run(args.job)
+        return
+    if args.out is None:
+        raise UserError("--out FOLDER is needed for the results")
+    wrong: Optional[int] = next((n for n in args.lengths if n < 1 or n % SENTENCE), None)
+    if wrong is not None:
+        raise UserError(f"--lengths {wrong} is no multiple of {SENTENCE}, the size of a sentence")
+    args.scale = "paper" if args.paper else "small"
+    args.out.mkdir(parents=True, exist_ok=True)
+    rows, machines = [], []
+    for device in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
+        machines.append(describe_machine(torch.device(device), args.threads))
+        print(machines[-1], flush=True)
+        rows += collect(args, device)
+    text = "\n\n".join([f"scale: {args.scale}, beam 4", *machines, table(rows)]) + "\n"
+    (args.out / "results.md").write_text(text, encoding="utf-8")
+    (args.out / "results.json").write_text(
+        json.dumps({"machines": machines, "rows": rows}, indent=1)
+    )
+    plot(rows, args.out / "results.png")
+    print(f"\n{text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Documents of a binarised split for the analyses, one at a time, and where their results go."""
+
+import argparse
+import contextlib
+import json
+import logging
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+import matplotlib
+import torch
+from fairseq import checkpoint_utils
+from torch import Tensor
+
+from fairseq_docmt.data.lanes import Place
+from fairseq_docmt.data.stream_view import StreamView
+from fairseq_docmt.data.symbols import separator_index
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.modules.sentence_memory import SentenceMemory
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402
+
+
+class Document(NamedTuple):
+    """References of a document as its model reads them.
+
+    Attributes:
+        sample: batch of one document: a row for each sentence, or one row of joined sentences.
+        of_source: (rows, S) number of the sentence of each source token, -1 for padding.
+        of_target: (rows, T) the same for the target.
+    """
+
+    sample: dict
+    of_source: Tensor
+    of_target: Tensor
+
+
+def parser_of(description: str) -> argparse.ArgumentParser:
+    """Options that all analyses have."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", help="binarised corpus")
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--documents", type=int, default=0, help="look at the first N; 0: all")
+    parser.add_argument("--out", required=True, type=Path, help="folder for numbers and plots")
+    return parser
+
+
+def load(path: str, data: str):
+    """Model and task of a checkpoint.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    if not Path(path).is_file():
+        raise UserError(f"checkpoint {path} not found")
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [path], arg_overrides={"data": data}
+    )
+    return models[0].eval(), task
+
+
+def documents_of(task, split: str, most: int = 0) -> Iterator[Document]:
+    """Documents of a split with their references.
+
+    Args:
+        task: document task; one with whole documents or windows gives what it trains on.
+        split: name of the split.
+        most: stop after so many; 0 for all.
+    """
+    task.load_dataset(split)
+    view = task.dataset(split)
+    if isinstance(view, StreamView):
+        found = _streams(view, task.target_dictionary.pad())
+    else:
+        found = _joined(view, task)
+    for number, document in enumerate(found):
+        if number == most > 0:
+            return
+        yield document
+
+
+def _streams(view: StreamView, pad: int) -> Iterator[Document]:
+    index = view.index
+    for first, end in zip(index.starts[:-1].tolist(), index.starts[1:].tolist()):
+        places = [Place(sentence, sentence == first, 0, 1) for sentence in range(first, end)]
+        sample = view.collater([view[place] for place in places])
+        numbers = torch.arange(end - first).unsqueeze(1)
+        sides = [sample["net_input"]["src_tokens"], sample["target"]]
+        yield Document(sample, *(torch.where(x.ne(pad), numbers, -1) for x in sides))
+
+
+def _joined(view, task) -> Iterator[Document]:
+    dictionaries = (task.source_dictionary, task.target_dictionary)
+    for item in range(len(view)):
+        sample = view.collater([view[item]])
+        numbers = []
+        for tokens, words in zip(
+            (sample["net_input"]["src_tokens"], sample["target"]), dictionaries
+        ):
+            ends = tokens.eq(separator_index(words)).long()
+            numbers.append((ends.cumsum(1) - ends).masked_fill(tokens.eq(words.pad()), -1))
+        yield Document(sample, *numbers)
+
+
+@contextlib.contextmanager
+def gradients_through_all_sentences(model):
+    """Let gradients pass through the memories of any number of sentences."""
+    memories = [m for m in model.modules() if isinstance(m, SentenceMemory)]
+    before = [memory.gradient_sentences for memory in memories]
+    for memory in memories:
+        memory.gradient_sentences = 0
+    try:
+        yield
+    finally:
+        for memory, sentences in zip(memories, before):
+            memory.gradient_sentences = sentences
+
+
+def write_results(folder: Path, name: str, results, figure) -> None:
+    """Write ``NAME.json`` and ``NAME.png`` into a folder and say so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+    figure.tight_layout()
+    figure.savefig(folder / f"{name}.png", dpi=150)
+    pyplot.close(figure)
+    print(f"wrote {folder / name}.json and .png")

@@ -1,0 +1,122 @@
+"""How far back the loss of a sentence reaches: gradients by distance between sentences.
+
+    python -m fairseq_docmt.analysis.gradient_attribution DATA --path CHECKPOINT --out FOLDER
+
+Feng et al. (2022), section 5.2 and figure 4: the gradient of the loss of a sentence with respect to
+the embeddings of the sentences before it, by distance, in ranges of ten.  Here it is that of each
+token at its place (the paper takes rows of the embedding matrix and has to leave out words that
+come again): its norm, averaged over the tokens of both sides, sentences and documents.  Any
+architecture that was trained on several sentences at once can be looked at.
+"""
+
+import contextlib
+from collections import defaultdict
+from typing import Dict, Iterable, List
+
+import torch
+from matplotlib import pyplot
+from torch import Tensor
+
+from fairseq_docmt.analysis._documents import (
+    Document,
+    documents_of,
+    gradients_through_all_sentences,
+    load,
+    parser_of,
+    write_results,
+)
+from fairseq_docmt.errors import UserError
+
+
+def by_distance(model, documents: Iterable[Document]) -> Dict[int, float]:
+    """Mean norm of the gradient that a token gets from the loss of a sentence d sentences later.
+
+    Args:
+        model: in evaluation mode.
+        documents: see :class:`~fairseq_docmt.analysis._documents.Document`.
+
+    Returns:
+        By distance d in sentences, 0 for the sentence itself.
+
+    Raises:
+        UserError: no document has two sentences.
+    """
+    total: Dict[int, float] = defaultdict(float)
+    count: Dict[int, int] = defaultdict(int)
+    for document in documents:
+        for later, norms, sentences in _gradients(model, document):
+            for sentence in range(later + 1):
+                tokens = norms[sentences == sentence]
+                total[later - sentence] += float(tokens.sum())
+                count[later - sentence] += len(tokens)
+    if max(count, default=0) < 1:
+        raise UserError("no example holds two sentences; look at a model that sees several at once")
+    return {d: total[d] / count[d] for d in sorted(count)}
+
+
+def _gradients(model, document: Document):
+    """For each sentence the norms at all tokens up to it, and their sentences."""
+    with gradients_through_all_sentences(model), _embeddings(model) as embeddings:
+        output = model(**document.sample["net_input"])
+        scores = model.get_normalized_probs(output, log_probs=True)
+    target = document.sample["target"]
+    of_target = document.of_target
+    losses = -scores.gather(2, target.unsqueeze(2)).squeeze(2)
+    # The first decoder input is </s>, which stands for the sentence that it begins.
+    of_input = torch.cat([of_target[:, :1], of_target[:, :-1]], dim=1)
+    of_input = torch.where(of_target.ge(0), of_input, of_target)
+    sentences = torch.cat([document.of_source.flatten(), of_input.flatten()])
+    last = int(of_target.max())
+    for sentence in range(last + 1):
+        loss = losses[of_target == sentence].sum()
+        gradients = torch.autograd.grad(
+            loss, embeddings, retain_graph=sentence < last, allow_unused=True
+        )
+        norms = [
+            torch.zeros(x.shape[:2]) if g is None else g.norm(dim=2)
+            for g, x in zip(gradients, embeddings)
+        ]
+        yield sentence, torch.cat([n.flatten() for n in norms]), sentences
+
+
+@contextlib.contextmanager
+def _embeddings(model):
+    """Outputs of the embeddings of both sides, source first, as they are computed."""
+    found: List[Tensor] = []
+    embeddings = dict.fromkeys([model.encoder.embed_tokens, model.decoder.embed_tokens])
+    hooks = [m.register_forward_hook(lambda _, inputs, x: found.append(x)) for m in embeddings]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def in_ranges(scores: Dict[int, float], size: int = 10) -> Dict[str, float]:
+    """Means over ranges of distances, 1 to 10 and so on; the sentence itself is left out."""
+    ranges: Dict[str, list] = defaultdict(list)
+    for distance, score in scores.items():
+        if distance > 0:
+            first = (distance - 1) // size * size + 1
+            ranges[f"{first}-{first + size - 1}"].append(score)
+    return {name: sum(values) / len(values) for name, values in ranges.items()}
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--path", required=True, help="checkpoint")
+    args = parser.parse_args()
+    model, task = load(args.path, args.data)
+    scores = by_distance(model, documents_of(task, args.split, args.documents))
+    ranges = in_ranges(scores)
+    figure, axes = pyplot.subplots(figsize=(6, 4))
+    axes.bar(list(ranges), list(ranges.values()))
+    axes.set_yscale("log")
+    axes.set_xlabel("sentences between a token and the loss")
+    axes.set_ylabel("norm of the gradient")
+    results = {"by distance": scores, "by range": ranges}
+    write_results(args.out, "gradient_attribution", results, figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""What goes into a recurrent memory and what comes out of it.
+
+    python -m fairseq_docmt.analysis.memory_attention DATA --path CHECKPOINT --out FOLDER \\
+        [--document 1 --sentence 2]
+
+Feng et al. (2022): attention maps of one sentence (figures 6 and 7), and the information gain of
+memories of different sizes (figure 2) when ``--path`` names several checkpoints.  The paper has no
+formula for the gain "between the random initialized memory and well trained memory"; here it is the
+Kullback-Leibler divergence of attention with the memory that the model has come to from that with
+one drawn at random, in nats, averaged over heads, queries and sentences.
+"""
+
+from typing import Dict, List, NamedTuple
+
+import torch
+from matplotlib import pyplot
+from torch import Tensor, nn
+
+from fairseq_docmt.analysis._documents import (
+    Document,
+    documents_of,
+    gradients_through_all_sentences,
+    load,
+    parser_of,
+    write_results,
+)
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.modules.sentence_memory import SentenceMemory
+
+
+class MemoryMaps(NamedTuple):
+    """Attention of one memory for the K sentences of a document.
+
+    Attributes:
+        update: (K - 1, H, m, T) what each memory vector takes from the tokens of a sentence, but
+            for the last sentence, after which nothing is read.
+        output: (K, H, T, m) what each token of a sentence takes from the memory vectors.
+        random_update, random_output: the same with a memory drawn at random.
+        present: (K, T) where tokens stand.
+    """
+
+    update: Tensor
+    output: Tensor
+    random_update: Tensor
+    random_output: Tensor
+    present: Tensor
+
+
+def memories_of(model) -> Dict[str, SentenceMemory]:
+    """Memories of a model by name, as ``encoder layer 5``.
+
+    Raises:
+        UserError: it has none.
+    """
+    found = {
+        f"{side} layer {layer}": memory
+        for side in ("encoder", "decoder")
+        for layer, memory in getattr(getattr(model, side), "memories", nn.ModuleDict()).items()
+    }
+    if not found:
+        raise UserError(f"{type(model).__name__} has no recurrent memory")
+    return found
+
+
+@torch.no_grad()
+def attention_maps(model, document: Document) -> Dict[str, MemoryMaps]:
+    """Maps of all memories for the sentences of a document."""
+    memories = memories_of(model)
+    calls: Dict[nn.Module, list] = {}
+    hooks = []
+    for memory in memories.values():
+        for attention in (memory.update_attention, memory.output_attention):
+            calls[attention] = []
+            hooks.append(attention.register_forward_pre_hook(lambda m, x: calls[m].append(x)))
+    try:
+        with gradients_through_all_sentences(model):  # one update for each sentence, in order
+            model(**document.sample["net_input"])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    present = {"encoder": document.of_source.ge(0), "decoder": document.of_target.ge(0)}
+    return {
+        name: _maps(
+            memory,
+            calls[memory.update_attention],
+            calls[memory.output_attention][0],
+            present[name.split()[0]],
+        )
+        for name, memory in memories.items()
+    }
+
+
+def _maps(module: SentenceMemory, updates: list, output: tuple, present: Tensor) -> MemoryMaps:
+    """Maps of one memory from the inputs of its attentions: (queries, source) each."""
+    generator = torch.Generator().manual_seed(1)
+    size = module.initial.shape
+    drawn = torch.randn(len(present), *size, generator=generator).to(module.initial)
+    random = module.initial_norm(drawn)
+    weights, states = module.update_attention.weights, output[0]
+    return MemoryMaps(
+        torch.cat([weights(query, source) for query, source in updates]),
+        module.output_attention.weights(*output),
+        torch.cat(
+            [
+                weights(memory.unsqueeze(0) + module.positions.to(memory), source)
+                for memory, (_, source) in zip(random, updates)
+            ]
+        ),
+        module.output_attention.weights(states, module.remember(random)),
+        present,
+    )
+
+
+def information_gain(maps: MemoryMaps) -> Dict[str, float]:
+    """Mean divergence of ``update`` and ``output`` attention from that of a random memory."""
+    update = _divergence(maps.update, maps.random_update).mean()
+    output = _divergence(maps.output, maps.random_output)  # (K, H, T)
+    at_tokens = maps.present.unsqueeze(1).expand_as(output)
+    return {"update": float(update), "output": float(output[at_tokens].mean())}
+
+
+def _divergence(p: Tensor, q: Tensor) -> Tensor:
+    """Kullback-Leibler divergence over the last dimension, where 0 log 0 is 0."""
+    return torch.where(p > 0, p * (p.log() - q.log()), torch.zeros_like(p)).sum(-1)
+
+
+def mean_gain(model, documents) -> Dict[str, float]:
+    """Gains averaged over memories and documents.
+
+    Raises:
+        UserError: no document has two sentences.
+    """
+    gains: Dict[str, List[float]] = {"update": [], "output": []}
+    for document in documents:
+        if document.of_target.max() < 1:
+            continue  # a lone sentence reads the first memory and updates nothing
+        for maps in attention_maps(model, document).values():
+            for name, value in information_gain(maps).items():
+                gains[name].append(value)
+    if not gains["update"]:
+        raise UserError("no document has two sentences, so no memory is read")
+    return {name: sum(values) / len(values) for name, values in gains.items()}
+
+
+def _plot_maps(maps: Dict[str, MemoryMaps], words: Dict[str, List[List[str]]], sentence: int):
+    """Heat maps: a sentence into the memories, and the memories into the next sentence."""
+    figure, panels = pyplot.subplots(len(maps), 2, figsize=(12, 4 * len(maps)), squeeze=False)
+    for row, (name, map_) in zip(panels, maps.items()):
+        side = words[name.split()[0]]
+        update = map_.update[sentence][:, :, map_.present[sentence]].mean(0)
+        output = map_.output[sentence + 1][:, map_.present[sentence + 1]].mean(0)
+        for axes, values, tokens in ((row[0], update, side[0]), (row[1], output.T, side[1])):
+            axes.imshow(values.numpy(), aspect="auto", cmap="Blues")
+            axes.set_xticks(range(len(tokens)), tokens, rotation=90)
+            axes.set_ylabel("memory vector")
+        row[0].set_title(f"{name}: update from sentence {sentence + 1}")
+        row[1].set_title(f"{name}: output to sentence {sentence + 2}")
+    return figure
+
+
+def _words(task, document: Document, sentence: int) -> Dict[str, List[List[str]]]:
+    """Tokens of a sentence and of the next, as encoder and decoder read them."""
+    net_input = document.sample["net_input"]
+    sides = {
+        "encoder": (task.source_dictionary, net_input["src_tokens"]),
+        "decoder": (task.target_dictionary, net_input["prev_output_tokens"]),
+    }
+    return {
+        side: [
+            [words[t] for t in tokens[row].tolist() if t != words.pad()]
+            for row in (sentence, sentence + 1)
+        ]
+        for side, (words, tokens) in sides.items()
+    }
+
+
+def _show_sentence(args, model, task) -> None:
+    documents = list(documents_of(task, args.split, args.document))
+    if len(documents) < args.document:
+        raise UserError(f"--document {args.document}: {args.split} has {len(documents)} documents")
+    document, sentence = documents[-1], args.sentence - 1
+    sentences = int(document.of_target.max()) + 1
+    if not 0 <= sentence < sentences - 1:
+        raise UserError(
+            f"--sentence {args.sentence} must have a sentence behind it; the document has "
+            f"{sentences}"
+        )
+    maps = attention_maps(model, document)
+    results = {
+        name: {
+            "update": m.update[sentence].mean(0).tolist(),
+            "output": m.output[sentence + 1].mean(0).tolist(),
+        }
+        for name, m in maps.items()
+    }
+    words = _words(task, document, sentence)
+    figure = _plot_maps(maps, words, sentence)
+    write_results(args.out, "memory_attention", {"words": words, "maps": results}, figure)
+
+
+def _compare_sizes(args, checkpoints) -> None:
+    rows = []
+    for path in checkpoints:
+        model, task = load(path, args.data)
+        size = next(iter(memories_of(model).values())).initial.size(0)
+        gain = mean_gain(model, documents_of(task, args.split, args.documents))
+        rows.append({"checkpoint": path, "size": size, **gain})
+    rows.sort(key=lambda row: row["size"])
+    figure, axes = pyplot.subplots(figsize=(6, 4))
+    for name in ("update", "output"):
+        axes.plot([r["size"] for r in rows], [r[name] for r in rows], "-o", label=name)
+    axes.set_xlabel("memory vectors")
+    axes.set_ylabel("information gain, nats")
+    axes.legend()
+    write_results(args.out, "information_gain", rows, figure)
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--path", required=True, nargs="+", help="checkpoints")
+    parser.add_argument("--document", type=int, default=1, help="whose maps to show, from 1")
+    parser.add_argument("--sentence", type=int, default=1, help="sentence in it, from 1")
+    args = parser.parse_args()
+    _show_sentence(args, *load(args.path[0], args.data))
+    _compare_sizes(args, args.path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""BLEU by position, from outputs of the stock command."""
+
+import json
+
+import pytest
+import sacrebleu
+import tiny
+
+from fairseq_docmt.analysis import bleu_by_position as analysis
+from fairseq_docmt.errors import UserError
+
+
+def test_places_begin_anew_after_a_gap():
+    assert analysis.places([5, 0, 1, 2, 4, 8]) == {0: 0, 1: 1, 2: 2, 4: 0, 5: 1, 8: 0}
+
+
+def test_command(binarised, memory_stream_checkpoint, tmp_path):
+    output = tiny.generate(
+        binarised, memory_stream_checkpoint, "--task", "sentence_stream_translation"
+    )
+    # Half of the words right, so that there is something to score.
+    wanted, found = tiny.lines_of(output, "T"), {}
+    for row, text in wanted.items():
+        found[row] = text if row % 2 else "v1 v1 v1"
+    lines = [
+        f"T-{r}\t{t}\nH-{r}\t-1.5\t{found[r]}\nD-{r}\t-1.5\t{found[r]}\n" for r, t in wanted.items()
+    ]
+    (tmp_path / "half").write_text("".join(lines))
+    (tmp_path / "all").write_text(
+        "".join(f"T-{r}\t{t}\nD-{r}\t-0\t{t}\n" for r, t in wanted.items())
+    )
+    arguments = [f"half={tmp_path / 'half'}", f"all={tmp_path / 'all'}", "--out", str(tmp_path)]
+    printed = tiny.run_main(analysis.main, *arguments, "--range", "3")
+    results = json.loads((tmp_path / "bleu_by_position.json").read_text())
+    rows = tiny.rows_of(tiny.documents((1, 5, 2, 7)))
+    starts = [0, 2, 8, 11]
+    first_three = [r for r in rows if r - max(s for s in starts if s <= r) < 3]
+    bleu = sacrebleu.corpus_bleu(
+        [found[r] for r in first_three], [[wanted[r] for r in first_three]]
+    )
+    assert results["scores"]["half"]["1-3"] == pytest.approx(bleu.score)
+    assert results["scores"]["all"] == pytest.approx({"1-3": 100, "4-6": 100, "7-9": 100})
+    assert results["signature"] in printed and "tok:13a" in printed
+    assert (tmp_path / "bleu_by_position.png").stat().st_size > 0
+
+
+def test_mistakes(tmp_path):
+    with pytest.raises(UserError, match="nowhere not found"):
+        analysis.read_output(str(tmp_path / "nowhere"))
+    (tmp_path / "text").write_text("no output\n")
+    with pytest.raises(UserError, match="is no output of fairseq-generate with references"):
+        analysis.read_output(str(tmp_path / "text"))
+    with pytest.raises(UserError, match="give systems as NAME=FILE"):
+        tiny.run_main(analysis.main, "file", "--out", str(tmp_path))
+    for name, text in (("a", "x"), ("b", "y")):
+        (tmp_path / name).write_text(f"T-0\t{text}\nH-0\t-1\tx\n")
+    arguments = [f"a={tmp_path / 'a'}", f"b={tmp_path / 'b'}", "--out", str(tmp_path)]
+    with pytest.raises(UserError, match="b and a have different references"):
+        tiny.run_main(analysis.main, *arguments)

@@ -1,0 +1,61 @@
+"""Attention maps of recurrent memories."""
+
+import json
+
+import pytest
+import tiny
+import torch
+
+from fairseq_docmt.analysis import memory_attention as analysis
+from fairseq_docmt.analysis._documents import documents_of, load
+from fairseq_docmt.errors import UserError
+
+
+def test_maps(binarised, memory_stream_checkpoint):
+    model, task = load(str(memory_stream_checkpoint), str(binarised))
+    *_, document = documents_of(task, "test")
+    found = analysis.attention_maps(model, document)
+    assert list(found) == ["encoder layer 0", "decoder layer 0"]
+    for maps in found.values():
+        sentences, tokens = maps.present.shape
+        assert maps.update.shape == (sentences - 1, 2, 4, tokens)
+        assert maps.output.shape == (sentences, 2, tokens, 4)
+        for weights in maps[:4]:
+            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+        hidden = ~maps.present[:-1, None, None].expand_as(maps.update)
+        assert (maps.update[hidden] == 0).all()
+        gain = analysis.information_gain(maps)
+        assert gain["update"] > 0 and gain["output"] > 0
+
+
+def test_gain_by_hand():
+    p, q = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.25, 0.5, 0.25])
+    assert float(analysis._divergence(p, q)) == pytest.approx(0.5 * 0.6931472)
+    assert float(analysis._divergence(p, p)) == 0
+
+
+def test_command(binarised, memory_stream_checkpoint, tmp_path):
+    path = str(memory_stream_checkpoint)
+    arguments = [str(binarised), "--path", path, path, "--out", str(tmp_path)]
+    tiny.run_main(analysis.main, *arguments, "--document", "2", "--sentence", "4")
+    shown = json.loads((tmp_path / "memory_attention.json").read_text())
+    words = tiny.documents((1, 5, 2, 7), 2)[1][3].split()
+    assert shown["words"]["encoder"][0] == [*words, "</s>"]
+    assert [
+        row["size"] for row in json.loads((tmp_path / "information_gain.json").read_text())
+    ] == [
+        4,
+        4,
+    ]
+    for name in ("memory_attention", "information_gain"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 0
+    with pytest.raises(UserError, match="--sentence 5 must have a sentence behind it"):
+        tiny.run_main(analysis.main, *arguments, "--document", "2", "--sentence", "5")
+    with pytest.raises(UserError, match="--document 9: test has 4 documents"):
+        tiny.run_main(analysis.main, *arguments, "--document", "9")
+
+
+def test_models_without_memory(binarised, window_checkpoint):
+    model, _ = load(str(window_checkpoint), str(binarised))
+    with pytest.raises(UserError, match="TransformerModel has no recurrent memory"):
+        analysis.memories_of(model)
