@@ -16,7 +16,7 @@ __path__ = [os.path.abspath(path) for path in __path__]
 allow_checkpoint_classes()
 show_user_errors_plainly()
 
-from fairseq_docmt import data, generation, models, tasks  # noqa: E402
+from fairseq_docmt import data, generation, models, optim, tasks  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["data", "generation", "models", "tasks"]
+__all__ = ["data", "generation", "models", "optim", "tasks"]

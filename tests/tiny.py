@@ -2,8 +2,10 @@
 
 import contextlib
 import io
+import os
 import random
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Dict, List, Sequence
@@ -141,6 +143,32 @@ def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12, model=
         *arguments,
     )
     return save_dir / "checkpoint_last.pt"
+
+
+def train_in_processes(data: Path, save_dir: Path, *arguments: str, model=MODEL) -> List[str]:
+    """Train by two processes of stock ``fairseq-train`` on the CPU; returns their outputs."""
+    port = 20000 + random.SystemRandom().randrange(20000)
+    command = [
+        *[sys.executable, "-W", "ignore", "-m", "fairseq_cli.train", str(data)],
+        *["--user-dir", USER_DIR, *model, *TRAINING, "--save-dir", str(save_dir), *arguments],
+        *["--distributed-world-size", "2", "--distributed-no-spawn"],
+        *["--distributed-init-method", f"tcp://127.0.0.1:{port}"],
+        *["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"],
+    ]
+    processes = [
+        subprocess.Popen(
+            [*command, "--distributed-rank", str(rank)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        for rank in (0, 1)
+    ]
+    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    if any(process.returncode for process in processes):
+        raise RuntimeError(outputs[0][-3000:])
+    return outputs
 
 
 def weights(checkpoint: Path) -> dict:

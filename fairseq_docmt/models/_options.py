@@ -1,11 +1,15 @@
 """What the transformers of the suite share in building and loading."""
 
+import logging
 from dataclasses import fields
 from typing import Sequence
 
 from torch import nn
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.optim.grouped_adam import NEW
+
+logger = logging.getLogger(__name__)
 
 #: options of the stock transformer that change what attention is
 UNSUPPORTED = (
@@ -37,6 +41,17 @@ def refuse_stock_options(args, name: str) -> None:
             raise UserError(f"{flag} has no meaning for {name}; leave it out")
 
 
+def mark_new(model: nn.Module, new: Sequence[str]) -> None:
+    """Mark parameters that a pre-trained model lacks, for ``--optimizer grouped_adam``.
+
+    Args:
+        new: parts of the names of such parameters.
+    """
+    for name, parameter in model.named_parameters():
+        if any(part in name for part in new):
+            parameter.param_group = NEW
+
+
 def fill_missing(model: nn.Module, state_dict: dict, new: Sequence[str]) -> None:
     """Let parameters that an older kind of model lacks keep their initialisation.
 
@@ -45,6 +60,10 @@ def fill_missing(model: nn.Module, state_dict: dict, new: Sequence[str]) -> None
         state_dict: loaded tensors by name; completed in place.
         new: parts of the names of such parameters and buffers.
     """
+    filled = []
     for key, value in model.state_dict().items():
         if key not in state_dict and any(part in key for part in new):
             state_dict[key] = value
+            filled.append(key)
+    if filled:
+        logger.info("%d tensors start anew, as %s", len(filled), filled[0])

@@ -14,7 +14,12 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel, base
 
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._options import fill_missing, refuse_stock_options, set_defaults
+from fairseq_docmt.models._options import (
+    fill_missing,
+    mark_new,
+    refuse_stock_options,
+    set_defaults,
+)
 from fairseq_docmt.modules.memory_decoder import MemoryTransformerDecoder, MemoryTransformerEncoder
 
 #: parameters that a transformer lacks; they start anew in finetuning
@@ -96,7 +101,9 @@ class MemoryTransformerModel(TransformerModel):
             if getattr(args, name) < least:
                 option = "--" + name.replace("_", "-")
                 raise UserError(f"{option} must be at least {least}, not {getattr(args, name)}")
-        return super().build_model(args, task)
+        model = super().build_model(args, task)
+        mark_new(model, NEW_PARAMETERS)
+        return model
 
     @classmethod
     def build_encoder(cls, args, src_dict, embed_tokens):

@@ -14,7 +14,12 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel, base
 
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._options import fill_missing, refuse_stock_options, set_defaults
+from fairseq_docmt.models._options import (
+    fill_missing,
+    mark_new,
+    refuse_stock_options,
+    set_defaults,
+)
 from fairseq_docmt.modules.random_feature_map import FEATURE_MAPS
 from fairseq_docmt.modules.rfa_decoder import RFATransformerDecoder
 from fairseq_docmt.modules.rfa_layers import RFAEncoderLayer
@@ -120,7 +125,9 @@ class RFATransformerModel(TransformerModel):
             )
         if args.gate_cross_attention and args.sentence_gate == "none":
             raise UserError("--gate-cross-attention needs --sentence-gate decay or average")
-        return super().build_model(args, task)
+        model = super().build_model(args, task)
+        mark_new(model, NEW_PARAMETERS)
+        return model
 
     @classmethod
     def build_encoder(cls, args, src_dict, embed_tokens):

@@ -12,7 +12,12 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel, base
 
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._options import fill_missing, refuse_stock_options, set_defaults
+from fairseq_docmt.models._options import (
+    fill_missing,
+    mark_new,
+    refuse_stock_options,
+    set_defaults,
+)
 from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.source_alignment import ALIGNMENTS, TRAINING_ALIGNMENTS
 from fairseq_docmt.modules.window_decoder import WindowEncoderLayer, WindowTransformerDecoder
@@ -95,7 +100,9 @@ class WindowAttentionTransformerModel(TransformerModel):
                 )
         if args.position == "relative":
             args.no_token_positional_embeddings = True
-        return super().build_model(args, task)
+        model = super().build_model(args, task)
+        mark_new(model, NEW_PARAMETERS)
+        return model
 
     @classmethod
     def build_encoder(cls, args, src_dict, embed_tokens):

@@ -26,6 +26,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentDecoder, refuse_unsupported
 from fairseq_docmt.generation.view_rows import rows_of_view
 from fairseq_docmt.modules.packed_linear import pack_linear_layers
+from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
 from fairseq_docmt.tasks._open_document import OpenDocument
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
@@ -55,6 +56,12 @@ class DocumentTranslationConfig(TranslationConfig):
     mark_document_start: bool = field(
         default=False,
         metadata={"help": "put <bod> before the first sentence of a document, on both sides"},
+    )
+    freeze_pretrained: bool = field(
+        default=False,
+        metadata={
+            "help": "train only the parameters that the architecture adds to a pre-trained model"
+        },
     )
     # Set in fairseq-generate and fairseq-interactive only, which have no other mark of their own.
     checkpoint_to_decode: Optional[str] = II("common_eval.path")
@@ -180,6 +187,8 @@ class DocumentTranslationTask(TranslationTask):
             # Official fairseq 0.12.2 only: its fast path fails on this torch when decoding.
             if hasattr(module, "can_use_fastpath"):
                 module.can_use_fastpath = False
+        if self.cfg.freeze_pretrained:
+            freeze_pretrained(model)
         return model
 
     # ---- data ----------------------------------------------------------------------------------

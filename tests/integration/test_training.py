@@ -1,9 +1,5 @@
 """Training through the stock commands."""
 
-import subprocess
-import sys
-
-import numpy as np
 import pytest
 import tiny
 import torch
@@ -226,25 +222,6 @@ def test_training_resumes(binarised, tmp_path, model):
 
 def test_two_processes(binarised, tmp_path):
     """Data parallel on CPU, uneven shards, several micro-batches per update."""
-    port = 20000 + np.random.RandomState().randint(20000)
-    command = [
-        *[sys.executable, "-W", "ignore", "-m", "fairseq_cli.train", str(binarised)],
-        *["--user-dir", tiny.USER_DIR, *tiny.MODEL, *tiny.TRAINING, *WINDOW],
-        *["--max-tokens", "40", "--max-epoch", "2", "--update-freq", "2"],
-        *["--save-dir", str(tmp_path / "ck"), "--log-interval", "1"],
-        *["--distributed-world-size", "2", "--distributed-no-spawn"],
-        *["--distributed-init-method", f"tcp://127.0.0.1:{port}"],
-        *["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"],
-    ]
-    processes = [
-        subprocess.Popen(
-            [*command, "--distributed-rank", str(rank)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    logs = [process.communicate(timeout=180)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], logs[0][-2000:]
+    arguments = [*WINDOW, "--max-tokens", "40", "--max-epoch", "2", "--update-freq", "2"]
+    logs = tiny.train_in_processes(binarised, tmp_path, *arguments, "--log-interval", "1")
     assert "done training" in logs[0] + logs[1]

@@ -1,0 +1,3 @@
+"""Optimizers (``--optimizer``)."""
+
+from fairseq_docmt.optim import grouped_adam  # noqa: F401

@@ -1,0 +1,145 @@
+"""A sentence-level model first, then what an architecture adds to it."""
+
+import pytest
+import tiny
+import torch
+from fairseq import checkpoint_utils, options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
+from omegaconf import OmegaConf
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.optim.grouped_adam import GroupedAdam, GroupedAdamConfig, is_new
+
+SENTENCE = ["--task", "sliding_window_translation", "--window-size", "1"]
+STREAM = ["--task", "sentence_stream_translation", "--batch-size", "2", "--chunk-sentences", "2"]
+GROUPED = ["--optimizer", "grouped_adam", "--pretrained-lr-scale", "0.2"]
+GATED = tiny.rfa("--sentence-gate", "decay")
+#: options, model, parts of the names of new parameters
+SECOND_STAGES = {
+    "memory": (STREAM, tiny.memory(), [".memories."]),
+    "gate": ([*SENTENCE[:2], "--window-size", "2"], GATED, ["gate.linear", "temperature"]),
+}
+
+
+@pytest.fixture(scope="module", params=["translation", "sliding_window_translation"])
+def sentence_level(request, binarised, tmp_path_factory):
+    """Checkpoint of the first stage, of the stock task or of ours."""
+    task = SENTENCE if request.param != "translation" else ["--task", "translation"]
+    return tiny.train(binarised, tmp_path_factory.mktemp("first"), *task, updates=5)
+
+
+def rates(save_dir):
+    """Learning rates of the groups, as the optimizer's state in the checkpoint has them."""
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(save_dir / "checkpoint_last.pt"))
+    groups = state["last_optimizer_state"]["param_groups"]
+    return [group["lr"] for group in groups]
+
+
+def test_memory_starts_from_a_sentence_level_model(binarised, sentence_level, tmp_path):
+    """Two learning rates under a stock scheduler, and what the first stage learned is there."""
+    arguments = [*STREAM, *GROUPED, "--finetune-from-model", str(sentence_level), "--lr", "3e-9"]
+    path = tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=1)
+    old, new = tiny.weights(sentence_level), tiny.weights(path)
+    for name, value in old.items():
+        torch.testing.assert_close(new[name][: len(value)], value, atol=1e-6, rtol=0, msg=name)
+    assert all(name in old or ".memories." in name for name in new)
+
+
+@pytest.mark.parametrize("stage", SECOND_STAGES)
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "4"],
+        ["--lr-scheduler", "fixed", "--warmup-updates", "4"],
+        ["--lr-scheduler", "polynomial_decay", "--total-num-update", "10"],
+        ["--lr-scheduler", "cosine", "--max-update", "6"],
+    ],
+    ids=lambda schedule: schedule[1],
+)
+def test_two_learning_rates_under_any_scheduler(binarised, tmp_path, stage, schedule):
+    task, model, _ = SECOND_STAGES[stage]
+    arguments = [*task, *GROUPED, "--lr", "3e-4", *schedule]
+    found = []
+    for updates in (2, 6):  # the second run resumes
+        tiny.train(binarised, tmp_path, *arguments, model=model, updates=updates)
+        found.append(rates(tmp_path))
+    assert found[0][0] != found[1][0]
+    for new, pretrained in found:
+        assert pretrained == pytest.approx(new / 5)
+
+
+def test_resuming_gives_the_same(binarised, tmp_path):
+    arguments = [*STREAM, *GROUPED, "--dropout", "0.1"]
+    whole = tiny.train(binarised, tmp_path / "a", *arguments, model=tiny.memory(), updates=9)
+    for updates in (4, 9):
+        parts = tiny.train(
+            binarised, tmp_path / "b", *arguments, model=tiny.memory(), updates=updates
+        )
+    for name, value in tiny.weights(whole).items():
+        assert torch.equal(value, tiny.weights(parts)[name]), name
+
+
+@pytest.mark.parametrize("stage", SECOND_STAGES)
+@pytest.mark.parametrize("optimizer", [GROUPED, []], ids=["grouped", "stock"])
+def test_frozen_parameters_stay_as_they_are(binarised, tmp_path, stage, optimizer):
+    task, model, new = SECOND_STAGES[stage]
+    start = tiny.train(binarised, tmp_path / "a", *task, model=model, updates=2)
+    arguments = [*task, *optimizer, "--finetune-from-model", str(start)]
+    path = tiny.train(
+        binarised, tmp_path / "b", *arguments, "--freeze-pretrained", model=model, updates=6
+    )
+    before, after = tiny.weights(start), tiny.weights(path)
+    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert changed and all(any(part in name for part in new) for name in changed)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))["last_optimizer_state"]["state"]
+    assert sum(s["exp_avg"].numel() for s in state.values()) == sum(
+        value.numel() for name, value in before.items() if any(part in name for part in new)
+    )
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (GROUPED, "grouped_adam finds no new parameters"),
+        (["--freeze-pretrained"], "--freeze-pretrained would leave nothing to train"),
+    ],
+)
+def test_architectures_that_add_nothing_are_refused(binarised, tmp_path, options, message):
+    with pytest.raises(UserError, match=message):
+        tiny.train(binarised, tmp_path, *SENTENCE, *options)
+
+
+HALF_PRECISION = {
+    "amp": (AMPOptimizer, ["--amp"]),
+    "memory efficient": (MemoryEfficientFP16Optimizer, ["--memory-efficient-fp16"]),
+    "not flat": (FP16Optimizer, ["--fp16", "--fp16-no-flatten-grads"]),
+}
+
+
+@pytest.mark.parametrize("kind", HALF_PRECISION)
+def test_groups_of_half_precision_optimizers(kind):
+    """The wrappers of the host that need no GPU to be built; flat parameters lose their marks."""
+    wrapper, flags = HALF_PRECISION[kind]
+    arguments = ["data", *tiny.memory(), *GROUPED, *flags, "--lr", "3e-4"]
+    args = options.parse_args_and_arch(options.get_training_parser(), arguments)
+    model = tiny.model(*tiny.memory()).half()
+    optimizer = wrapper.build_optimizer(
+        convert_namespace_to_omegaconf(args), list(model.parameters())
+    )
+    optimizer.set_lr(1e-3)
+    new, pretrained = optimizer.param_groups
+    assert (new["lr"], pretrained["lr"]) == (1e-3, pytest.approx(2e-4))
+    assert len(new["params"]) == sum(is_new(p) for p in model.parameters())
+
+
+def test_flat_parameters_are_refused():
+    flat = torch.nn.Parameter(torch.zeros(3))
+    with pytest.raises(UserError, match="with --fp16 give --fp16-no-flatten-grads"):
+        GroupedAdam(OmegaConf.structured(GroupedAdamConfig), [flat])
+
+
+def test_two_processes(binarised, tmp_path):
+    arguments = [*STREAM, *GROUPED, "--max-update", "5", "--lr", "3e-4"]
+    tiny.train_in_processes(binarised, tmp_path, *arguments, model=tiny.memory())
+    assert rates(tmp_path) == [3e-4, pytest.approx(6e-5)]
