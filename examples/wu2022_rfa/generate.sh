@@ -29,7 +29,7 @@ case $pair:$decoding in
   *) echo "unknown pair $pair or decoding $decoding" >&2; exit 1 ;;
 esac
 
-python "$(dirname "$0")/join_documents.py" "$out/generate-test.txt" "$out"
+python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"
 for unit in documents sentences; do
   echo "BLEU over $unit, truecased Moses tokens"
   sacrebleu "$out/reference.$unit" -i "$out/hypothesis.$unit" -m bleu --force

@@ -1,11 +1,14 @@
 """Corpora with marks of their own, on small files in their form."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import tiny
 from check_documents import CorpusError
+from marked_documents import split_documents
 from sentence_groups import split_groups
 from ted_talks import convert, pair_talks, read_talks
 
@@ -92,6 +95,47 @@ def test_groups():
 def test_groups_that_do_not_fit(source, target, message):
     with pytest.raises(CorpusError, match=message):
         split_groups(source, target, " _eos ", ["s", "t"])
+
+
+def test_marked_documents():
+    source = ["\ufeff<d>", "a", "", "b\u2028b", "<d>", "<d>", "c", "<d>"]
+    target = ["<d>", "x", "y", "z", "<d> ", "<d>", "u", "<d>"]
+    sides, dropped = split_documents(source, target, "<d>", ["s", "t"])
+    assert sides == [["a", "b b", "", "c"], ["x", "z", "", "u"]] and dropped == 1
+
+
+@pytest.mark.parametrize(
+    "source, target, message",
+    [
+        (["<d>"], ["<d>", "y"], "s has 1 lines, t has 2"),
+        (["<d>", "a"], ["<d>", "<d>"], "t: line 2 is <d>, but not on the other side"),
+    ],
+)
+def test_marks_that_do_not_fit(source, target, message):
+    with pytest.raises(CorpusError, match=message):
+        split_documents(source, target, "<d>", ["s", "t"])
+
+
+def test_feng2022_is_prepared(tmp_path):
+    """The recipe's script on small files of the same form."""
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for split in ("train", "dev", "test"):
+        for side in ("en", "de"):
+            text = f"<d>\nThis is {side} .\nAnd this .\n<d>\nThe end in {side} .\n"
+            (corpus / f"concatenated_en2de_{split}_{side}.txt").write_text(text)
+    script = tiny.ROOT / "examples" / "feng2022_memory" / "prepare.sh"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", str(script), str(corpus), str(tmp_path / "work")],
+        env={**os.environ, "PATH": path, "BPE": "5"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "work" / "data" / "bin" / "test.en-de.de.bin").exists()
+    text = (tmp_path / "work" / "corpus" / "valid.de").read_text()
+    assert text == "This is de .\nAnd this .\n\nThe end in de .\n"
 
 
 def test_a_fault_is_one_sentence_and_writes_nothing(tmp_path):

@@ -87,3 +87,14 @@ def test_every_system_of_wu2022_is_parsed_with_windows_and_with_groups():
         archs = [a[a.index("--arch") + 1] for a in systems]
         assert archs == ["transformer_iwslt_de_en"] + 3 * ["rfa_transformer_iwslt"]
         assert gates == ["decay", "average"]
+
+
+def test_every_system_of_feng2022_is_parsed():
+    found = [a for _, a in commands(tiny.ROOT / "examples" / "feng2022_memory" / "train.sh")]
+    sides = [a[a.index("--memory-side") + 1] for a in found if "--memory-side" in a]
+    archs = [a[a.index("--arch") + 1] for a in found]
+    assert sides == ["both", "source", "target"]
+    assert archs == ["transformer"] + 3 * ["memory_transformer"]
+    program = tiny.ROOT / "examples" / "feng2022_memory" / "generate.sh"
+    tasks = [a[a.index("--task") + 1] for _, a in commands(program)]
+    assert tasks == ["sliding_window_translation", "sentence_stream_translation"]

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Translate the test documents with one system and score them.
+#
+#   bash generate.sh WORK SYSTEM CHECKPOINT OUT [more options]
+#
+# SYSTEM is sentence or one with memory: both, source or target.  BLEU over documents and sentences in
+# truecased Moses tokens, as published, and over detokenized sentences.  Before this: train.sh.
+set -euo pipefail
+work=$1 system=$2 checkpoint=$3 out=$4
+shift 4
+export PYTHONWARNINGS=ignore
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
+
+translate() {
+  fairseq-generate "$work/data/bin" --user-dir "$user_dir" --path "$checkpoint" \
+    --beam 5 --max-len-a 0 --max-len-b 150 --batch-size "${BATCH:-32}" \
+    --remove-bpe --results-path "$out" "$@"
+}
+
+case $system in
+  sentence) translate --task sliding_window_translation "$@" ;;
+  both|source|target) translate --task sentence_stream_translation "$@" ;;
+  *) echo "unknown system $system" >&2; exit 1 ;;
+esac
+
+python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"
+for unit in documents sentences; do
+  echo "BLEU over $unit, truecased Moses tokens"
+  sacrebleu "$out/reference.$unit" -i "$out/hypothesis.$unit" -m bleu --force
+done
+echo "BLEU over sentences, detokenized text"
+grep . "$work/data/text/raw/test.de" > "$out/reference.detokenized"
+sacrebleu "$out/reference.detokenized" -i "$out/hypothesis.detokenized" -m bleu
