@@ -25,21 +25,32 @@ ARCHITECTURES = {
 }
 
 
+def run(script, folder, *arguments, **environment):
+    """Run a script of the probe; returns its questions and accuracies by output."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = ["bash", str(PROBE / script), str(folder), *arguments]
+    subprocess.run(command, env={**os.environ, "PATH": path, **environment}, check=True)
+    questions = score.read_questions(str(folder / "data" / "test.probe.jsonl"))
+    return questions, {
+        output.name[len("out_") :]: score.read_hypotheses(str(output / "generate-test.txt"))
+        for output in folder.glob("out_*")
+    }
+
+
 def accuracies(folder, options):
     """Accuracies of the systems that run.sh trains."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, **options}
-    subprocess.run(["bash", str(PROBE / "run.sh"), str(folder)], env=environment, check=True)
-    questions = score.read_questions(str(folder / "data" / "test.probe.jsonl"))
+    questions, hypotheses = run("run.sh", folder, **options)
     # Decoding windows sees no own output but that of the window: count what its sources show.
     for question in questions:
         question["distance"] = question["distance_to_first"]
-    return {
-        name: score.accuracy(
-            questions, score.read_hypotheses(str(folder / f"out_{name}" / "generate-test.txt"))
-        )
-        for name in ("sentence_window", *SYSTEMS)
-    }
+    return {name: score.accuracy(questions, found) for name, found in hypotheses.items()}
+
+
+def assert_at_ceiling(result):
+    """No better than chance, by the binomial bound."""
+    # Formality is one draw for a whole document of the 200, the rest one draw for each question.
+    trials = min(result.total, 200)
+    assert result.rate <= binom.ppf(0.999, trials, result.ceiling) / trials
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +79,7 @@ def test_windows_use_their_context(trained, architecture, system, phenomenon):
 @pytest.mark.parametrize("phenomenon", PHENOMENA)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_without_context_the_ceiling_holds(trained, architecture, phenomenon):
-    result = score.pooled(trained(architecture)["sentence_window"], phenomenon, 99)
-    # Formality is one draw for a whole document of the 200, the rest one draw for each question.
-    trials = min(result.total, 200)
-    assert result.rate <= binom.ppf(0.999, trials, result.ceiling) / trials
+    assert_at_ceiling(score.pooled(trained(architecture)["sentence_window"], phenomenon, 99))
 
 
 @pytest.mark.system
@@ -82,3 +90,25 @@ def test_rfa_reaches_what_the_transformer_reaches(trained, phenomenon):
         for architecture in ("transformer", "rfa_transformer")
     )
     assert rfa > softmax - 0.03
+
+
+@pytest.fixture(scope="module")
+def memories(tmp_path_factory):
+    """Accuracies of memories on both sides or one, and of one that forgets."""
+    systems = ["both", "source", "target", "forget"]
+    questions, found = run("run_stream.sh", tmp_path_factory.mktemp("memory"), *systems)
+    return {name: score.accuracy(questions, found[f"{name}_stream"]) for name in systems}
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("phenomenon", PHENOMENA)
+@pytest.mark.parametrize("side", ["both", "source", "target"])
+def test_memories_carry_what_is_needed(memories, side, phenomenon):
+    """As far back as documents go.  Each side shows everything that is asked for here."""
+    assert score.pooled(memories[side], phenomenon, 99).rate > 0.9
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("phenomenon", PHENOMENA)
+def test_a_memory_that_forgets_is_at_the_ceiling(memories, phenomenon):
+    assert_at_ceiling(score.pooled(memories["forget"], phenomenon, 99))

@@ -1,0 +1,59 @@
+# Steps that the scripts here share.  Source it with `here` (this folder) and `work` set.
+# shellcheck shell=bash
+seed=${SEED:-1}
+export PYTHONWARNINGS=ignore
+mkdir -p "$work"
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
+
+# Every step writes a log; of a step that fails its last lines are shown.
+quietly() {
+  local log=$work/$1.log
+  shift
+  "$@" > "$log" 2>&1 || { tail -n 20 "$log" >&2; echo "failed: $* (whole log: $log)" >&2; exit 1; }
+}
+
+# Options of make_data.py.
+prepare() {
+  python "$here/make_data.py" --out "$work/data" "$@"
+  rm -rf "$work/bin"
+  quietly preprocess fairseq-preprocess -s src -t tgt --destdir "$work/bin" \
+    --trainpref "$work/data/train" --validpref "$work/data/valid" --testpref "$work/data/test"
+}
+
+# NAME UPDATES, then task, architecture and size of batches.
+train() {
+  local name=$1 updates=$2
+  shift 2
+  echo "training $name ($updates updates) ..."
+  rm -rf "${work:?}/$name"
+  quietly "train_$name" fairseq-train "$work/bin" --user-dir "$user_dir" \
+    --encoder-layers 2 --decoder-layers 2 \
+    --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4 \
+    --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4 \
+    --share-decoder-input-output-embed --dropout 0.1 \
+    --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
+    --lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 200 \
+    --criterion label_smoothed_cross_entropy \
+    --max-update "$updates" --seed "$seed" --num-workers 0 \
+    --no-epoch-checkpoints --save-dir "$work/$name" --log-format simple "$@"
+}
+
+# NAME DECODING, then the task.
+translate() {
+  local name=$1 decoding=$2
+  shift 2
+  echo "translating with $name, --decoding $decoding ..."
+  quietly "translate_${name}_$decoding" fairseq-generate "$work/bin" --user-dir "$user_dir" \
+    --decoding "$decoding" --path "$work/$name/checkpoint_last.pt" \
+    --beam 4 --max-tokens 4000 --num-workers 0 --results-path "$work/out_${name}_$decoding" "$@"
+}
+
+# NAME=OUTPUT ..., outputs as translate has named them.
+score() {
+  local systems=()
+  for system in "$@"; do
+    systems+=("${system%%=*}=$work/out_${system#*=}/generate-test.txt")
+  done
+  python "$here/score.py" --probe "$work/data/test.probe.jsonl" --json "$work/scores.json" \
+    "${systems[@]}"
+}
