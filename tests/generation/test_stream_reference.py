@@ -1,0 +1,63 @@
+"""Stream decoding against its definition: every step anew from the beginning of the document."""
+
+import pytest
+import tiny
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data.data_utils import collate_tokens
+
+LIMIT = 12
+STREAM = ["--task", "sentence_stream_translation"]
+
+
+def greedy(task, model, sources, translated):
+    """Translation of the sentence after those that are translated already."""
+    dictionary = task.tgt_dict
+    eos, pad = dictionary.eos(), dictionary.pad()
+    mark = [dictionary.index("<bod>")] * int(task.options["mark_document_start"])
+    source = collate_tokens(sources[: len(translated) + 1], pad, left_pad=True)
+    starts = torch.tensor([True] + [False] * len(translated))
+    tokens = []
+    while True:
+        rows = [
+            torch.tensor([eos, *(mark if number == 0 else []), *sentence])
+            for number, sentence in enumerate([*translated, tokens])
+        ]
+        previous = collate_tokens(rows, pad)
+        output = model(source, source.ne(pad).sum(1), previous, starts=starts, lanes=1)
+        scores = model.get_normalized_probs(output, log_probs=True)[-1, len(rows[-1]) - 1]
+        scores[[pad, dictionary.index("<sep>")]] = -float("inf")
+        if not tokens:
+            scores[eos] = -float("inf")
+        best = int(scores.argmax())
+        # The mark counts as a token of the output.
+        if best == eos or len(tokens) + len(mark) * (not translated) == LIMIT:
+            return tokens
+        tokens.append(best)
+
+
+@pytest.fixture(params=["plain", "marked"])
+def checkpoint(request, barely_trained, memory_stream_checkpoint):
+    if request.param == "plain":
+        return memory_stream_checkpoint
+    arguments = [*STREAM, "--mark-document-start", "--batch-size", "2", "--chunk-sentences", "3"]
+    return barely_trained(*arguments, model=tiny.memory())
+
+
+@torch.no_grad()
+def test_greedy_search(binarised, checkpoint):
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
+    model.eval()
+    expected, docs = [], tiny.documents((1, 5, 2, 7), 2)
+    for document in docs:
+        sources = [task.src_dict.encode_line(s, add_if_not_exist=False).long() for s in document]
+        if task.options["mark_document_start"]:
+            sources[0] = torch.cat([torch.tensor([task.src_dict.index("<bod>")]), sources[0]])
+        translated = []
+        for _ in document:
+            translated.append(greedy(task, model, sources, translated))
+        expected += [task.tgt_dict.string(torch.tensor(tokens)) for tokens in translated]
+    output = tiny.generate(binarised, checkpoint, *STREAM, "--beam", "1")
+    found = tiny.lines_of(output)
+    assert [found[row] for row in tiny.rows_of(docs)] == expected
+    assert len(set(expected)) > 2
