@@ -2,7 +2,7 @@
 # A transformer with recurrent memory on the context probe: 16 documents side by side, 8 sentences of
 # each in an update.  Ends in a table of accuracies.
 #
-#   bash run_stream.sh [WORK_FOLDER] [SYSTEM ...]        (environment: UPDATES=1000, SEED=1)
+#   bash run_stream.sh [WORK_FOLDER] [SYSTEM ...]        (environment: UPDATES=2000, SEED=1)
 #
 # SYSTEMs: both, source and target (sides of the memory), forget (a memory that forgets every
 # sentence at once); default: both and forget.
@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
 systems=("${@:2}")
 [ ${#systems[@]} -gt 0 ] || systems=(both forget)
-updates=${UPDATES:-1000}
+updates=${UPDATES:-2000}
 stream=(--task sentence_stream_translation)
 # shellcheck source=steps.sh
 . "$here/steps.sh"

@@ -154,7 +154,8 @@ class DocumentDecoder:
         lengths = [
             self._most_tokens(generator, len(s), len(u["source"])) for s, u in zip(sources, units)
         ]
-        self._restrict(generator, [lengths[i] for i in order], [counts[i] for i in order])
+        marks = [self._marks(units[i]) for i in order]
+        self._restrict(generator, [lengths[i] for i in order], [counts[i] for i in order], marks)
         prefixes, constraints = self._forced(units, order)
         found = generator.generate(
             models, {"net_input": net_input}, prefix_tokens=prefixes, constraints=constraints
@@ -240,7 +241,7 @@ class DocumentDecoder:
                     "a smaller window, or train with a smaller --max-document-tokens"
                 )
             limits.append(min(most, left))
-        self._restrict(generator, limits, None)
+        self._restrict(generator, limits)
         current_rows = [len(results[i]) for i in active]
         with ensemble.writing():
             found = generator.generate(
@@ -354,15 +355,15 @@ class DocumentDecoder:
         """Stock limit ``a * source + b``, with b granted to each sentence of a span."""
         return int(generator.most_tokens_a * source_tokens + generator.most_tokens_b * sentences)
 
-    def _restrict(self, generator, limits: List[int], counts: Optional[List[int]]) -> None:
+    def _restrict(self, generator, limits: List[int], counts=None, marks=None) -> None:
+        """Limits of each row; ``marks`` stand before its sentences and do not count as tokens."""
         most = generator.max_len - 1
         limits = [min(limit, most) for limit in limits]
-        counts = counts or [0] * len(limits)
         generator.max_len_a, generator.max_len_b = 0, max(limits)
-        generator.search.restrict(
-            torch.tensor(limits, device=self._device),
-            torch.tensor(counts, device=self._device),
-        )
+        nothing = [0] * len(limits)
+        least = [generator.min_len + n for n in marks or nothing]
+        values = (torch.tensor(x, device=self._device) for x in (limits, counts or nothing, least))
+        generator.search.restrict(*values)
 
 
 def _of_count(hypotheses: List[list], count: int) -> List[list]:

@@ -29,17 +29,19 @@ class SentenceSearch(Search):
         self.needs_src_lengths = getattr(inner, "needs_src_lengths", False)
         self.limits: Optional[Tensor] = None
         self.counts: Optional[Tensor] = None
+        self.least: Optional[Tensor] = None
         self.sentence_limits: Optional[Tensor] = None
 
-    def restrict(self, limits: Tensor, counts: Tensor) -> None:
+    def restrict(self, limits: Tensor, counts: Tensor, least: Tensor) -> None:
         """Set the limits of the next batch.
 
         Args:
             limits: (bsz,) most tokens of each row, ``</s>`` not counted.
+            least: (bsz,) tokens that must come before ``</s>``, unless the limit is reached.
             counts: (bsz,) sentences each row must have, 0 for any number.  Where a number is set,
                 the limit is shared out evenly, so that no sentence takes the place of others.
         """
-        self.limits, self.counts = limits, counts
+        self.limits, self.counts, self.least = limits, counts, least
         self.sentence_limits = (limits - counts + 1).div(counts.clamp(min=1), rounding_mode="floor")
 
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
@@ -49,6 +51,8 @@ class SentenceSearch(Search):
         if self.counts[rows].any():
             at_limit = self._keep_counts(lprobs, prev_output_tokens, rows, step)
             ended = ended | at_limit
+        too_short = (self.least[rows] > step).view(-1, 1) & ~ended
+        _forbid(self.eos, lprobs, too_short)
         _allow_only(self.eos, lprobs, ended)
         return self.inner.step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
 

@@ -140,7 +140,10 @@ class SentenceMemory(nn.Module):
         """
         memory = self.first(len(starts))
         if before is None:
-            return memory, MemoryState(memory.detach() if self.gradient_sentences else memory, [])
+            # In training an update from nothing, so that every parameter takes part in every batch,
+            # as data parallel training expects.
+            nothing = ReadSentence(memory[:, :1].detach(), starts.new_zeros(len(starts), 1))
+            before = MemoryState(memory, [nothing] if self.training else [])
         memory = torch.where(starts[:, None, None], memory, before.memory.to(memory.dtype))
         going_on = ~starts.unsqueeze(1)
         sentences = [s._replace(present=s.present & going_on) for s in before.sentences]

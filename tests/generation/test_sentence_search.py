@@ -6,18 +6,19 @@ from fairseq_docmt.data import add_document_symbols
 from fairseq_docmt.generation.sentence_search import SentenceSearch
 
 
-def search_of(limits, counts):
+def search_of(limits, counts, least=None):
     words = Dictionary()
     words.add_symbol("w")
     add_document_symbols(words)
     search = SentenceSearch(BeamSearch(words), words, words.index("<sep>"))
-    search.restrict(torch.tensor(limits), torch.tensor(counts))
+    least = torch.ones_like(torch.tensor(limits)) if least is None else torch.tensor(least)
+    search.restrict(torch.tensor(limits), torch.tensor(counts), least)
     return search, words
 
 
-def allowed(limits, counts, tokens, rows=None):
+def allowed(limits, counts, tokens, rows=None, least=None):
     """Symbols that may follow in each row, beam size 1."""
-    search, words = search_of(limits, counts)
+    search, words = search_of(limits, counts, least)
     tokens = torch.tensor([[words.index(t) for t in ["</s>", *row]] for row in tokens])
     rows = torch.arange(len(tokens)) if rows is None else rows
     step = tokens.size(1) - 1
@@ -49,3 +50,8 @@ def test_each_sentence_has_its_share_of_the_limit():
 def test_rows_are_found_after_others_have_finished():
     found = allowed([1, 9], [0, 0], [["w", "w"]], rows=torch.tensor([1]))
     assert found == [{"</s>", "<sep>", "w"}]
+
+
+def test_no_end_before_the_least_number_of_tokens():
+    found = allowed([9, 9, 2], [0, 0, 0], [["w", "w"]] * 3, least=[2, 3, 3])
+    assert found == [{"</s>", "<sep>", "w"}, {"<sep>", "w"}, {"</s>"}]

@@ -128,6 +128,14 @@ def test_gradients_flow_into_the_previous_sentence(side):
     assert reached.tolist() == [False, False, False, True, True]
 
 
+def test_every_parameter_takes_part_in_every_batch(model):
+    """As data parallel training of torch expects, even where no sentence came before."""
+    model.train()
+    scores, _ = run(model, document(2, 1), [True, True], 2)
+    torch.cat(scores).sum().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
 def test_layers_that_are_not_there_are_refused():
     for layers in ("1", "x", "-1"):
         with pytest.raises(UserError, match=f"--memory-layers {layers} must name layers from 0"):

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Whole documents of the context probe: attention within windows reaches some answers and not others.
+# Ends in a table of accuracies.
+#
+#   bash run_documents.sh [WORK_FOLDER] [SYSTEM ...]     (environment: UPDATES=2000, SEED=1, WINDOW=4)
+#
+# SYSTEMs: transformer, lst, window; default: all.  Documents have 16 sentences; answers lie one, two
+# or eight sentences back.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=${1:-$here/work}
+systems=("${@:2}")
+[ ${#systems[@]} -gt 0 ] || systems=(transformer lst window)
+updates=${UPDATES:-2000}
+documents=(--task full_document_translation)
+# shellcheck source=steps.sh
+. "$here/steps.sh"
+
+prepare --sentences-per-document 16 --distances 1,2,8 --phenomena pronoun,term,ellipsis
+outputs=()
+for system in "${systems[@]}"; do
+  case $system in
+    transformer) options=(--arch transformer) ;;
+    lst) options=(--arch lst_transformer) ;;
+    window) options=(--arch window_attn_transformer --attention-window "${WINDOW:-4}"
+      --train-alignment sentence) ;;
+    *) echo "unknown system $system" >&2; exit 1 ;;
+  esac
+  train "$system" "$updates" "${documents[@]}" --max-tokens 2000 "${options[@]}"
+  translate "$system" sequential "${documents[@]}"
+  outputs+=("$system=${system}_sequential")
+done
+score "${outputs[@]}"
