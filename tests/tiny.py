@@ -41,6 +41,13 @@ def memory(*options: str) -> list:
     return ["--arch", "memory_transformer", *MODEL[2:], "--memory-size", "4", *options]
 
 
+def rnnsearch(*options: str) -> list:
+    """Command line of a tiny recurrent model."""
+    sizes = ["--encoder-embed-dim", "12", "--decoder-embed-dim", "12", "--attention-dim", "6"]
+    sizes += ["--encoder-hidden-size", "8", "--decoder-hidden-size", "10"]
+    return ["--arch", "rnnsearch", *sizes, *options]
+
+
 def window(*options: str) -> list:
     """Command line of a tiny window attention model."""
     arch = ["--arch", "window_attn_transformer", "--attention-window", "4"]

@@ -4,5 +4,6 @@ from fairseq_docmt.models import (  # noqa: F401
     lst_transformer,
     memory_transformer,
     rfa_transformer,
+    rnnsearch,
     window_attn_transformer,
 )

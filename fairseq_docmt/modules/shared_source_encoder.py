@@ -15,11 +15,29 @@ def wrapped(layer, cfg):
     return fsdp_wrap(layer, min_num_params=cfg.min_params_to_wrap)
 
 
-class SharedSourceEncoder(TransformerEncoderBase):
+class SharedSource:
+    """Encoder output whose rows are sentences, shared by the beams of each (``beams`` in it).
+
+    An encoder says in ``_select(encoder_out, sentences, beams)`` how some sentences are taken out.
+    """
+
+    def reorder_encoder_out(self, encoder_out, new_order):
+        """New order of the rows; those of one sentence go on sharing its output."""
+        bsz = encoder_out["encoder_padding_mask"][0].size(0)
+        beams = encoder_out["beams"]
+        rows = split_order(new_order, bsz, beams)
+        if rows is None:
+            sentences = torch.div(new_order, beams, rounding_mode="floor")
+            return self._select(encoder_out, sentences, 1)
+        if rows.sentences is None:
+            return {**encoder_out, "beams": rows.beams}
+        return self._select(encoder_out, rows.sentences, rows.beams)
+
+
+class SharedSourceEncoder(SharedSource, TransformerEncoderBase):
     """Adds where separators stand, and does not copy what all beams of a sentence share.
 
-    The output keeps one row for each sentence when beam search begins; ``beams`` in it says for
-    how many.  It is for decoders that know this (:class:`StatefulDecoder`).
+    It is for decoders that know this (:class:`StatefulDecoder`).
 
     Args:
         cfg, dictionary, embed_tokens: as in the stock encoder, with the options of the model.
@@ -35,19 +53,9 @@ class SharedSourceEncoder(TransformerEncoderBase):
         output = super().forward(src_tokens, *args, **kwargs)
         return {**output, "separators": [src_tokens.eq(self.separator)], "beams": 1}
 
-    def reorder_encoder_out(self, encoder_out, new_order):
-        """New order of the rows; those of one sentence go on sharing its output."""
-        bsz = encoder_out["encoder_padding_mask"][0].size(0)
-        beams = encoder_out["beams"]
-        rows = split_order(new_order, bsz, beams)
-        if rows is None:
-            sentences = torch.div(new_order, beams, rounding_mode="floor")
-            return self._select(encoder_out, sentences, 1)
-        if rows.sentences is None:
-            return {**encoder_out, "beams": rows.beams}
-        return self._select(encoder_out, rows.sentences, rows.beams)
-
     def _select(self, encoder_out, sentences, beams):
-        selected = super().reorder_encoder_out({**encoder_out, "encoder_states": []}, sentences)
+        selected = TransformerEncoderBase.reorder_encoder_out(
+            self, {**encoder_out, "encoder_states": []}, sentences
+        )
         separators = [x.index_select(0, sentences) for x in encoder_out["separators"]]
         return {**selected, "separators": separators, "beams": beams}

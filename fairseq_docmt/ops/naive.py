@@ -88,3 +88,28 @@ def _positions(x: Tensor):
 def _put(output: Tensor, where, value: Tensor) -> Tensor:
     index = [torch.tensor([i]) for i in where]
     return output.index_put(index, value.unsqueeze(0))
+
+
+def attentive_gru(from_input, state, keys, gates, padding, weight, bias, energy):
+    """Attention and GRU of each row (T, a + 3 d), one step after the other; one row a sentence."""
+    states, attentions = [], []
+    units, size = len(energy), state.size(-1)
+    for row in range(len(from_input)):
+        s, row_states, row_attentions = state[row], [], []
+        for inputs in from_input[row]:
+            from_state = weight @ s + bias
+            query = inputs[:units] + from_state[:units]
+            logits = torch.stack([energy @ torch.tanh(key + query) for key in keys[row]])
+            if padding is not None:
+                logits = logits.masked_fill(padding[row], -float("inf"))
+            attention = logits.softmax(dim=0)
+            from_input_gates = inputs[units:] + attention @ gates[row]
+            reset, update, new = from_input_gates.split(size)
+            s_reset, s_update, s_new = from_state[units:].split(size)
+            reset, update = torch.sigmoid(reset + s_reset), torch.sigmoid(update + s_update)
+            s = (1 - update) * torch.tanh(new + reset * s_new) + update * s
+            row_states.append(s)
+            row_attentions.append(attention)
+        states.append(torch.stack(row_states))
+        attentions.append(torch.stack(row_attentions))
+    return torch.stack(states), torch.stack(attentions)

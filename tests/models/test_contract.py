@@ -24,6 +24,8 @@ ARCHITECTURES = {
         *["--full-decoder-attention", "--full-cross-attention"],
     ),
     "lst": tiny.lst(),
+    "rnnsearch": tiny.rnnsearch(),
+    "rnnsearch-layers": tiny.rnnsearch("--encoder-layers", "2", "--decoder-layers", "3"),
     "memory": tiny.memory(),
     "memory-normalized-before": tiny.memory(
         "--decoder-normalize-before", "--encoder-normalize-before"

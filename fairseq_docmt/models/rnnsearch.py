@@ -1,0 +1,130 @@
+"""RNNSearch: recurrent encoder-decoder with additive attention.
+
+Bahdanau, Cho and Bengio (2015), "Neural Machine Translation by Jointly Learning to Align and
+Translate", as the baseline of Tu et al. (2018) and Maruf and Haffari (2018).
+"""
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import FairseqEncoderDecoderModel, register_model, register_model_architecture
+from torch import nn
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._options import set_defaults
+from fairseq_docmt.modules.rnnsearch import GRUDecoder, GRUEncoder
+
+
+# fairseq reads these annotations at run time: keep typing.Optional here.
+@dataclass
+class RNNSearchConfig(FairseqDataclass):
+    encoder_embed_dim: int = field(default=620, metadata={"help": "size of source embeddings"})
+    encoder_hidden_size: int = field(
+        default=1000, metadata={"help": "size of the encoder's state in each direction"}
+    )
+    encoder_layers: int = field(default=1, metadata={"help": "layers of the encoder"})
+    decoder_embed_dim: int = field(default=620, metadata={"help": "size of target embeddings"})
+    decoder_hidden_size: int = field(default=1000, metadata={"help": "size of the decoder's state"})
+    decoder_layers: int = field(
+        default=1, metadata={"help": "layers of the decoder; the lowest attends"}
+    )
+    attention_dim: Optional[int] = field(
+        default=None,
+        metadata={"help": "size of the hidden layer of attention; default: decoder's state"},
+    )
+    dropout: float = field(
+        default=0.2,
+        metadata={"help": "dropout on embeddings, encoder states and the output layer"},
+    )
+    share_decoder_input_output_embed: bool = field(
+        default=False, metadata={"help": "project to words by the target embeddings"}
+    )
+    share_all_embeddings: bool = field(
+        default=False, metadata={"help": "the same embeddings for source, target and output"}
+    )
+
+
+def _embedding(dictionary, size: int) -> nn.Embedding:
+    embedding = nn.Embedding(len(dictionary), size, dictionary.pad())
+    nn.init.uniform_(embedding.weight, -0.1, 0.1)
+    nn.init.zeros_(embedding.weight[dictionary.pad()])
+    return embedding
+
+
+@register_model("rnnsearch")
+class RNNSearchModel(FairseqEncoderDecoderModel):
+    """GRU encoder and decoder with additive attention and a deep output layer."""
+
+    @classmethod
+    def add_args(cls, parser):
+        """Options of :class:`RNNSearchConfig`."""
+        gen_parser_from_dataclass(parser, RNNSearchConfig(), delete_default=True)
+
+    @classmethod
+    def build_model(cls, args, task):
+        """Build a model.
+
+        Raises:
+            UserError: sizes or dictionaries that do not fit together.
+        """
+        rnnsearch(args)
+        for side in ("encoder", "decoder"):
+            for name in (f"{side}_embed_dim", f"{side}_hidden_size", f"{side}_layers"):
+                if getattr(args, name) < 1:
+                    option = "--" + name.replace("_", "-")
+                    raise UserError(f"{option} must be at least 1, not {getattr(args, name)}")
+        source, target = cls._embeddings(args, task)
+        encoder = GRUEncoder(
+            task.source_dictionary,
+            source,
+            args.encoder_hidden_size,
+            args.encoder_layers,
+            args.dropout,
+        )
+        decoder = GRUDecoder(
+            task.target_dictionary,
+            target,
+            encoder.output_units,
+            args.decoder_hidden_size,
+            args.decoder_layers,
+            args.attention_dim or args.decoder_hidden_size,
+            args.dropout,
+            args.share_decoder_input_output_embed or args.share_all_embeddings,
+        )
+        return cls(encoder, decoder)
+
+    @staticmethod
+    def _embeddings(args, task):
+        source = _embedding(task.source_dictionary, args.encoder_embed_dim)
+        if not args.share_all_embeddings:
+            return source, _embedding(task.target_dictionary, args.decoder_embed_dim)
+        if task.source_dictionary != task.target_dictionary:
+            raise UserError(
+                "--share-all-embeddings needs one dictionary for both sides; prepare the corpus "
+                "with --joined-dictionary"
+            )
+        if args.encoder_embed_dim != args.decoder_embed_dim:
+            raise UserError(
+                f"--share-all-embeddings needs --encoder-embed-dim {args.encoder_embed_dim} and "
+                f"--decoder-embed-dim {args.decoder_embed_dim} to be the same"
+            )
+        return source, source
+
+
+@register_model_architecture("rnnsearch", "rnnsearch")
+def rnnsearch(args):
+    """Size of Tu et al. (2018): embeddings of 620, states of 1000, one layer."""
+    set_defaults(args, RNNSearchConfig)
+
+
+@register_model_architecture("rnnsearch", "rnnsearch_512")
+def rnnsearch_512(args):
+    """Size of Maruf and Haffari (2018): 512, attention 256, two layers in the decoder."""
+    for side in ("encoder", "decoder"):
+        setattr(args, f"{side}_embed_dim", getattr(args, f"{side}_embed_dim", 512))
+        setattr(args, f"{side}_hidden_size", getattr(args, f"{side}_hidden_size", 512))
+    args.attention_dim = getattr(args, "attention_dim", 256)
+    args.decoder_layers = getattr(args, "decoder_layers", 2)
+    rnnsearch(args)

@@ -1,0 +1,267 @@
+"""Encoder and decoder of ``rnnsearch`` (Bahdanau et al. 2015; the base of Tu et al. 2018)."""
+
+from typing import NamedTuple
+
+import torch
+from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from fairseq_docmt.modules.attentive_gru import AttendedStates, AttentiveGRU
+from fairseq_docmt.modules.beam_rows import split_order
+from fairseq_docmt.modules.shared_source_encoder import SharedSource
+
+#: longer than any sentence; a recurrence has no table of positions to run out of
+MAX_POSITIONS = 100000
+KEY = "state of the recurrence"
+
+
+def init_uniform(module: nn.Module, size: int) -> None:
+    """Draw parameters evenly from ``-size ** -0.5`` to ``size ** -0.5``, as torch's GRU does."""
+    for parameter in module.parameters():
+        nn.init.uniform_(parameter, -(size**-0.5), size**-0.5)
+
+
+class GRUEncoder(SharedSource, FairseqEncoder):
+    """Bidirectional GRU over source tokens.
+
+    Args:
+        dictionary: source dictionary.
+        embed_tokens: source embeddings.
+        hidden_size: size of the state of each direction.
+        layers: number of layers.
+        dropout: after the embeddings, between layers and on the output.
+    """
+
+    def __init__(
+        self, dictionary, embed_tokens: nn.Embedding, hidden_size: int, layers: int, dropout: float
+    ):
+        super().__init__(dictionary)
+        self.embed_tokens, self.padding_idx = embed_tokens, dictionary.pad()
+        self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.gru = nn.GRU(
+            embed_tokens.embedding_dim,
+            hidden_size,
+            layers,
+            batch_first=True,
+            bidirectional=True,
+            dropout=dropout if layers > 1 else 0.0,
+        )
+        self.output_units = 2 * hidden_size
+
+    def forward(self, src_tokens, src_lengths=None, **_):
+        """Encode (B, S) tokens, padded on either side.
+
+        Returns:
+            dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)],
+            ``first_backward`` [(B, d)]: the last backward state, which has read everything, and
+            ``beams``, see :class:`SharedSource`.
+        """
+        padding = src_tokens.eq(self.padding_idx)
+        lengths = (~padding).sum(dim=1)
+        # A recurrence begins with the first token: padding goes behind, and back in the end.
+        shift = torch.where(padding[:, :1].squeeze(1), src_tokens.size(1) - lengths, 0)
+        x = self.dropout(self.embed_tokens(_rolled(src_tokens, shift)))
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        output, last = self.gru(packed)
+        output, _ = pad_packed_sequence(output, batch_first=True, total_length=src_tokens.size(1))
+        output = _rolled(self.dropout(output), -shift)
+        return {
+            "encoder_out": [output.transpose(0, 1)],
+            "encoder_padding_mask": [padding],
+            "first_backward": [last[-1]],
+            "beams": 1,
+        }
+
+    def _select(self, encoder_out, sentences, beams):
+        return {
+            "encoder_out": [encoder_out["encoder_out"][0].index_select(1, sentences)],
+            "encoder_padding_mask": [
+                x.index_select(0, sentences) for x in encoder_out["encoder_padding_mask"]
+            ],
+            "first_backward": [x.index_select(0, sentences) for x in encoder_out["first_backward"]],
+            "beams": beams,
+        }
+
+    def max_positions(self):
+        """No limit of its own."""
+        return MAX_POSITIONS
+
+
+def _rolled(x: Tensor, shift: Tensor) -> Tensor:
+    """Columns of (B, S, ...) moved to the left by a number for each row, around the end."""
+    columns = torch.arange(x.size(1), device=x.device) + shift.unsqueeze(1)
+    columns = columns.remainder(x.size(1))
+    rows = torch.arange(len(x), device=x.device).unsqueeze(1)
+    return x[rows, columns]
+
+
+class GRUState(NamedTuple):
+    """What the decoder remembers between tokens.
+
+    Attributes:
+        hidden: (B * N, d) of the attending layer, the N beams of a sentence side by side.
+        upper: (layers - 1, B * N, d) of the layers above it.
+        source: of B sentences.
+        beams: rows of each sentence N.
+    """
+
+    hidden: Tensor
+    upper: Tensor
+    source: AttendedStates
+    beams: int
+
+    def reorder(self, order: Tensor) -> "GRUState":
+        """Rows in a new order (B * N,): beams change places, sentences end, beam search begins."""
+        bsz = len(self.source.states)
+        rows = split_order(order, bsz, self.beams)
+        if rows is None:
+            owners = torch.arange(bsz, device=order.device).repeat_interleave(self.beams)
+            return self._replace(source=self.source.of_sentences(owners), beams=1).reorder(order)
+        source = self.source
+        if rows.sentences is not None:
+            source = source.of_sentences(rows.sentences)
+        hidden, upper = self.hidden.index_select(0, order), self.upper.index_select(1, order)
+        return GRUState(hidden, upper, source, rows.beams)
+
+
+class GRUDecoder(FairseqIncrementalDecoder):
+    """GRU with attention, GRUs above it if asked for, and a deep output layer.
+
+    Args:
+        dictionary: target dictionary.
+        embed_tokens: target embeddings.
+        encoder_units: size of encoder states, and of the state that the decoder begins with.
+        hidden_size: size of the states.
+        layers: number of layers; the lowest attends.
+        attention_dim: size of the hidden layer of attention.
+        dropout: after the embeddings, between layers and in the output layer.
+        share_input_output_embed: project to words by the embeddings.
+    """
+
+    def __init__(
+        self,
+        dictionary,
+        embed_tokens: nn.Embedding,
+        encoder_units: int,
+        hidden_size: int,
+        layers: int,
+        attention_dim: int,
+        dropout: float,
+        share_input_output_embed: bool,
+    ):
+        super().__init__(dictionary)
+        self.embed_tokens, self.padding_idx = embed_tokens, dictionary.pad()
+        embed_dim = embed_tokens.embedding_dim
+        self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.initial = nn.Linear(encoder_units // 2, layers * hidden_size)
+        self.attending = AttentiveGRU(embed_dim, encoder_units, hidden_size, attention_dim)
+        self.upper = None
+        if layers > 1:
+            self.upper = nn.GRU(
+                hidden_size,
+                hidden_size,
+                layers - 1,
+                batch_first=True,
+                dropout=dropout if layers > 2 else 0.0,
+            )
+        self.readout = nn.Linear(hidden_size + embed_dim + encoder_units, embed_dim)
+        self.output_projection = nn.Linear(embed_dim, len(dictionary), bias=False)
+        if share_input_output_embed:
+            self.output_projection.weight = embed_tokens.weight
+        else:
+            init_uniform(self.output_projection, embed_dim)
+        for module in (self.initial, self.readout):
+            init_uniform(module, hidden_size)
+
+    def begin(self, encoder_out: dict) -> GRUState:
+        """State before the first token, one row for each sentence."""
+        padding = encoder_out["encoder_padding_mask"][0]
+        states = encoder_out["encoder_out"][0].transpose(0, 1)
+        source = self.attending.remember_source(states, padding if padding.any() else None)
+        initial = torch.tanh(self.initial(encoder_out["first_backward"][0]))
+        first, *upper = initial.split(self.attending.hidden_dim, dim=-1)
+        upper = torch.stack(upper) if upper else first.new_zeros(0, *first.shape)
+        return GRUState(first, upper, source, 1)
+
+    def forward(
+        self,
+        prev_output_tokens,
+        encoder_out=None,
+        incremental_state=None,
+        features_only=False,
+        **_,
+    ):
+        """(rows, T, V) logits, or features, and extra outputs."""
+        features, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
+        return features if features_only else self.output_layer(features), extra
+
+    def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
+        """(rows, T, E) features below the projection to words; ``attn`` [(rows, T, S)]."""
+        if incremental_state is not None:
+            return self.read_prefix(prev_output_tokens[:, -1:], encoder_out, incremental_state)
+        state = self._state({}, encoder_out, len(prev_output_tokens))
+        words, hidden, contexts, attention = self._attend(prev_output_tokens, state)
+        if self.upper is not None:
+            hidden, _ = self.upper(self.dropout(hidden), state.upper)
+        return self._features(hidden, words, contexts), {"attn": [attention]}
+
+    def read_prefix(self, new_tokens, encoder_out, incremental_state):
+        """Read (B, T) right-padded tokens after those that a state has read.
+
+        Returns:
+            (B, T, E) features and extra outputs; ``incremental_state`` is updated.
+        """
+        state = self._state(incremental_state, encoder_out, len(new_tokens))
+        words, hidden, contexts, attention = self._attend(new_tokens, state)
+        lengths = new_tokens.ne(self.padding_idx).sum(dim=1)
+        rows = torch.arange(len(lengths), device=lengths.device)
+        after = state._replace(hidden=hidden[rows, lengths.clamp(min=1) - 1])
+        if self.upper is not None:
+            hidden, upper = self._read_upper(self.dropout(hidden), state.upper, lengths)
+            after = after._replace(upper=upper)
+        incremental_state[KEY] = {"state": after}
+        return self._features(hidden, words, contexts), {"attn": [attention]}
+
+    def output_layer(self, features):
+        """Logits of all words."""
+        return self.output_projection(features)
+
+    def reorder_incremental_state(self, incremental_state, new_order):
+        """New order of the rows; called by the generator after each step."""
+        if KEY in incremental_state:
+            state = incremental_state[KEY]["state"].reorder(new_order)
+            incremental_state[KEY] = {"state": state}
+
+    def max_positions(self):
+        """No limit of its own."""
+        return MAX_POSITIONS
+
+    def _state(self, incremental_state, encoder_out, rows: int) -> GRUState:
+        if KEY in incremental_state:
+            return incremental_state[KEY]["state"]
+        state = self.begin(encoder_out)
+        bsz = len(state.hidden)
+        if rows == bsz:
+            return state
+        owners = torch.arange(bsz, device=state.hidden.device)
+        return state.reorder(owners.repeat_interleave(rows // bsz))
+
+    def _attend(self, tokens: Tensor, state: GRUState):
+        """Embeddings, states of the attending layer, contexts and attention."""
+        words = self.dropout(self.embed_tokens(tokens))
+        return (words, *self.attending(words, state.hidden, state.source))
+
+    def _features(self, hidden: Tensor, words: Tensor, contexts: Tensor) -> Tensor:
+        features = torch.cat([hidden, words, contexts], dim=-1)
+        return self.dropout(torch.tanh(self.readout(features)))
+
+    def _read_upper(self, hidden: Tensor, state: Tensor, lengths: Tensor):
+        """States of the top layer, and of all upper layers after the last token of each row."""
+        if hidden.size(1) == 1:
+            return self.upper(hidden, state.contiguous())
+        packed = pack_padded_sequence(hidden, lengths.cpu(), True, enforce_sorted=False)
+        output, state = self.upper(packed, state.contiguous())
+        output, _ = pad_packed_sequence(output, True, total_length=hidden.size(1))
+        return output, state

@@ -1,0 +1,154 @@
+"""A GRU whose every step begins with additive attention (Bahdanau et al. 2015).
+
+Shapes: B sentences with N rows each (beams; 1 in training), T steps, S source states, d size of the
+state, a hidden units of attention.
+"""
+
+from typing import NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+
+class AttentionParts(NamedTuple):
+    """What attention compares the query with, and what source states add to the gates.
+
+    Attributes:
+        keys: (B, S, a).
+        gates: (B, S, 3 d) part of reset gate, update gate and candidate.
+        padding: (B, S) where padding stands, None if nowhere.
+    """
+
+    keys: Tensor
+    gates: Tensor
+    padding: Optional[Tensor]
+
+
+def attentive_gru(
+    from_input: Tensor,
+    state: Tensor,
+    parts: AttentionParts,
+    weight: Tensor,
+    bias: Tensor,
+    energy: Tensor,
+) -> Tuple[Tensor, Tensor]:
+    """Steps ``alpha_t = softmax(energy . tanh(keys + query_t))``, ``s_t = GRU(s_{t-1}, gates_t)``.
+
+    The backward pass computes the hidden layer of attention again and sums over steps by one
+    product each, instead of adding to the gradients of all weights at every step.
+
+    Args:
+        from_input: (B * N, T, a + 3 d) what inputs add to the query and to the gates.
+        state: (B * N, d) before the first step.
+        parts: of the source.
+        weight, bias: (a + 3 d, d) and (a + 3 d,), query and gates from the last state.
+        energy: (a,).
+
+    Returns:
+        (B * N, T, d) states, (B * N, T, S) attention.
+    """
+    return _AttentiveGRU.apply(
+        from_input, state, parts.keys, parts.gates, weight, bias, energy, parts.padding
+    )
+
+
+class _AttentiveGRU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, from_input, state, keys, gates, weight, bias, energy, padding):
+        states, attentions = [state], []
+        for inputs in from_input.unbind(dim=1):
+            query, input_gates, state_gates = _split(inputs, states[-1], weight, bias, energy)
+            hidden = _hidden(keys, query)
+            attention = _softmax(hidden @ energy, padding)
+            from_source = (attention @ gates).flatten(0, 1)
+            states.append(gru_step(input_gates + from_source, state_gates, states[-1]))
+            attentions.append(attention.flatten(0, 1))
+        all_states, attention = torch.stack(states, dim=1), torch.stack(attentions, dim=1)
+        ctx.save_for_backward(from_input, all_states, attention, keys, gates, weight, bias, energy)
+        return all_states[:, 1:], attention
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, d_states, d_attentions):
+        from_input, states, attentions, keys, gates, weight, bias, energy = ctx.saved_tensors
+        bsz, d_keys, d_energy = len(keys), torch.zeros_like(keys), torch.zeros_like(energy)
+        d_state = torch.zeros_like(states[:, 0])
+        d_from_input, d_from_state = [], []
+        for t in reversed(range(from_input.size(1))):
+            before, attention = states[:, t], attentions[:, t].view(bsz, -1, keys.size(1))
+            query, input_gates, state_gates = _split(from_input[:, t], before, weight, bias, energy)
+            input_gates = input_gates + (attention @ gates).flatten(0, 1)
+            d_gates, d_state_gates, d_state = _gru_backward(
+                d_state + d_states[:, t], input_gates, state_gates, before
+            )
+            d_attention = d_gates.view(bsz, -1, d_gates.size(-1)) @ gates.transpose(1, 2)
+            d_attention = d_attention + d_attentions[:, t].view_as(attention)
+            product = attention * d_attention
+            d_logits = product - attention * product.sum(dim=-1, keepdim=True)
+            hidden = _hidden(keys, query)
+            d_energy += torch.einsum("bnsa,bns->a", hidden, d_logits)
+            d_hidden = (1 - hidden * hidden) * energy * d_logits.unsqueeze(-1)
+            d_keys += d_hidden.sum(dim=1)
+            d_query = d_hidden.sum(dim=2).flatten(0, 1)
+            d_from_input.append(torch.cat([d_query, d_gates], dim=-1))
+            d_from_state.append(torch.cat([d_query, d_state_gates], dim=-1))
+            d_state = d_state + d_from_state[-1] @ weight
+        d_from_input = torch.stack(d_from_input[::-1], dim=1)
+        d_from_state = torch.stack(d_from_state[::-1], dim=1).flatten(0, 1)
+        d_weight = d_from_state.t() @ states[:, :-1].flatten(0, 1)
+        d_gates = d_from_input[..., energy.numel() :]
+        by_sentence = (attentions.unflatten(0, (bsz, -1)), d_gates.unflatten(0, (bsz, -1)))
+        d_source_gates = torch.einsum("bnts,bntg->bsg", *by_sentence)
+        d_bias = d_from_state.sum(dim=0)
+        return d_from_input, d_state, d_keys, d_source_gates, d_weight, d_bias, d_energy, None
+
+
+def _split(inputs, state, weight, bias, energy):
+    """Query (rows, a), and gates (rows, 3 d) from the input and from the state."""
+    from_state = torch.addmm(bias, state, weight.t())
+    units = energy.numel()
+    query = inputs[:, :units] + from_state[:, :units]
+    return query, inputs[:, units:], from_state[:, units:]
+
+
+def _hidden(keys: Tensor, query: Tensor) -> Tensor:
+    """(B, N, S, a) hidden layer of attention."""
+    return torch.tanh(keys.unsqueeze(1) + query.view(len(keys), -1, 1, keys.size(-1)))
+
+
+def _softmax(logits: Tensor, padding: Optional[Tensor]) -> Tensor:
+    """(B, N, S) attention; torch sums in single precision where logits are in half."""
+    if padding is not None:
+        logits = logits.masked_fill(padding.unsqueeze(1), -float("inf"))
+    return logits.softmax(dim=-1)
+
+
+def gru_step(from_input: Tensor, from_state: Tensor, state: Tensor) -> Tensor:
+    """(rows, d) new state of a GRU, as torch's own.
+
+    Args:
+        from_input, from_state: (rows, 3 d) what input and state add to reset gate, update gate and
+            candidate.
+        state: (rows, d).
+    """
+    _, update, new, _ = _gru_values(from_input, from_state)
+    return new + update * (state - new)
+
+
+def _gru_values(from_input: Tensor, from_state: Tensor):
+    size = from_input.size(-1) // 3
+    gates = torch.sigmoid(from_input[:, : 2 * size] + from_state[:, : 2 * size])
+    reset, update = gates[:, :size], gates[:, size:]
+    candidate = from_state[:, 2 * size :]
+    return reset, update, torch.tanh(from_input[:, 2 * size :] + reset * candidate), candidate
+
+
+def _gru_backward(gradient, from_input, from_state, state):
+    """Gradients of ``from_input``, ``from_state`` and ``state``."""
+    reset, update, new, candidate = _gru_values(from_input, from_state)
+    d_update = gradient * (state - new) * update * (1 - update)
+    d_new = gradient * (1 - update) * (1 - new * new)
+    d_reset = d_new * candidate * reset * (1 - reset)
+    d_from_input = torch.cat([d_reset, d_update, d_new], dim=-1)
+    d_from_state = torch.cat([d_reset, d_update, d_new * reset], dim=-1)
+    return d_from_input, d_from_state, gradient * update
