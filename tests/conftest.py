@@ -112,3 +112,12 @@ def memory_stream_checkpoint(barely_trained):
 
     options = ["--task", "sentence_stream_translation", "--batch-size", "3"]
     return barely_trained(*options, "--chunk-sentences", "2", model=tiny.memory())
+
+
+@pytest.fixture(scope="session")
+def rnnsearch_window_checkpoint(barely_trained):
+    """Windows of 3 sentences, recurrent."""
+    import tiny
+
+    options = ["--task", "sliding_window_translation", "--window-size", "3"]
+    return barely_trained(*options, model=tiny.rnnsearch("--decoder-layers", "2"))

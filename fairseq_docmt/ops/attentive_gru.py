@@ -55,28 +55,34 @@ def attentive_gru(
 class _AttentiveGRU(torch.autograd.Function):
     @staticmethod
     def forward(ctx, from_input, state, keys, gates, weight, bias, energy, padding):
-        states, attentions = [state], []
+        states, attentions, from_states = [state], [], []
         for inputs in from_input.unbind(dim=1):
-            query, input_gates, state_gates = _split(inputs, states[-1], weight, bias, energy)
+            from_states.append(torch.addmm(bias, states[-1], weight.t()))
+            query, input_gates, state_gates = _split(inputs, from_states[-1], energy.numel())
             hidden = _hidden(keys, query)
             attention = _softmax(hidden @ energy, padding)
             from_source = (attention @ gates).flatten(0, 1)
             states.append(gru_step(input_gates + from_source, state_gates, states[-1]))
             attentions.append(attention.flatten(0, 1))
         all_states, attention = torch.stack(states, dim=1), torch.stack(attentions, dim=1)
-        ctx.save_for_backward(from_input, all_states, attention, keys, gates, weight, bias, energy)
+        from_state = torch.stack(from_states, dim=1)
+        ctx.save_for_backward(
+            from_input, from_state, all_states, attention, keys, gates, weight, energy
+        )
         return all_states[:, 1:], attention
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, d_states, d_attentions):
-        from_input, states, attentions, keys, gates, weight, bias, energy = ctx.saved_tensors
+        from_input, from_state, states, attentions, keys, gates, weight, energy = ctx.saved_tensors
         bsz, d_keys, d_energy = len(keys), torch.zeros_like(keys), torch.zeros_like(energy)
         d_state = torch.zeros_like(states[:, 0])
-        d_from_input, d_from_state = [], []
+        d_from_input, d_from_states = [], []
         for t in reversed(range(from_input.size(1))):
             before, attention = states[:, t], attentions[:, t].view(bsz, -1, keys.size(1))
-            query, input_gates, state_gates = _split(from_input[:, t], before, weight, bias, energy)
+            query, input_gates, state_gates = _split(
+                from_input[:, t], from_state[:, t], energy.numel()
+            )
             input_gates = input_gates + (attention @ gates).flatten(0, 1)
             d_gates, d_state_gates, d_state = _gru_backward(
                 d_state + d_states[:, t], input_gates, state_gates, before
@@ -91,10 +97,10 @@ class _AttentiveGRU(torch.autograd.Function):
             d_keys += d_hidden.sum(dim=1)
             d_query = d_hidden.sum(dim=2).flatten(0, 1)
             d_from_input.append(torch.cat([d_query, d_gates], dim=-1))
-            d_from_state.append(torch.cat([d_query, d_state_gates], dim=-1))
-            d_state = d_state + d_from_state[-1] @ weight
+            d_from_states.append(torch.cat([d_query, d_state_gates], dim=-1))
+            d_state = d_state + d_from_states[-1] @ weight
         d_from_input = torch.stack(d_from_input[::-1], dim=1)
-        d_from_state = torch.stack(d_from_state[::-1], dim=1).flatten(0, 1)
+        d_from_state = torch.stack(d_from_states[::-1], dim=1).flatten(0, 1)
         d_weight = d_from_state.t() @ states[:, :-1].flatten(0, 1)
         d_gates = d_from_input[..., energy.numel() :]
         by_sentence = (attentions.unflatten(0, (bsz, -1)), d_gates.unflatten(0, (bsz, -1)))
@@ -103,12 +109,10 @@ class _AttentiveGRU(torch.autograd.Function):
         return d_from_input, d_state, d_keys, d_source_gates, d_weight, d_bias, d_energy, None
 
 
-def _split(inputs, state, weight, bias, energy):
+def _split(from_input, from_state, units: int):
     """Query (rows, a), and gates (rows, 3 d) from the input and from the state."""
-    from_state = torch.addmm(bias, state, weight.t())
-    units = energy.numel()
-    query = inputs[:, :units] + from_state[:, :units]
-    return query, inputs[:, units:], from_state[:, units:]
+    query = from_input[:, :units] + from_state[:, :units]
+    return query, from_input[:, units:], from_state[:, units:]
 
 
 def _hidden(keys: Tensor, query: Tensor) -> Tensor:

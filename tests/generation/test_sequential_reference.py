@@ -77,14 +77,20 @@ def check(output, rows, expected, dictionary):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("system", ["transformer", "ensemble", "rfa"])
+@pytest.mark.parametrize("system", ["transformer", "ensemble", "rfa", "rnnsearch"])
 def test_windows(
-    binarised, window_checkpoint, other_window_checkpoint, rfa_window_checkpoint, system
+    binarised,
+    window_checkpoint,
+    other_window_checkpoint,
+    rfa_window_checkpoint,
+    rnnsearch_window_checkpoint,
+    system,
 ):
     checkpoints = {
         "transformer": [window_checkpoint],
         "ensemble": [window_checkpoint, other_window_checkpoint],
         "rfa": [rfa_window_checkpoint],
+        "rnnsearch": [rnnsearch_window_checkpoint],
     }[system]
     task, models = load(checkpoints)
     expected = []

@@ -36,6 +36,7 @@ OURS = [
     ("window-attention-document", "sequential"),
     ("lst-document", "segment"),
     ("lst-document", "sequential"),
+    ("rnnsearch-window", "sequential"),
     ("memory-stream", "stream"),
 ]
 
