@@ -20,6 +20,7 @@ from fairseq_docmt.models._options import (
     refuse_stock_options,
     set_defaults,
 )
+from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.modules.memory_decoder import MemoryTransformerDecoder, MemoryTransformerEncoder
 
 #: parameters that a transformer lacks; they start anew in finetuning
@@ -74,11 +75,8 @@ def layers_with_memory(args, side: str) -> List[int]:
 
 
 @register_model("memory_transformer")
-class MemoryTransformerModel(TransformerModel):
+class MemoryTransformerModel(StreamModel, TransformerModel):
     """Carries memories from sentence to sentence; cost of a sentence does not grow with them."""
-
-    #: takes ``starts``, ``lanes`` and ``carry`` and gives ``carry`` (see data/stream_view.py)
-    carries = True
 
     @classmethod
     def add_args(cls, parser):
@@ -116,31 +114,6 @@ class MemoryTransformerModel(TransformerModel):
         cfg, separator = TransformerConfig.from_namespace(args), separator_index(tgt_dict)
         layers = layers_with_memory(args, "decoder")
         return MemoryTransformerDecoder(cfg, tgt_dict, embed_tokens, separator, layers)
-
-    def forward(
-        self,
-        src_tokens,
-        src_lengths,
-        prev_output_tokens,
-        starts=None,
-        lanes=None,
-        carry=None,
-        **kwargs,
-    ):
-        """As in the stock model, for sentences that follow each other.
-
-        Args:
-            starts, lanes, carry: see :class:`~fairseq_docmt.modules.memory_decoder.Stream`.
-
-        Returns:
-            (rows, T, V) logits; extra outputs with ``carry``, what the lanes carry on.
-        """
-        encoder_out = self.encoder(
-            src_tokens, src_lengths=src_lengths, starts=starts, lanes=lanes, carry=carry
-        )
-        return self.decoder(
-            prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs
-        )
 
     def upgrade_state_dict_named(self, state_dict, name):
         """Let checkpoints of transformers be the start."""

@@ -6,7 +6,7 @@ import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from fairseq_docmt.data.carry import Carry, select_rows
+from fairseq_docmt.data.carry import Carry
 from fairseq_docmt.modules.batch_first_layer import BatchFirstDecoderLayer
 from fairseq_docmt.modules.beam_rows import BeamRows
 from fairseq_docmt.modules.full_attention import AttendedSource, CausalAttention, SourceAttention
@@ -14,26 +14,8 @@ from fairseq_docmt.modules.recent_tokens import RecentTokens
 from fairseq_docmt.modules.sentence_memory import MemoryState, SentenceMemory
 from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.stateful_decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.stream import Stream
 from fairseq_docmt.modules.telling import telling
-
-
-class Stream(NamedTuple):
-    """Which rows go on where others ended.
-
-    Attributes:
-        starts: (rows,) rows that begin a document.
-        lanes: documents side by side; row r goes on from row r - lanes.
-        carry: what is carried into the first sentence of each lane, None if nothing is.
-    """
-
-    starts: Tensor
-    lanes: int
-    carry: Optional[Carry]
-
-    def of_rows(self, rows: Tensor) -> "Stream":
-        """Of some rows, while each row is a lane of its own."""
-        carry = None if self.carry is None else select_rows(self.carry, rows)
-        return Stream(self.starts.index_select(0, rows), len(rows), carry)
 
 
 def build_memories(cfg, side, layers: Sequence[int]) -> nn.ModuleDict:
@@ -154,10 +136,7 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
         Returns:
             Also ``stream``, for the decoder, and ``carry``: what the encoder's memories carry on.
         """
-        rows = len(src_tokens)
-        if starts is None or self.forget_memory:
-            starts = torch.ones(rows, dtype=torch.bool, device=src_tokens.device)
-        stream = Stream(starts, lanes or rows, carry)
+        stream = Stream.of(src_tokens, None if self.forget_memory else starts, lanes, carry)
         reader = MemoryReader("encoder", self.memories, stream, src_tokens.ne(self.padding_idx))
         sublayers = [reader.sublayer(layer) for layer in range(len(self.layers))]
         with telling(self.layers, memory=sublayers):
@@ -261,10 +240,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         """As in the base class; the extra outputs hold what all memories ``carry`` on."""
         source, source_padding, _ = batch_first_source(encoder_out)
         present = tokens.ne(self.padding_idx)
-        stream = encoder_out["stream"]
-        if len(tokens) > len(stream.starts):
-            sentences = torch.arange(len(stream.starts), device=tokens.device)
-            stream = stream.of_rows(sentences.repeat_interleave(len(tokens) // len(sentences)))
+        stream = encoder_out["stream"].for_rows(len(tokens))
         reader = MemoryReader("decoder", self.memories, stream, present)
         inner_states, padding, attention = [x], self._padding(tokens), []
         for number, layer in enumerate(self.layers):

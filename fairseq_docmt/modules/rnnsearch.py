@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from fairseq_docmt.modules.attentive_gru import AttendedStates, AttentiveGRU
 from fairseq_docmt.modules.beam_rows import split_order
 from fairseq_docmt.modules.shared_source_encoder import SharedSource
+from fairseq_docmt.modules.stream import Stream
 
 #: longer than any sentence; a recurrence has no table of positions to run out of
 MAX_POSITIONS = 100000
@@ -50,13 +51,16 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         )
         self.output_units = 2 * hidden_size
 
-    def forward(self, src_tokens, src_lengths=None, **_):
+    def forward(self, src_tokens, src_lengths=None, starts=None, lanes=None, carry=None, **_):
         """Encode (B, S) tokens, padded on either side.
+
+        Args:
+            starts, lanes, carry: for decoders that carry something, see :class:`Stream`.
 
         Returns:
             dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)],
-            ``first_backward`` [(B, d)]: the last backward state, which has read everything, and
-            ``beams``, see :class:`SharedSource`.
+            ``first_backward`` [(B, d)]: the last backward state, which has read everything,
+            ``stream``, and ``beams``, see :class:`SharedSource`.
         """
         padding = src_tokens.eq(self.padding_idx)
         lengths = (~padding).sum(dim=1)
@@ -71,6 +75,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
             "encoder_out": [output.transpose(0, 1)],
             "encoder_padding_mask": [padding],
             "first_backward": [last[-1]],
+            "stream": Stream.of(src_tokens, starts, lanes, carry),
             "beams": 1,
         }
 
@@ -81,6 +86,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
                 x.index_select(0, sentences) for x in encoder_out["encoder_padding_mask"]
             ],
             "first_backward": [x.index_select(0, sentences) for x in encoder_out["first_backward"]],
+            "stream": encoder_out["stream"].of_rows(sentences),
             "beams": beams,
         }
 
