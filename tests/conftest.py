@@ -121,3 +121,13 @@ def rnnsearch_window_checkpoint(barely_trained):
 
     options = ["--task", "sliding_window_translation", "--window-size", "3"]
     return barely_trained(*options, model=tiny.rnnsearch("--decoder-layers", "2"))
+
+
+@pytest.fixture(scope="session")
+def cache_stream_checkpoint(barely_trained):
+    """Sentences in lanes, with a cache."""
+    import tiny
+
+    options = ["--task", "sentence_stream_translation", "--batch-size", "3"]
+    options += ["--chunk-sentences", "2", "--lr", "0.03"]
+    return barely_trained(*options, model=tiny.cache())

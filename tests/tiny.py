@@ -48,6 +48,11 @@ def rnnsearch(*options: str) -> list:
     return ["--arch", "rnnsearch", *sizes, *options]
 
 
+def cache(*options: str) -> list:
+    """Command line of a tiny recurrent model with a cache."""
+    return ["--arch", "cache_rnn", *rnnsearch()[2:], "--cache-size", "6", *options]
+
+
 def window(*options: str) -> list:
     """Command line of a tiny window attention model."""
     arch = ["--arch", "window_attn_transformer", "--attention-window", "4"]

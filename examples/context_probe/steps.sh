@@ -1,6 +1,10 @@
 # Steps that the scripts here share.  Source it with `here` (this folder) and `work` set.
 # shellcheck shell=bash
 seed=${SEED:-1}
+# Sizes of a transformer; others set their own.
+sizes=(--encoder-layers 2 --decoder-layers 2
+  --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4
+  --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
 export PYTHONWARNINGS=ignore
 mkdir -p "$work"
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
@@ -27,9 +31,7 @@ train() {
   echo "training $name ($updates updates) ..."
   rm -rf "${work:?}/$name"
   quietly "train_$name" fairseq-train "$work/bin" --user-dir "$user_dir" \
-    --encoder-layers 2 --decoder-layers 2 \
-    --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4 \
-    --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4 \
+    "${sizes[@]}" \
     --share-decoder-input-output-embed --dropout 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
     --lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 200 \

@@ -1,6 +1,7 @@
 """Architectures (``--arch``)."""
 
 from fairseq_docmt.models import (  # noqa: F401
+    cache_rnn,
     lst_transformer,
     memory_transformer,
     rfa_transformer,

@@ -83,7 +83,8 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
             args.encoder_layers,
             args.dropout,
         )
-        decoder = GRUDecoder(
+        decoder = cls.build_decoder(
+            args,
             task.target_dictionary,
             target,
             encoder.output_units,
@@ -94,6 +95,11 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
             args.share_decoder_input_output_embed or args.share_all_embeddings,
         )
         return cls(encoder, decoder)
+
+    @classmethod
+    def build_decoder(cls, args, *parts):
+        """Decoder of the given parts; for models that have another."""
+        return GRUDecoder(*parts)
 
     @staticmethod
     def _embeddings(args, task):

@@ -1,6 +1,6 @@
 """Encoder and decoder of ``rnnsearch`` (Bahdanau et al. 2015; the base of Tu et al. 2018)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
@@ -111,12 +111,15 @@ class GRUState(NamedTuple):
         upper: (layers - 1, B * N, d) of the layers above it.
         source: of B sentences.
         beams: rows of each sentence N.
+        history: what a decoder knows of earlier sentences, of B documents, with
+            ``of_rows(rows)``; None for nothing.
     """
 
     hidden: Tensor
     upper: Tensor
     source: AttendedStates
     beams: int
+    history: Any = None
 
     def reorder(self, order: Tensor) -> "GRUState":
         """Rows in a new order (B * N,): beams change places, sentences end, beam search begins."""
@@ -124,12 +127,14 @@ class GRUState(NamedTuple):
         rows = split_order(order, bsz, self.beams)
         if rows is None:
             owners = torch.arange(bsz, device=order.device).repeat_interleave(self.beams)
-            return self._replace(source=self.source.of_sentences(owners), beams=1).reorder(order)
-        source = self.source
-        if rows.sentences is not None:
-            source = source.of_sentences(rows.sentences)
+            return self._of_sentences(owners)._replace(beams=1).reorder(order)
+        state = self if rows.sentences is None else self._of_sentences(rows.sentences)
         hidden, upper = self.hidden.index_select(0, order), self.upper.index_select(1, order)
-        return GRUState(hidden, upper, source, rows.beams)
+        return state._replace(hidden=hidden, upper=upper, beams=rows.beams)
+
+    def _of_sentences(self, sentences: Tensor) -> "GRUState":
+        history = None if self.history is None else self.history.of_rows(sentences)
+        return self._replace(source=self.source.of_sentences(sentences), history=history)
 
 
 class GRUDecoder(FairseqIncrementalDecoder):
@@ -207,11 +212,17 @@ class GRUDecoder(FairseqIncrementalDecoder):
         """(rows, T, E) features below the projection to words; ``attn`` [(rows, T, S)]."""
         if incremental_state is not None:
             return self.read_prefix(prev_output_tokens[:, -1:], encoder_out, incremental_state)
-        state = self._state({}, encoder_out, len(prev_output_tokens))
-        words, hidden, contexts, attention = self._attend(prev_output_tokens, state)
+        *parts, attention = self._all_tokens(prev_output_tokens, encoder_out)
+        features, extra = self._features(*parts, None)
+        return features, {"attn": [attention], **extra}
+
+    def _all_tokens(self, tokens, encoder_out):
+        """Embeddings, states of the top layer, contexts and attention of whole sequences."""
+        state = self._for_rows(GRUDecoder.begin(self, encoder_out), len(tokens))
+        words, hidden, contexts, attention = self._attend(tokens, state)
         if self.upper is not None:
             hidden, _ = self.upper(self.dropout(hidden), state.upper)
-        return self._features(hidden, words, contexts), {"attn": [attention]}
+        return words, hidden, contexts, attention
 
     def read_prefix(self, new_tokens, encoder_out, incremental_state):
         """Read (B, T) right-padded tokens after those that a state has read.
@@ -228,7 +239,8 @@ class GRUDecoder(FairseqIncrementalDecoder):
             hidden, upper = self._read_upper(self.dropout(hidden), state.upper, lengths)
             after = after._replace(upper=upper)
         incremental_state[KEY] = {"state": after}
-        return self._features(hidden, words, contexts), {"attn": [attention]}
+        features, extra = self._features(words, hidden, contexts, state.history)
+        return features, {"attn": [attention], **extra}
 
     def output_layer(self, features):
         """Logits of all words."""
@@ -247,7 +259,11 @@ class GRUDecoder(FairseqIncrementalDecoder):
     def _state(self, incremental_state, encoder_out, rows: int) -> GRUState:
         if KEY in incremental_state:
             return incremental_state[KEY]["state"]
-        state = self.begin(encoder_out)
+        return self._for_rows(self.begin(encoder_out), rows)
+
+    @staticmethod
+    def _for_rows(state: GRUState, rows: int) -> GRUState:
+        """With a row for each beam, where there are several."""
         bsz = len(state.hidden)
         if rows == bsz:
             return state
@@ -259,9 +275,10 @@ class GRUDecoder(FairseqIncrementalDecoder):
         words = self.dropout(self.embed_tokens(tokens))
         return (words, *self.attending(words, state.hidden, state.source))
 
-    def _features(self, hidden: Tensor, words: Tensor, contexts: Tensor) -> Tensor:
+    def _features(self, words: Tensor, hidden: Tensor, contexts: Tensor, history):
+        """(rows, T, E) features given what is known of earlier sentences, and extra outputs."""
         features = torch.cat([hidden, words, contexts], dim=-1)
-        return self.dropout(torch.tanh(self.readout(features)))
+        return self.dropout(torch.tanh(self.readout(features))), {}
 
     def _read_upper(self, hidden: Tensor, state: Tensor, lengths: Tensor):
         """States of the top layer, and of all upper layers after the last token of each row."""

@@ -113,3 +113,33 @@ def attentive_gru(from_input, state, keys, gates, padding, weight, bias, energy)
         states.append(torch.stack(row_states))
         attentions.append(torch.stack(row_attentions))
     return torch.stack(states), torch.stack(attentions)
+
+
+def write_to_cache(slots, tokens, size: int, overwrite: bool):
+    """Rule of section 3.3 of Tu et al. (2018) for one document and one sentence.
+
+    Args:
+        slots: list of (key, value, word), the least recently written first.
+        tokens: list of (key, value, word).
+        size: slots at most.
+
+    Returns:
+        The new list.
+    """
+    slots = list(slots)
+    for key, value, word in tokens:
+        known = [slot for slot in slots if overwrite and slot[2] == word]
+        if known:
+            slots = [slot for slot in slots if slot[2] != word]
+            key, value = (known[0][0] + key) / 2, (known[0][1] + value) / 2
+        slots.append((key, value, word))
+        slots = slots[-size:] if size else []
+    return slots
+
+
+def read_from_cache(slots, query):
+    """Probabilities of slots and the value read, for one query; None for an empty cache."""
+    if not slots:
+        return None, None
+    weights = torch.stack([query @ key for key, _, _ in slots]).softmax(dim=0)
+    return weights, sum(w * value for w, (_, value, _) in zip(weights, slots))

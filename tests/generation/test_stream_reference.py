@@ -36,10 +36,10 @@ def greedy(task, model, sources, translated):
         tokens.append(best)
 
 
-@pytest.fixture(params=["plain", "marked"])
-def checkpoint(request, barely_trained, memory_stream_checkpoint):
-    if request.param == "plain":
-        return memory_stream_checkpoint
+@pytest.fixture(params=["memory_stream_checkpoint", "cache_stream_checkpoint", "marked"])
+def checkpoint(request, barely_trained):
+    if request.param != "marked":
+        return request.getfixturevalue(request.param)
     arguments = [*STREAM, "--mark-document-start", "--batch-size", "2", "--chunk-sentences", "3"]
     return barely_trained(*arguments, model=tiny.memory())
 

@@ -37,6 +37,7 @@ OURS = [
     ("lst-document", "segment"),
     ("lst-document", "sequential"),
     ("rnnsearch-window", "sequential"),
+    ("cache-stream", "stream"),
     ("memory-stream", "stream"),
 ]
 

@@ -18,6 +18,7 @@ GATED = tiny.rfa("--sentence-gate", "decay")
 #: options, model, parts of the names of new parameters
 SECOND_STAGES = {
     "memory": (STREAM, tiny.memory(), [".memories."]),
+    "cache": (STREAM, tiny.cache(), [".cache_gate."]),
     "gate": ([*SENTENCE[:2], "--window-size", "2"], GATED, ["gate.linear", "temperature"]),
 }
 
@@ -44,6 +45,19 @@ def test_memory_starts_from_a_sentence_level_model(binarised, sentence_level, tm
     for name, value in old.items():
         torch.testing.assert_close(new[name][: len(value)], value, atol=1e-6, rtol=0, msg=name)
     assert all(name in old or ".memories." in name for name in new)
+
+
+def test_cache_starts_from_rnnsearch(binarised, tmp_path):
+    """The second pass of Tu et al. (2018): nothing but the gate is trained."""
+    base = tiny.train(binarised, tmp_path / "a", *SENTENCE, model=tiny.rnnsearch(), updates=5)
+    arguments = [*STREAM, "--finetune-from-model", str(base), "--freeze-pretrained"]
+    path = tiny.train(binarised, tmp_path / "b", *arguments, model=tiny.cache(), updates=5)
+    old, new = tiny.weights(base), tiny.weights(path)
+    assert {name for name in new if name not in old} == {
+        f"decoder.cache_gate.of_{part}.weight" for part in ("state", "context", "cache")
+    }
+    for name, value in old.items():
+        assert torch.equal(new[name], value), name
 
 
 @pytest.mark.parametrize("stage", SECOND_STAGES)

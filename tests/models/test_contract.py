@@ -26,6 +26,8 @@ ARCHITECTURES = {
     "lst": tiny.lst(),
     "rnnsearch": tiny.rnnsearch(),
     "rnnsearch-layers": tiny.rnnsearch("--encoder-layers", "2", "--decoder-layers", "3"),
+    "cache": tiny.cache(),
+    "cache-shallow": tiny.cache("--fusion", "shallow"),
     "memory": tiny.memory(),
     "memory-normalized-before": tiny.memory(
         "--decoder-normalize-before", "--encoder-normalize-before"

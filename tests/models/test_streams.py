@@ -10,18 +10,25 @@ from fairseq_docmt.errors import UserError
 
 DICTIONARY = tiny.dictionary()
 PAD, EOS = DICTIONARY.pad(), DICTIONARY.eos()
-VARIANTS = {
+MEMORIES = {
     "both": [],
     "source": ["--memory-side", "source"],
     "target": ["--memory-side", "target"],
     "all layers": ["--memory-layers", "0,1", "--encoder-layers", "2", "--decoder-layers", "2"],
     "two sentences": ["--memory-gradient-sentences", "2"],
 }
+ARCHITECTURES = {
+    **{f"memory, {name}": tiny.memory(*options) for name, options in MEMORIES.items()},
+    "cache": tiny.cache("--cache-size", "40"),
+    "cache, layers": tiny.cache("--cache-size", "40", "--decoder-layers", "2", "--no-overwrite"),
+    "cache, shallow": tiny.cache("--cache-size", "40", "--fusion", "shallow"),
+    "cache, few slots": tiny.cache("--cache-size", "9"),
+}
 
 
-@pytest.fixture(params=VARIANTS)
+@pytest.fixture(params=ARCHITECTURES)
 def model(request):
-    return tiny.model(*tiny.memory(*VARIANTS[request.param]))
+    return tiny.model(*ARCHITECTURES[request.param])
 
 
 def document(sentences, seed):
@@ -98,8 +105,35 @@ def test_the_past_is_used_and_nothing_else(model):
         check(after[:changed], before[:changed])
         for number in range(changed + 1, 4):
             assert not torch.allclose(after[number], before[number], atol=1e-5)
-    forgetful = tiny.model(*tiny.memory("--forget-memory"))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "arguments", [tiny.memory("--forget-memory"), tiny.cache("--cache-size", "0")]
+)
+def test_models_that_forget(arguments):
+    sentences, forgetful = document(4, 1), tiny.model(*arguments)
     check(alone(forgetful, sentences)[3:], alone(forgetful, sentences[3:]))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("fusion", ["deep", "shallow"])
+def test_an_empty_cache_leaves_its_base_alone(fusion):
+    """The first sentence, and all of them without slots, are those of rnnsearch."""
+    sentences, base = document(3, 1), tiny.model(*tiny.rnnsearch())
+    source = collate_tokens([s for s, _ in sentences], PAD, left_pad=True)
+    previous = collate_tokens([t for _, t in sentences], PAD, EOS, move_eos_to_beginning=True)
+    output = base(source, source.ne(PAD).sum(1), previous)
+    scores = base.get_normalized_probs(output, log_probs=True)
+    wanted = [
+        s[: len(t)].gather(1, t.unsqueeze(1)).squeeze(1) for s, (_, t) in zip(scores, sentences)
+    ]
+    for size, count in (("0", 3), ("6", 1)):
+        model = tiny.model(*tiny.cache("--fusion", fusion, "--cache-size", size))
+        model.load_state_dict(base.state_dict(), strict=True)
+        check(alone(model, sentences)[:count], wanted[:count])
+        if count == 1:
+            assert not torch.allclose(alone(model, sentences)[1], wanted[1], atol=1e-5)
 
 
 @torch.no_grad()

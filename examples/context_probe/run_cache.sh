@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# A recurrent model with a continuous cache on the context probe, in two passes: the model alone, then
+# the gate of the cache with everything else frozen.  Ends in a table of accuracies.
+#
+#   bash run_cache.sh [WORK_FOLDER] [CACHE_SIZE ...]     (environment: UPDATES=2000, SEED=1)
+#
+# Default: caches of 25 slots.  Only terms are asked for, which a cache can bring back.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=${1:-$here/work}
+slots=("${@:2}")
+[ ${#slots[@]} -gt 0 ] || slots=(25)
+updates=${UPDATES:-2000}
+stream=(--task sentence_stream_translation)
+# shellcheck source=steps.sh
+. "$here/steps.sh"
+sizes=(--encoder-embed-dim 128 --encoder-hidden-size 128
+  --decoder-embed-dim 128 --decoder-hidden-size 128)
+
+prepare --phenomena term
+train rnnsearch "$updates" --task sliding_window_translation --window-size 1 --max-tokens 1000 \
+  --arch rnnsearch
+translate rnnsearch window --task sliding_window_translation
+outputs=(rnnsearch=rnnsearch_window)
+for size in "${slots[@]}"; do
+  train "cache$size" "$updates" "${stream[@]}" --batch-size 16 --chunk-sentences 8 \
+    --arch cache_rnn --cache-size "$size" --freeze-pretrained \
+    --finetune-from-model "$work/rnnsearch/checkpoint_last.pt"
+  translate "cache$size" stream "${stream[@]}"
+  outputs+=("cache$size=cache${size}_stream")
+done
+score "${outputs[@]}"

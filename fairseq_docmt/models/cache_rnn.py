@@ -1,0 +1,82 @@
+"""RNNSearch with a continuous cache.
+
+Tu, Liu, Shi and Zhang (2018), "Learning to Remember Translation History with a Continuous Cache".
+"""
+
+from dataclasses import dataclass, field
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import register_model, register_model_architecture
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._options import fill_missing, mark_new, set_defaults
+from fairseq_docmt.models._stream_model import StreamModel
+from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch
+from fairseq_docmt.modules.cache_decoder import FUSIONS, CacheDecoder
+
+#: parameters that rnnsearch lacks; they are all that the second pass trains
+NEW_PARAMETERS = (".cache_gate.",)
+
+
+# fairseq reads these annotations at run time: keep ChoiceEnum here.
+@dataclass
+class CacheConfig(FairseqDataclass):
+    cache_size: int = field(
+        default=25, metadata={"help": "slots of the cache; 0 translates without one"}
+    )
+    fusion: ChoiceEnum(FUSIONS) = field(
+        default="deep",
+        metadata={"help": "mix decoder states, or probabilities of words"},
+    )
+    no_overwrite: bool = field(
+        default=False,
+        metadata={"help": "give a word that is in the cache a new slot instead of its own"},
+    )
+
+
+@register_model("cache_rnn")
+class CacheRNNModel(StreamModel, RNNSearchModel):
+    """RNNSearch that remembers its latest words with the contexts in which it produced them."""
+
+    @classmethod
+    def add_args(cls, parser):
+        """Options of ``rnnsearch`` and of :class:`CacheConfig`."""
+        super().add_args(parser)
+        gen_parser_from_dataclass(parser, CacheConfig(), delete_default=True)
+
+    @classmethod
+    def build_model(cls, args, task):
+        """Build a model.
+
+        Raises:
+            UserError: options that make no sense.
+        """
+        cache_rnn(args)
+        if args.cache_size < 0:
+            raise UserError(f"--cache-size must not be negative, as {args.cache_size}")
+        model = super().build_model(args, task)
+        mark_new(model, NEW_PARAMETERS)
+        return model
+
+    @classmethod
+    def build_decoder(cls, args, *parts):
+        """Decoder with a cache."""
+        return CacheDecoder(
+            *parts,
+            cache_size=args.cache_size,
+            fusion=str(args.fusion),
+            overwrite=not args.no_overwrite,
+        )
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        """Let checkpoints of ``rnnsearch`` be the start."""
+        super().upgrade_state_dict_named(state_dict, name)
+        fill_missing(self, state_dict, NEW_PARAMETERS)
+
+
+@register_model_architecture("cache_rnn", "cache_rnn")
+def cache_rnn(args):
+    """Size of the paper: embeddings of 620, states of 1000, a cache of 25."""
+    set_defaults(args, CacheConfig)
+    rnnsearch(args)

@@ -1,0 +1,97 @@
+"""The continuous cache of Tu et al. (2018): slots of key, value and word, written and read.
+
+Shapes: B documents, I slots, T target tokens, l size of keys, d size of values.
+"""
+
+from typing import NamedTuple, Tuple
+
+import torch
+from torch import Tensor
+
+#: in place of a word: an empty slot, or a token that is not written
+NO_WORD = -1
+
+
+class Cache(NamedTuple):
+    """Slots of B documents.
+
+    Attributes:
+        keys: (B, I, l) attention contexts.
+        values: (B, I, d) decoder states.
+        words: (B, I) int64 words that were produced there, NO_WORD in empty slots.
+        ages: (B, I) int64 when each slot was last written, counted in tokens; -1 in empty slots.
+    """
+
+    keys: Tensor
+    values: Tensor
+    words: Tensor
+    ages: Tensor
+
+    @classmethod
+    def empty(cls, like: Tensor, rows: int, slots: int, key_dim: int, value_dim: int) -> "Cache":
+        """Empty slots for ``rows`` documents, of the type and on the device of ``like``."""
+        nothing = torch.full((rows, slots), NO_WORD, dtype=torch.long, device=like.device)
+        keys, values = (like.new_zeros(rows, slots, size) for size in (key_dim, value_dim))
+        return cls(keys, values, nothing, nothing.clone())
+
+    def emptied(self, rows: Tensor) -> "Cache":
+        """With the slots of some rows (B,) bool emptied."""
+        rows = rows.unsqueeze(1)
+        return self._replace(
+            words=self.words.masked_fill(rows, NO_WORD), ages=self.ages.masked_fill(rows, -1)
+        )
+
+    def of_rows(self, rows: Tensor) -> "Cache":
+        """Of some documents, by index."""
+        return Cache(*(x.index_select(0, rows) for x in self))
+
+
+@torch.no_grad()
+def write(cache: Cache, keys: Tensor, values: Tensor, words: Tensor, overwrite: bool) -> Cache:
+    """The cache after a sentence of each document (section 3.3).
+
+    From left to right each token goes to the slot that has its word, whose key and value become
+    the mean of old and new; or else to an empty slot, or to the one that was not written for
+    longest.
+
+    Args:
+        keys: (B, T, l). values: (B, T, d).
+        words: (B, T) int64, NO_WORD for tokens that are not written.
+        overwrite: whether a known word goes to its slot; without it always to a new one.
+    """
+    if cache.words.size(1) == 0:
+        return cache
+    new = Cache(*(x.clone() for x in cache))
+    clock = new.ages.amax(dim=1) + 1
+    rows = torch.arange(len(words), device=words.device)
+    for t in range(words.size(1)):
+        word, written = words[:, t], words[:, t] != NO_WORD
+        same = (new.words == word.unsqueeze(1)) & written.unsqueeze(1)
+        known = same.any(dim=1) & overwrite
+        slot = torch.where(known, same.long().argmax(dim=1), new.ages.argmin(dim=1))
+        for slots, tokens in ((new.keys, keys), (new.values, values)):
+            old, token = slots[rows, slot], tokens[:, t].to(slots.dtype)
+            mean = torch.where(known.unsqueeze(1), (old + token) / 2, token)
+            slots[rows, slot] = torch.where(written.unsqueeze(1), mean, old)
+        new.words[rows, slot] = torch.where(written, word, new.words[rows, slot])
+        new.ages[rows, slot] = torch.where(written, clock, new.ages[rows, slot])
+        clock = clock + written
+    return new
+
+
+def read(cache: Cache, queries: Tensor) -> Tuple[Tensor, Tensor]:
+    """Match attention contexts with keys (equation 5) and read the values.
+
+    Args:
+        queries: (B, T, l).
+
+    Returns:
+        (B, T, I) probabilities of slots, all zero where a cache is empty; (B, T, d) values read.
+    """
+    # Products of large vectors are too large for half precision.
+    precise = torch.promote_types(queries.dtype, torch.float32)
+    logits = queries.to(precise) @ cache.keys.to(precise).transpose(1, 2)
+    hidden = cache.words.eq(NO_WORD).unsqueeze(1)
+    logits = logits.masked_fill(hidden, torch.finfo(logits.dtype).min)
+    weights = logits.softmax(dim=-1).masked_fill(hidden, 0.0).to(queries.dtype)
+    return weights, weights @ cache.values
