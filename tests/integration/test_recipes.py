@@ -101,3 +101,9 @@ def test_every_system_of_feng2022_is_parsed():
     program = tiny.ROOT / "examples" / "feng2022_memory" / "generate.sh"
     tasks = [a[a.index("--task") + 1] for _, a in commands(program)]
     assert tasks == ["sliding_window_translation", "sentence_stream_translation"]
+
+
+def test_every_system_of_tu2018_is_parsed():
+    found = [a for _, a in commands(tiny.ROOT / "examples" / "tu2018_cache" / "train.sh")]
+    assert [a[a.index("--arch") + 1] for a in found] == ["rnnsearch"] + 3 * ["cache_rnn"]
+    assert [a[a.index("--fusion") + 1] for a in found if "--fusion" in a] == ["shallow"]

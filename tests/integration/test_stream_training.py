@@ -62,6 +62,17 @@ def test_losses_after_resuming_are_the_same_to_the_bit(binarised, tmp_path, trac
     assert len(losses(whole)) == 14
 
 
+def test_caches_resume(binarised, tmp_path, traced):
+    """Words and ages of slots are whole numbers, keys and values are not."""
+    arguments = [*STREAM, "--chunk-sentences", "2"]
+    whole = traced("whole")
+    tiny.train(binarised, tmp_path / "a", *arguments, updates=9, model=tiny.cache())
+    parts = traced("parts")
+    for updates in (3, 9):
+        tiny.train(binarised, tmp_path / "b", *arguments, updates=updates, model=tiny.cache())
+    assert losses(parts) == losses(whole)
+
+
 def test_resuming_between_epochs(binarised, tmp_path, traced):
     whole = traced("whole")
     options = [*STREAM, "--chunk-sentences", "2"]

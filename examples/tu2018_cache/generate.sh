@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Translate the test documents with one system and score them, regardless of case as the paper does.
+#
+#   bash generate.sh DATA SYSTEM CHECKPOINT OUT [more options]
+#
+# SYSTEM is base or one with a cache.  Before this: train.sh.
+set -euo pipefail
+data=$1 system=$2 checkpoint=$3 out=$4
+shift 4
+export PYTHONWARNINGS=ignore
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
+
+translate() {
+  fairseq-generate "$data" --user-dir "$user_dir" --path "$checkpoint" \
+    --beam 10 --batch-size "${BATCH:-32}" --remove-bpe --results-path "$out" "$@"
+}
+
+case $system in
+  base) translate --task sliding_window_translation "$@" ;;
+  cache*) translate --task sentence_stream_translation "$@" ;;
+  *) echo "unknown system $system" >&2; exit 1 ;;
+esac
+python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"
+echo "BLEU over sentences, Moses tokens, regardless of case"
+sacrebleu "$out/reference.sentences" -i "$out/hypothesis.sentences" -m bleu -lc --force
