@@ -1,5 +1,6 @@
 """``--task sentence_stream_translation``: documents sentence by sentence, with what they carry."""
 
+import logging
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -15,6 +16,8 @@ from fairseq_docmt.generation.stream_decoder import StreamDecoder
 from fairseq_docmt.generation.view_rows import rows_of_stream
 from fairseq_docmt.tasks._base import DocumentTranslationConfig, DocumentTranslationTask
 from fairseq_docmt.tasks._lane_carries import LaneCarries
+
+logger = logging.getLogger(__name__)
 
 
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
@@ -129,8 +132,9 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
                 "give --batch-size, the number of documents to read side by side; --max-tokens "
                 "cannot hold for a stream, where every document moves on by the same sentences"
             )
-        if len(view.too_long) > 0:
-            self._report_too_long(view, ignore_invalid_inputs)
+        if max_tokens is not None:
+            logger.warning("--max-tokens does not limit the batches of a stream, --batch-size does")
+        self._report_left_out(view, ignore_invalid_inputs)
         trains = view is self.datasets.get(self.cfg.train_subset)
         batches = view.batches(
             max_sentences,
@@ -152,6 +156,20 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             skip_remainder_batch=skip_remainder_batch,
             carries=self.training_carries if trains else None,
         )
+
+    def _report_left_out(self, view: StreamView, ignore: bool) -> None:
+        if len(view.too_long) == 0:
+            return
+        problem = (
+            f"{view.name}: line {int(view.too_long[0]) + 1} is longer than --max-source-positions "
+            f"{self.cfg.max_source_positions} or --max-target-positions "
+            f"{self.cfg.max_target_positions}"
+        )
+        if not ignore:
+            raise UserError(
+                f"{problem}; split it, or leave it out with --skip-invalid-size-inputs-valid-test"
+            )
+        logger.warning("%s; %d such sentences are left out", problem, len(view.too_long))
 
     # ---- training ------------------------------------------------------------------------------
 
