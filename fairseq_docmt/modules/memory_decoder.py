@@ -7,7 +7,7 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
 from fairseq_docmt.data.carry import Carry
-from fairseq_docmt.modules.batch_first_layer import BatchFirstDecoderLayer
+from fairseq_docmt.modules.batch_first_layer import BatchFirstDecoderLayer, Sublayers
 from fairseq_docmt.modules.beam_rows import BeamRows
 from fairseq_docmt.modules.full_attention import AttendedSource, CausalAttention, SourceAttention
 from fairseq_docmt.modules.recent_tokens import RecentTokens
@@ -76,28 +76,20 @@ class MemoryReader:
         return read
 
 
-class MemoryEncoderLayer(TransformerEncoderLayerBase):
+class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
     """Stock encoder layer that may have a memory between its attention and its network."""
 
     def forward(self, x, encoder_padding_mask, attn_mask=None, memory=None):
         """As in the stock layer; ``memory`` is a function of (B, S, C) states, or None."""
         if memory is None:
             return super().forward(x, encoder_padding_mask, attn_mask)
-        x = self._residual(
+        x = self.residual(
             x,
             self.self_attn_layer_norm,
             lambda y: self.self_attn(y, y, y, encoder_padding_mask, need_weights=False)[0],
         )
         x = memory(x.transpose(0, 1)).transpose(0, 1)
-        return self._residual(x, self.final_layer_norm, self._feed_forward)
-
-    def _residual(self, x, norm, sublayer):
-        if self.normalize_before:
-            return x + self.dropout_module(sublayer(norm(x)))
-        return norm(x + self.dropout_module(sublayer(x)))
-
-    def _feed_forward(self, x):
-        return self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
+        return self.residual(x, self.final_layer_norm, self.feed_forward)
 
 
 class MemoryTransformerEncoder(SharedSourceEncoder):
@@ -183,18 +175,8 @@ class MemoryDecoderLayer(BatchFirstDecoderLayer):
         return SourceAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
 
     def forward(self, x: Tensor, causal, cross, memory=None) -> Tensor:
-        """Around its residuals the layer with the given attentions.
-
-        Args:
-            x: (rows, T, C) input.
-            causal, cross: functions from the input of an attention to its output.
-            memory: function from (rows, T, C) states to what knows of the memory; None for none.
-        """
-        x = self._residual(x, self.self_attn_layer_norm, causal)
-        if memory is not None:
-            x = memory(x)
-        x = self._residual(x, self.encoder_attn_layer_norm, cross)
-        return self._residual(x, self.final_layer_norm, self._feed_forward)
+        """Whole sequences (rows, T, C) by the given functions, see :meth:`sublayers`."""
+        return self.sublayers(x, causal, cross, memory)
 
     def go_on(
         self, x: Tensor, state: MemoryLayerState, padding: Optional[Tensor], memory
@@ -217,7 +199,7 @@ class MemoryDecoderLayer(BatchFirstDecoderLayer):
         def remembered(y):
             return memory(y, state.memory)
 
-        x = self(x, causal, cross, None if memory is None else remembered)
+        x = self.sublayers(x, causal, cross, None if memory is None else remembered)
         return x, state._replace(**new)
 
 

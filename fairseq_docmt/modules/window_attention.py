@@ -1,11 +1,12 @@
 """Multi-head attention within a window (Herold and Ney 2023); parameters bear fairseq's names."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_docmt.modules.attention_projections import AttentionProjections
+from fairseq_docmt.modules.full_attention import AttendedSource
 from fairseq_docmt.modules.recent_tokens import RecentTokens
 from fairseq_docmt.ops.window_attention import Window, window_attention
 
@@ -89,37 +90,20 @@ class CausalWindowAttention(_WindowAttention):
         return output, tokens.packed(padding).latest(self.window)
 
 
-class WindowSource(NamedTuple):
-    """Keys and values of a source, shared by the beams of a sentence.
-
-    Attributes:
-        keys, values: (B, H, S, d).
-        padding: (B, S) where padding stands, None if nowhere.
-    """
-
-    keys: Tensor
-    values: Tensor
-    padding: Optional[Tensor]
-
-    def of_sentences(self, sentences: Tensor) -> "WindowSource":
-        """Of some of the sentences, by index."""
-        return WindowSource(*(None if x is None else x.index_select(0, sentences) for x in self))
-
-
 class CrossWindowAttention(_WindowAttention):
     """Attention of target tokens over the source around their alignment."""
 
-    def remember_source(self, source: Tensor, padding: Optional[Tensor]) -> WindowSource:
+    def remember_source(self, source: Tensor, padding: Optional[Tensor]) -> AttendedSource:
         """Keys and values of a source (B, S, C)."""
         keys, values = self.split_heads(self.k_proj(source)), self.split_heads(self.v_proj(source))
-        return WindowSource(keys, values, padding)
+        return AttendedSource(keys, values, padding)
 
-    def forward(self, x: Tensor, memory: WindowSource, centers: Tensor) -> Tensor:
+    def forward(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
         """(B, T, C) attention of queries (B, T, C) aligned to source columns (B, T)."""
         q = self._queries(x)
         return self._attend(q, memory.keys, memory.values, centers, False, memory.padding)
 
-    def weights(self, x: Tensor, memory: WindowSource, centers: Tensor) -> Tensor:
+    def weights(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
         """(B, H, T, S) attention weights, all of them; for analysis, not for long sequences."""
         logits = self._queries(x) @ memory.keys.transpose(-1, -2)
         columns = torch.arange(logits.size(-1), device=x.device)
@@ -129,7 +113,7 @@ class CrossWindowAttention(_WindowAttention):
             hidden = hidden | memory.padding.unsqueeze(1)
         return logits.masked_fill(hidden.unsqueeze(1), -float("inf")).softmax(dim=-1)
 
-    def step(self, x: Tensor, memory: WindowSource, centers: Tensor) -> Tensor:
+    def step(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
         """(B * N, C) attention of one query for each row, N beams of a sentence side by side."""
         bsz, length = memory.keys.size(0), memory.keys.size(2)
         if self.window is None or 2 * self.window + 1 >= length:

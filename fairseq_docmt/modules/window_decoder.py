@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fairseq_docmt.modules.batch_first_layer import BatchFirstDecoderLayer
 from fairseq_docmt.modules.beam_rows import BeamRows
+from fairseq_docmt.modules.full_attention import AttendedSource
 from fairseq_docmt.modules.recent_tokens import RecentTokens
 from fairseq_docmt.modules.shared_source_encoder import wrapped
 from fairseq_docmt.modules.source_alignment import (
@@ -20,7 +21,6 @@ from fairseq_docmt.modules.window_attention import (
     CausalWindowAttention,
     CrossWindowAttention,
     EncoderWindowAttention,
-    WindowSource,
 )
 
 
@@ -28,7 +28,7 @@ class LayerState(NamedTuple):
     """What a layer remembers: the latest target tokens (None before the first), and the source."""
 
     recent: Optional[RecentTokens]
-    source: WindowSource
+    source: AttendedSource
     beams: int
 
     def reorder(self, rows: BeamRows) -> "LayerState":
