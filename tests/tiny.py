@@ -263,3 +263,16 @@ def scores_of(output: str) -> Dict[int, str]:
     for match in re.finditer(r"^H-(\d+)\t([^\t]*)\t", output, flags=re.M):
         found.setdefault(int(match.group(1)), match.group(2))
     return found
+
+
+def links_within_sentences(output: str) -> int:
+    """Number of links of all ``A-`` lines; raises where one leaves its source or hypothesis."""
+    count = 0
+    sources, hypotheses = lines_of(output, "S"), lines_of(output)
+    for row, text in lines_of(output, "A").items():
+        for link in text.split():
+            source, target = map(int, link.split("-"))
+            inside = 0 <= source < len(sources[row].split())
+            assert inside and 0 <= target < len(hypotheses[row].split()), (row, link)
+            count += 1
+    return count

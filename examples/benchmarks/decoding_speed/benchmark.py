@@ -14,7 +14,6 @@ import argparse
 import json
 import logging
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -25,7 +24,6 @@ from typing import Dict, List, NamedTuple
 import matplotlib
 import torch
 from fairseq import options
-from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tabulate import tabulate
@@ -37,15 +35,19 @@ from fairseq_docmt.modules.packed_linear import pack_linear_layers
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+from common import (  # noqa: E402
+    SMALL,
+    describe_machine,
+    invented_dictionary,
+    peak_memory,
+    start_measuring_memory,
+)
+
 TOKENS_PER_SENTENCE = 22  # target side of IWSLT 2015 zh-en, table 2 of the paper
 WINDOWS = (1, 2, 3, 4, 5, 10, 15, 30)
 #: batches of table 3 of the paper, which filled a 32 GB GPU with the transformer; 30 is ours
 GPU_BATCHES = {1: 1024, 2: 512, 3: 512, 4: 256, 5: 256, 10: 128, 15: 96, 30: 48}
-SMALL = (
-    "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 256 --decoder-embed-dim 256 "
-    "--encoder-ffn-embed-dim 512 --decoder-ffn-embed-dim 512 --encoder-attention-heads 4 "
-    "--decoder-attention-heads 4"
-).split()
 PACKED = " packed"
 #: what is compared; on a CPU rfa_transformer decodes with packed weights, as our tasks do
 SYSTEMS = ("transformer", "transformer" + PACKED, "rfa_transformer" + PACKED)
@@ -81,9 +83,7 @@ def build(name: str, sizes: List[str], vocabulary: int):
     Raises:
         UserError: fairseq does not know a system.
     """
-    dictionary = Dictionary()
-    for number in range(vocabulary - len(dictionary)):
-        dictionary.add_symbol(f"w{number}")
+    dictionary = invented_dictionary(vocabulary)
     arguments = ["data", "--arch", name, "--max-target-positions", "9000", *sizes]
     args = options.parse_args_and_arch(options.get_training_parser(), arguments)
     torch.manual_seed(1)
@@ -185,18 +185,9 @@ def _print_peak_memory(job: dict) -> None:
     device = torch.device(job["device"])
     decoder = Decoder(job["name"], SCALES[job["scale"]], device, getattr(torch, job["dtype"]))
     decoder.seconds(1, 1)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    else:
-        # Linux: from here on the peak is that of decoding, not of what came before.
-        Path("/proc/self/clear_refs").write_text("5")
+    start_measuring_memory(device)
     decoder.seconds(job["window"], job["bsz"])
-    print(torch.cuda.max_memory_allocated() if device.type == "cuda" else _peak_resident())
-
-
-def _peak_resident() -> int:
-    status = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line.split()[1] for line in status if line.startswith("VmHWM"))) * 1024
+    print(peak_memory(device))
 
 
 # ---- output --------------------------------------------------------------------------------------
@@ -238,23 +229,6 @@ def plot(rows: List[dict], path: Path) -> None:
     axes.legend(fontsize="x-small")
     figure.tight_layout()
     figure.savefig(path, dpi=150)
-
-
-def describe_machine(device: torch.device) -> str:
-    """Hardware and versions, to stand beside the figures."""
-    if device.type == "cuda":
-        where = torch.cuda.get_device_name()
-    else:
-        where = f"{torch.get_num_threads()} threads of {_processor()}"
-    return f"{where}, torch {torch.__version__}, Python {platform.python_version()}"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if "model name" in line)
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def measure(args, device: torch.device) -> List[dict]:
@@ -313,7 +287,7 @@ def main() -> None:
     rows, machines = [], []
     for name in devices:
         device = torch.device(name)
-        machines.append(describe_machine(device))
+        machines.append(describe_machine(device, args.threads))
         print(machines[-1], flush=True)
         rows += measure(args, device)
     settings = f"scale: {args.scale}, dtype: {args.dtype}, beam 4, tokens a second"

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Dict, List
 
 import torch
-from benchmark import build, describe_machine
+from benchmark import build
+from common import describe_machine
 from tabulate import tabulate
 
 from fairseq_docmt.errors import UserError
@@ -106,7 +107,7 @@ def main() -> None:
     rows, machines = [], []
     for name in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
         device = torch.device(name)
-        machines.append(describe_machine(device))
+        machines.append(describe_machine(device, torch.get_num_threads()))
         trainers = {system: Trainer(system, device) for system in SYSTEMS}
         for length in args.lengths:
             rows.append({"device": name, **compare(trainers, length, args.repeats)})

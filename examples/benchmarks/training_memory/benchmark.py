@@ -13,7 +13,6 @@ import argparse
 import json
 import logging
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -26,7 +25,6 @@ import matplotlib
 import torch
 import torch.nn.functional as F
 from fairseq import options
-from fairseq.data import Dictionary
 from fairseq.modules import MultiheadAttention
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tabulate import tabulate
@@ -38,6 +36,15 @@ from fairseq_docmt.errors import UserError
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+from common import (  # noqa: E402
+    SMALL,
+    describe_machine,
+    invented_dictionary,
+    peak_memory,
+    start_measuring_memory,
+)
+
 LENGTHS = (736, 1472, 2208, 8832)  # table 2 of the paper, and four times its last
 SDPA = "transformer with SDPA"
 SYSTEMS = {
@@ -46,11 +53,6 @@ SYSTEMS = {
     "window 10": ["--arch", "window_attn_transformer", "--attention-window", "10"],
     "window 20": ["--arch", "window_attn_transformer", "--attention-window", "20"],
 }
-SMALL = (
-    "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 256 --decoder-embed-dim 256 "
-    "--encoder-ffn-embed-dim 512 --decoder-ffn-embed-dim 512 --encoder-attention-heads 4 "
-    "--decoder-attention-heads 4"
-).split()
 #: model options and vocabulary
 SCALES = {"small": (SMALL, 8000), "paper": ([], 30000)}
 
@@ -88,9 +90,7 @@ def use_fused_kernel(model: nn.Module) -> None:
 def build(name: str, scale: str):
     """A model with random weights, in training mode, and its dictionary."""
     sizes, vocabulary = SCALES[scale]
-    dictionary = Dictionary()
-    for number in range(vocabulary - len(dictionary)):
-        dictionary.add_symbol(f"w{number}")
+    dictionary = invented_dictionary(vocabulary)
     positions = ["--max-source-positions", "9000", "--max-target-positions", "9000"]
     arguments = ["data", *SYSTEMS[name], *sizes, *positions]
     args = options.parse_args_and_arch(options.get_training_parser(), arguments)
@@ -125,30 +125,12 @@ def run(job: dict) -> None:
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     optimizer.zero_grad(set_to_none=False)
-    before = _start_measuring(device)
+    before = start_measuring_memory(device)
     update()
-    peak = _peak(device) - before
+    peak = peak_memory(device) - before
     begin = time.perf_counter()
     update()
     print(json.dumps({"seconds": time.perf_counter() - begin, "bytes": peak}))
-
-
-def _start_measuring(device) -> int:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.memory_allocated()
-    # Linux: from here on the peak is that of the update.
-    Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS")
-
-
-def _peak(device) -> int:
-    return torch.cuda.max_memory_allocated() if device.type == "cuda" else _status("VmHWM")
-
-
-def _status(name: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith(name))) * 1024
 
 
 def measure(job: dict, limit: float) -> Optional[dict]:
@@ -242,14 +224,6 @@ def plot(rows: List[dict], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def describe_machine(device: str, threads: int) -> str:
-    """Hardware and versions, to stand beside the figures."""
-    where = f"{threads} threads of {platform.processor() or platform.machine()}"
-    if device == "cuda":
-        where = torch.cuda.get_device_name()
-    return f"{where}, torch {torch.__version__}, Python {platform.python_version()}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, help="folder for the results")
@@ -272,7 +246,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     rows, machines = [], []
     for device in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
-        machines.append(describe_machine(device, args.threads))
+        machines.append(describe_machine(torch.device(device), args.threads))
         print(machines[-1], flush=True)
         rows += collect(args, device)
     text = "\n\n".join([f"scale: {args.scale}", *machines, table(rows, rows)]) + "\n"
