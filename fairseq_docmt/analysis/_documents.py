@@ -48,13 +48,23 @@ def parser_of(description: str) -> argparse.ArgumentParser:
     return parser
 
 
+@contextlib.contextmanager
+def quietly():
+    """Without what the host says while it loads things."""
+    before = logging.root.manager.disable
+    logging.disable(logging.INFO)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
 def load(path: str, data: str):
     """Model and task of a checkpoint.
 
     Raises:
         UserError: there is no such file.
     """
-    logging.getLogger("fairseq").setLevel(logging.WARNING)
     if not Path(path).is_file():
         raise UserError(f"checkpoint {path} not found")
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(

@@ -23,6 +23,7 @@ from fairseq_docmt.analysis._documents import (
     gradients_through_all_sentences,
     load,
     parser_of,
+    quietly,
     write_results,
 )
 from fairseq_docmt.errors import UserError
@@ -106,8 +107,9 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--path", required=True, help="checkpoint")
     args = parser.parse_args()
-    model, task = load(args.path, args.data)
-    scores = by_distance(model, documents_of(task, args.split, args.documents))
+    with quietly():
+        model, task = load(args.path, args.data)
+        scores = by_distance(model, documents_of(task, args.split, args.documents))
     ranges = in_ranges(scores)
     figure, axes = pyplot.subplots(figsize=(6, 4))
     axes.bar(list(ranges), list(ranges.values()))

@@ -22,6 +22,7 @@ from fairseq_docmt.analysis._documents import (
     gradients_through_all_sentences,
     load,
     parser_of,
+    quietly,
     write_results,
 )
 from fairseq_docmt.errors import UserError
@@ -221,8 +222,9 @@ def main() -> None:
     parser.add_argument("--document", type=int, default=1, help="whose maps to show, from 1")
     parser.add_argument("--sentence", type=int, default=1, help="sentence in it, from 1")
     args = parser.parse_args()
-    _show_sentence(args, *load(args.path[0], args.data))
-    _compare_sizes(args, args.path)
+    with quietly():
+        _show_sentence(args, *load(args.path[0], args.data))
+        _compare_sizes(args, args.path)
 
 
 if __name__ == "__main__":

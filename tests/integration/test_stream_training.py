@@ -233,7 +233,7 @@ def test_other_lanes_in_the_midst_of_an_epoch_are_refused(binarised, tmp_path):
 
 def test_sentences_that_are_too_long_are_left_out(binarised, tmp_path, caplog):
     arguments = [*PLAIN, "--batch-size", "2", "--max-source-positions", "5"]
-    with pytest.raises(UserError, match="valid.*: line 2 is longer than --max-source-positions 5"):
+    with pytest.raises(UserError, match="valid.*: line 3 is longer than --max-source-positions 5"):
         tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
     arguments.append("--skip-invalid-size-inputs-valid-test")
     tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
