@@ -61,7 +61,7 @@ def window_attention(
     window: Window,
     relative: Optional[Tensor] = None,
     dropout: float = 0.0,
-    block_size: int = 128,
+    block_size: int = 64,
 ) -> Tensor:
     """Softmax attention within a window.
 
