@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import fields
-from typing import Sequence
+from typing import Optional, Sequence
 
 from torch import nn
 
@@ -55,14 +55,23 @@ def mark_new(model: nn.Module, new: Sequence[str]) -> None:
 def fill_missing(model: nn.Module, state_dict: dict, new: Sequence[str]) -> None:
     """Let parameters that an older kind of model lacks keep their initialisation.
 
+    Where a checkpoint has some tensors of a new module, it has to have all: what is missing then is
+    left to the strict loading of the host, which names it.
+
     Args:
         model: model to load into.
         state_dict: loaded tensors by name; completed in place.
         new: parts of the names of such parameters and buffers.
     """
+
+    def owner(key: str) -> Optional[str]:
+        part = next((part for part in new if part in key), None)
+        return None if part is None else key[: key.index(part) + len(part)]
+
+    known = {None, *(owner(key) for key in state_dict)}
     filled = []
     for key, value in model.state_dict().items():
-        if key not in state_dict and any(part in key for part in new):
+        if owner(key) not in known:
             state_dict[key] = value
             filled.append(key)
     if filled:

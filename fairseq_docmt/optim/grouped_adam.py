@@ -85,8 +85,18 @@ class GroupedAdam(FairseqAdam):
             group["lr"] = lr * group["lr_scale"]
 
     def load_state_dict(self, state_dict, optimizer_overrides=None):
-        """As in the host; the scale is that of the command line, as the learning rate is."""
+        """As in the host; the scale is that of the command line, as the learning rate is.
+
+        Raises:
+            UserError: other parameters were trained before.
+        """
         scales = [group["lr_scale"] for group in self.param_groups]
+        before = [len(group["params"]) for group in state_dict["param_groups"]]
+        if before != [len(group["params"]) for group in self.param_groups]:
+            raise UserError(
+                "the checkpoint's optimizer trained other parameters than this run does: keep "
+                "--freeze-pretrained as it was, or add --reset-optimizer"
+            )
         super().load_state_dict(state_dict, optimizer_overrides)
         for group, scale in zip(self.param_groups, scales):
             group["lr_scale"] = scale

@@ -94,6 +94,24 @@ def test_resuming_gives_the_same(binarised, tmp_path):
         assert torch.equal(value, tiny.weights(parts)[name]), name
 
 
+def test_resuming_with_other_parameters_is_refused(binarised, tmp_path):
+    arguments = [*STREAM, *GROUPED]
+    tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=2)
+    arguments.append("--freeze-pretrained")
+    with pytest.raises(UserError, match="keep --freeze-pretrained as it was"):
+        tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=4)
+
+
+def test_an_incomplete_memory_does_not_start_anew(binarised, tmp_path):
+    path = tiny.train(binarised, tmp_path, *STREAM, model=tiny.memory(), updates=2)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    lost = next(name for name in state["model"] if ".memories." in name)
+    del state["model"][lost]
+    checkpoint_utils.torch_persistent_save(state, str(path))
+    with pytest.raises(Exception, match="Cannot load model parameters"):
+        tiny.train(binarised, tmp_path, *STREAM, model=tiny.memory(), updates=4)
+
+
 @pytest.mark.parametrize("stage", SECOND_STAGES)
 @pytest.mark.parametrize("optimizer", [GROUPED, []], ids=["grouped", "stock"])
 def test_frozen_parameters_stay_as_they_are(binarised, tmp_path, stage, optimizer):
