@@ -131,3 +131,21 @@ def cache_stream_checkpoint(barely_trained):
     options = ["--task", "sentence_stream_translation", "--batch-size", "3"]
     options += ["--chunk-sentences", "2", "--lr", "0.03"]
     return barely_trained(*options, model=tiny.cache())
+
+
+@pytest.fixture(scope="session")
+def sentence_lm(binarised, tmp_path_factory):
+    """``--sentence-lm`` for tiny models: language models of the source, forward and backward."""
+    import tiny
+
+    return tiny.sentence_lm(binarised, tmp_path_factory.mktemp("sentence_lm"))
+
+
+@pytest.fixture(scope="session")
+def memnet_document_checkpoint(barely_trained, sentence_lm):
+    """Documents in parts of up to 20 target tokens, with both memories."""
+    import tiny
+
+    options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
+    options += ["--gold-drafts", "--sentence-lm", sentence_lm, "--lr", "0.03"]
+    return barely_trained(*options, model=tiny.memnet())

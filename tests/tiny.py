@@ -53,6 +53,12 @@ def cache(*options: str) -> list:
     return ["--arch", "cache_rnn", *rnnsearch()[2:], "--cache-size", "6", *options]
 
 
+def memnet(*options: str) -> list:
+    """Command line of a tiny recurrent model with memories of documents."""
+    sizes = ["--sentence-lm-embed-dim", "5", "--sentence-lm-hidden-size", "7"]
+    return ["--arch", "memnet_rnn", *rnnsearch()[2:], *sizes, *options]
+
+
 def window(*options: str) -> list:
     """Command line of a tiny window attention model."""
     arch = ["--arch", "window_attn_transformer", "--attention-window", "4"]
@@ -181,6 +187,43 @@ def train_in_processes(data: Path, save_dir: Path, *arguments: str, model=MODEL)
     if any(process.returncode for process in processes):
         raise RuntimeError(outputs[0][-3000:])
     return outputs
+
+
+def sentence_lm(data: Path, folder: Path) -> str:
+    """Two barely trained language models of the source, as ``--sentence-lm`` takes them."""
+    from fairseq_cli import preprocess
+    from fairseq_cli import train as command
+
+    sizes = ["--decoder-embed-dim", "5", "--decoder-hidden-size", "7", "--decoder-out-embed-dim"]
+    paths = []
+    for step, name in ((1, "forward"), (-1, "backward")):
+        (folder / name).mkdir()
+        lines = [line for document in documents((4, 6), 9) for line in document]
+        text = "\n\n".join(" ".join(line.split()[::step]) for line in lines) + "\n"
+        for split in ("train", "valid"):
+            (folder / name / split).write_text(text, encoding="utf-8")
+        splits = ["--trainpref", folder / name / "train", "--validpref", folder / name / "valid"]
+        made = folder / name / "bin"
+        run_main(
+            preprocess.cli_main,
+            *["--only-source", "--srcdict", data / "dict.src.txt", "--destdir", made, *splits],
+        )
+        run_main(
+            command.cli_main,
+            *[
+                made,
+                "--task",
+                "language_modeling",
+                "--sample-break-mode",
+                "complete_doc",
+                *TRAINING,
+            ],
+            *["--arch", "lstm_lm", *sizes, "7", "--criterion", "cross_entropy"],
+            *["--tokens-per-sample", "100", "--max-tokens", "200", "--max-update", "3"],
+            *["--save-dir", folder / name],
+        )
+        paths.append(str(folder / name / "checkpoint_last.pt"))
+    return os.pathsep.join(paths)
 
 
 def weights(checkpoint: Path) -> dict:

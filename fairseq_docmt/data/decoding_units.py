@@ -15,6 +15,7 @@ Sample contract (beside the stock keys, whose rows are original sentences):
     ``document``  number of the document
     ``position``  place in the document of the first sentence translated
     ``at_start``  the span begins with the first sentence of the document
+``drafts``    list of 1-D tensors, earlier translations of the sentences; None where there are none
 """
 
 from typing import Iterator, List, Optional, Sequence
@@ -43,6 +44,7 @@ class DecodingUnits(FairseqDataset):
         first_document: number given to the first document.
         first_position: place in its document of the first sentence here.
         constraints: packed target constraints of each line, or None.
+        drafts: earlier translations of each line, or None.
     """
 
     def __init__(
@@ -61,7 +63,9 @@ class DecodingUnits(FairseqDataset):
         first_position: int = 0,
         constraints=None,
         left_pad_source: bool = True,
+        drafts: Optional[Sequence] = None,
     ):
+        self.drafts = drafts
         self.src, self.tgt, self.src_dict = src, tgt, src_dict
         self.index = index
         self.spans = spans
@@ -98,6 +102,7 @@ class DecodingUnits(FairseqDataset):
                 "document": -1,
                 "position": 0,
                 "at_start": False,
+                "drafts": None,
             }
         first, end = (int(n) for n in self.spans[unit])
         translated = end - 1 if self.window_size else first
@@ -119,6 +124,7 @@ class DecodingUnits(FairseqDataset):
             "document": self.first_document + document,
             "position": position,
             "at_start": first_position == 0,
+            "drafts": None if self.drafts is None else [self.drafts[row] for row in rows],
         }
 
     def collater(self, units: List[dict]) -> dict:

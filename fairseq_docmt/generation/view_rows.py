@@ -78,6 +78,32 @@ def rows_of_stream(sample: dict, task) -> dict:
     return {"units": units, "target": pad_rows(references, tgt_dict)}
 
 
+def rows_of_documents(sample: dict, task) -> dict:
+    """Turn a batch of documents whose sentences are rows into a sample of units.
+
+    Args:
+        sample: batch of a :class:`~fairseq_docmt.data.rows_view.RowsView`.
+        task: document task.
+
+    Returns:
+        Sample of units, the documents, whose ``target`` (rows, T) holds their sentences.
+    """
+    src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
+    net_input, units, references = sample["net_input"], [], []
+    for document in net_input["documents"].unique().tolist():
+        unit = {"source": [], "target": [], "document": document, "position": 0, "drafts": None}
+        for row in net_input["documents"].eq(document).nonzero().view(-1).tolist():
+            source, target = net_input["src_tokens"][row], sample["target"][row]
+            sources, marked = _sentences(source[source.ne(src_dict.pad())], src_dict)
+            targets, _ = _sentences(target[target.ne(tgt_dict.pad())], tgt_dict)
+            unit.setdefault("at_start", marked)
+            unit["source"] += sources
+            unit["target"] += targets
+        units.append({**unit, "rows": len(unit["source"])})
+        references.extend(unit["target"])
+    return {"units": units, "target": pad_rows(references, tgt_dict)}
+
+
 def _sentences(joined: Tensor, dictionary) -> Tuple[List[Tensor], bool]:
     """Sentences of a joined sequence, each ending in ``</s>``, and whether ``<bod>`` was there."""
     marked = bool(joined[0] == dictionary.index(BEGIN_OF_DOCUMENT))

@@ -3,6 +3,7 @@
 from fairseq_docmt.models import (  # noqa: F401
     cache_rnn,
     lst_transformer,
+    memnet_rnn,
     memory_transformer,
     rfa_transformer,
     rnnsearch,

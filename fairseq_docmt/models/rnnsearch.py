@@ -76,7 +76,8 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
                     option = "--" + name.replace("_", "-")
                     raise UserError(f"{option} must be at least 1, not {getattr(args, name)}")
         source, target = cls._embeddings(args, task)
-        encoder = GRUEncoder(
+        encoder = cls.build_encoder(
+            args,
             task.source_dictionary,
             source,
             args.encoder_hidden_size,
@@ -95,6 +96,11 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
             args.share_decoder_input_output_embed or args.share_all_embeddings,
         )
         return cls(encoder, decoder)
+
+    @classmethod
+    def build_encoder(cls, args, *parts):
+        """Encoder of the given parts; for models that have another."""
+        return GRUEncoder(*parts)
 
     @classmethod
     def build_decoder(cls, args, *parts):

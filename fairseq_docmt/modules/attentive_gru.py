@@ -3,6 +3,7 @@
 from typing import NamedTuple, Optional, Tuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_docmt.ops.attentive_gru import AttentionParts, attentive_gru
@@ -68,7 +69,7 @@ class AttentiveGRU(nn.Module):
         return AttendedStates(states, self.key_proj(states), self.source_gates(states), padding)
 
     def forward(
-        self, x: Tensor, state: Tensor, source: AttendedStates
+        self, x: Tensor, state: Tensor, source: AttendedStates, gates: Optional[Tensor] = None
     ) -> Tuple[Tensor, Tensor, Tensor]:
         """Steps one after the other.
 
@@ -76,15 +77,17 @@ class AttentiveGRU(nn.Module):
             x: (B * N, T, input_dim) inputs, N rows for each source in turn.
             state: (B * N, d) state before the first of them.
             source: of B sentences.
+            gates: (B * N, 3 d) what is added to the gates at every step, None for nothing.
 
         Returns:
             (B * N, T, d) states, (B * N, T, l) context vectors, (B * N, T, S) attention weights.
         """
         parts = AttentionParts(source.keys, source.gates, source.padding)
         weight, bias = self.state_proj.weight, self.state_proj.bias
-        states, attention = attentive_gru(
-            self.input_proj(x), state, parts, weight, bias, self.energy
-        )
+        from_input = self.input_proj(x)
+        if gates is not None:
+            from_input = from_input + F.pad(gates, (self.attention_dim, 0)).unsqueeze(1)
+        states, attention = attentive_gru(from_input, state, parts, weight, bias, self.energy)
         bsz, (rows, length) = len(source.states), x.shape[:2]
         contexts = attention.view(bsz, -1, attention.size(-1)) @ source.states
         return states, contexts.view(rows, length, -1), attention

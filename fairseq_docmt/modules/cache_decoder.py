@@ -84,7 +84,8 @@ class CacheDecoder(GRUDecoder):
         """As in the base class; sentences of one lane find what those before them have written."""
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
-        words, hidden, contexts, attention = self._all_tokens(prev_output_tokens, encoder_out)
+        state = self._for_rows(super().begin(encoder_out), len(prev_output_tokens))
+        words, hidden, contexts, attention = self._all_tokens(prev_output_tokens, state)
         stream = encoder_out["stream"].for_rows(len(prev_output_tokens))
         history, cache = self._follow(stream, prev_output_tokens, hidden, contexts)
         features, extra = self._features(words, hidden, contexts, history)

@@ -59,8 +59,8 @@ class GRUEncoder(SharedSource, FairseqEncoder):
 
         Returns:
             dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)],
-            ``first_backward`` [(B, d)]: the last backward state, which has read everything,
-            ``stream``, and ``beams``, see :class:`SharedSource`.
+            ``summary`` [(B, 2 d)]: the last forward and the first backward state, each of which
+            has read everything, ``stream``, and ``beams``, see :class:`SharedSource`.
         """
         padding = src_tokens.eq(self.padding_idx)
         lengths = (~padding).sum(dim=1)
@@ -74,7 +74,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         return {
             "encoder_out": [output.transpose(0, 1)],
             "encoder_padding_mask": [padding],
-            "first_backward": [last[-1]],
+            "summary": [torch.cat([last[-2], last[-1]], dim=-1)],
             "stream": Stream.of(src_tokens, starts, lanes, carry),
             "beams": 1,
         }
@@ -85,7 +85,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
             "encoder_padding_mask": [
                 x.index_select(0, sentences) for x in encoder_out["encoder_padding_mask"]
             ],
-            "first_backward": [x.index_select(0, sentences) for x in encoder_out["first_backward"]],
+            "summary": [x.index_select(0, sentences) for x in encoder_out["summary"]],
             "stream": encoder_out["stream"].of_rows(sentences),
             "beams": beams,
         }
@@ -191,7 +191,8 @@ class GRUDecoder(FairseqIncrementalDecoder):
         padding = encoder_out["encoder_padding_mask"][0]
         states = encoder_out["encoder_out"][0].transpose(0, 1)
         source = self.attending.remember_source(states, padding if padding.any() else None)
-        initial = torch.tanh(self.initial(encoder_out["first_backward"][0]))
+        _, first_backward = encoder_out["summary"][0].chunk(2, dim=-1)
+        initial = torch.tanh(self.initial(first_backward))
         first, *upper = initial.split(self.attending.hidden_dim, dim=-1)
         upper = torch.stack(upper) if upper else first.new_zeros(0, *first.shape)
         return GRUState(first, upper, source, 1)
@@ -212,13 +213,13 @@ class GRUDecoder(FairseqIncrementalDecoder):
         """(rows, T, E) features below the projection to words; ``attn`` [(rows, T, S)]."""
         if incremental_state is not None:
             return self.read_prefix(prev_output_tokens[:, -1:], encoder_out, incremental_state)
-        *parts, attention = self._all_tokens(prev_output_tokens, encoder_out)
+        state = self._for_rows(self.begin(encoder_out), len(prev_output_tokens))
+        *parts, attention = self._all_tokens(prev_output_tokens, state)
         features, extra = self._features(*parts, None)
         return features, {"attn": [attention], **extra}
 
-    def _all_tokens(self, tokens, encoder_out):
+    def _all_tokens(self, tokens: Tensor, state: GRUState):
         """Embeddings, states of the top layer, contexts and attention of whole sequences."""
-        state = self._for_rows(GRUDecoder.begin(self, encoder_out), len(tokens))
         words, hidden, contexts, attention = self._attend(tokens, state)
         if self.upper is not None:
             hidden, _ = self.upper(self.dropout(hidden), state.upper)

@@ -143,3 +143,16 @@ def read_from_cache(slots, query):
         return None, None
     weights = torch.stack([query @ key for key, _, _ in slots]).softmax(dim=0)
     return weights, sum(w * value for w, (_, value, _) in zip(weights, slots))
+
+
+def recall_others(queries, cells, documents):
+    """(R, d) readings of each sentence from the cells of the others of its document."""
+    readings = []
+    for t, query in enumerate(queries):
+        others = [u for u in range(len(cells)) if u != t and documents[u] == documents[t]]
+        weights = [(query @ cells[u]).exp() for u in others]
+        reading = torch.zeros_like(cells[t])
+        for weight, u in zip(weights, others):
+            reading = reading + weight / sum(weights) * cells[u]
+        readings.append(reading)
+    return torch.stack(readings)

@@ -187,6 +187,8 @@ class DocumentTranslationTask(TranslationTask):
             # Official fairseq 0.12.2 only: its fast path fails on this torch when decoding.
             if hasattr(module, "can_use_fastpath"):
                 module.can_use_fastpath = False
+        if not from_checkpoint and hasattr(model, "load_pretrained_parts"):
+            model.load_pretrained_parts()
         if self.cfg.freeze_pretrained:
             freeze_pretrained(model)
         return model

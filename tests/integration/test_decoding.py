@@ -39,6 +39,7 @@ OURS = [
     ("rnnsearch-window", "sequential"),
     ("cache-stream", "stream"),
     ("memory-stream", "stream"),
+    ("memnet-document", "iterative"),
 ]
 
 

@@ -28,6 +28,8 @@ ARCHITECTURES = {
     "rnnsearch-layers": tiny.rnnsearch("--encoder-layers", "2", "--decoder-layers", "3"),
     "cache": tiny.cache(),
     "cache-shallow": tiny.cache("--fusion", "shallow"),
+    "memnet": tiny.memnet(),
+    "memnet-output": tiny.memnet("--memory-to", "output", "--memory", "target"),
     "memory": tiny.memory(),
     "memory-normalized-before": tiny.memory(
         "--decoder-normalize-before", "--encoder-normalize-before"

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# A recurrent model with memories of the whole document on the context probe, in the paper's stages:
+# language models of the source, the model alone, its translations of all splits, then the memories.
+# Ends in a table of accuracies.
+#
+#   bash run_memnet.sh [WORK_FOLDER] [SYSTEM ...]        (environment: UPDATES=2000, SEED=1)
+#
+# SYSTEMs: source, target and both (memories); default: both.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=${1:-$here/work}
+systems=("${@:2}")
+[ ${#systems[@]} -gt 0 ] || systems=(both)
+updates=${UPDATES:-2000}
+document=(--task full_document_translation)
+recipes=$here/../maruf2018_memnet
+# shellcheck source=steps.sh
+. "$here/steps.sh"
+sizes=(--encoder-embed-dim 128 --encoder-hidden-size 128 --decoder-layers 1
+  --decoder-embed-dim 128 --decoder-hidden-size 128 --attention-dim 128)
+
+prepare
+echo "training language models of the source ..."
+SIZE=128 EPOCHS=${LM_EPOCHS:-3} quietly language_models bash "$recipes/train_sentence_lm.sh" \
+  "$work/data/train.src" "$work/data/valid.src" "$work/bin/dict.src.txt" "$work/lm" \
+  --num-workers 0 --log-format simple
+best=checkpoint_best.pt
+train rnnsearch "$updates" --task sliding_window_translation --window-size 1 --max-tokens 1000 \
+  --arch rnnsearch
+translate rnnsearch window --task sliding_window_translation
+echo "translating all splits with rnnsearch ..."
+quietly drafts bash "$recipes/make_drafts.sh" "$work/bin" src tgt \
+  "$work/rnnsearch/checkpoint_last.pt" "$work/drafts" train valid test -- --num-workers 0
+outputs=(rnnsearch=rnnsearch_window)
+for system in "${systems[@]}"; do
+  train "$system" "$updates" "${document[@]}" --max-tokens 1500 --drafts "$work/drafts" \
+    --arch memnet_rnn --memory "$system" \
+    --sentence-lm "$work/lm/forward/$best:$work/lm/backward/$best" \
+    --sentence-lm-embed-dim 128 --sentence-lm-hidden-size 128 \
+    --finetune-from-model "$work/rnnsearch/checkpoint_last.pt"
+  translate "$system" iterative "${document[@]}" --drafts "$work/drafts"
+  outputs+=("$system=${system}_iterative")
+done
+score "${outputs[@]}"

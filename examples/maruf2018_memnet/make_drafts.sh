@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Translations of whole splits by a sentence-level model: what the target memory holds in training
+# (Maruf and Haffari 2018, section 5), and what iterative decoding can begin with.
+#
+#   bash make_drafts.sh DATA SRC TGT CHECKPOINT OUT SPLIT ... [-- options of fairseq-generate]
+#
+# As: bash make_drafts.sh data/bin de en base/checkpoint_best.pt drafts train valid test -- --cpu
+# After it: --drafts OUT for fairseq-train and fairseq-generate.
+set -euo pipefail
+data=$1 src=$2 tgt=$3 checkpoint=$4 out=$5
+shift 5
+splits=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do splits+=("$1"); shift; done
+[ $# -eq 0 ] || shift
+export PYTHONWARNINGS=ignore
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
+mkdir -p "$out/text"
+dict=$data/dict.$tgt.txt
+
+for split in "${splits[@]}"; do
+  fairseq-generate "$data" --user-dir "$user_dir" -s "$src" -t "$tgt" \
+    --task sliding_window_translation --path "$checkpoint" --gen-subset "$split" \
+    --beam 1 --max-tokens 4000 --skip-invalid-size-inputs-valid-test \
+    --results-path "$out/generated" "$@"
+  # Numbers are those of lines; lines between them are blank.
+  grep '^H-' "$out/generated/generate-$split.txt" | LC_ALL=C sort -t- -k2,2n \
+    | awk -F'\t' '{ n = substr($1, 3) + 0; while (line < n) { print ""; line++ } print $3; line++ }' \
+    > "$out/text/$split.$tgt"
+  # Each split becomes the training set of a corpus of its own, and takes its name.
+  rm -rf "$out/bin"
+  fairseq-preprocess --only-source -s "$tgt" --srcdict "$dict" \
+    --trainpref "$out/text/$split" --destdir "$out/bin"
+  for end in bin idx; do
+    mv "$out/bin/train.$tgt-None.$tgt.$end" "$out/$split.$tgt-None.$tgt.$end"
+  done
+done
+rm -rf "$out/bin"

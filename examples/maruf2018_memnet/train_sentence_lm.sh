@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Language models of the source, forward and backward, whose last states are the sentence vectors
+# of the source memory (Maruf and Haffari 2018, section 4).
+#
+#   bash train_sentence_lm.sh TRAIN_TEXT VALID_TEXT DICT OUT [options of fairseq-train, as --fp16]
+#
+# The texts are what fairseq-preprocess read of the source side, DICT is its dict.*.txt.  After it:
+# --sentence-lm OUT/forward/checkpoint_best.pt:OUT/backward/checkpoint_best.pt
+# Environment: SIZE of embeddings and states (512), EPOCHS (10).
+set -euo pipefail
+train=$1 valid=$2 dict=$3 out=$4
+shift 4
+export PYTHONWARNINGS=ignore
+size=${SIZE:-512}
+
+# A blank line behind each sentence makes it a document, which --sample-break-mode complete_doc keeps
+# from the next (eos, which would do the same, fails with NumPy 2).
+in_order() { awk 'NF { print; print "" }' "$1"; }
+reversed() { awk 'NF { for (i = NF; i > 1; i--) printf "%s ", $i; print $1; print "" }' "$1"; }
+
+for direction in forward backward; do
+  text=$out/text/$direction
+  mkdir -p "$text"
+  order=in_order
+  [ "$direction" = forward ] || order=reversed
+  $order "$train" > "$text/train"
+  $order "$valid" > "$text/valid"
+  rm -rf "${out:?}/bin/$direction"
+  fairseq-preprocess --only-source --srcdict "$dict" --trainpref "$text/train" \
+    --validpref "$text/valid" --destdir "$out/bin/$direction"
+  fairseq-train "$out/bin/$direction" --task language_modeling --sample-break-mode complete_doc \
+    --save-dir "$out/$direction" --arch lstm_lm --criterion cross_entropy \
+    --decoder-embed-dim "$size" --decoder-hidden-size "$size" --decoder-out-embed-dim "$size" \
+    --tokens-per-sample 1000 --dropout 0.2 --optimizer adam --lr 0.001 --clip-norm 5 --max-tokens 4000 \
+    --max-epoch "${EPOCHS:-10}" --no-epoch-checkpoints --seed 1 "$@"
+done

@@ -1,0 +1,113 @@
+"""Training and validation data of whole documents whose sentences are the rows.
+
+Batch contract (R rows: the sentences of some documents, one document after the other):
+
+===========================  ======  ========================================================
+``net_input.src_tokens``     (R,S)   as in :mod:`fairseq_docmt.data.document_view`
+``net_input.src_lengths``    (R,)    tokens of each source row
+``net_input.prev_output_tokens``  (R,T)  right-padded, begins with ``</s>``
+``net_input.documents``      (R,)    number of the document of each row, from 0
+``net_input.drafts``         (R,U)   earlier translations, right-padded, begin with ``</s>``;
+                                     only where there are such
+``target``                   (R,T)   padding where no loss is taken
+``id``                       (R,)    row of the sentence in the corpus
+===========================  ======  ========================================================
+"""
+
+import os
+from typing import Optional
+
+import numpy as np
+import torch
+from fairseq.data import data_utils
+
+from fairseq_docmt.data.corpus import DocumentCorpus
+from fairseq_docmt.data.document_index import BLANK_SIZE, DocumentIndex
+from fairseq_docmt.data.document_view import DocumentView
+from fairseq_docmt.errors import UserError
+
+
+class RowsView(DocumentView):
+    """Documents of a corpus, or parts of them, batched by their sizes.
+
+    Args:
+        corpus: the split.
+        spans: (items, 2) sentences of each document or part.
+        drafts: lines of earlier translations, as those of the corpus; None for none.
+        mark_document_start: put ``<bod>`` before the first sentence of a document.
+    """
+
+    def __init__(self, corpus: DocumentCorpus, spans, drafts=None, mark_document_start=False):
+        super().__init__(corpus, spans, id_of_last=False, mark_document_start=mark_document_start)
+        sentences = np.arange(corpus.index.num_sentences)
+        alone = np.stack([sentences, sentences + 1], axis=1)
+        self.sentences = DocumentView(corpus, alone, mark_document_start=mark_document_start)
+        self.spans, self.drafts = spans, drafts
+
+    def __getitem__(self, item: int) -> dict:
+        first, end = self.spans[item].tolist()
+        rows = [self.sentences[sentence] for sentence in range(first, end)]
+        for row in rows if self.drafts is not None else []:
+            row["draft"] = self.drafts[row["id"]]
+        return {"rows": rows}
+
+    def collater(self, samples, pad_to_length=None) -> dict:
+        """The batch of the contract."""
+        rows = [row for sample in samples for row in sample["rows"]]
+        if not rows:
+            return {}
+        # The host sorts rows by length; numbered, they can be put back.
+        numbered = [{**row, "id": number} for number, row in enumerate(rows)]
+        batch = super().collater(numbered, pad_to_length)
+        order = batch["id"].argsort()
+        net_input = batch["net_input"]
+        for key in ("src_tokens", "src_lengths", "prev_output_tokens"):
+            net_input[key] = net_input[key][order]
+        batch["target"] = batch["target"][order]
+        batch["id"] = torch.tensor([row["id"] for row in rows])
+        sizes = torch.tensor([len(sample["rows"]) for sample in samples])
+        net_input["documents"] = torch.arange(len(samples)).repeat_interleave(sizes)
+        if self.drafts is not None:
+            net_input["drafts"] = previous_tokens([row["draft"] for row in rows], self.tgt_dict)
+        return batch
+
+
+def previous_tokens(sentences, dictionary) -> torch.Tensor:
+    """(rows, T) what a decoder reads of sentences that end in ``</s>``."""
+    return data_utils.collate_tokens(
+        sentences, dictionary.pad(), dictionary.eos(), move_eos_to_beginning=True
+    )
+
+
+def open_drafts(folder: Optional[str], split: str, language: str, index: DocumentIndex):
+    """Translations of a split, line by line those of its lines, blank lines included.
+
+    They are what ``fairseq-preprocess --only-source -s LANGUAGE --srcdict`` makes of text.
+
+    Args:
+        folder: where they are, None for nowhere.
+        split: as ``train``.
+        language: target language.
+        index: sentences of the split.
+
+    Raises:
+        UserError: they are not there, or of other lines.
+    """
+    if folder is None:
+        return None
+    name = os.path.join(folder, f"{split}.{language}-None.{language}")
+    drafts = data_utils.load_indexed_dataset(name) if os.path.exists(f"{name}.idx") else None
+    if drafts is None:
+        raise UserError(
+            f"--drafts: {name}.idx not found; examples/maruf2018_memnet/make_drafts.sh makes it"
+        )
+    blank = np.ones(len(drafts), dtype=bool)
+    blank[index.rows[index.rows < len(drafts)]] = False
+    wrong = np.flatnonzero(blank & (drafts.sizes > BLANK_SIZE))
+    if len(drafts) <= index.rows[-1] or len(wrong) > 0:
+        line = wrong[0] + 1 if len(wrong) > 0 else len(drafts)
+        raise UserError(
+            f"--drafts: line {line} of {name} shows that these are translations of other text; "
+            "make them again"
+        )
+    return drafts

@@ -1,0 +1,252 @@
+"""Memories of whole documents of ``memnet_rnn`` (Maruf and Haffari 2018, section 4)."""
+
+from typing import Dict, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_sequence, unpack_sequence
+
+from fairseq_docmt.modules.rnnsearch import GRUDecoder, GRUEncoder, GRUState, init_uniform
+from fairseq_docmt.ops.document_memory import recall_others, rows_of_documents
+
+INSERTIONS = ("context", "output")
+DIRECTIONS = ("forward", "backward")
+
+
+class SentenceVectors(nn.Module):
+    """Last states of two language models, that read sentences forward and backward; never trained.
+
+    Args:
+        words: size of the vocabulary.
+        padding_idx, eos: symbols.
+        embed_dim, hidden_size: sizes of each of the language models.
+    """
+
+    def __init__(self, words: int, padding_idx: int, eos: int, embed_dim: int, hidden_size: int):
+        super().__init__()
+        self.padding_idx, self.eos = padding_idx, eos
+        self.embeddings = nn.ModuleList(nn.Embedding(words, embed_dim) for _ in DIRECTIONS)
+        self.lstms = nn.ModuleList(
+            nn.LSTM(embed_dim, hidden_size, batch_first=True) for _ in DIRECTIONS
+        )
+        self.size = 2 * hidden_size
+        for parameter in self.parameters():
+            parameter.requires_grad = False
+
+    @torch.no_grad()
+    def forward(self, src_tokens: Tensor) -> Tensor:
+        """(rows, size) vectors of (rows, S) sentences that end in ``</s>``, padded anywhere."""
+        begin = src_tokens.new_tensor([self.eos])
+        words = [row[row.ne(self.padding_idx)][:-1] for row in src_tokens]
+        # A language model reads </s> first, and predicts it last.
+        forward = [torch.cat([begin, row]) for row in words]
+        backward = [torch.cat([begin, row.flip(0)]) for row in words]
+        modules = zip(self.embeddings, self.lstms, (forward, backward))
+        return torch.cat([self._last(*parts) for parts in modules], dim=-1)
+
+    @staticmethod
+    def _last(embedding: nn.Embedding, lstm: nn.LSTM, rows: list) -> Tensor:
+        embedded = embedding(torch.cat(rows)).split([len(row) for row in rows])
+        _, (hidden, _) = lstm(pack_sequence(embedded, enforce_sorted=False))
+        return hidden[0]
+
+    def load(self, direction: str, language_model: Dict[str, Tensor]) -> None:
+        """Copy the parameters of a stock ``lstm_lm`` of one direction.
+
+        Args:
+            direction: ``forward`` or ``backward``.
+            language_model: its tensors by name; the vocabulary may lack our last symbols.
+
+        Raises:
+            ValueError: its sizes are others.
+        """
+        at = DIRECTIONS.index(direction)
+        lstm, embedding = self.lstms[at], self.embeddings[at].weight
+        pairs = {
+            f"decoder.layers.0.{part}": getattr(lstm, f"{part}_l0")
+            for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        }
+        words = language_model.get("decoder.embed_tokens.weight")
+        found = {key: language_model.get(key) for key in pairs}
+        if (
+            words is None
+            or None in found.values()
+            or "decoder.layers.1.weight_ih" in language_model
+        ):
+            raise ValueError("is not of one layer of --arch lstm_lm")
+        for key, parameter in pairs.items():
+            if found[key].shape != parameter.shape:
+                raise ValueError(
+                    f"has states of {found[key].size(0) // 4} and embeddings of {words.size(1)}, "
+                    f"not {lstm.hidden_size} and {embedding.size(1)}"
+                )
+        if not 0 <= len(embedding) - len(words) <= 2:
+            raise ValueError(f"knows {len(words)} words, but the source side has {len(embedding)}")
+        with torch.no_grad():
+            for key, parameter in pairs.items():
+                parameter.copy_(found[key])
+            embedding[: len(words)] = words
+
+
+class SourceMemory(nn.Module):
+    """Sentences of a document as a bidirectional GRU over their vectors leaves them.
+
+    Args:
+        sentences: vectors of sentences.
+        hidden_size: size of each direction of the GRU.
+        dropout: on the vectors and on the cells.
+    """
+
+    def __init__(self, sentences: SentenceVectors, hidden_size: int, dropout: float):
+        super().__init__()
+        self.sentences, self.dropout = sentences, dropout
+        self.document_gru = nn.GRU(
+            sentences.size, hidden_size, batch_first=True, bidirectional=True
+        )
+
+    def forward(self, src_tokens: Tensor, documents: Tensor) -> Tensor:
+        """(rows, 2 d) cells of (rows, S) sentences of documents (rows,)."""
+        vectors = self.sentences(src_tokens).to(self.document_gru.weight_ih_l0.dtype)
+        vectors = F.dropout(vectors, self.dropout, self.training)
+        packed = pack_sequence(vectors.split(rows_of_documents(documents)), enforce_sorted=False)
+        cells = torch.cat(unpack_sequence(self.document_gru(packed)[0]))
+        return F.dropout(cells, self.dropout, self.training)
+
+
+class Readings(NamedTuple):
+    """What is read from the memories for B sentences.
+
+    Attributes:
+        values: (B, r) readings of all memories side by side.
+    """
+
+    values: Tensor
+
+    def of_rows(self, rows: Tensor) -> "Readings":
+        """Of some of the sentences."""
+        return Readings(self.values.index_select(0, rows))
+
+    def for_rows(self, rows: int) -> Tensor:
+        """(rows, r) with a row for each beam of each sentence."""
+        return self.values.repeat_interleave(rows // len(self.values), dim=0)
+
+
+class MemnetEncoder(GRUEncoder):
+    """GRU encoder with the source memory of the document.
+
+    Args:
+        *args: as in the base class.
+        memory: source memory, None for none.
+    """
+
+    def __init__(self, *args, memory: SourceMemory = None):
+        super().__init__(*args)
+        self.source_memory = memory
+
+    def forward(self, src_tokens, src_lengths=None, documents=None, **kwargs):
+        """As in the base class.
+
+        Args:
+            documents: (rows,) number of the document of each sentence, whose sentences follow each
+                other; None for sentences alone.
+
+        Returns:
+            Also ``source_cells`` [(B, 2 d)], empty without memory or documents, and ``readings``,
+            which is empty until the decoder has read the memories.
+        """
+        output = super().forward(src_tokens, src_lengths, **kwargs)
+        cells = []
+        if documents is not None and self.source_memory is not None:
+            cells = [self.source_memory(src_tokens, documents)]
+        return {**output, "source_cells": cells, "readings": []}
+
+    def _select(self, encoder_out, sentences, beams):
+        selected = super()._select(encoder_out, sentences, beams)
+        chosen = {
+            key: [x.index_select(0, sentences) for x in encoder_out[key]]
+            for key in ("source_cells", "readings")
+        }
+        return {**selected, **chosen}
+
+
+class MemnetDecoder(GRUDecoder):
+    """GRU decoder that is told what the other sentences of the document say.
+
+    Args:
+        *args: as in the base class.
+        source_size: size of source cells, 0 without source memory.
+        target_memory: whether there is one.
+        insertion: ``context`` adds readings to the gates of the attending layer
+            (Memory-to-Context), ``output`` to the logits (Memory-to-Output).
+    """
+
+    def __init__(self, *args, source_size: int, target_memory: bool, insertion: str):
+        super().__init__(*args)
+        self.insertion = insertion
+        hidden_size, encoder_units = self.attending.hidden_dim, self.initial.in_features * 2
+        self.target_query = None
+        if target_memory:
+            self.target_query = nn.Linear(encoder_units, hidden_size, bias=False)
+            init_uniform(self.target_query, hidden_size)
+        self.readings_size = source_size + hidden_size * int(target_memory)
+        outputs = 3 * hidden_size if insertion == "context" else self.output_projection.out_features
+        self.of_memory = nn.Linear(self.readings_size, outputs, bias=False)
+        init_uniform(self.of_memory, hidden_size)
+
+    @torch.no_grad()
+    def target_cells(self, previous: Tensor, encoder_out: dict) -> Tensor:
+        """(rows, d) last states of the top layer after (rows, T) tokens, memories not read."""
+        state = super().begin(encoder_out)
+        _, hidden, _, _ = self._all_tokens(previous, state)
+        last = previous.ne(self.padding_idx).sum(dim=1) - 1
+        return hidden[torch.arange(len(last), device=last.device), last]
+
+    def recall(self, encoder_out: dict, documents: Tensor, cells=None, own: bool = True) -> Tensor:
+        """(rows, r) readings of the memories.
+
+        Args:
+            encoder_out: of the rows.
+            documents: (rows,) number of the document of each, whose sentences follow each other.
+            cells: (rows, d) target cells; needed with a target memory.
+            own: whether a sentence's own cell may be part of its query.
+        """
+        summary, readings = encoder_out["summary"][0], []
+        for source_cells in encoder_out["source_cells"]:
+            readings.append(recall_others(summary, source_cells, documents))
+        if self.target_query is not None:
+            queries = self.target_query(summary) + (cells if own else 0)
+            readings.append(recall_others(queries, cells, documents))
+        return torch.cat(readings, dim=-1)
+
+    def begin(self, encoder_out: dict) -> GRUState:
+        """State before the first token, with what was read for its sentences."""
+        state = super().begin(encoder_out)
+        for values in encoder_out["readings"]:
+            state = state._replace(history=Readings(values))
+        return state
+
+    def _attend(self, tokens: Tensor, state: GRUState):
+        if state.history is None or self.insertion != "context":
+            return super()._attend(tokens, state)
+        words = self.dropout(self.embed_tokens(tokens))
+        gates = self.of_memory(state.history.for_rows(len(tokens)))
+        return (words, *self.attending(words, state.hidden, state.source, gates))
+
+    def forward(
+        self,
+        prev_output_tokens,
+        encoder_out=None,
+        incremental_state=None,
+        features_only=False,
+        **_,
+    ):
+        """As in the base class."""
+        output, extra = super().forward(
+            prev_output_tokens, encoder_out, incremental_state, features_only
+        )
+        if self.insertion == "output" and not features_only:
+            for values in encoder_out["readings"]:
+                readings = Readings(values).for_rows(len(output))
+                output = output + self.of_memory(readings).unsqueeze(1)
+        return output, extra

@@ -1,0 +1,257 @@
+"""memnet_rnn through the stock commands."""
+
+import pytest
+import tiny
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data.data_utils import collate_tokens
+from fairseq_cli import preprocess
+
+from fairseq_docmt.errors import UserError
+
+DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "20"]
+TEST = tiny.documents((1, 5, 2, 7), 2)
+LIMIT = 12
+
+
+@pytest.fixture(scope="module")
+def drafts(binarised, tmp_path_factory):
+    """Translations of all splits, each by one word in its place."""
+    folder = tmp_path_factory.mktemp("drafts")
+    for split, lengths, seed in (("train", (4, 1, 6, 3, 5), 0), ("valid", (3, 1, 4), 1)):
+        write_drafts(binarised, folder, split, tiny.documents(lengths, seed + 50))
+    write_drafts(binarised, folder, "test", tiny.documents((1, 5, 2, 7), 52))
+    return folder
+
+
+def write_drafts(data, folder, split, docs):
+    text = folder / f"{split}.text"
+    text.with_suffix(".text.tgt").write_text(tiny.text_of(tiny.translate(docs)))
+    made = folder / f"bin_{split}"
+    tiny.run_main(
+        preprocess.cli_main,
+        *["--only-source", "-s", "tgt", "--srcdict", data / "dict.tgt.txt"],
+        *["--trainpref", text, "--destdir", made, "--workers", "1"],
+    )
+    for end in ("bin", "idx"):
+        (made / f"train.tgt-None.tgt.{end}").rename(folder / f"{split}.tgt-None.tgt.{end}")
+
+
+def train(data, folder, *arguments, options=(), updates=3):
+    return tiny.train(
+        data, folder, *DOCUMENTS, *arguments, model=tiny.memnet(*options), updates=updates
+    )
+
+
+@pytest.mark.parametrize("memory", ["source", "target", "both"])
+@pytest.mark.parametrize("place", ["context", "output"])
+def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, memory, place):
+    options = ["--memory", memory, "--memory-to", place]
+    if memory != "target":
+        options += ["--sentence-lm", sentence_lm]
+    arguments = [] if memory == "source" else ["--drafts", str(drafts)]
+    checkpoint = train(binarised, tmp_path, *arguments, options=options)
+    output = tiny.generate(binarised, checkpoint, *DOCUMENTS, "--decode-passes", "2")
+    assert sorted(tiny.lines_of(output)) == tiny.rows_of(TEST)
+
+
+def test_vectors_are_those_of_the_language_models(binarised, sentence_lm, tmp_path):
+    """Loaded, kept as they are in training, and the states that the stock model has."""
+    options = ["--memory", "source", "--sentence-lm", sentence_lm]
+    checkpoint = train(binarised, tmp_path, options=options)
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
+    words = torch.tensor([[4, 6, 5, 9]])
+    eos = torch.tensor([[2]])
+    wanted = []
+    for path, tokens in zip(sentence_lm.split(":"), (words, words.flip(1))):
+        (language_model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([path])
+        decoder = language_model.eval().decoder
+        state, read = {}, torch.cat([eos, tokens], dim=1)
+        with torch.no_grad():
+            for length in range(1, 6):
+                decoder(read[:, :length], incremental_state=state)
+        hidden, _, _ = decoder.get_cached_state(state)
+        wanted.append(hidden[0])
+    sentences = model.eval().encoder.source_memory.sentences
+    padded = torch.cat([torch.tensor([[1, 1]]), words, eos], dim=1)
+    torch.testing.assert_close(sentences(padded), torch.cat(wanted, dim=1))
+
+
+def test_training_resumes(binarised, sentence_lm, drafts, tmp_path):
+    options = ["--sentence-lm", sentence_lm, "--dropout", "0.1"]
+    arguments = ["--drafts", str(drafts), "--max-tokens", "40"]
+    whole = train(binarised, tmp_path / "a", *arguments, options=options, updates=12)
+    for updates in (5, 12):
+        parts = train(binarised, tmp_path / "b", *arguments, options=options, updates=updates)
+    for name, value in tiny.weights(whole).items():
+        assert torch.equal(value, tiny.weights(parts)[name]), name
+
+
+def test_two_processes(binarised, sentence_lm, tmp_path):
+    arguments = [*DOCUMENTS, "--gold-drafts", "--max-update", "4", "--max-tokens", "60"]
+    model = tiny.memnet("--sentence-lm", sentence_lm)
+    tiny.train_in_processes(binarised, tmp_path, *arguments, model=model)
+    assert (tmp_path / "checkpoint_last.pt").exists()
+
+
+def test_second_stage_begins_with_rnnsearch(binarised, sentence_lm, tmp_path):
+    sentence = ["--task", "sliding_window_translation", "--window-size", "1"]
+    base = tiny.train(binarised, tmp_path / "a", *sentence, model=tiny.rnnsearch(), updates=4)
+    options = ["--sentence-lm", sentence_lm, "--decoder-layers", "1"]
+    arguments = ["--gold-drafts", "--finetune-from-model", str(base), "--lr", "1e-9"]
+    path = train(binarised, tmp_path / "b", *arguments, options=options, updates=1)
+    old, new = tiny.weights(base), tiny.weights(path)
+    for name, value in old.items():
+        torch.testing.assert_close(new[name][: len(value)], value, atol=1e-6, rtol=0)
+    assert {name.split(".")[1] for name in new if name not in old} == {
+        "source_memory",
+        "target_query",
+        "of_memory",
+    }
+
+
+def test_validation_bleu_and_valid_drafts(binarised, sentence_lm, drafts, tmp_path):
+    """BLEU in validation is that of iterative decoding."""
+    arguments = ["--eval-bleu", "--eval-bleu-args", '{"beam": 2, "max_len_b": 10}']
+    options = ["--sentence-lm", sentence_lm]
+    path = train(binarised, tmp_path, "--drafts", str(drafts), *arguments, options=options)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert "bleu" in str(state["extra_state"]["metrics"])
+
+
+def greedy(model, task, document, translated):
+    """Translations of all sentences, one word at a time, given earlier translations of all."""
+    dictionary = task.tgt_dict
+    eos, pad = dictionary.eos(), dictionary.pad()
+    source = collate_tokens(document, pad, left_pad=True)
+    lengths = source.ne(pad).sum(1)
+    numbers = torch.zeros(len(document), dtype=torch.long)
+    results = []
+    for row in range(len(document)):
+        tokens = []
+        while True:
+            rows = [torch.tensor([eos, *words]) for words in translated or [[]] * len(document)]
+            drafts = collate_tokens(rows, pad)
+            rows[row] = torch.tensor([eos, *tokens])
+            previous = collate_tokens(rows, pad)
+            known = {} if translated is None else {"documents": numbers, "drafts": drafts}
+            output = model(source, lengths, previous, **known)
+            scores = output[0][row, len(tokens)].clone()
+            scores[[pad, dictionary.index("<sep>")]] = -float("inf")
+            if not tokens:
+                scores[eos] = -float("inf")
+            best = int(scores.argmax())
+            if best == eos or len(tokens) == LIMIT:
+                break
+            tokens.append(best)
+        results.append(tokens)
+    return results
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("order", ["together", "in-turn"])
+@pytest.mark.parametrize("passes", [0, 1, 3])
+def test_iterative_decoding_equals_its_definition(
+    binarised, memnet_document_checkpoint, order, passes
+):
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(memnet_document_checkpoint)]
+    )
+    model.eval()
+    # As test_full_documents has them, but no part here is longer than the limit.
+    arguments = [*DOCUMENTS[:2], "--beam", "1", "--decode-passes", str(passes)]
+    output = tiny.generate(
+        binarised, memnet_document_checkpoint, *arguments, "--decode-order", order
+    )
+    found, expected = tiny.lines_of(output), []
+    for document in parts_of(TEST, task):
+        sources = [task.src_dict.encode_line(s, add_if_not_exist=False).long() for s in document]
+        current = greedy(model, task, sources, None)
+        for _ in range(passes):
+            if order == "together":
+                current = greedy(model, task, sources, current)
+                continue
+            for row in range(len(sources)):
+                current[row] = greedy(model, task, sources, current)[row]
+        expected += [task.tgt_dict.string(torch.tensor(tokens)) for tokens in current]
+    assert [found[row] for row in tiny.rows_of(TEST)] == expected
+    assert len(set(expected)) > 2
+
+
+def parts_of(documents, task):
+    """Documents as the task cuts them."""
+    from fairseq_docmt.data import DocumentIndex
+
+    for document in documents:
+        sizes = torch.tensor([len(s.split()) + 1 for s in document]).numpy()
+        index = DocumentIndex.from_lengths([len(document)])
+        for first, end in task.decoding_spans(index, sizes):
+            yield document[first:end]
+
+
+def test_passes_change_something(binarised, memnet_document_checkpoint):
+    found = [
+        tiny.lines_of(
+            tiny.generate(binarised, memnet_document_checkpoint, *DOCUMENTS[:2], *options)
+        )
+        for options in (["--decode-passes", "0"], [], ["--batch-size", "1"], ["--max-tokens", "9"])
+    ]
+    assert found[0] != found[1] and found[1] == found[2] == found[3]
+
+
+def test_decoding_begins_with_drafts(binarised, memnet_document_checkpoint, drafts):
+    arguments = [*DOCUMENTS[:2], "--drafts", str(drafts)]
+    with_drafts = tiny.generate(binarised, memnet_document_checkpoint, *arguments)
+    without = tiny.generate(binarised, memnet_document_checkpoint, *DOCUMENTS[:2])
+    assert tiny.scores_of(with_drafts) != tiny.scores_of(without)
+    first = tiny.rows_of(TEST)[0]  # a document of one sentence
+    assert tiny.scores_of(with_drafts)[first] == tiny.scores_of(without)[first]
+
+
+def test_ensembles_nbest_and_references(binarised, memnet_document_checkpoint):
+    alone = tiny.generate(binarised, memnet_document_checkpoint, *DOCUMENTS[:2])
+    twice = f"{memnet_document_checkpoint}:{memnet_document_checkpoint}"
+    both = tiny.generate(binarised, twice, *DOCUMENTS[:2])
+    assert tiny.lines_of(both) == tiny.lines_of(alone)
+    several = tiny.generate(binarised, memnet_document_checkpoint, *DOCUMENTS[:2], "--nbest", "2")
+    assert several.count("\nH-") == 2 * alone.count("\nH-")
+    scored = tiny.generate(
+        binarised, memnet_document_checkpoint, *DOCUMENTS[:2], "--score-reference"
+    )
+    assert tiny.lines_of(scored) == tiny.lines_of(scored, "T")
+    batches = ["--score-reference", "--batch-size", "1"]
+    apart = tiny.generate(binarised, memnet_document_checkpoint, *DOCUMENTS[:2], *batches)
+    for row, score in tiny.scores_of(scored).items():
+        assert float(tiny.scores_of(apart)[row]) == pytest.approx(float(score), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options, arguments, message",
+    [
+        (["--memory", "target"], [], "a target memory needs --drafts"),
+        (["--memory", "source"], [], "need --sentence-lm FORWARD:BACKWARD"),
+        (["--sentence-lm", "a:b"], ["--gold-drafts"], "--sentence-lm: checkpoint a not found"),
+        (["--memory", "target"], ["--drafts", "nowhere"], "nowhere/.*idx not found"),
+        (["--memory", "target"], ["--drafts", "x", "--gold-drafts"], "give either"),
+        (["--memory", "target"], ["--gold-drafts", "--decoding", "segment"], "by --decoding iter"),
+    ],
+)
+def test_wrong_options_are_refused(binarised, tmp_path, options, arguments, message):
+    with pytest.raises(UserError, match=message):
+        train(binarised, tmp_path, *arguments, options=options)
+
+
+def test_other_sizes_and_other_text_are_refused(binarised, sentence_lm, drafts, tmp_path):
+    options = ["--sentence-lm", sentence_lm, "--sentence-lm-hidden-size", "9"]
+    with pytest.raises(UserError, match="has states of 7 and embeddings of 5, not 9 and 5"):
+        train(binarised, tmp_path, "--gold-drafts", options=options)
+    for split in ("train", "valid"):
+        write_drafts(binarised, tmp_path, split, tiny.documents((9, 9), 1))
+    with pytest.raises(UserError, match="translations of other text"):
+        arguments = ["--drafts", str(tmp_path)]
+        train(binarised, tmp_path, *arguments, options=["--memory", "target"])
+
+
+def test_only_models_with_memories_iterate(binarised, document_checkpoint):
+    with pytest.raises(UserError, match="is decoded by --decoding segment or sequential"):
+        tiny.generate(binarised, document_checkpoint, *DOCUMENTS[:2], "--decoding", "iterative")
