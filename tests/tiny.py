@@ -53,6 +53,11 @@ def cache(*options: str) -> list:
     return ["--arch", "cache_rnn", *rnnsearch()[2:], "--cache-size", "6", *options]
 
 
+def context(*options: str) -> list:
+    """Command line of a tiny recurrent model that knows a few sentences back."""
+    return ["--arch", "context_rnn", *rnnsearch()[2:], *options]
+
+
 def memnet(*options: str) -> list:
     """Command line of a tiny recurrent model with memories of documents."""
     sizes = ["--sentence-lm-embed-dim", "5", "--sentence-lm-hidden-size", "7"]

@@ -2,6 +2,7 @@
 
 from fairseq_docmt.models import (  # noqa: F401
     cache_rnn,
+    context_rnn,
     lst_transformer,
     memnet_rnn,
     memory_transformer,

@@ -1,13 +1,19 @@
 """Memories of whole documents of ``memnet_rnn`` (Maruf and Haffari 2018, section 4)."""
 
-from typing import Dict, NamedTuple
+from typing import Dict
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
-from fairseq_docmt.modules.rnnsearch import GRUDecoder, GRUEncoder, GRUState, init_uniform
+from fairseq_docmt.modules.rnnsearch import (
+    GRUDecoder,
+    GRUEncoder,
+    GRUState,
+    PerSentence,
+    init_uniform,
+)
 from fairseq_docmt.ops.document_memory import recall_others, rows_of_documents
 
 INSERTIONS = ("context", "output")
@@ -114,24 +120,6 @@ class SourceMemory(nn.Module):
         return F.dropout(cells, self.dropout, self.training)
 
 
-class Readings(NamedTuple):
-    """What is read from the memories for B sentences.
-
-    Attributes:
-        values: (B, r) readings of all memories side by side.
-    """
-
-    values: Tensor
-
-    def of_rows(self, rows: Tensor) -> "Readings":
-        """Of some of the sentences."""
-        return Readings(self.values.index_select(0, rows))
-
-    def for_rows(self, rows: int) -> Tensor:
-        """(rows, r) with a row for each beam of each sentence."""
-        return self.values.repeat_interleave(rows // len(self.values), dim=0)
-
-
 class MemnetEncoder(GRUEncoder):
     """GRU encoder with the source memory of the document.
 
@@ -223,15 +211,13 @@ class MemnetDecoder(GRUDecoder):
         """State before the first token, with what was read for its sentences."""
         state = super().begin(encoder_out)
         for values in encoder_out["readings"]:
-            state = state._replace(history=Readings(values))
+            state = state._replace(history=PerSentence(values))
         return state
 
-    def _attend(self, tokens: Tensor, state: GRUState):
-        if state.history is None or self.insertion != "context":
-            return super()._attend(tokens, state)
-        words = self.dropout(self.embed_tokens(tokens))
-        gates = self.of_memory(state.history.for_rows(len(tokens)))
-        return (words, *self.attending(words, state.hidden, state.source, gates))
+    def _told(self, history, rows: int):
+        if history is None or self.insertion != "context":
+            return None
+        return self.of_memory(history.for_rows(rows))
 
     def forward(
         self,
@@ -247,6 +233,6 @@ class MemnetDecoder(GRUDecoder):
         )
         if self.insertion == "output" and not features_only:
             for values in encoder_out["readings"]:
-                readings = Readings(values).for_rows(len(output))
+                readings = PerSentence(values).for_rows(len(output))
                 output = output + self.of_memory(readings).unsqueeze(1)
         return output, extra

@@ -1,6 +1,6 @@
 """Encoder and decoder of ``rnnsearch`` (Bahdanau et al. 2015; the base of Tu et al. 2018)."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import torch
 from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
@@ -51,11 +51,14 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         )
         self.output_units = 2 * hidden_size
 
-    def forward(self, src_tokens, src_lengths=None, starts=None, lanes=None, carry=None, **_):
+    def forward(
+        self, src_tokens, src_lengths=None, starts=None, lanes=None, carry=None, initial=None, **_
+    ):
         """Encode (B, S) tokens, padded on either side.
 
         Args:
             starts, lanes, carry: for decoders that carry something, see :class:`Stream`.
+            initial: (2 layers, B, d) states to begin with, zeros by default.
 
         Returns:
             dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)],
@@ -63,21 +66,27 @@ class GRUEncoder(SharedSource, FairseqEncoder):
             has read everything, ``stream``, and ``beams``, see :class:`SharedSource`.
         """
         padding = src_tokens.eq(self.padding_idx)
-        lengths = (~padding).sum(dim=1)
-        # A recurrence begins with the first token: padding goes behind, and back in the end.
-        shift = torch.where(padding[:, :1].squeeze(1), src_tokens.size(1) - lengths, 0)
-        x = self.dropout(self.embed_tokens(_rolled(src_tokens, shift)))
-        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        output, last = self.gru(packed)
-        output, _ = pad_packed_sequence(output, batch_first=True, total_length=src_tokens.size(1))
-        output = _rolled(self.dropout(output), -shift)
+        output, last = self.read(self.gru, src_tokens, initial)
         return {
-            "encoder_out": [output.transpose(0, 1)],
+            "encoder_out": [self.dropout(output).transpose(0, 1)],
             "encoder_padding_mask": [padding],
             "summary": [torch.cat([last[-2], last[-1]], dim=-1)],
             "stream": Stream.of(src_tokens, starts, lanes, carry),
             "beams": 1,
         }
+
+    def read(self, gru: nn.GRU, tokens: Tensor, initial: Optional[Tensor] = None):
+        """States (rows, S, d) over (rows, S) tokens, padded on either side, and the last ones."""
+        lengths = tokens.ne(self.padding_idx).sum(dim=1)
+        # A recurrence begins with the first token: padding goes behind, and back in the end.
+        left = tokens[:, 0].eq(self.padding_idx)
+        shift = torch.where(left, tokens.size(1) - lengths, 0)
+        x = self.dropout(self.embed_tokens(_rolled(tokens, shift)))
+        lengths = lengths.clamp(min=1).cpu()
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        output, last = gru(packed, initial)
+        output, _ = pad_packed_sequence(output, batch_first=True, total_length=tokens.size(1))
+        return _rolled(output, -shift), last
 
     def _select(self, encoder_out, sentences, beams):
         return {
@@ -101,6 +110,24 @@ def _rolled(x: Tensor, shift: Tensor) -> Tensor:
     columns = columns.remainder(x.size(1))
     rows = torch.arange(len(x), device=x.device).unsqueeze(1)
     return x[rows, columns]
+
+
+class PerSentence(NamedTuple):
+    """One vector for each of B sentences, whatever their beams.
+
+    Attributes:
+        values: (B, d).
+    """
+
+    values: Tensor
+
+    def of_rows(self, rows: Tensor) -> "PerSentence":
+        """Of some of the sentences."""
+        return PerSentence(self.values.index_select(0, rows))
+
+    def for_rows(self, rows: int) -> Tensor:
+        """(rows, d) with a row for each beam of each sentence."""
+        return self.values.repeat_interleave(rows // len(self.values), dim=0)
 
 
 class GRUState(NamedTuple):
@@ -274,7 +301,12 @@ class GRUDecoder(FairseqIncrementalDecoder):
     def _attend(self, tokens: Tensor, state: GRUState):
         """Embeddings, states of the attending layer, contexts and attention."""
         words = self.dropout(self.embed_tokens(tokens))
-        return (words, *self.attending(words, state.hidden, state.source))
+        told = self._told(state.history, len(tokens))
+        return (words, *self.attending(words, state.hidden, state.source, told))
+
+    def _told(self, history, rows: int):
+        """What the attending layer is told of earlier sentences for each of its rows."""
+        return None
 
     def _features(self, words: Tensor, hidden: Tensor, contexts: Tensor, history):
         """(rows, T, E) features given what is known of earlier sentences, and extra outputs."""

@@ -23,6 +23,9 @@ ARCHITECTURES = {
     "cache, layers": tiny.cache("--cache-size", "40", "--decoder-layers", "2", "--no-overwrite"),
     "cache, shallow": tiny.cache("--cache-size", "40", "--fusion", "shallow"),
     "cache, few slots": tiny.cache("--cache-size", "9"),
+    "previous target": tiny.context(),
+    "previous source": tiny.context("--context", "previous-source-attention"),
+    "hierarchical": tiny.context("--context", "hierarchical", "--encoder-layers", "2"),
 }
 
 
@@ -57,7 +60,7 @@ def run(model, rows, starts, lanes, carry=None):
         lanes=lanes,
         carry=carry,
     )
-    scores = model.get_normalized_probs(output, log_probs=True)
+    scores = output[0].log_softmax(dim=-1)
     scores = scores.gather(2, target.unsqueeze(2)).squeeze(2)
     return [s[: len(t)] for s, (_, t) in zip(scores, rows)], output[1]["carry"]
 
@@ -73,7 +76,7 @@ def alone(model, sentences):
 
 def check(found, wanted):
     for a, b in zip(found, wanted):
-        torch.testing.assert_close(a, b, atol=2e-6, rtol=0)  # fairseq's softmax is single
+        torch.testing.assert_close(a, b)
 
 
 @torch.no_grad()
@@ -95,16 +98,23 @@ def test_lanes_and_chunks_equal_documents_alone(model):
         check(found[1::2], wanted[1] + wanted[2])
 
 
+#: sentences back from which something arrives; without limit for the others
+REACH = {"previous source": 1, "hierarchical": 3}
+
+
 @torch.no_grad()
-def test_the_past_is_used_and_nothing_else(model):
-    sentences = document(4, 1)
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_past_is_used_and_nothing_else(name):
+    model, sentences = tiny.model(*ARCHITECTURES[name]), document(6, 1)
     before = alone(model, sentences)
-    for changed in range(4):
+    for changed in range(6):
         other = document(1, 9)[0]
         after = alone(model, [*sentences[:changed], other, *sentences[changed + 1 :]])
         check(after[:changed], before[:changed])
-        for number in range(changed + 1, 4):
-            assert not torch.allclose(after[number], before[number], atol=1e-5)
+        last = changed + REACH.get(name, 6)
+        for number in range(changed + 1, min(last + 1, 6)):
+            assert not torch.allclose(after[number], before[number], atol=1e-12, rtol=0)
+        check(after[last + 1 :], before[last + 1 :])
 
 
 @torch.no_grad()
@@ -124,7 +134,7 @@ def test_an_empty_cache_leaves_its_base_alone(fusion):
     source = collate_tokens([s for s, _ in sentences], PAD, left_pad=True)
     previous = collate_tokens([t for _, t in sentences], PAD, EOS, move_eos_to_beginning=True)
     output = base(source, source.ne(PAD).sum(1), previous)
-    scores = base.get_normalized_probs(output, log_probs=True)
+    scores = output[0].log_softmax(dim=-1)
     wanted = [
         s[: len(t)].gather(1, t.unsqueeze(1)).squeeze(1) for s, (_, t) in zip(scores, sentences)
     ]
@@ -143,7 +153,7 @@ def test_rows_without_marks_are_documents_of_their_own(model):
     source = collate_tokens([s for s, _ in pairs], PAD, left_pad=True)
     previous = collate_tokens([t for _, t in pairs], PAD, EOS, move_eos_to_beginning=True)
     output = model(source, source.ne(PAD).sum(1), previous)
-    scores = model.get_normalized_probs(output, log_probs=True)
+    scores = output[0].log_softmax(dim=-1)
     wanted = [alone(model, [pair])[0] for pair in pairs]
     found = [s[: len(t)].gather(1, t.unsqueeze(1)).squeeze(1) for s, (_, t) in zip(scores, pairs)]
     check(found, wanted)

@@ -1,0 +1,92 @@
+"""RNNSearch that knows a few sentences back: the baselines of Maruf and Haffari (2018), table 4.
+
+Jean, Lauly, Firat and Cho (2017), "Does Neural Machine Translation Benefit from Larger Context?";
+Wang, Tu, Way and Liu (2017), "Exploiting Cross-Sentence Context for Neural Machine Translation".
+"""
+
+from dataclasses import dataclass, field
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import register_model, register_model_architecture
+
+from fairseq_docmt.models._options import fill_missing, mark_new, set_defaults
+from fairseq_docmt.models._stream_model import StreamModel
+from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch_512
+from fairseq_docmt.modules.context_rnn import (
+    HierarchicalEncoder,
+    PreviousSentenceEncoder,
+    PreviousTargetDecoder,
+    SourceContextDecoder,
+)
+from fairseq_docmt.modules.contextual_gru import AttendingToPrevious, GatedContext
+
+#: parameters that rnnsearch lacks
+NEW_PARAMETERS = (".context_",)
+CONTEXTS = ("previous-target", "previous-source-attention", "hierarchical")
+
+
+# fairseq reads these annotations at run time: keep ChoiceEnum here.
+@dataclass
+class ContextConfig(FairseqDataclass):
+    context: ChoiceEnum(CONTEXTS) = field(
+        default="previous-target",
+        metadata={
+            "help": "the decoder's last state of the sentence before; attention to the words of "
+            "the source sentence before (Jean et al. 2017); a summary of three source sentences "
+            "before (Wang et al. 2017)"
+        },
+    )
+
+
+@register_model("context_rnn")
+class ContextRNNModel(StreamModel, RNNSearchModel):
+    """RNNSearch with local context, read from a stream of sentences."""
+
+    @classmethod
+    def add_args(cls, parser):
+        """Options of ``rnnsearch`` and of :class:`ContextConfig`."""
+        super().add_args(parser)
+        gen_parser_from_dataclass(parser, ContextConfig(), delete_default=True)
+
+    @classmethod
+    def build_model(cls, args, task):
+        """Build a model."""
+        context_rnn(args)
+        model = super().build_model(args, task)
+        mark_new(model, NEW_PARAMETERS)
+        return model
+
+    @classmethod
+    def build_encoder(cls, args, *parts):
+        """Encoder that reads earlier sentences where the decoder does not remember its own."""
+        if args.context == "previous-source-attention":
+            return PreviousSentenceEncoder(*parts)
+        if args.context == "hierarchical":
+            return HierarchicalEncoder(*parts)
+        return super().build_encoder(args, *parts)
+
+    @classmethod
+    def build_decoder(cls, args, *parts):
+        """Decoder that is told of them."""
+        if args.context == "previous-target":
+            return PreviousTargetDecoder(*parts)
+        hierarchical = args.context == "hierarchical"
+        return SourceContextDecoder(
+            *parts,
+            recurrence=GatedContext if hierarchical else AttendingToPrevious,
+            context_size=args.encoder_hidden_size * (1 if hierarchical else 2),
+            begins_with_context=hierarchical,
+        )
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        """Let checkpoints of ``rnnsearch`` be the start."""
+        super().upgrade_state_dict_named(state_dict, name)
+        fill_missing(self, state_dict, NEW_PARAMETERS)
+
+
+@register_model_architecture("context_rnn", "context_rnn")
+def context_rnn(args):
+    """Size of Maruf and Haffari (2018): 512, attention 256, two layers in the decoder."""
+    set_defaults(args, ContextConfig)
+    rnnsearch_512(args)
