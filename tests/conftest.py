@@ -149,3 +149,23 @@ def memnet_document_checkpoint(barely_trained, sentence_lm):
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
     options += ["--gold-drafts", "--sentence-lm", sentence_lm, "--lr", "0.03"]
     return barely_trained(*options, model=tiny.memnet())
+
+
+@pytest.fixture(scope="session")
+def context_stream_checkpoint(barely_trained):
+    """Sentences in lanes, recurrent, each with a summary of three source sentences before it."""
+    import tiny
+
+    options = ["--task", "sentence_stream_translation", "--batch-size", "3"]
+    options += ["--chunk-sentences", "2", "--lr", "0.03"]
+    return barely_trained(*options, model=tiny.context("--context", "hierarchical"))
+
+
+@pytest.fixture(scope="session")
+def previous_target_stream_checkpoint(barely_trained):
+    """Sentences in lanes, recurrent, each told how the decoder left the one before it."""
+    import tiny
+
+    options = ["--task", "sentence_stream_translation", "--batch-size", "3"]
+    options += ["--chunk-sentences", "2", "--lr", "0.03"]
+    return barely_trained(*options, model=tiny.context("--decoder-layers", "2"))

@@ -36,7 +36,10 @@ def greedy(task, model, sources, translated):
         tokens.append(best)
 
 
-@pytest.fixture(params=["memory_stream_checkpoint", "cache_stream_checkpoint", "marked"])
+CHECKPOINTS = ["memory", "cache", "context", "previous_target"]
+
+
+@pytest.fixture(params=[*(f"{name}_stream_checkpoint" for name in CHECKPOINTS), "marked"])
 def checkpoint(request, barely_trained):
     if request.param != "marked":
         return request.getfixturevalue(request.param)

@@ -19,6 +19,7 @@ GATED = tiny.rfa("--sentence-gate", "decay")
 SECOND_STAGES = {
     "memory": (STREAM, tiny.memory(), [".memories."]),
     "cache": (STREAM, tiny.cache(), [".cache_gate."]),
+    "context": (STREAM, tiny.context(), [".context_"]),
     "gate": ([*SENTENCE[:2], "--window-size", "2"], GATED, ["gate.linear", "temperature"]),
 }
 
