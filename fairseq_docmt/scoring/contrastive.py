@@ -161,7 +161,7 @@ def read_losses(path: str, items: List[Item]) -> Scored:
 
 
 def _score(args, items: List[Item]) -> Scored:
-    if args.max_tokens < 1 or (args.batch_size or 1) < 1:
+    if args.max_tokens < 1 or (args.batch_size is not None and args.batch_size < 1):
         raise UserError("--max-tokens and --batch-size must be at least 1")
     for codes in (args.bpe_codes, args.target_bpe_codes):
         if codes and not os.path.isfile(codes):

@@ -6,6 +6,7 @@ be tested, each with as much of the context as it sees in its own decoding.
 """
 
 import copy
+import logging
 from argparse import Namespace
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -19,6 +20,8 @@ from tqdm import tqdm
 from fairseq_docmt.data import DecodingUnits, DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.contrastive_items import Item
+
+logger = logging.getLogger(__name__)
 
 #: label smoothing of the loss by which Voita et al. (2019) rank candidates
 VOITA_SMOOTHING = 0.1
@@ -177,6 +180,7 @@ class ContrastiveScorer:
         spans = task.decoding_spans(index, sizes)
         if not task.keeps_order():
             spans = spans[np.isin(spans[:, 1], starts)]  # the others say nothing of the last
+            self._report_cut(spans, np.diff(starts))
         self._check_lengths(spans, src, tgt, int(task.options["mark_document_start"]))
         options = {"left_pad_source": task.cfg.left_pad_source}
         units = DecodingUnits(src, tgt, sizes, task.source_dictionary, index, spans, **options)
@@ -205,6 +209,18 @@ class ContrastiveScorer:
             sample["net_input"] = {k: v.to(device) for k, v in sample["net_input"].items()}
             sample["target"] = sample["target"].to(device)
             yield sample, documents
+
+    def _report_cut(self, spans, lengths) -> None:
+        window = self.task.window_to_decode()
+        wanted = np.minimum(lengths, window) if window else lengths
+        cut = int((spans[:, 1] - spans[:, 0] < wanted).sum())
+        if cut > 0:
+            logger.warning(
+                "%d of %d candidates are longer than the model's limit and lose the beginning of "
+                "their context; give them less with --context",
+                cut,
+                len(lengths),
+            )
 
     def _check_lengths(self, spans, src, tgt, marks: int = 0) -> None:
         limits = self.hub.max_positions
