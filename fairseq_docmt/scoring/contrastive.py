@@ -7,7 +7,7 @@ guesses.  A candidate is scored, higher being better, by --protocol:
 
   plain      log-probability of the last sentence, given its context on both sides
   voita      the same with the label smoothing (0.1) of Voita et al.'s own scoring
-  wu         mean log-probability of the tokens of the whole window (Wu et al., 2022)
+  wu         mean log-probability of all tokens of the window (code of Wu et al., 2022)
   contrapro  as plain, but an item that has the right text twice is lost, as in ContraPro's script
 """
 
@@ -79,7 +79,7 @@ def add_arguments(parser) -> None:
     add("--max-tokens", type=int, default=4096, help="padded source tokens of a batch")
     add("--batch-size", type=int, help="candidates of a batch")
     add("--cpu", action="store_true", help="leave a GPU alone")
-    add("--fp16", action="store_true", help="half precision, on a GPU; sums stay exact")
+    add("--fp16", action="store_true", help="half precision, on a GPU")
     add("--items", type=Path, metavar="FILE", help="write scores and verdict of each item, .jsonl")
     add("--json", type=Path, metavar="FILE", help="write the figures as JSON")
     add("--markdown", type=Path, metavar="FILE", help="write the table as Markdown")
@@ -87,6 +87,9 @@ def add_arguments(parser) -> None:
 
 def main(args) -> None:
     """Run the command."""
+    for path in filter(None, (args.convert, args.items, args.json, args.markdown)):
+        if not path.parent.is_dir():
+            raise UserError(f"folder {path.parent} not found; make it first")
     sets = _read_sets(args)
     if args.convert:
         everything = [item for items in sets.values() for item in items]
@@ -247,8 +250,6 @@ def _item_lines(results: Dict[str, SetResult]):
 
 def _write(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
-    if not path.parent.is_dir():
-        raise UserError(f"folder {path.parent} not found")
     unfinished = path.with_name(f"{path.name}.tmp{os.getpid()}")
     unfinished.write_text(text, encoding="utf-8")
     os.replace(unfinished, path)

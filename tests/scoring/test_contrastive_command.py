@@ -74,9 +74,11 @@ class Forced:
                 scores, carry = self.read([src.index(w) for w in s.split()], t, number == 0, carry)
                 found.append(scores)
             return found
-        inside = " <sep> ".join
-        joined = inside(s for s, _ in pairs).split()
-        scores, _ = self.read([src.index(w) for w in joined], inside(t for _, t in pairs))
+        mark = self.task.options["mark_document_start"] and len(pairs) == len(source)
+        inside, front = " <sep> ".join, "<bod> " if mark else ""
+        joined = (front + inside(s for s, _ in pairs)).split()
+        scores, _ = self.read([src.index(w) for w in joined], front + inside(t for _, t in pairs))
+        scores = scores[int(mark) :]
         ends = [0, *torch.tensor([len(t.split()) + 1 for _, t in pairs]).cumsum(0).tolist()]
         assert tgt.index("<sep>") != tgt.unk()
         return [scores[a:b] for a, b in zip(ends, ends[1:])]
@@ -145,6 +147,16 @@ def test_scores_are_those_of_forcing(system, request, test_set, tmp_path):
         for batching in (["--batch-size", "1"], ["--batch-size", "3"], ["--max-tokens", "30"]):
             again = scores_of(*options, *batching, folder=tmp_path)
             assert again == [pytest.approx(scores, abs=2e-5) for scores in found]
+
+
+def test_marked_document_starts(binarised, test_set, tmp_path):
+    options = ["--task", "sliding_window_translation", "--window-size", "2"]
+    checkpoint = tiny.train(binarised, tmp_path / "model", *options, "--mark-document-start")
+    forced = Forced(checkpoint, window=2)
+    found = scores_of(test_set, "--path", checkpoint, folder=tmp_path)
+    for item, scores in zip(items(), found):
+        wanted = [plain(forced.log_probabilities(item["source"], c)) for c in item["candidates"]]
+        assert scores == pytest.approx(wanted, abs=2e-5)
 
 
 def test_order_of_items_and_context(window_checkpoint, memory_stream_checkpoint, tmp_path):
