@@ -5,6 +5,7 @@ Each candidate is the reference of a small document, scored as ``fairseq-generat
 be tested, each with as much of the context as it sees in its own decoding.
 """
 
+import contextlib
 import copy
 import logging
 from argparse import Namespace
@@ -158,10 +159,11 @@ class ContrastiveScorer:
             generation.score_reference = True
         scorer = self.task.build_generator(list(self.hub.models), generation)
         sentences: List[List[Tensor]] = [[] for _ in pairs]
-        for sample, documents in batches:
-            rows = self.task.inference_step(scorer, models, sample)
-            for document, hypotheses in zip(documents, rows):
-                sentences[document].append(hypotheses[0]["positional_scores"].cpu().double())
+        with _any_order(self.task):
+            for sample, documents in batches:
+                rows = self.task.inference_step(scorer, models, sample)
+                for document, hypotheses in zip(documents, rows):
+                    sentences[document].append(hypotheses[0]["positional_scores"].cpu().double())
         if protocol.whole_window:
             return [float(torch.cat(found).mean()) for found in sentences]
         return [float(found[-1].sum()) for found in sentences]
@@ -169,9 +171,6 @@ class ContrastiveScorer:
     def _document_batches(self, pairs):
         """Samples of units and the document of each of their rows, in the order of decoding."""
         task = self.task
-        if "window" in task.decodings:
-            # References are scored alike in all decodings of windows; this one needs no order.
-            task.decoding = "window"
         starts = np.concatenate([[0], np.cumsum([len(source) for source, _ in pairs])])
         index = DocumentIndex(np.arange(starts[-1]), starts)
         src = [sentence for source, _ in pairs for sentence in source]
@@ -232,6 +231,19 @@ class ContrastiveScorer:
                     f"a candidate has {lengths.max()} {side} tokens with its context, but the "
                     f"model's positions end at {most}; give it less with --context"
                 )
+
+
+@contextlib.contextmanager
+def _any_order(task):
+    """Windows in the decoding that needs no order; references are scored alike in all of them."""
+    before = getattr(task, "decoding", None)
+    if "window" in getattr(task, "decodings", ()):
+        task.decoding = "window"
+    try:
+        yield
+    finally:
+        if before is not None:
+            task.decoding = before
 
 
 class _Smoothed(nn.Module):

@@ -10,7 +10,10 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring import __main__ as scoring
+from fairseq_docmt.scoring.contrastive_items import Item, checked_item
+from fairseq_docmt.scoring.contrastive_model import ContrastiveScorer
 
 WORDS = 12
 
@@ -96,7 +99,6 @@ class Forced:
         output = self.model(**net_input)
         scores = self.model.get_normalized_probs(output, log_probs=True)[0]
         own = [row[word] for row, word in zip(scores, wanted)]
-        self.wanted = wanted
         everything = torch.cat([torch.stack(own).unsqueeze(1), scores], dim=1)
         return everything, output[1].get("carry") if self.stream else None
 
@@ -183,19 +185,33 @@ def test_sentence_level_systems(binarised, test_set, tmp_path):
     checkpoint = tiny.train(
         binarised, tmp_path, "--task", "translation", "--required-batch-size-multiple", "1"
     )
-    forced = Forced(checkpoint, window=1)
+    forced = Forced(checkpoint)
+
+    def alone(source, target) -> float:
+        numbers = [forced.task.source_dictionary.index(word) for word in source[-1].split()]
+        with torch.no_grad():
+            return plain([forced.read(numbers, target[-1])[0]])
+
     for batching in ([], ["--batch-size", "1"]):
         found = scores_of(test_set, "--path", checkpoint, *batching, folder=tmp_path)
         for item, scores in zip(items(), found):
-            wanted = [
-                float(
-                    forced.read([forced.task.source_dictionary.index(w) for w in last], t)[0][
-                        :, 0
-                    ].sum()
-                )
-                for last, t in [(item["source"][-1].split(), c[-1]) for c in item["candidates"]]
-            ]
+            wanted = [alone(item["source"], candidate) for candidate in item["candidates"]]
             assert scores == pytest.approx(wanted, abs=2e-5)
+
+
+def test_python_interface(window_checkpoint):
+    """The scorer leaves the translator as it was."""
+    translator = DocumentTranslator.from_pretrained(str(window_checkpoint))
+    before = translator.translate([["w1 w2", "w3"]], beam=2)
+    one = checked_item("", *(items()[0][name] for name in Item._fields))
+    found = ContrastiveScorer(translator.hub).score([one])
+    wanted = [
+        plain(Forced(window_checkpoint, 3).log_probabilities(one.source, c)) for c in one.candidates
+    ]
+    assert found.scores == [pytest.approx(wanted, abs=2e-5)]
+    assert found.unknown == 0
+    assert translator.hub.task.decoding == "sequential"
+    assert translator.translate([["w1 w2", "w3"]], beam=2) == before
 
 
 def test_ensembles(window_checkpoint, other_window_checkpoint, test_set, tmp_path):
