@@ -1,0 +1,255 @@
+"""Accuracy on contrastive test sets: does a model prefer the translation that fits its context?
+
+Sets are read as published: those of Voita et al. (2019), ContraPro (Müller et al., 2018), those of
+Bawden et al. (2018), and JSON lines (see fairseq_docmt/scoring/contrastive_items.py) to which any
+other can be brought.  Equal scores count as wrong; chance is the exact expectation of a scorer that
+guesses.  A candidate is scored, higher being better, by --protocol:
+
+  plain      log-probability of the last sentence, given its context on both sides
+  voita      the same with the label smoothing (0.1) of Voita et al.'s own scoring
+  wu         mean log-probability of all tokens of the window (code of Wu et al., 2022)
+  contrapro  as plain, but an item that has the right text twice is lost, as in ContraPro's script
+"""
+
+import json
+import logging
+import math
+import os
+from pathlib import Path
+from typing import Dict, List, NamedTuple
+
+import torch
+from tabulate import tabulate
+
+import fairseq_docmt
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.scoring.contrastive_accuracy import (
+    Accuracy,
+    Verdict,
+    by_label,
+    judge,
+    summarise,
+)
+from fairseq_docmt.scoring.contrastive_formats import read_set
+from fairseq_docmt.scoring.contrastive_items import Item, json_lines
+from fairseq_docmt.scoring.contrastive_model import (
+    PROTOCOLS,
+    ContrastiveScorer,
+    Scored,
+    text_encoder,
+)
+
+logger = logging.getLogger(__name__)
+
+#: share of unknown target tokens above which text was probably not cut as the training data was
+MANY_UNKNOWN = 0.1
+
+
+class SetResult(NamedTuple):
+    """Items of a set, the scores of their candidates, and the verdicts."""
+
+    items: List[Item]
+    scores: List[List[float]]
+    verdicts: List[Verdict]
+
+
+def add_arguments(parser) -> None:
+    """Add the options of the command."""
+    add = parser.add_argument
+    add("sets", nargs="+", metavar="SET", help="test set: .json as published, or .jsonl")
+    scores = parser.add_mutually_exclusive_group(required=True)
+    scores.add_argument("--path", help="checkpoint, or several joined by ':'")
+    scores.add_argument(
+        "--losses",
+        metavar="FILE",
+        help="instead of a model: a loss per line, lower is better, for each candidate of the set",
+    )
+    scores.add_argument(
+        "--convert", type=Path, metavar="FILE", help="only write the items of all sets as .jsonl"
+    )
+    add("--protocol", choices=list(PROTOCOLS), default="plain", help="see above")
+    add("--context", type=int, metavar="K", help="at most K sentences of context; default: all")
+    add("--documents", metavar="DIR", help="documents that ContraPro's context is taken from")
+    add("--data", default="", help="folder with the dictionaries; default: that of training")
+    add("--bpe-codes", metavar="FILE", help="subword-nmt codes of the training data")
+    add("--target-bpe-codes", metavar="FILE", help="the same of the target, where it has its own")
+    add("--source-tokenizer", choices=["moses", "jieba"], help="for a set of raw text")
+    add("--target-tokenizer", choices=["moses", "jieba"], help="for a set of raw text")
+    add("--max-tokens", type=int, default=4096, help="padded source tokens of a batch")
+    add("--batch-size", type=int, help="candidates of a batch")
+    add("--cpu", action="store_true", help="leave a GPU alone")
+    add("--fp16", action="store_true", help="half precision, on a GPU")
+    add("--items", type=Path, metavar="FILE", help="write scores and verdict of each item, .jsonl")
+    add("--json", type=Path, metavar="FILE", help="write the figures as JSON")
+    add("--markdown", type=Path, metavar="FILE", help="write the table as Markdown")
+
+
+def main(args) -> None:
+    """Run the command."""
+    for path in filter(None, (args.convert, args.items, args.json, args.markdown)):
+        if not path.parent.is_dir():
+            raise UserError(f"folder {path.parent} not found; make it first")
+    sets = _read_sets(args)
+    if args.convert:
+        everything = [item for items in sets.values() for item in items]
+        _write(args.convert, "".join(line + "\n" for line in json_lines(everything)))
+        print(f"wrote {len(everything)} items to {args.convert}")
+        return
+    items = [item for items in sets.values() for item in items]
+    scored = read_losses(args.losses, items) if args.losses else _score(args, items)
+    if scored.unknown > MANY_UNKNOWN:
+        logger.warning(
+            "%.0f%% of the target tokens are unknown to the model; were the texts cut as its "
+            "training data (--bpe-codes)?",
+            100 * scored.unknown,
+        )
+    results = judge_sets(sets, scored.scores, PROTOCOLS[args.protocol].merge)
+    signatures = {name: _signature(name, args, result) for name, result in results.items()}
+    rows = [row for name, result in results.items() for row in _rows(name, result)]
+    headers = ["set", "part", "items", "accuracy %", "ties", "chance %"]
+    numbers = {"floatfmt": ".2f", "disable_numparse": [0, 1]}
+    print(tabulate(rows, headers, tablefmt="simple", **numbers))
+    print(*signatures.values(), sep="\n")
+    if args.markdown:
+        table = tabulate(rows, headers, tablefmt="github", **numbers)
+        notes = "".join(f"\n`{signature}`\n" for signature in signatures.values())
+        _write(args.markdown, f"{table}\n{notes}")
+    if args.json:
+        figures = {
+            name: {"signature": signatures[name], **_figures(result)}
+            for name, result in results.items()
+        }
+        _write(args.json, json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+    if args.items:
+        _write(args.items, "".join(f"{line}\n" for line in _item_lines(results)))
+
+
+# ---- scores ------------------------------------------------------------------------------------
+
+
+def _read_sets(args) -> Dict[str, List[Item]]:
+    sets: Dict[str, List[Item]] = {}
+    for path in args.sets:
+        name = Path(path).stem
+        if name in sets:
+            raise UserError(f"two test sets are called {name}; rename one")
+        sets[name] = read_set(path, args.context, args.documents)
+    if args.losses and len(sets) > 1:
+        raise UserError("--losses speaks of one test set; give one at a time")
+    return sets
+
+
+def read_losses(path: str, items: List[Item]) -> Scored:
+    """Scores from a file of losses, in the order of the candidates of a set.
+
+    Raises:
+        UserError: no such file, a line is no number, or there is not one for each candidate.
+    """
+    if not Path(path).is_file():
+        raise UserError(f"--losses {path} not found")
+    losses = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            losses.append(float(line))
+        except ValueError:
+            raise UserError(f"{path}, line {number} is no number: {line[:40]!r}") from None
+        if not math.isfinite(losses[-1]):
+            raise UserError(f"{path}, line {number} is {line.strip()}; every loss must be finite")
+    candidates = sum(len(item.candidates) for item in items)
+    if len(losses) != candidates:
+        raise UserError(f"{path} has {len(losses)} losses, but the set {candidates} candidates")
+    rest = iter(losses)
+    return Scored([[-next(rest) for _ in item.candidates] for item in items], 0.0)
+
+
+def _score(args, items: List[Item]) -> Scored:
+    if args.max_tokens < 1 or (args.batch_size is not None and args.batch_size < 1):
+        raise UserError("--max-tokens and --batch-size must be at least 1")
+    for codes in (args.bpe_codes, args.target_bpe_codes):
+        if codes and not os.path.isfile(codes):
+            raise UserError(f"BPE codes {codes} not found")
+    hub = DocumentTranslator.from_pretrained(args.path, args.data).hub
+    on_gpu = torch.cuda.is_available() and not args.cpu
+    if args.fp16 and not on_gpu:
+        raise UserError("--fp16 needs a GPU; leave it out")
+    hub = hub.half() if args.fp16 else hub
+    hub = hub.cuda() if on_gpu else hub
+    languages = (hub.task.cfg.source_lang, hub.task.cfg.target_lang)
+    codes = (args.bpe_codes, args.target_bpe_codes or args.bpe_codes)
+    tokenizers = (args.source_tokenizer, args.target_tokenizer)
+    encode = [text_encoder(*side) for side in zip(languages, tokenizers, codes)]
+    scorer = ContrastiveScorer(hub, *encode, args.max_tokens, args.batch_size)
+    return scorer.score(items, PROTOCOLS[args.protocol])
+
+
+def judge_sets(
+    sets: Dict[str, List[Item]], scores: List[List[float]], merge: bool
+) -> Dict[str, SetResult]:
+    """Verdicts on sets by name.
+
+    Args:
+        sets: items by name of the set.
+        scores: of the candidates of all items, set after set.
+        merge: see :func:`~fairseq_docmt.scoring.contrastive_accuracy.judge`.
+    """
+    results, rest = {}, iter(scores)
+    for name, items in sets.items():
+        own = [next(rest) for _ in items]
+        places = (f"{name}: item {number}" for number in range(1, len(items) + 1))
+        verdicts = [judge(*each, merge) for each in zip(places, items, own)]
+        results[name] = SetResult(items, own, verdicts)
+    return results
+
+
+# ---- results -----------------------------------------------------------------------------------
+
+
+def _signature(name: str, args, result: SetResult) -> str:
+    """What the figures of a set depend on, in the manner of sacreBLEU."""
+    context = "all" if args.context is None else args.context
+    parts = [f"set:{name}", f"items:{len(result.items)}", f"protocol:{args.protocol}"]
+    scores = "losses" if args.losses else "model"
+    parts += [f"scores:{scores}", f"context:{context}", "ties:wrong"]
+    return "|".join(["contrastive", *parts, f"version:{fairseq_docmt.__version__}"])
+
+
+def _rows(name: str, result: SetResult) -> List[list]:
+    rows = [_row(name, "all", summarise(result.verdicts))]
+    for label, values in by_label(result.items, result.verdicts).items():
+        if label != "phenomenon" or len(values) > 1:
+            rows += [_row(name, f"{label} {value}", found) for value, found in values.items()]
+    return rows
+
+
+def _row(name: str, part: str, found: Accuracy) -> list:
+    return [name, part, found.items, 100 * found.accuracy, found.ties, 100 * found.chance]
+
+
+def _figures(result: SetResult) -> dict:
+    parts = by_label(result.items, result.verdicts)
+    return {
+        "all": _figure(summarise(result.verdicts)),
+        "by label": {
+            label: {value: _figure(found) for value, found in values.items()}
+            for label, values in parts.items()
+        },
+    }
+
+
+def _figure(found: Accuracy) -> dict:
+    return {**found._asdict(), "accuracy": found.accuracy}
+
+
+def _item_lines(results: Dict[str, SetResult]):
+    for name, result in results.items():
+        for number, (item, scores, verdict) in enumerate(zip(*result), start=1):
+            entry = {"set": name, "item": number, "labels": item.labels, "right": item.correct}
+            yield json.dumps({**entry, "scores": scores, **verdict._asdict()}, ensure_ascii=False)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    unfinished = path.with_name(f"{path.name}.tmp{os.getpid()}")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, path)

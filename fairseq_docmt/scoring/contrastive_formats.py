@@ -1,0 +1,239 @@
+"""Published contrastive test sets, as their authors wrote them, as items.
+
+* Consistency sets of Voita et al. (2019), English-Russian: ``deixis_test.json`` and the like.
+* ContraPro of Müller et al. (2018), English-German pronouns: ``contrapro.json``.  It has no
+  context; that is taken from the documents of OpenSubtitles which its scripts extract.
+* The sets of Bawden et al. (2018), English-French: ``anaphora.json``, ``lexical-choice.json``.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.contrastive_items import (
+    Item,
+    checked_item,
+    field,
+    read_json_lines,
+)
+
+#: between the sentences of a text of Voita et al.
+VOITA_SEPARATOR = " _eos "
+
+#: distances above are put together, as the script of ContraPro does
+LARGEST_DISTANCE = 3
+
+
+def read_set(
+    path: str, context: Optional[int] = None, documents: Optional[str] = None
+) -> List[Item]:
+    """Read a set; its format is recognised.
+
+    Args:
+        path: JSON as published, or JSON lines (see
+            :mod:`fairseq_docmt.scoring.contrastive_items`) in a file ending in ``.jsonl``.
+        context: most sentences of context; None for all that the set has.
+        documents: folder of the documents, for ContraPro.
+
+    Raises:
+        UserError: no such file, none of the formats, a key is missing, or context is wanted where
+            there is none.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise UserError(f"test set {path} not found")
+    if context is not None and context < 0:
+        raise UserError(f"--context must be 0 or more sentences, not {context}")
+    try:
+        items = _read(file, context, documents)
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8") from None
+    if not items:
+        raise UserError(f"{path} holds no items")
+    return items if context is None else [item.with_context(context) for item in items]
+
+
+def _read(file: Path, context, documents) -> List[Item]:
+    if file.suffix == ".jsonl":
+        return read_json_lines(file)
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"{file}, line {error.lineno} is no JSON ({error.msg}); JSON lines must be in a file "
+            "that ends in .jsonl"
+        ) from None
+    first = next(iter(entries), None) if isinstance(entries, (list, dict)) else None
+    if isinstance(entries, list) and isinstance(first, dict):
+        if "dst" in first:
+            return voita(str(file), file.stem, entries)
+        if "errors" in first:
+            return contrapro(str(file), entries, context, documents)
+    elif isinstance(entries, dict) and isinstance(entries.get(first), dict):
+        if "examples" in entries[first] or "trg" in entries[first]:
+            return bawden(str(file), entries)
+    raise UserError(
+        f"{file} is none of the known sets: Voita et al. (a list of entries with dst), ContraPro "
+        "(with errors), Bawden et al. (with trg or examples); convert it to JSON lines"
+    )
+
+
+# ---- Voita et al. ------------------------------------------------------------------------------
+
+
+def voita(name: str, stem: str, entries: list) -> List[Item]:
+    """Items of a consistency set; their phenomenon is the name of the file."""
+    phenomenon = re.sub("_(dev|test)$", "", stem)
+    items = []
+    for number, entry in enumerate(entries, start=1):
+        where = f"{name}: item {number}"
+        source, targets = field(where, entry, "src"), field(where, entry, "dst")
+        if not isinstance(targets, list):
+            raise UserError(f'{where}: "dst" must be a list of texts')
+        distance = field(where, entry, "ctx_dist")
+        items.append(
+            checked_item(
+                where,
+                _voita_sentences(where, source),
+                [_voita_sentences(where, target) for target in targets],
+                field(where, entry, "true_ind"),
+                {"phenomenon": phenomenon, "distance": distance},
+            )
+        )
+    return items
+
+
+def _voita_sentences(where: str, text) -> List[str]:
+    if not isinstance(text, str) or VOITA_SEPARATOR not in text:
+        raise UserError(
+            f"{where} has no context: no{VOITA_SEPARATOR.rstrip()} between sentences in "
+            f"{str(text)[:40]!r}"
+        )
+    return text.split(VOITA_SEPARATOR)
+
+
+# ---- ContraPro ---------------------------------------------------------------------------------
+
+
+def contrapro(name: str, entries: list, context: Optional[int], documents) -> List[Item]:
+    """Items of ContraPro; the first candidate is the reference.
+
+    Labels are those by which its own script counts: the pair of pronouns, the distance of the
+    antecedent in sentences, and whether it is in the same segment.
+    """
+    if context is None or (context > 0 and documents is None):
+        raise UserError(
+            f"{name} has no context of its own; give --context with the number of previous "
+            "sentences and --documents with the folder to take them from, or --context 0"
+        )
+    library = _Documents(documents) if context > 0 else None
+    items = []
+    for number, entry in enumerate(entries, start=1):
+        where = f"{name}: item {number}"
+        errors = field(where, entry, "errors")
+        if not isinstance(errors, list):
+            raise UserError(f'{where}: "errors" must be a list')
+        current = field(where, entry, "src segment")
+        targets = [field(where, entry, "ref segment")]
+        targets += [field(where, error, "contrastive") for error in errors]
+        before: List[Tuple[str, str]] = []
+        if library is not None:
+            place = (field(where, entry, "document id"), field(where, entry, "segment id"))
+            before = library.before(where, *place, current, context)
+        source = [pair[0] for pair in before] + [current]
+        candidates = [[pair[1] for pair in before] + [target] for target in targets]
+        items.append(checked_item(where, source, candidates, 0, _contrapro_labels(where, entry)))
+    return items
+
+
+def _contrapro_labels(where: str, entry: dict) -> dict:
+    distance = field(where, entry, "ante distance")
+    if not isinstance(distance, int):
+        raise UserError(f'{where}: "ante distance" must be a number, not {distance!r}')
+    pronouns = [str(field(where, entry, f"{side} pronoun")).lower() for side in ("src", "ref")]
+    return {
+        "phenomenon": "pronoun",
+        "distance": f">{LARGEST_DISTANCE}" if distance > LARGEST_DISTANCE else distance,
+        "pronoun": ":".join(pronouns),
+        "intrasegmental": field(where, entry, "intrasegmental"),
+    }
+
+
+class _Documents:
+    """Documents of OpenSubtitles in sub-folders, by the names of their target files.
+
+    The two sides of ``YEAR/NAME.de`` and ``YEAR/NAME.en`` are line-aligned; which suffix the source
+    has is seen from the folder.
+    """
+
+    def __init__(self, folder: str):
+        if not Path(folder).is_dir():
+            raise UserError(f"--documents {folder} not found; give the folder of the documents")
+        self.folder = folder
+        self.files: Dict[str, Path] = {p.name: p for p in sorted(Path(folder).glob("*/*"))}
+        self.read: Dict[str, List[Tuple[str, str]]] = {}
+
+    def before(self, where: str, name, line, current: str, context: int) -> List[Tuple[str, str]]:
+        """Up to ``context`` pairs of sentences before a line, counted from 1.
+
+        Where one side of a pair is empty it is passed over.
+        """
+        pairs = self._pairs(where, str(name))
+        if not str(line).isdecimal() or not 1 <= int(line) <= len(pairs):
+            raise UserError(f"{where}: {name} has no line {line}")
+        found = pairs[int(line) - 1][0]
+        if "".join(found.split()) != "".join(str(current).split()):
+            raise UserError(
+                f"{where}: line {line} of {name} is {found[:40]!r} and not the source of the item; "
+                f"are the documents of {self.folder} those of the set?"
+            )
+        first = max(int(line) - 1 - context, 0)
+        return [pair for pair in pairs[first : int(line) - 1] if all(pair)]
+
+    def _pairs(self, where: str, name: str) -> List[Tuple[str, str]]:
+        if name not in self.read:
+            if name not in self.files:
+                raise UserError(f"{where}: document {name} is not in {self.folder}")
+            target = self.files[name]
+            others = [p for p in target.parent.glob(f"{target.stem}.*") if p != target]
+            if len(others) != 1:
+                raise UserError(f"{target} must have one source file beside it, not {len(others)}")
+            sides = [
+                [line.strip() for line in side.read_text(encoding="utf-8").split("\n")]
+                for side in (others[0], target)
+            ]
+            if len(sides[0]) != len(sides[1]):
+                raise UserError(f"{others[0]} and {target} have different numbers of lines")
+            self.read[name] = list(zip(*sides))
+        return self.read[name]
+
+
+# ---- Bawden et al. -----------------------------------------------------------------------------
+
+
+def bawden(name: str, entries: dict) -> List[Item]:
+    """Items of the two sets for anaphora and lexical choice; all look one sentence back."""
+    items = []
+    for block, entry in entries.items():
+        where = f"{name}: example {block}"
+        if isinstance(entry, dict) and "examples" in entry:
+            for example in field(where, entry, "examples"):
+                labels = {"phenomenon": entry.get("type", "lexical choice")}
+                pair = field(where, example, "trg")
+                items.append(_bawden_item(where, example, pair, "correct", labels))
+            continue
+        for pair in field(where, entry, "trg"):
+            kind = "semi-correct" if "semi-correct" in pair else "correct"
+            labels = {"phenomenon": "anaphora", "translation of the context": kind}
+            if "type" in pair:
+                labels["pronoun"] = pair["type"]
+            items.append(_bawden_item(where, entry, pair, kind, labels))
+    return items
+
+
+def _bawden_item(where: str, example: dict, pair: dict, right: str, labels: dict) -> Item:
+    candidates = [field(where, pair, right), field(where, pair, "incorrect")]
+    source = field(where, example, "src")
+    return checked_item(where, source, candidates, 0, {**labels, "distance": 1})

@@ -1,0 +1,378 @@
+"""The command: scores are those of forcing each candidate directly, whatever the batches."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.scoring import __main__ as scoring
+from fairseq_docmt.scoring.contrastive_items import Item, checked_item
+from fairseq_docmt.scoring.contrastive_model import ContrastiveScorer
+
+WORDS = 12
+
+
+def items():
+    """Four documents of 1 to 4 sentences with two to four candidates, one of them a copy."""
+    made = []
+    for number, document in enumerate(tiny.documents((4, 1, 3, 2), seed=5)):
+        # Up to 20 tokens, the limit of the systems for whole documents.
+        document = [" ".join(sentence.split()[:3]) for sentence in document]
+        right = [sentence.replace("w", "v") for sentence in document]
+        wrong = [right[:-1] + [" ".join(f"v{(number + 5 * n) % WORDS}" for n in range(1, 4))]]
+        wrong += [right[:-1] + [right[-1] + " v1"], right] if number == 2 else []
+        candidates = [right, *wrong]
+        candidates.insert(number % 2, candidates.pop(0))
+        labels = {"phenomenon": f"of {number % 2}", "distance": number}
+        one = {"source": document, "candidates": candidates, "correct": number % 2}
+        made.append({**one, "labels": labels})
+    return made
+
+
+@pytest.fixture
+def test_set(tmp_path):
+    """A file of those items."""
+    path = tmp_path / "set.jsonl"
+    path.write_text("".join(json.dumps(item) + "\n" for item in items()))
+    return path
+
+
+def run(*arguments) -> str:
+    return tiny.run_main(scoring.main, "contrastive", *arguments)
+
+
+def scores_of(*arguments, folder: Path) -> list:
+    out = folder / "items.jsonl"
+    run(*arguments, "--cpu", "--items", out)
+    return [json.loads(line)["scores"] for line in out.read_text().splitlines()]
+
+
+# ---- the model forced by hand ------------------------------------------------------------------
+
+
+class Forced:
+    """A checkpoint that reads one document at a time, put together here.
+
+    It reads the last ``window`` sentences in one sequence, or sentence by sentence as a stream.
+    """
+
+    def __init__(self, checkpoint, window: int = 99, stream: bool = False):
+        models, _, self.task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
+        self.model, self.window, self.stream = models[0].eval(), window, stream
+
+    @torch.no_grad()
+    def log_probabilities(self, source, target) -> list:
+        """(tokens, words) of each sentence that the model reads, its end symbol included."""
+        src, tgt = self.task.source_dictionary, self.task.target_dictionary
+        pairs = list(zip(source, target))[-self.window :]
+        if self.stream:
+            found, carry = [], None
+            for number, (s, t) in enumerate(pairs):
+                scores, carry = self.read([src.index(w) for w in s.split()], t, number == 0, carry)
+                found.append(scores)
+            return found
+        mark = self.task.options["mark_document_start"] and len(pairs) == len(source)
+        inside, front = " <sep> ".join, "<bod> " if mark else ""
+        joined = (front + inside(s for s, _ in pairs)).split()
+        scores, _ = self.read([src.index(w) for w in joined], front + inside(t for _, t in pairs))
+        scores = scores[int(mark) :]
+        ends = [0, *torch.tensor([len(t.split()) + 1 for _, t in pairs]).cumsum(0).tolist()]
+        assert tgt.index("<sep>") != tgt.unk()
+        return [scores[a:b] for a, b in zip(ends, ends[1:])]
+
+    def read(self, source, target, starts=None, carry=None):
+        words = self.task.target_dictionary
+        wanted = [words.index(word) for word in target.split()] + [words.eos()]
+        net_input = {
+            "src_tokens": torch.tensor([source + [self.task.source_dictionary.eos()]]),
+            "src_lengths": torch.tensor([len(source) + 1]),
+            "prev_output_tokens": torch.tensor([[words.eos()] + wanted[:-1]]),
+        }
+        if self.stream:
+            net_input.update(starts=torch.tensor([starts]), carry=carry, lanes=1)
+        output = self.model(**net_input)
+        scores = self.model.get_normalized_probs(output, log_probs=True)[0]
+        own = [row[word] for row, word in zip(scores, wanted)]
+        everything = torch.cat([torch.stack(own).unsqueeze(1), scores], dim=1)
+        return everything, output[1].get("carry") if self.stream else None
+
+
+def plain(found) -> float:
+    return float(found[-1][:, 0].double().sum())
+
+
+def wu(found) -> float:
+    """Mean over the window."""
+    return float(torch.cat(found)[:, 0].double().mean())
+
+
+def voita(found) -> float:
+    """Less the cross-entropy with a smoothed distribution, plus the entropy of that."""
+    total = 0.0
+    for row in found[-1].double():
+        own, words = row[0], row[1:]
+        wanted = torch.full_like(words, 0.1 / (len(words) - 1))
+        wanted[int(words.eq(own).nonzero()[0])] = 0.9
+        total += float((wanted * words).sum() - (wanted * wanted.log()).sum())
+    return total
+
+
+SYSTEMS = {
+    "window": {"window": 3},
+    "rfa_window": {"window": 3},
+    "rnnsearch_window": {"window": 3},
+    "document": {},
+    "window_attention_document": {},
+    "memory_stream": {"stream": True},
+    "cache_stream": {"stream": True},
+}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_scores_are_those_of_forcing(system, request, test_set, tmp_path):
+    checkpoint = request.getfixturevalue(f"{system}_checkpoint")
+    forced = Forced(checkpoint, **SYSTEMS[system])
+    for name, score in (("plain", plain), ("wu", wu), ("voita", voita), ("contrapro", plain)):
+        options = [test_set, "--path", checkpoint, "--protocol", name]
+        found = scores_of(*options, folder=tmp_path)
+        for item, scores in zip(items(), found):
+            wanted = [
+                score(forced.log_probabilities(item["source"], c)) for c in item["candidates"]
+            ]
+            assert scores == pytest.approx(wanted, abs=2e-5)
+        for batching in (["--batch-size", "1"], ["--batch-size", "3"], ["--max-tokens", "30"]):
+            again = scores_of(*options, *batching, folder=tmp_path)
+            assert again == [pytest.approx(scores, abs=2e-5) for scores in found]
+
+
+def test_marked_document_starts(binarised, test_set, tmp_path):
+    options = ["--task", "sliding_window_translation", "--window-size", "2"]
+    checkpoint = tiny.train(binarised, tmp_path / "model", *options, "--mark-document-start")
+    forced = Forced(checkpoint, window=2)
+    found = scores_of(test_set, "--path", checkpoint, folder=tmp_path)
+    for item, scores in zip(items(), found):
+        wanted = [plain(forced.log_probabilities(item["source"], c)) for c in item["candidates"]]
+        assert scores == pytest.approx(wanted, abs=2e-5)
+
+
+def test_order_of_items_and_context(window_checkpoint, memory_stream_checkpoint, tmp_path):
+    """Items do not change each other; what a window does not see changes nothing."""
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items()))
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items()[::-1]))
+    for checkpoint in (window_checkpoint, memory_stream_checkpoint):
+        found = scores_of(tmp_path / "a.jsonl", "--path", checkpoint, folder=tmp_path)
+        other = scores_of(tmp_path / "b.jsonl", "--path", checkpoint, folder=tmp_path)
+        assert other[::-1] == [pytest.approx(scores, abs=2e-5) for scores in found]
+        both = [tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--path", checkpoint]
+        assert scores_of(*both, folder=tmp_path)[:4] == [pytest.approx(s, abs=2e-5) for s in found]
+        cut = {
+            k: scores_of(*both[:1], *both[2:], "--context", k, folder=tmp_path) for k in (2, 1, 0)
+        }
+        sees_all = checkpoint == window_checkpoint  # three sentences
+        assert (cut[2][0] == pytest.approx(found[0], abs=2e-5)) is sees_all
+        assert cut[1][0] != pytest.approx(found[0], abs=1e-3)
+        assert cut[0][1] == pytest.approx(found[1], abs=2e-5)  # had no context
+
+
+def test_sentence_level_systems(binarised, test_set, tmp_path):
+    """A stock checkpoint scores the last sentence alone."""
+    checkpoint = tiny.train(
+        binarised, tmp_path, "--task", "translation", "--required-batch-size-multiple", "1"
+    )
+    forced = Forced(checkpoint)
+
+    def alone(source, target) -> float:
+        numbers = [forced.task.source_dictionary.index(word) for word in source[-1].split()]
+        with torch.no_grad():
+            return plain([forced.read(numbers, target[-1])[0]])
+
+    for batching in ([], ["--batch-size", "1"]):
+        found = scores_of(test_set, "--path", checkpoint, *batching, folder=tmp_path)
+        for item, scores in zip(items(), found):
+            wanted = [alone(item["source"], candidate) for candidate in item["candidates"]]
+            assert scores == pytest.approx(wanted, abs=2e-5)
+
+
+def test_python_interface(window_checkpoint):
+    """The scorer leaves the translator as it was."""
+    translator = DocumentTranslator.from_pretrained(str(window_checkpoint))
+    before = translator.translate([["w1 w2", "w3"]], beam=2)
+    one = checked_item("", *(items()[0][name] for name in Item._fields))
+    found = ContrastiveScorer(translator.hub).score([one])
+    wanted = [
+        plain(Forced(window_checkpoint, 3).log_probabilities(one.source, c)) for c in one.candidates
+    ]
+    assert found.scores == [pytest.approx(wanted, abs=2e-5)]
+    assert found.unknown == 0
+    assert translator.hub.task.decoding == "sequential"
+    assert translator.translate([["w1 w2", "w3"]], beam=2) == before
+
+
+def test_ensembles(window_checkpoint, other_window_checkpoint, test_set, tmp_path):
+    """The mean of the probabilities."""
+    members = [Forced(c, window=3) for c in (window_checkpoint, other_window_checkpoint)]
+    path = f"{window_checkpoint}:{other_window_checkpoint}"
+    found = scores_of(test_set, "--path", path, folder=tmp_path)
+    for item, scores in zip(items(), found):
+        for candidate, score in zip(item["candidates"], scores):
+            both = [m.log_probabilities(item["source"], candidate)[-1][:, 0] for m in members]
+            assert score == pytest.approx(
+                float(sum(map(torch.exp, both)).div(2).log().sum()), abs=2e-5
+            )
+    with pytest.raises(UserError, match="--protocol voita is for one model"):
+        run(test_set, "--path", path, "--protocol", "voita", "--cpu")
+
+
+def test_text_is_cut_as_the_training_data(window_checkpoint, tmp_path):
+    from subword_nmt.apply_bpe import BPE
+    from subword_nmt.learn_bpe import learn_bpe
+
+    codes = tmp_path / "codes"
+    with open(codes, "w") as stream:
+        learn_bpe(io.StringIO("w1 w2 v3 v4\n" * 5), stream, 3)
+    with open(codes) as stream:
+        bpe = BPE(stream).process_line
+    raw = {"source": ["w1,w2", "w3"], "candidates": [["v1", "v3!"], ["v1", "v5"]], "correct": 0}
+    space = {"source": ["w1 , w2", "w3"], "candidates": [["v1", "v3 !"], ["v1", "v5"]]}
+    cut = {
+        "source": [bpe(s) for s in space["source"]],
+        "candidates": [[bpe(s) for s in c] for c in space["candidates"]],
+        "correct": 0,
+    }
+    found = []
+    for name, item, options in (
+        ("cut", cut, []),
+        ("raw", raw, ["--bpe-codes", codes, "--source-tokenizer", "moses"]),
+    ):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text(json.dumps(item))
+        options += ["--target-tokenizer", "moses"] if name == "raw" else []
+        found.append(scores_of(path, "--path", window_checkpoint, *options, folder=tmp_path))
+    assert found[0] == found[1]
+
+
+# ---- results -----------------------------------------------------------------------------------
+
+
+def test_table_and_files(test_set, tmp_path):
+    # The right candidate wins, ties, wins as a copy of itself, loses.
+    losses = [1, 2, 3, 3, 1, 2, 3, 1, 3, 4]
+    (tmp_path / "losses").write_text("".join(f"{loss}\n" for loss in losses))
+    out = {name: tmp_path / f"out.{name}" for name in ("json", "markdown", "items")}
+    options = [option for name, path in out.items() for option in (f"--{name}", path)]
+    printed = run(test_set, "--losses", tmp_path / "losses", *options)
+    lines = [line.split() for line in printed.splitlines()]
+    assert ["set", "all", "4", "50.00", "1", "45.83"] in lines
+    assert ["set", "phenomenon", "of", "0", "2", "100.00", "0", "41.67"] in lines
+    assert ["set", "distance", "1", "1", "0.00", "1", "50.00"] in lines
+    signature = "contrastive|set:set|items:4|protocol:plain|scores:losses|context:all|ties:wrong"
+    assert signature in printed
+    figures = json.loads(out["json"].read_text())["set"]
+    assert figures["signature"].startswith(signature)
+    want = {"items": 4, "correct": 2, "ties": 1, "accuracy": 0.5}
+    assert figures["all"] == {**want, "chance": pytest.approx((3 / 2 + 1 / 3) / 4)}
+    assert figures["by label"]["distance"]["3"]["accuracy"] == 0
+    markdown = out["markdown"].read_text()
+    assert "| set   | all" in markdown and f"`{signature}" in markdown
+    rows = [json.loads(line) for line in out["items"].read_text().splitlines()]
+    assert [row["correct"] for row in rows] == [True, False, True, False]
+    assert rows[2] == {
+        **{"set": "set", "item": 3, "labels": {"phenomenon": "of 0", "distance": "2"}},
+        **{"right": 0, "scores": [-1, -2, -3, -1], "correct": True, "tie": False},
+        "chance": pytest.approx(1 / 3),
+    }
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
+        ["set.jsonl", "losses", *(p.name for p in out.values())]
+    )
+    # By the rule of ContraPro the third is lost.
+    strict = run(test_set, "--losses", tmp_path / "losses", "--protocol", "contrapro")
+    assert ["set", "all", "4", "25.00", "2", "37.50"] in [s.split() for s in strict.splitlines()]
+
+
+def test_a_constant_scorer_gets_nothing(test_set, tmp_path):
+    (tmp_path / "losses").write_text("2.5\n" * 10)
+    printed = run(test_set, "--losses", tmp_path / "losses")
+    assert ["set", "all", "4", "0.00", "4", "45.83"] in [s.split() for s in printed.splitlines()]
+
+
+def test_converts_to_json_lines(test_set, tmp_path):
+    run(test_set, "--convert", tmp_path / "all.jsonl", "--context", "1")
+    (tmp_path / "losses").write_text("2.5\n" * 10)
+    printed = run(tmp_path / "all.jsonl", "--losses", tmp_path / "losses")
+    assert ["all", "all", "4", "0.00", "4", "45.83"] in [s.split() for s in printed.splitlines()]
+    first = json.loads((tmp_path / "all.jsonl").read_text().splitlines()[0])
+    assert first["source"] == items()[0]["source"][-2:]
+
+
+def test_a_document_over_the_limit_is_warned_of(document_checkpoint, test_set, tmp_path, caplog):
+    run(test_set, "--path", document_checkpoint, "--cpu")
+    assert "lose" not in caplog.text
+    source = ["w1 w2 w3 w4 w5 w6 w7"] * 4
+    long = {"source": source, "candidates": [["v1"] * 4, ["v1"] * 3 + ["v2"]], "correct": 0}
+    (tmp_path / "long.jsonl").write_text(json.dumps(long))
+    run(tmp_path / "long.jsonl", "--path", document_checkpoint, "--cpu")
+    assert "2 of 2 candidates are longer than the model's limit and lose" in caplog.text
+
+
+def test_unknown_words_are_warned_of(window_checkpoint, test_set, tmp_path, caplog):
+    run(test_set, "--path", window_checkpoint, "--cpu")
+    assert "unknown to the model" not in caplog.text
+    strange = {"source": ["w1"], "candidates": [["x y"], ["y x"]], "correct": 0}
+    (tmp_path / "x.jsonl").write_text(json.dumps(strange))
+    printed = run(tmp_path / "x.jsonl", "--path", window_checkpoint, "--cpu")
+    assert "67% of the target tokens are unknown to the model" in caplog.text
+    # The candidates are the same to the model, and so a tie.
+    assert ["x", "all", "1", "0.00", "1", "50.00"] in [s.split() for s in printed.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "losses, message",
+    [
+        ("1\n2\n", "has 2 losses, but the set 10 candidates"),
+        ("1\nnan\n" * 5, "losses, line 2 is nan; every loss must be finite"),
+        ("1\nx\n" * 5, "losses, line 2 is no number: 'x'"),
+    ],
+)
+def test_mistakes_in_losses(test_set, tmp_path, losses, message):
+    (tmp_path / "losses").write_text(losses)
+    with pytest.raises(UserError, match=message):
+        run(test_set, "--losses", tmp_path / "losses", "--items", tmp_path / "items")
+    assert not (tmp_path / "items").exists()
+
+
+def test_other_mistakes(window_checkpoint, test_set, tmp_path):
+    scored = [test_set, "--path", window_checkpoint, "--cpu"]
+    with pytest.raises(UserError, match="two test sets are called set; rename one"):
+        run(test_set, *scored)
+    with pytest.raises(UserError, match="--losses nowhere not found"):
+        run(test_set, "--losses", "nowhere")
+    with pytest.raises(UserError, match="checkpoint nowhere not found"):
+        run(test_set, "--path", "nowhere")
+    with pytest.raises(UserError, match="BPE codes nowhere not found"):
+        run(*scored, "--bpe-codes", "nowhere")
+    with pytest.raises(UserError, match="--batch-size must be at least 1"):
+        run(*scored, "--batch-size", "0")
+    with pytest.raises(UserError, match="--fp16 needs a GPU"):
+        run(*scored, "--fp16")
+    with pytest.raises(UserError, match="folder .*absent not found"):
+        run(*scored, "--items", tmp_path / "absent" / "items")
+    long = {"source": ["w1"], "candidates": [["v1 " * 1100], ["v2"]], "correct": 0}
+    (tmp_path / "long.jsonl").write_text(json.dumps(long))
+    with pytest.raises(UserError, match="has 1101 target tokens with its context, but the model's"):
+        run(tmp_path / "long.jsonl", *scored[1:])
+
+
+def test_a_broken_model_is_named(window_checkpoint, test_set, tmp_path):
+    state = torch.load(window_checkpoint, weights_only=False)
+    for name, value in state["model"].items():
+        if name.endswith("weight"):
+            value.fill_(float("nan"))
+    torch.save(state, tmp_path / "broken.pt")
+    with pytest.raises(UserError, match="set: item 1: the score of candidate 0 is nan"):
+        run(test_set, "--path", tmp_path / "broken.pt", "--cpu")
