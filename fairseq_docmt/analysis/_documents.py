@@ -93,6 +93,18 @@ def documents_of(task, split: str, most: int = 0) -> Iterator[Document]:
         yield document
 
 
+def document_of(task, split: str, number: int) -> Document:
+    """Document of a split by its number, from 1.
+
+    Raises:
+        UserError: there are not so many.
+    """
+    documents = list(documents_of(task, split, number))
+    if len(documents) < number:
+        raise UserError(f"--document {number}: {split} has {len(documents)} documents")
+    return documents[-1]
+
+
 def _streams(view: StreamView, pad: int) -> Iterator[Document]:
     index = view.index
     for first, end in zip(index.starts[:-1].tolist(), index.starts[1:].tolist()):

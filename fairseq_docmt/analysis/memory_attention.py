@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from fairseq_docmt.analysis._documents import (
     Document,
+    document_of,
     documents_of,
     gradients_through_all_sentences,
     load,
@@ -176,10 +177,7 @@ def _words(task, document: Document, sentence: int) -> Dict[str, List[List[str]]
 
 
 def _show_sentence(args, model, task) -> None:
-    documents = list(documents_of(task, args.split, args.document))
-    if len(documents) < args.document:
-        raise UserError(f"--document {args.document}: {args.split} has {len(documents)} documents")
-    document, sentence = documents[-1], args.sentence - 1
+    document, sentence = document_of(task, args.split, args.document), args.sentence - 1
     sentences = int(document.of_target.max()) + 1
     if not 0 <= sentence < sentences - 1:
         raise UserError(

@@ -84,13 +84,30 @@ class CacheDecoder(GRUDecoder):
         """As in the base class; sentences of one lane find what those before them have written."""
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
-        state = self._for_rows(super().begin(encoder_out), len(prev_output_tokens))
-        words, hidden, contexts, attention = self._all_tokens(prev_output_tokens, state)
+        words, hidden, contexts, attention = self._without_cache(prev_output_tokens, encoder_out)
         stream = encoder_out["stream"].for_rows(len(prev_output_tokens))
         history, cache = self._follow(stream, prev_output_tokens, hidden, contexts)
         features, extra = self._features(words, hidden, contexts, history)
         carry = {PREFIX + name: value for name, value in cache._asdict().items()}
         return features, {"attn": [attention], "carry": carry, **extra}
+
+    def matching(self, prev_output_tokens: Tensor, encoder_out: dict) -> Tuple[Cache, Tensor]:
+        """What the tokens of a document find in the cache; for analysis.
+
+        Args:
+            prev_output_tokens: (K, T) sentences that follow each other in one lane.
+
+        Returns:
+            cache that each sentence finds, its rows the K sentences, and (K, T, I) probabilities
+            of its slots (equation 5).
+        """
+        _, hidden, contexts, _ = self._without_cache(prev_output_tokens, encoder_out)
+        cache, _ = self._follow(encoder_out["stream"], prev_output_tokens, hidden, contexts)
+        return cache, read(cache, contexts)[0]
+
+    def _without_cache(self, tokens: Tensor, encoder_out: dict):
+        """Embeddings, states, contexts and attention of (rows, T) tokens; no cache is in them."""
+        return self._all_tokens(tokens, self._for_rows(super().begin(encoder_out), len(tokens)))
 
     def _carried(self, stream: Stream) -> Cache:
         """Caches of the lanes of a stream."""

@@ -1,0 +1,239 @@
+"""Parameters and speed of the recurrent family, side by side.
+
+    python benchmark.py --out FOLDER             # small models, a few minutes
+    python benchmark.py --out FOLDER --paper     # sizes of Tu et al. (2018), an hour on 2 cores
+
+After table 5 of Tu et al. (2018) and table 3 of Maruf and Haffari (2018): random weights and words,
+documents of as many sentences.  Training is forward, backward and Adam, with what the second pass
+trains of each system; decoding is beam search through the tasks of this suite.  Systems take turns,
+the first turn warms up; figures are medians, ratios those of a turn.  Writes ``results.json`` and
+``results.md``.
+"""
+
+import argparse
+import copy
+import json
+import logging
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional
+
+import torch
+from fairseq import options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from tabulate import tabulate
+
+import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
+from fairseq_docmt.data import add_document_symbols
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.optim.grouped_adam import freeze_pretrained
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+from common import describe_machine, invented_dictionary  # noqa: E402
+
+SENTENCE = ["--task", "sliding_window_translation", "--window-size", "1", "--decoding", "window"]
+STREAM = ["--task", "sentence_stream_translation"]
+DOCUMENT = ["--task", "full_document_translation", "--gold-drafts"]
+MEMNET = ["--arch", "memnet_rnn", "--decoder-layers", "1"]
+#: sizes of states and embeddings, vocabulary
+SCALES = {"small": (256, 256, 8000), "paper": (1000, 620, 30000)}
+
+
+class System(NamedTuple):
+    """Command line of a system, what its second pass trains and whether it is decoded."""
+
+    arguments: List[str]
+    frozen: bool = False
+    decodes: bool = True
+
+
+BASE = "rnnsearch"
+SYSTEMS: Dict[str, System] = {
+    "lstm (fairseq)": System(
+        [*SENTENCE, "--arch", "lstm", "--encoder-bidirectional"], decodes=False
+    ),
+    BASE: System([*SENTENCE, "--arch", "rnnsearch"]),
+    **{
+        f"cache_rnn, {slots}": System(
+            [*STREAM, "--arch", "cache_rnn", "--cache-size", str(slots)], frozen=True
+        )
+        for slots in (25, 500, 1000)
+    },
+    **{
+        f"memnet_rnn, {memory}, {place}": System(
+            [*DOCUMENT, *MEMNET, "--memory", memory, "--memory-to", place]
+        )
+        for place in ("context", "output")
+        for memory in ("source", "target", "both")
+    },
+    **{
+        f"context_rnn, {context}": System(
+            [*STREAM, "--arch", "context_rnn", "--decoder-layers", "1", "--context", context]
+        )
+        for context in ("previous-target", "previous-source-attention", "hierarchical")
+    },
+}
+
+
+class Runner:
+    """One system with its optimizer.
+
+    Args:
+        name: key of ``SYSTEMS``.
+        args: command line of the benchmark.
+    """
+
+    def __init__(self, name: str, args):
+        self.system, self.args = SYSTEMS[name], args
+        hidden, embedding, types = SCALES[args.scale]
+        sizes = []
+        for side in ("encoder", "decoder"):
+            sizes += [f"--{side}-hidden-size", str(hidden), f"--{side}-embed-dim", str(embedding)]
+        out = ["--decoder-out-embed-dim", str(embedding)] if "lstm" in name else []
+        languages = ["data", "-s", "src", "-t", "tgt"]
+        parsed = options.parse_args_and_arch(
+            options.get_training_parser(), [*languages, *self.system.arguments, *sizes, *out]
+        )
+        cfg = convert_namespace_to_omegaconf(parsed)
+        dictionary = add_document_symbols(invented_dictionary(types))
+        torch.manual_seed(1)
+        self.task = tasks.TASK_REGISTRY[parsed.task](cfg.task, dictionary, dictionary)
+        self.device = torch.device(args.device)
+        self.model = self.task.build_model(parsed, from_checkpoint=True).to(self.device)
+        self.parameters = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+        if self.system.frozen:
+            freeze_pretrained(self.model)
+        self.trained = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.Adam(self.trained, lr=1e-4)
+        # Prepared as fairseq-generate does it, which packs the weights.
+        self.prepared = copy.deepcopy(self.model).eval()
+        self.prepared.prepare_for_inference_(cfg)
+
+    def _sentences(self) -> torch.Tensor:
+        first, last = self.task.src_dict.nspecial, len(self.task.src_dict) - 2
+        rows = self.args.documents * self.args.sentences
+        lines = torch.randint(first, last, (rows, self.args.length))
+        lines[:, -1] = self.task.src_dict.eos()
+        return lines
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def train(self) -> float:
+        """Words per second of an update."""
+        tokens = self._sentences().to(self.device)
+        rows, lanes = len(tokens), self.args.documents
+        lengths = torch.full((rows,), tokens.size(1), device=self.device)
+        row = torch.arange(rows, device=self.device)
+        follow = {}
+        if self.system.arguments[:2] == STREAM:
+            follow = {"starts": row < lanes, "lanes": lanes}
+        if self.system.arguments[:2] == DOCUMENT[:2]:
+            follow = {"documents": torch.div(row, self.args.sentences, rounding_mode="floor")}
+        self.model.train()
+        self._wait()
+        begin = time.perf_counter()
+        logits, _ = self.model(tokens, lengths, tokens, **follow)
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self._wait()
+        return tokens.numel() / (time.perf_counter() - begin)
+
+    @torch.no_grad()
+    def decode(self) -> Optional[float]:
+        """Words per second of documents side by side."""
+        if not self.system.decodes:
+            return None
+        lines = list(self._sentences())
+        typed, size = [], self.args.length
+        for number, line in enumerate(lines):
+            if number and number % self.args.sentences == 0:
+                typed.append(line[-1:])
+            typed.append(line)
+        search = argparse.Namespace(beam=4, min_len=size - 1, max_len_a=0, max_len_b=size - 1)
+        generator = self.task.build_generator([self.prepared], search)
+        dataset = self.task.build_dataset_for_inference(typed, [len(line) for line in typed])
+        # As many sentences at a time, whether they stand in one document or side by side.
+        whole = self.task.decoding == "iterative"
+        together = self.args.documents // (self.args.sentences if whole else 1)
+        batches = self.task.get_batch_iterator(
+            dataset, max_sentences=max(1, together), disable_iterator_cache=True
+        ).next_epoch_itr(shuffle=False)
+        self._wait()
+        begin, words = time.perf_counter(), 0
+        for sample in batches:
+            for hypotheses in self.task.inference_step(generator, [self.prepared], sample):
+                words += len(hypotheses[0]["tokens"]) if len(hypotheses[0]["tokens"]) > 1 else 0
+        self._wait()
+        return words / (time.perf_counter() - begin)
+
+
+def collect(args) -> List[dict]:
+    """Parameters and words per second of all systems in all turns but the first."""
+    runners = {name: Runner(name, args) for name in args.systems}
+    rows = {
+        name: {"system": name, "parameters": r.parameters, "training": [], "decoding": []}
+        for name, r in runners.items()
+    }
+    for turn in range(args.repeats + 1):
+        for name, runner in runners.items():
+            found = {"training": runner.train(), "decoding": runner.decode()}
+            for what, speed in found.items():
+                if turn > 0:
+                    rows[name][what].append(speed)
+    return list(rows.values())
+
+
+def table(rows: List[dict]) -> str:
+    """Markdown table; ratios are to rnnsearch in the same turn."""
+    base = next((row for row in rows if row["system"] == BASE), None)
+    lines = []
+    for row in rows:
+        line = [row["system"], f"{row['parameters'] / 1e6:.1f}"]
+        for what in ("training", "decoding"):
+            if None in row[what]:
+                line += ["", ""]
+                continue
+            line.append(f"{statistics.median(row[what]):.0f}")
+            ratios = [a / b for a, b in zip(row[what], base[what])] if base else []
+            line.append(f"{statistics.median(ratios):.2f}" if ratios else "")
+        lines.append(line)
+    headers = ["system", "million parameters", "training words/s", "to rnnsearch"]
+    headers += ["decoding words/s", "to rnnsearch"]
+    return tabulate(lines, headers=headers, tablefmt="github", disable_numparse=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--paper", action="store_true", help="sizes of Tu et al. (2018)")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), metavar="NAME")
+    parser.add_argument("--documents", type=int, default=16, help="side by side")
+    parser.add_argument("--sentences", type=int, default=5, help="of each document")
+    parser.add_argument("--length", type=int, default=25, help="tokens of a sentence")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--device", default="cpu")
+    args = parser.parse_args()
+    for name in args.systems:
+        if name not in SYSTEMS:
+            raise UserError(f"unknown system {name}; choose from {'; '.join(SYSTEMS)}")
+    logging.disable(logging.INFO)
+    torch.set_num_threads(args.threads)
+    args.scale = "paper" if args.paper else "small"
+    args.out.mkdir(parents=True, exist_ok=True)
+    machine = describe_machine(torch.device(args.device), args.threads)
+    rows = collect(args)
+    text = f"scale: {args.scale}\n\n{machine}\n\n{table(rows)}\n"
+    (args.out / "results.md").write_text(text, encoding="utf-8")
+    (args.out / "results.json").write_text(json.dumps({"machine": machine, "rows": rows}, indent=1))
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""What a continuous cache is asked for.
+
+    python -m fairseq_docmt.analysis.cache_matching DATA --path CHECKPOINT --out FOLDER \\
+        [--document 1 --sentence 2]
+
+Tu et al. (2018): the average matching probability of slots from the most to the least recently
+written (figure 3), and the matching matrix of one sentence (figure 4b), with references in the
+place of translations.
+"""
+
+from typing import Dict, List
+
+import torch
+from matplotlib import pyplot
+from torch import Tensor
+
+from fairseq_docmt.analysis._documents import (
+    Document,
+    document_of,
+    documents_of,
+    load,
+    parser_of,
+    quietly,
+    write_results,
+)
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.modules.cache_decoder import CacheDecoder
+from fairseq_docmt.ops.translation_cache import NO_WORD, Cache
+
+
+@torch.no_grad()
+def matching_of(model, document: Document):
+    """Caches that the K sentences of a document find, and (K, T, I) probabilities of slots.
+
+    Raises:
+        UserError: the model has no cache.
+    """
+    if not isinstance(model.decoder, CacheDecoder) or model.decoder.cache_size == 0:
+        raise UserError(f"{type(model).__name__} has no cache to look into")
+    net_input = document.sample["net_input"]
+    following = {key: net_input[key] for key in ("starts", "lanes")}
+    encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"], **following)
+    return model.decoder.matching(net_input["prev_output_tokens"], encoder_out)
+
+
+def by_recency(cache: Cache, weights: Tensor, present: Tensor) -> Dict[str, Tensor]:
+    """Sums over tokens of the probability of each place in the history.
+
+    Args:
+        cache: of K sentences, with I slots.
+        weights: (K, T, I) probabilities of the slots.
+        present: (K, T) where tokens stand.
+
+    Returns:
+        ``probability`` (I,) summed over tokens, the most recently written slot first, and
+        ``tokens`` (I,) how many found a slot in that place.
+    """
+    order = cache.ages.argsort(dim=1, descending=True)
+    filled = cache.words.ne(NO_WORD).gather(1, order)
+    sorted_weights = weights.gather(2, order.unsqueeze(1).expand_as(weights))
+    counted = present.unsqueeze(2) & filled.unsqueeze(1)
+    return {
+        "probability": (sorted_weights * counted).sum(dim=(0, 1)),
+        "tokens": counted.sum(dim=(0, 1)),
+    }
+
+
+def mean_by_recency(model, documents) -> List[float]:
+    """Average probability of each place in the history, the most recent first.
+
+    Raises:
+        UserError: no sentence finds anything in the cache.
+    """
+    probability, tokens = 0, 0
+    for document in documents:
+        sums = by_recency(*matching_of(model, document), document.of_target.ge(0))
+        probability, tokens = probability + sums["probability"], tokens + sums["tokens"]
+    if not torch.is_tensor(tokens) or not tokens.any():
+        raise UserError("no document has two sentences, so no sentence finds anything in the cache")
+    return (probability / tokens)[tokens > 0].tolist()
+
+
+def matrix_of(model, task, document: Document, sentence: int) -> dict:
+    """Words of a sentence, words of the slots from old to new, and probabilities between them."""
+    cache, weights = matching_of(model, document)
+    order = cache.ages[sentence].argsort()
+    order = order[cache.words[sentence, order] != NO_WORD]
+    present = document.of_target[sentence].ge(0)
+    dictionary = task.target_dictionary
+    return {
+        "words": [dictionary[t] for t in document.sample["target"][sentence][present].tolist()],
+        "slots": [dictionary[t] for t in cache.words[sentence, order].tolist()],
+        "probabilities": weights[sentence][present][:, order].tolist(),
+    }
+
+
+def _plot_matrix(matrix: dict):
+    size = (2 + 0.35 * len(matrix["words"]), 1.5 + 0.25 * len(matrix["slots"]))
+    figure, axes = pyplot.subplots(figsize=size)
+    axes.imshow(torch.tensor(matrix["probabilities"]).T.numpy(), aspect="auto", cmap="Blues")
+    axes.set_xticks(range(len(matrix["words"])), matrix["words"], rotation=90)
+    axes.set_yticks(range(len(matrix["slots"])), matrix["slots"])
+    axes.set_ylabel("slots")
+    return figure
+
+
+def _plot_recency(probabilities: List[float]):
+    figure, axes = pyplot.subplots(figsize=(6, 4))
+    axes.bar(range(1, len(probabilities) + 1), probabilities)
+    axes.set_xlabel("slot, the most recently written first")
+    axes.set_ylabel("average matching probability")
+    return figure
+
+
+def _sentence(args, task) -> Document:
+    document = document_of(task, args.split, args.document)
+    sentences = int(document.of_target.max()) + 1
+    if not 1 < args.sentence <= sentences:
+        raise UserError(
+            f"--sentence {args.sentence} must have a sentence before it; the document has "
+            f"{sentences}"
+        )
+    return document
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--path", required=True, help="checkpoint")
+    parser.add_argument("--document", type=int, default=1, help="whose matrix to show, from 1")
+    parser.add_argument("--sentence", type=int, default=2, help="sentence in it, from 1")
+    args = parser.parse_args()
+    with quietly():
+        model, task = load(args.path, args.data)
+        document = _sentence(args, task)
+        matrix = matrix_of(model, task, document, args.sentence - 1)
+        probabilities = mean_by_recency(model, documents_of(task, args.split, args.documents))
+    write_results(args.out, "cache_matching", matrix, _plot_matrix(matrix))
+    write_results(args.out, "cache_by_recency", probabilities, _plot_recency(probabilities))
+
+
+if __name__ == "__main__":
+    main()
