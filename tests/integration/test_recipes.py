@@ -59,7 +59,7 @@ def test_commands_are_understood(path):
         if "--decoding" in arguments:
             place = arguments.index("--decoding") + 1
             assert arguments[place] in ("4", "window", "sequential", "segment")
-            arguments[place] = "window"
+            arguments[place] = "sequential"
         parser = PARSERS[program]()
         if program == "fairseq-preprocess":
             parser.parse_args(arguments)
@@ -107,3 +107,14 @@ def test_every_system_of_tu2018_is_parsed():
     found = [a for _, a in commands(tiny.ROOT / "examples" / "tu2018_cache" / "train.sh")]
     assert [a[a.index("--arch") + 1] for a in found] == ["rnnsearch"] + 3 * ["cache_rnn"]
     assert [a[a.index("--fusion") + 1] for a in found if "--fusion" in a] == ["shallow"]
+
+
+def test_every_system_of_maruf2018_is_parsed():
+    found = [a for _, a in commands(tiny.ROOT / "examples" / "maruf2018_memnet" / "train.sh")]
+    archs = [a[a.index("--arch") + 1] for a in found]
+    assert archs == ["rnnsearch_512"] + 3 * ["memnet_rnn"] + 3 * ["context_rnn"]
+    assert [a[a.index("--memory") + 1] for a in found if "--memory" in a] == [
+        "source",
+        "target",
+        "both",
+    ]

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Translate the test documents with one system and score them.
+#
+#   bash generate.sh DATA SYSTEM CHECKPOINT OUT [more options]
+#
+# SYSTEM is one of train.sh.  Memories begin with DRAFTS (environment), the translations of base; the
+# paper translates all sentences once again.  Before this: train.sh.
+set -euo pipefail
+data=$1 system=$2 checkpoint=$3 out=$4
+shift 4
+export PYTHONWARNINGS=ignore
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
+drafts=${DRAFTS:-drafts}
+
+translate() {
+  fairseq-generate "$data" --user-dir "$user_dir" --path "$checkpoint" \
+    --beam "${BEAM:-1}" --max-len-a 2 --max-len-b 0 --results-path "$out" "$@"
+}
+
+case $system in
+  base) translate --task sliding_window_translation --batch-size 64 "$@" ;;
+  source*) translate --task full_document_translation --batch-size 1 "$@" ;;
+  target* | both*) translate --task full_document_translation --batch-size 1 --drafts "$drafts" "$@" ;;
+  prevtrg | jean2017 | wang2017) translate --task sentence_stream_translation --batch-size 32 "$@" ;;
+  *) echo "unknown system $system" >&2; exit 1 ;;
+esac
+python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"
+echo "BLEU over sentences, lower-cased Moses tokens"
+sacrebleu "$out/reference.sentences" -i "$out/hypothesis.sentences" -m bleu --force

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# One system of Maruf and Haffari (2018), hyper-parameters of section 5.
+#
+#   bash train.sh DATA base SAVE [options of fairseq-train, as --fp16]
+#   bash train.sh DATA SYSTEM SAVE --finetune-from-model BASE/checkpoint_best.pt [...]
+#
+# DATA is a binarised folder with documents.  base is the first stage, the sentence-level model.
+# SYSTEM is source, target or both (memories), as in source-output for Memory-to-Output; or a baseline:
+# prevtrg, jean2017, wang2017.  Memories need in the environment LM, the folder of
+# train_sentence_lm.sh, and DRAFTS, that of make_drafts.sh.
+# Before this: prepare.sh.  After it: generate.sh.
+set -euo pipefail
+data=$1 system=$2 save=$3
+shift 3
+export PYTHONWARNINGS=ignore
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
+lm=${LM:-lm} drafts=${DRAFTS:-drafts} dropout=${DROPOUT:-0.2}
+size=${SIZE:-512} lanes=${LANES:-16} chunk=${CHUNK:-5}
+
+first() {
+  fairseq-train "$data" --user-dir "$user_dir" --save-dir "$save" \
+    --arch rnnsearch_512 --dropout "$dropout" \
+    --optimizer sgd --lr 0.1 --lr-scheduler fixed --force-anneal 5 --lr-shrink 0.5 --clip-norm 5 \
+    --criterion cross_entropy --sentence-avg --best-checkpoint-metric loss \
+    --max-epoch 10 --no-epoch-checkpoints --seed 1 "$@"
+}
+
+second() {
+  fairseq-train "$data" --user-dir "$user_dir" --save-dir "$save" --dropout "$dropout" \
+    --optimizer sgd --lr 0.08 --lr-scheduler fixed --force-anneal 2 --lr-shrink 0.9 --clip-norm 5 \
+    --criterion cross_entropy --sentence-avg --best-checkpoint-metric loss \
+    --max-epoch 15 --no-epoch-checkpoints --seed 1 "$@"
+}
+
+models=$lm/forward/checkpoint_best.pt:$lm/backward/checkpoint_best.pt
+case $system in *-output) set -- --memory-to output "$@" ;; esac
+
+# Memories: one document in an update.
+case ${system%-output} in
+  base) first --task sliding_window_translation --window-size 1 --batch-size 80 "$@" ;;
+  source) second --task full_document_translation --max-document-tokens 8000 --batch-size 1 \
+    --arch memnet_rnn --memory source --sentence-lm "$models" \
+    --sentence-lm-embed-dim "$size" --sentence-lm-hidden-size "$size" "$@" ;;
+  target) second --task full_document_translation --max-document-tokens 8000 --batch-size 1 \
+    --arch memnet_rnn --memory target --drafts "$drafts" "$@" ;;
+  both) second --task full_document_translation --max-document-tokens 8000 --batch-size 1 \
+    --arch memnet_rnn --memory both --drafts "$drafts" --sentence-lm "$models" \
+    --sentence-lm-embed-dim "$size" --sentence-lm-hidden-size "$size" "$@" ;;
+  prevtrg) second --task sentence_stream_translation --arch context_rnn \
+    --context previous-target --batch-size "$lanes" --chunk-sentences "$chunk" "$@" ;;
+  jean2017) second --task sentence_stream_translation --arch context_rnn \
+    --context previous-source-attention --batch-size "$lanes" --chunk-sentences "$chunk" "$@" ;;
+  wang2017) second --task sentence_stream_translation --arch context_rnn \
+    --context hierarchical --batch-size "$lanes" --chunk-sentences "$chunk" "$@" ;;
+  *) echo "unknown system $system" >&2; exit 1 ;;
+esac
