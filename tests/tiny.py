@@ -270,7 +270,7 @@ def dictionary(words: int = 12):
 def model(*arguments: str, seed: int = 0):
     """An untrained model in evaluation mode, built as ``fairseq-train`` builds it, in float64.
 
-    Biases, norms and the like get random values too, so that nothing hides behind zeros.
+    Biases, norms and what begins as zeros get random values too, so that nothing hides behind them.
     """
     import torch
     from fairseq import options
@@ -282,7 +282,7 @@ def model(*arguments: str, seed: int = 0):
     task = TranslationTask(TranslationConfig(), dictionary(), dictionary())
     built = task.build_model(args).double().eval()
     for name, parameter in built.named_parameters():
-        if parameter.dim() == 1:
+        if parameter.dim() == 1 or not parameter.any():
             torch.nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)
     return built
 

@@ -34,7 +34,7 @@ quietly drafts bash "$recipes/make_drafts.sh" "$work/bin" src tgt \
 outputs=(rnnsearch=rnnsearch_window)
 for system in "${systems[@]}"; do
   train "$system" "$updates" "${document[@]}" --max-tokens 1500 --drafts "$work/drafts" \
-    --arch memnet_rnn --memory "$system" \
+    --arch memnet_rnn --memory "$system" --lr 0.0005 \
     --sentence-lm "$work/lm/forward/$best:$work/lm/backward/$best" \
     --sentence-lm-embed-dim 128 --sentence-lm-hidden-size 128 \
     --finetune-from-model "$work/rnnsearch/checkpoint_last.pt"

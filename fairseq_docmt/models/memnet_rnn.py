@@ -5,12 +5,13 @@ Maruf and Haffari (2018), "Document Context Neural Machine Translation with Memo
 
 import os
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Iterable, Optional
 
 from fairseq import checkpoint_utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
+from torch import Tensor
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._options import fill_missing, mark_new, set_defaults
@@ -142,8 +143,11 @@ class MemnetRNNModel(RNNSearchModel):
             prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs
         )
 
-    def load_pretrained_parts(self) -> None:
+    def load_pretrained_parts(self, sentences: Iterable[Tensor]) -> None:
         """Load the language models, at the beginning of training.
+
+        Args:
+            sentences: of the source side of the training set, by which vectors are standardised.
 
         Raises:
             UserError: they are not given, not there or of other sizes.
@@ -164,6 +168,7 @@ class MemnetRNNModel(RNNSearchModel):
                 self.encoder.source_memory.sentences.load(name, state["model"])
             except ValueError as error:
                 raise UserError(f"--sentence-lm: {path} {error}") from None
+        self.encoder.source_memory.sentences.standardise(sentences)
 
     def upgrade_state_dict_named(self, state_dict, name):
         """Let checkpoints of ``rnnsearch`` be the start."""

@@ -1,11 +1,11 @@
 """Memories of whole documents of ``memnet_rnn`` (Maruf and Haffari 2018, section 4)."""
 
-from typing import Dict
+from typing import Dict, Iterable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_sequence, unpack_sequence
+from torch.nn.utils.rnn import pack_sequence, pad_sequence, unpack_sequence
 
 from fairseq_docmt.modules.rnnsearch import (
     GRUDecoder,
@@ -23,6 +23,9 @@ DIRECTIONS = ("forward", "backward")
 class SentenceVectors(nn.Module):
     """Last states of two language models, that read sentences forward and backward; never trained.
 
+    They are standardised: most of such a state is the same for all sentences, and a memory of
+    states as they are learns hardly anything.
+
     Args:
         words: size of the vocabulary.
         padding_idx, eos: symbols.
@@ -37,6 +40,8 @@ class SentenceVectors(nn.Module):
             nn.LSTM(embed_dim, hidden_size, batch_first=True) for _ in DIRECTIONS
         )
         self.size = 2 * hidden_size
+        self.register_buffer("mean", torch.zeros(self.size))
+        self.register_buffer("deviation", torch.ones(self.size))
         for parameter in self.parameters():
             parameter.requires_grad = False
 
@@ -49,13 +54,29 @@ class SentenceVectors(nn.Module):
         forward = [torch.cat([begin, row]) for row in words]
         backward = [torch.cat([begin, row.flip(0)]) for row in words]
         modules = zip(self.embeddings, self.lstms, (forward, backward))
-        return torch.cat([self._last(*parts) for parts in modules], dim=-1)
+        vectors = torch.cat([self._last(*parts) for parts in modules], dim=-1)
+        return (vectors - self.mean) / self.deviation
 
     @staticmethod
     def _last(embedding: nn.Embedding, lstm: nn.LSTM, rows: list) -> Tensor:
         embedded = embedding(torch.cat(rows)).split([len(row) for row in rows])
         _, (hidden, _) = lstm(pack_sequence(embedded, enforce_sorted=False))
         return hidden[0]
+
+    @torch.no_grad()
+    def standardise(self, sentences: Iterable[Tensor]) -> None:
+        """Let the vectors of these sentences, 1-D tensors, have mean 0 and deviation 1."""
+        self.mean.zero_()
+        self.deviation.fill_(1.0)
+        lines = list(sentences)
+        vectors = torch.cat(
+            [
+                self(pad_sequence(lines[at : at + 256], True, self.padding_idx))
+                for at in range(0, len(lines), 256)
+            ]
+        )
+        self.mean.copy_(vectors.mean(dim=0))
+        self.deviation.copy_(vectors.std(dim=0, unbiased=False).clamp(min=1e-4))
 
     def load(self, direction: str, language_model: Dict[str, Tensor]) -> None:
         """Copy the parameters of a stock ``lstm_lm`` of one direction.
@@ -178,9 +199,11 @@ class MemnetDecoder(GRUDecoder):
             self.target_query = nn.Linear(encoder_units, hidden_size, bias=False)
             init_uniform(self.target_query, hidden_size)
         self.readings_size = source_size + hidden_size * int(target_memory)
-        outputs = 3 * hidden_size if insertion == "context" else self.output_projection.out_features
+        outputs = 3 * hidden_size if insertion == "context" else len(self.dictionary)
         self.of_memory = nn.Linear(self.readings_size, outputs, bias=False)
-        init_uniform(self.of_memory, hidden_size)
+        # Readings mean nothing yet.  What the first stage has learned is to begin undisturbed, or
+        # memories are switched off before they are found to be of use.
+        nn.init.zeros_(self.of_memory.weight)
 
     @torch.no_grad()
     def target_cells(self, previous: Tensor, encoder_out: dict) -> Tensor:

@@ -258,6 +258,13 @@ class _Smoothed(nn.Module):
         super().__init__()
         self.model, self.smoothing = model, smoothing
 
+    def __getattr__(self, name):
+        # Memories of documents are filled by the parts of the model.
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("model"), name)
+
     def forward(self, **net_input):
         return self.model(**net_input)
 

@@ -4,11 +4,12 @@ import collections
 import logging
 import os
 from dataclasses import dataclass, field
-from typing import List, Optional
+from typing import Iterator, List, Optional
 
 import numpy as np
+import torch
 from fairseq import utils
-from fairseq.data import Dictionary, LanguagePairDataset, iterators
+from fairseq.data import Dictionary, LanguagePairDataset, data_utils, iterators
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import II, open_dict
@@ -188,10 +189,22 @@ class DocumentTranslationTask(TranslationTask):
             if hasattr(module, "can_use_fastpath"):
                 module.can_use_fastpath = False
         if not from_checkpoint and hasattr(model, "load_pretrained_parts"):
-            model.load_pretrained_parts()
+            model.load_pretrained_parts(self._some_training_sources())
         if self.cfg.freeze_pretrained:
             freeze_pretrained(model)
         return model
+
+    def _some_training_sources(self, most: int = 10000) -> Iterator[torch.Tensor]:
+        """Source sentences from all over the training set."""
+        folder, languages = utils.split_paths(self.cfg.data)[0], self.cfg
+        pair = f"{languages.source_lang}-{languages.target_lang}"
+        name = os.path.join(folder, f"{self.cfg.train_subset}.{pair}.{languages.source_lang}")
+        lines = data_utils.load_indexed_dataset(name) if os.path.exists(f"{name}.idx") else None
+        if lines is None:
+            raise UserError(f"{name}.idx not found; check the data directory and the languages")
+        rows = np.flatnonzero(lines.sizes > BLANK_SIZE)
+        for row in rows[:: max(1, len(rows) // most)].tolist():
+            yield lines[row]
 
     # ---- data ----------------------------------------------------------------------------------
 

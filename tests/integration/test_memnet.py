@@ -74,7 +74,13 @@ def test_vectors_are_those_of_the_language_models(binarised, sentence_lm, tmp_pa
         wanted.append(hidden[0])
     sentences = model.eval().encoder.source_memory.sentences
     padded = torch.cat([torch.tensor([[1, 1]]), words, eos], dim=1)
-    torch.testing.assert_close(sentences(padded), torch.cat(wanted, dim=1))
+    found = sentences(padded) * sentences.deviation + sentences.mean
+    torch.testing.assert_close(found, torch.cat(wanted, dim=1))
+    lines = [torch.tensor([*words, 2]) for words in ([4, 5], [6], [7, 8, 4], [9, 9])]
+    sentences.standardise(iter(lines))
+    vectors = sentences(torch.nn.utils.rnn.pad_sequence(lines, True, 1))
+    torch.testing.assert_close(vectors.mean(0), torch.zeros(14), atol=1e-5, rtol=0)
+    torch.testing.assert_close(vectors.var(0, unbiased=False), torch.ones(14), atol=1e-2, rtol=0)
 
 
 def test_training_resumes(binarised, sentence_lm, drafts, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import tiny
 import torch
 from fairseq import checkpoint_utils
+from fairseq.data.data_utils import collate_tokens
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
@@ -59,10 +60,12 @@ def scores_of(*arguments, folder: Path) -> list:
 class Forced:
     """A checkpoint that reads one document at a time, put together here.
 
-    It reads the last ``window`` sentences in one sequence, or sentence by sentence as a stream.
+    It reads the last ``window`` sentences in one sequence, or sentence by sentence as a stream, or
+    all as rows that know each other.
     """
 
-    def __init__(self, checkpoint, window: int = 99, stream: bool = False):
+    def __init__(self, checkpoint, window: int = 99, stream: bool = False, rows: bool = False):
+        self.rows = rows
         models, _, self.task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
         self.model, self.window, self.stream = models[0].eval(), window, stream
 
@@ -71,6 +74,8 @@ class Forced:
         """(tokens, words) of each sentence that the model reads, its end symbol included."""
         src, tgt = self.task.source_dictionary, self.task.target_dictionary
         pairs = list(zip(source, target))[-self.window :]
+        if self.rows:
+            return self.read_rows([s.split() for s in source], [t.split() for t in target])
         if self.stream:
             found, carry = [], None
             for number, (s, t) in enumerate(pairs):
@@ -85,6 +90,23 @@ class Forced:
         ends = [0, *torch.tensor([len(t.split()) + 1 for _, t in pairs]).cumsum(0).tolist()]
         assert tgt.index("<sep>") != tgt.unk()
         return [scores[a:b] for a, b in zip(ends, ends[1:])]
+
+    def read_rows(self, source, target) -> list:
+        src, tgt = self.task.source_dictionary, self.task.target_dictionary
+        sources = [torch.tensor([*map(src.index, s), src.eos()]) for s in source]
+        wanted = [torch.tensor([*map(tgt.index, t), tgt.eos()]) for t in target]
+        tokens = collate_tokens(sources, src.pad())
+        output = self.model(
+            tokens,
+            tokens.ne(src.pad()).sum(1),
+            collate_tokens(wanted, tgt.pad(), tgt.eos(), move_eos_to_beginning=True),
+            documents=torch.zeros(len(sources), dtype=torch.long),
+        )
+        scores = self.model.get_normalized_probs(output, log_probs=True)
+        return [
+            torch.cat([row[: len(t)].gather(1, t.unsqueeze(1)), row[: len(t)]], dim=1)
+            for row, t in zip(scores, wanted)
+        ]
 
     def read(self, source, target, starts=None, carry=None):
         words = self.task.target_dictionary
@@ -131,6 +153,7 @@ SYSTEMS = {
     "window_attention_document": {},
     "memory_stream": {"stream": True},
     "cache_stream": {"stream": True},
+    "memnet_document": {"rows": True},
 }
 
 
