@@ -21,6 +21,7 @@ sizes=(--encoder-embed-dim 128 --encoder-hidden-size 128 --decoder-layers 1
 
 prepare
 echo "training language models of the source ..."
+rm -rf "$work/lm"
 SIZE=128 EPOCHS=${LM_EPOCHS:-3} quietly language_models bash "$recipes/train_sentence_lm.sh" \
   "$work/data/train.src" "$work/data/valid.src" "$work/bin/dict.src.txt" "$work/lm" \
   --num-workers 0 --log-format simple

@@ -11,6 +11,7 @@ set -euo pipefail
 train=$1 valid=$2 dict=$3 out=$4
 shift 4
 export PYTHONWARNINGS=ignore
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
 size=${SIZE:-512}
 
 # A blank line behind each sentence makes it a document, which --sample-break-mode complete_doc keeps
@@ -28,7 +29,7 @@ for direction in forward backward; do
   rm -rf "${out:?}/bin/$direction"
   fairseq-preprocess --only-source --srcdict "$dict" --trainpref "$text/train" \
     --validpref "$text/valid" --destdir "$out/bin/$direction"
-  fairseq-train "$out/bin/$direction" --task language_modeling --sample-break-mode complete_doc \
+  fairseq-train "$out/bin/$direction" --user-dir "$user_dir" --task language_modeling --sample-break-mode complete_doc \
     --save-dir "$out/$direction" --arch lstm_lm --criterion cross_entropy \
     --decoder-embed-dim "$size" --decoder-hidden-size "$size" --decoder-out-embed-dim "$size" \
     --tokens-per-sample 1000 --dropout 0.2 --optimizer adam --lr 0.001 --clip-norm 5 --max-tokens 4000 \
