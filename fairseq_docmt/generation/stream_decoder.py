@@ -31,6 +31,9 @@ class StreamEnsemble(EnsembleModel):
         """What each model carries on after the decoder has read (rows, T) right-padded tokens."""
         found = []
         for model, encoder_out in zip(self.models, self.encoder_outs):
+            if hasattr(model.decoder, "carry_on"):  # that has less to compute
+                found.append(model.decoder.carry_on(previous_tokens, encoder_out))
+                continue
             _, extra = model.decoder(previous_tokens, encoder_out=encoder_out, features_only=True)
             found.append(extra["carry"])
         return found

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairseq_docmt.data.carry import Carry
 from fairseq_docmt.modules.rnnsearch import GRUDecoder, GRUState, init_uniform
 from fairseq_docmt.modules.stream import Stream
 from fairseq_docmt.ops.translation_cache import NO_WORD, Cache, read, write
@@ -34,6 +35,10 @@ class CacheGate(nn.Module):
         """(rows, T, outputs) gates."""
         logits = self.of_state(states) + self.of_context(contexts) + self.of_cache(recalled)
         return torch.sigmoid(logits)
+
+
+def _carry_of(cache: Cache) -> Carry:
+    return {PREFIX + name: value for name, value in cache._asdict().items()}
 
 
 class CacheDecoder(GRUDecoder):
@@ -88,8 +93,13 @@ class CacheDecoder(GRUDecoder):
         stream = encoder_out["stream"].for_rows(len(prev_output_tokens))
         history, cache = self._follow(stream, prev_output_tokens, hidden, contexts)
         features, extra = self._features(words, hidden, contexts, history)
-        carry = {PREFIX + name: value for name, value in cache._asdict().items()}
-        return features, {"attn": [attention], "carry": carry, **extra}
+        return features, {"attn": [attention], "carry": _carry_of(cache), **extra}
+
+    def carry_on(self, prev_output_tokens: Tensor, encoder_out: dict) -> Carry:
+        """What is carried on after (rows, T) tokens, without the output that they have."""
+        _, hidden, contexts, _ = self._without_cache(prev_output_tokens, encoder_out)
+        _, cache = self._follow(encoder_out["stream"], prev_output_tokens, hidden, contexts)
+        return _carry_of(cache)
 
     def matching(self, prev_output_tokens: Tensor, encoder_out: dict) -> Tuple[Cache, Tensor]:
         """What the tokens of a document find in the cache; for analysis.

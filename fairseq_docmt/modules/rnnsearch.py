@@ -63,7 +63,8 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         Returns:
             dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)],
             ``summary`` [(B, 2 d)]: the last forward and the first backward state, each of which
-            has read everything, ``stream``, and ``beams``, see :class:`SharedSource`.
+            has read everything, ``stream``, ``beams``, see :class:`SharedSource`, and
+            ``remembered``, where a decoder keeps what it computes of the source.
         """
         padding = src_tokens.eq(self.padding_idx)
         output, last = self.read(self.gru, src_tokens, initial)
@@ -72,6 +73,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
             "encoder_padding_mask": [padding],
             "summary": [torch.cat([last[-2], last[-1]], dim=-1)],
             "stream": Stream.of(src_tokens, starts, lanes, carry),
+            "remembered": {},
             "beams": 1,
         }
 
@@ -96,6 +98,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
             ],
             "summary": [x.index_select(0, sentences) for x in encoder_out["summary"]],
             "stream": encoder_out["stream"].of_rows(sentences),
+            "remembered": {},
             "beams": beams,
         }
 
@@ -215,6 +218,12 @@ class GRUDecoder(FairseqIncrementalDecoder):
 
     def begin(self, encoder_out: dict) -> GRUState:
         """State before the first token, one row for each sentence."""
+        remembered = encoder_out["remembered"]
+        if "state" not in remembered:  # searching and reading the result begin alike
+            remembered["state"] = self._begin(encoder_out)
+        return remembered["state"]
+
+    def _begin(self, encoder_out: dict) -> GRUState:
         padding = encoder_out["encoder_padding_mask"][0]
         states = encoder_out["encoder_out"][0].transpose(0, 1)
         source = self.attending.remember_source(states, padding if padding.any() else None)
