@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# A transformer with recurrent memory on the context probe: 16 documents side by side, 8 sentences of
-# each in an update.  Ends in a table of accuracies.
+# Sentences in streams on the context probe: 16 documents side by side, 8 sentences of each in an
+# update.  Ends in a table of accuracies.
 #
 #   bash run_stream.sh [WORK_FOLDER] [SYSTEM ...]        (environment: UPDATES=2000, SEED=1)
 #
-# SYSTEMs: both, source and target (sides of the memory), forget (a memory that forgets every
-# sentence at once); default: both and forget.
+# SYSTEMs: a transformer with recurrent memory, both, source and target (sides of the memory), forget
+# (a memory that forgets every sentence at once); recurrent models that know a few sentences back,
+# previous-target, previous-source-attention, hierarchical.  Default: both and forget.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
@@ -18,14 +19,22 @@ stream=(--task sentence_stream_translation)
 
 prepare
 outputs=()
+transformer=("${sizes[@]}")
+recurrent=(--encoder-embed-dim 128 --encoder-hidden-size 128 --attention-dim 128
+  --decoder-layers 1 --decoder-embed-dim 128 --decoder-hidden-size 128)
 for system in "${systems[@]}"; do
+  sizes=("${transformer[@]}")
   case $system in
-    both | source | target) options=(--memory-side "$system") ;;
-    forget) options=(--forget-memory) ;;
+    both | source | target) options=(--arch memory_transformer --memory-side "$system") ;;
+    forget) options=(--arch memory_transformer --forget-memory) ;;
+    previous-* | hierarchical)
+      sizes=("${recurrent[@]}")
+      options=(--arch context_rnn --context "$system")
+      ;;
     *) echo "unknown system $system" >&2; exit 1 ;;
   esac
   train "$system" "$updates" "${stream[@]}" --batch-size 16 --chunk-sentences 8 \
-    --arch memory_transformer "${options[@]}"
+    "${options[@]}"
   translate "$system" stream "${stream[@]}"
   outputs+=("$system=${system}_stream")
 done

@@ -58,7 +58,11 @@ class GroupedAdam(FairseqAdam):
     """
 
     def __init__(self, cfg: GroupedAdamConfig, params: Iterable[nn.Parameter]):
-        """Raises UserError where nothing is marked as new."""
+        """Raises UserError where nothing is marked as new, or for a negative scale."""
+        if cfg.pretrained_lr_scale < 0:
+            raise UserError(
+                f"--pretrained-lr-scale must not be negative, as {cfg.pretrained_lr_scale}"
+            )
         params = list(params)
         new = [p for p in params if is_new(p)]
         if not new:

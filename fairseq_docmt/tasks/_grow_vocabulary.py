@@ -33,4 +33,13 @@ def _append_new_rows(module, state_dict, prefix, *_):
         if len(parameter) - len(loaded) == len(DOCUMENT_SYMBOLS):
             new_rows = parameter.detach()[len(loaded) :].to(loaded)
             state_dict[prefix + name] = torch.cat([loaded, new_rows])
-            logger.info("%s%s: added %s", prefix, name, ", ".join(DOCUMENT_SYMBOLS))
+            symbols = ", ".join(DOCUMENT_SYMBOLS)
+            logger.info("%s%s: added %s", prefix, name, symbols)
+            if not parameter.requires_grad:
+                logger.warning(
+                    "%s%s: what stands for %s is random and --freeze-pretrained keeps it so; leave "
+                    "that out where examples hold several sentences",
+                    prefix,
+                    name,
+                    symbols,
+                )

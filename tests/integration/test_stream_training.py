@@ -62,14 +62,19 @@ def test_losses_after_resuming_are_the_same_to_the_bit(binarised, tmp_path, trac
     assert len(losses(whole)) == 14
 
 
-def test_caches_resume(binarised, tmp_path, traced):
-    """Words and ages of slots are whole numbers, keys and values are not."""
+@pytest.mark.parametrize(
+    "model",
+    [tiny.cache(), tiny.context(), tiny.context("--context", "hierarchical")],
+    ids=["cache", "previous target", "previous sources"],
+)
+def test_other_carries_resume(binarised, tmp_path, traced, model):
+    """Words and ages of slots are whole numbers, keys, values and states are not."""
     arguments = [*STREAM, "--chunk-sentences", "2"]
     whole = traced("whole")
-    tiny.train(binarised, tmp_path / "a", *arguments, updates=9, model=tiny.cache())
+    tiny.train(binarised, tmp_path / "a", *arguments, updates=9, model=model)
     parts = traced("parts")
     for updates in (3, 9):
-        tiny.train(binarised, tmp_path / "b", *arguments, updates=updates, model=tiny.cache())
+        tiny.train(binarised, tmp_path / "b", *arguments, updates=updates, model=model)
     assert losses(parts) == losses(whole)
 
 

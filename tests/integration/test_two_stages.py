@@ -103,6 +103,21 @@ def test_resuming_with_other_parameters_is_refused(binarised, tmp_path):
         tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=4)
 
 
+def test_frozen_symbols_are_warned_of(binarised, tmp_path, caplog):
+    """A stock model knows no <sep>, which windows need."""
+    task, model, _ = SECOND_STAGES["gate"]
+    path = tiny.train(binarised, tmp_path / "a", "--task", "translation", model=GATED, updates=1)
+    arguments = [*task, "--finetune-from-model", str(path), "--freeze-pretrained"]
+    tiny.train(binarised, tmp_path / "b", *arguments, model=model, updates=1)
+    assert "what stands for <sep>, <bod> is random" in caplog.text
+
+
+def test_negative_scale(binarised, tmp_path):
+    arguments = [*STREAM, *GROUPED[:3], "-1"]
+    with pytest.raises(UserError, match="--pretrained-lr-scale must not be negative, as -1.0"):
+        tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=1)
+
+
 def test_an_incomplete_memory_does_not_start_anew(binarised, tmp_path):
     path = tiny.train(binarised, tmp_path, *STREAM, model=tiny.memory(), updates=2)
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
