@@ -26,6 +26,7 @@ setup(
         "fairseq==0.12.2; python_version < '3.11'",
         "torch",
         "sacrebleu",
+        "scipy",
         "subword-nmt",
         "jieba",
         "spacy",
@@ -34,5 +35,5 @@ setup(
         "tabulate",
         "tqdm",
     ],
-    extras_require={"dev": ["pytest", "ruff", "scipy"]},
+    extras_require={"dev": ["pytest", "ruff", "nltk"], "meteor": ["nltk"]},
 )

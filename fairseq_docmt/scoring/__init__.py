@@ -1,0 +1,1 @@
+"""Figures for the translations of documents: ``python -m fairseq_docmt.scoring --help``."""

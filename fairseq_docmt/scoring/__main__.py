@@ -1,0 +1,43 @@
+"""``python -m fairseq_docmt.scoring COMMAND --help``"""
+
+import argparse
+import importlib
+
+from fairseq_docmt._quiet import quietly
+
+#: Command -> module of this package with ``add_arguments(parser)``, ``main(args)`` and a docstring
+#: whose first line says what it is for.
+COMMANDS = {
+    "metrics": "metrics",
+}
+
+
+def main() -> None:
+    """Run the command that is named first."""
+    with quietly():
+        modules = {
+            name: importlib.import_module(f"fairseq_docmt.scoring.{module}")
+            for name, module in COMMANDS.items()
+        }
+        args = _parser(modules).parse_args()
+        modules[args.command].main(args)
+
+
+def _parser(modules: dict) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_docmt.scoring", description="Figures for translated documents."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, module in modules.items():
+        command = commands.add_parser(
+            name,
+            help=module.__doc__.splitlines()[0],
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
+    return parser
+
+
+if __name__ == "__main__":
+    main()
