@@ -9,6 +9,7 @@ from fairseq_docmt._quiet import quietly
 #: whose first line says what it is for.
 COMMANDS = {
     "metrics": "metrics",
+    "dropped-pronouns": "dropped_pronouns",
 }
 
 
