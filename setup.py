@@ -19,6 +19,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["fairseq_docmt", "fairseq_docmt.*"]),
+    package_data={"fairseq_docmt.scoring": ["*.html"]},
     python_requires=">=3.8",
     install_requires=[
         # The official release does not import on Python 3.11; the fork is its maintained successor.
@@ -30,6 +31,7 @@ setup(
         "subword-nmt",
         "jieba",
         "spacy",
+        "jinja2",
         "sacremoses",
         "matplotlib",
         "tabulate",

@@ -10,6 +10,7 @@ from fairseq_docmt._quiet import quietly
 COMMANDS = {
     "metrics": "metrics",
     "dropped-pronouns": "dropped_pronouns",
+    "report": "report",
 }
 
 

@@ -170,7 +170,7 @@ def paired_tests(
 
     Returns:
         Comparison of each system but the first; without p for fewer than 10 segments, where
-        too few resamples differ.
+        too few resamples differ, and with p = 1 for equal scores.
     """
     kind = PAIRED_TESTS[test]
     signatures, results = PairedTest(
@@ -178,15 +178,15 @@ def paired_tests(
     )()
     ((label, signature),) = signatures.items()
     drawn = "|".join(f"{key}:{signature.info[key]}" for key in (kind, "seed"))
+    base, *others = results[label]
     enough = len(references[0]) >= FEWEST_SEGMENTS
-    return {
-        name: Comparison(
-            float(row.p_value) if enough else None,
-            None if row.ci is None or not enough else float(row.ci),
-            procedure=drawn,
-        )
-        for name, row in list(zip(systems, results[label]))[1:]
-    }
+    found = {}
+    for name, row in zip(list(systems)[1:], others):
+        # sacreBLEU counts only larger differences, of which there are none between equal texts.
+        p = float(row.p_value) if row.score != base.score else 1.0
+        interval = float(row.ci) if row.ci is not None and enough else None
+        found[name] = Comparison(p if enough else None, interval, procedure=drawn)
+    return found
 
 
 def sign_tests(

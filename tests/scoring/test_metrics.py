@@ -98,6 +98,13 @@ def test_p_values_are_those_of_the_sacrebleu_command(scoring, texts, test, optio
         assert found[name]["procedure"] == f"{option}:200|seed:12345"
 
 
+@pytest.mark.parametrize("test", corpus_metrics.TESTS)
+def test_a_copy_of_the_baseline_does_not_differ(texts, test):
+    found = read_translations({n: texts[n] for n in ("base", "same")}, [texts["reference"]])
+    for result in corpus_metrics.corpus_metrics(found, tests=[test], samples=50):
+        assert result.tests[test]["same"].p == 1.0
+
+
 def test_d_bleu_matches_anywhere_in_the_document(write):
     reference = write("r", [["a b c d e", "f g h i j"], ["k l m n o"]])
     swapped = write("s", [["f g h i j", "a b c d e"], ["k l m n o"]])
