@@ -1,1 +1,6 @@
-"""Figures for the translations of documents: ``python -m fairseq_docmt.scoring --help``."""
+"""Figures for the translations of documents: ``python -m fairseq_docmt.scoring --help``.
+
+Importing this package registers ``--scoring document_bleu``.
+"""
+
+from fairseq_docmt.scoring import document_bleu  # noqa: F401

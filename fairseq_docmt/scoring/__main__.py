@@ -9,6 +9,7 @@ from fairseq_docmt._quiet import quietly
 #: whose first line says what it is for.
 COMMANDS = {
     "metrics": "metrics",
+    "pronouns": "pronouns",
     "dropped-pronouns": "dropped_pronouns",
     "report": "report",
 }
