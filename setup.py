@@ -26,7 +26,7 @@ setup(
         "fairseq-fixed==0.12.3.1; python_version >= '3.11'",
         "fairseq==0.12.2; python_version < '3.11'",
         "torch",
-        "sacrebleu",
+        "sacrebleu>=2",
         "scipy",
         "subword-nmt",
         "jieba",

@@ -1,5 +1,6 @@
 """Document BLEU inside the stock commands."""
 
+import json
 import re
 
 import pytest
@@ -25,7 +26,7 @@ def joined(lines, rows, lengths):
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("extra", [(), ("--nbest", "2", "--batch-size", "2")])
-def test_generate(binarised, request, name, extra):
+def test_generate(binarised, request, scoring, write, name, extra):
     task, checkpoint = TASKS[name]
     checkpoint = request.getfixturevalue(checkpoint)
     output = tiny.generate(binarised, checkpoint, *task, "--scoring", "document_bleu", *extra)
@@ -41,6 +42,11 @@ def test_generate(binarised, request, name, extra):
     wanted = sacrebleu.corpus_bleu(sides[0], [sides[1]]).score
     assert float(found.group(2)) == pytest.approx(wanted, abs=0.006)
     assert found.group(3).startswith("docs:4|sents:15|nrefs:1|case:mixed|eff:no|tok:13a")
+    # The output itself is what the command reads.
+    printed = scoring("metrics", f"x={write('output', output)}", "--format", "json")
+    for metric in json.loads(printed)["metrics"][:2]:
+        wanted = found.group(2 if metric["label"] == "s-BLEU" else 1)
+        assert metric["scores"]["x"] == pytest.approx(float(wanted), abs=0.006)
 
 
 def test_generate_refuses_what_it_cannot_score(binarised, window_checkpoint, tmp_path):
