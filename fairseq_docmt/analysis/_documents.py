@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import json
-import logging
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
@@ -46,17 +45,6 @@ def parser_of(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--documents", type=int, default=0, help="look at the first N; 0: all")
     parser.add_argument("--out", required=True, type=Path, help="folder for numbers and plots")
     return parser
-
-
-@contextlib.contextmanager
-def quietly():
-    """Without what the host says while it loads things."""
-    before = logging.root.manager.disable
-    logging.disable(logging.INFO)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 def load(path: str, data: str):

@@ -14,7 +14,7 @@ import argparse
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Dict, List, NamedTuple
+from typing import Dict, List, NamedTuple, Sequence
 
 from matplotlib import pyplot
 from sacrebleu.metrics import BLEU
@@ -61,16 +61,40 @@ def places(rows) -> Dict[int, int]:
 
 def bleu_by_range(output: Output, size: int, metric: BLEU) -> Dict[str, float]:
     """BLEU of the sentences of each range of ``size`` places, named as ``1-10``."""
+    place = places(output.hypotheses)
+    hypotheses = [output.hypotheses[row] for row in place]
+    references = [output.references[row] for row in place]
+    return bleu_of_ranges(list(place.values()), hypotheses, [references], size, metric)
+
+
+def bleu_of_ranges(
+    place: Sequence[int],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    size: int,
+    metric: BLEU,
+) -> Dict[str, float]:
+    """BLEU of the sentences of each range of places.
+
+    Args:
+        place: (sentences,) place of each in its document, from 0.
+        hypotheses: (sentences,)
+        references: one or more times (sentences,).
+        size: places of a range.
+        metric: BLEU.
+
+    Returns:
+        By ranges in their order, named as ``1-10``.
+    """
     ranges: Dict[int, List[int]] = defaultdict(list)
-    for row, place in places(output.hypotheses).items():
-        ranges[place // size].append(row)
+    for sentence, at in enumerate(place):
+        ranges[at // size].append(sentence)
     scores = {}
-    for number in sorted(ranges):
-        rows = ranges[number]
-        hypotheses = [output.hypotheses[row] for row in rows]
-        references = [[output.references[row] for row in rows]]
-        name = f"{number * size + 1}-{(number + 1) * size}"
-        scores[name] = metric.corpus_score(hypotheses, references).score
+    for number, sentences in sorted(ranges.items()):
+        found = metric.corpus_score(
+            [hypotheses[i] for i in sentences], [[r[i] for i in sentences] for r in references]
+        )
+        scores[f"{number * size + 1}-{(number + 1) * size}"] = found.score
     return scores
 
 

@@ -17,13 +17,13 @@ import torch
 from matplotlib import pyplot
 from torch import Tensor
 
+from fairseq_docmt._quiet import quietly
 from fairseq_docmt.analysis._documents import (
     Document,
     documents_of,
     gradients_through_all_sentences,
     load,
     parser_of,
-    quietly,
     write_results,
 )
 from fairseq_docmt.errors import UserError

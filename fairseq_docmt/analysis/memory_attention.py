@@ -16,6 +16,7 @@ import torch
 from matplotlib import pyplot
 from torch import Tensor, nn
 
+from fairseq_docmt._quiet import quietly
 from fairseq_docmt.analysis._documents import (
     Document,
     document_of,
@@ -23,7 +24,6 @@ from fairseq_docmt.analysis._documents import (
     gradients_through_all_sentences,
     load,
     parser_of,
-    quietly,
     write_results,
 )
 from fairseq_docmt.errors import UserError

@@ -97,6 +97,9 @@ class DocumentView(LanguagePairDataset):
             shuffle=pairs.shuffle,
             pad_to_multiple=pairs.pad_to_multiple,
         )
+        self.index = index
+        self.spans = spans
+        self.id_of_last = id_of_last
         self.named_after = index.rows[spans[:, 1] - 1 if id_of_last else spans[:, 0]]
         self.loss_on_last = loss_on_last
         self.last_sizes = corpus.tgt_sizes[spans[:, 1] - 1]
@@ -112,6 +115,11 @@ class DocumentView(LanguagePairDataset):
             target[: -int(self.last_sizes[item])] = self.tgt_dict.pad()
             example["target"] = target
         return example
+
+    def rows_of(self, item: int) -> list:
+        """Rows of the sentences that an example stands for: the last one, or all of its span."""
+        first, end = self.spans[item].tolist()
+        return self.index.rows[end - 1 if self.id_of_last else first : end].tolist()
 
     def batch_by_size(
         self,

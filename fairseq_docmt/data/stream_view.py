@@ -57,6 +57,10 @@ class StreamView(DocumentView):
         example = {"id": FILLER, **self._filler} if filler else super().__getitem__(place.sentence)
         return {**example, "place": place}
 
+    def rows_of(self, place: Place) -> list:
+        """Row of the sentence at a place, none for a filler."""
+        return [] if place.sentence == FILLER else [int(self.named_after[place.sentence])]
+
     def collater(self, samples, pad_to_length=None) -> dict:
         """The batch of the contract, its rows in the order of their places."""
         if not samples or "place" not in samples[0]:

@@ -17,14 +17,15 @@ def rows_of_view(sample: dict, task) -> dict:
         task: document task.
 
     Returns:
-        Sample of units whose ``target`` (rows, T) holds single sentences.
+        Sample of units whose ``target`` (rows, T) holds single sentences, ``id`` (rows,) their
+        rows in the corpus.
     """
     src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
     window = task.options.get("window_size", 0)
-    units, references = [], []
+    units, references, ids = [], [], []
     tokens = sample["net_input"]
-    for source, previous, target in zip(
-        tokens["src_tokens"], tokens["prev_output_tokens"], sample["target"]
+    for source, previous, target, first in zip(
+        tokens["src_tokens"], tokens["prev_output_tokens"], sample["target"], sample["id"].tolist()
     ):
         # The last target position is the only one that prev_output_tokens does not show.
         whole = torch.cat(
@@ -45,7 +46,9 @@ def rows_of_view(sample: dict, task) -> dict:
             }
         )
         references.extend(targets[-rows:])
-    return {"units": units, "target": pad_rows(references, tgt_dict)}
+        # Windows are named after their only row, others after the first of rows in sequence.
+        ids.extend(range(first, first + rows))
+    return {"units": units, "target": pad_rows(references, tgt_dict), "id": torch.tensor(ids)}
 
 
 def rows_of_stream(sample: dict, task) -> dict:
@@ -56,11 +59,13 @@ def rows_of_stream(sample: dict, task) -> dict:
         task: document task.
 
     Returns:
-        Sample of units whose ``target`` (rows, T) holds their sentences; fillers are left out.
+        Sample of units whose ``target`` (rows, T) holds their sentences and ``id`` (rows,) their
+        rows in the corpus; fillers are left out.
     """
     src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
     net_input, units, references = sample["net_input"], [], []
-    for row in sample["id"].ge(0).nonzero().view(-1).tolist():
+    real = sample["id"].ge(0)
+    for row in real.nonzero().view(-1).tolist():
         source, target = net_input["src_tokens"][row], sample["target"][row]
         sources, at_start = _sentences(source[source.ne(src_dict.pad())], src_dict)
         targets, _ = _sentences(target[target.ne(tgt_dict.pad())], tgt_dict)
@@ -75,7 +80,8 @@ def rows_of_stream(sample: dict, task) -> dict:
             }
         )
         references.extend(targets)
-    return {"units": units, "target": pad_rows(references, tgt_dict)}
+    ids = sample["id"][real]
+    return {"units": units, "target": pad_rows(references, tgt_dict), "id": ids}
 
 
 def rows_of_documents(sample: dict, task) -> dict:
@@ -86,7 +92,8 @@ def rows_of_documents(sample: dict, task) -> dict:
         task: document task.
 
     Returns:
-        Sample of units, the documents, whose ``target`` (rows, T) holds their sentences.
+        Sample of units, the documents, whose ``target`` (rows, T) holds their sentences and ``id``
+        (rows,) their rows in the corpus.
     """
     src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
     net_input, units, references = sample["net_input"], [], []
@@ -101,7 +108,7 @@ def rows_of_documents(sample: dict, task) -> dict:
             unit["target"] += targets
         units.append({**unit, "rows": len(unit["source"])})
         references.extend(unit["target"])
-    return {"units": units, "target": pad_rows(references, tgt_dict)}
+    return {"units": units, "target": pad_rows(references, tgt_dict), "id": sample["id"]}
 
 
 def _sentences(joined: Tensor, dictionary) -> Tuple[List[Tensor], bool]:

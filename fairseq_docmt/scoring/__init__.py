@@ -1,1 +1,6 @@
-"""Evaluation of document translations; nothing else in the package depends on it."""
+"""Figures for the translations of documents: ``python -m fairseq_docmt.scoring --help``.
+
+Importing this package registers ``--scoring document_bleu``.
+"""
+
+from fairseq_docmt.scoring import document_bleu  # noqa: F401

@@ -1,18 +1,38 @@
-"""``python -m fairseq_docmt.scoring COMMAND``: one command for each module that offers one."""
+"""``python -m fairseq_docmt.scoring COMMAND --help``"""
 
 import argparse
+import importlib
 
-from fairseq_docmt.errors import show_user_errors_plainly
-from fairseq_docmt.scoring import contrastive
+from fairseq_docmt._quiet import quietly
 
-COMMANDS = {"contrastive": contrastive}
+#: Command -> module of this package with ``add_arguments(parser)``, ``main(args)`` and a docstring
+#: whose first line says what it is for.
+COMMANDS = {
+    "metrics": "metrics",
+    "pronouns": "pronouns",
+    "dropped-pronouns": "dropped_pronouns",
+    "contrastive": "contrastive",
+    "report": "report",
+}
 
 
 def main() -> None:
-    show_user_errors_plainly()
-    parser = argparse.ArgumentParser(prog="python -m fairseq_docmt.scoring")
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, module in COMMANDS.items():
+    """Run the command that is named first."""
+    with quietly():
+        modules = {
+            name: importlib.import_module(f"fairseq_docmt.scoring.{module}")
+            for name, module in COMMANDS.items()
+        }
+        args = _parser(modules).parse_args()
+        modules[args.command].main(args)
+
+
+def _parser(modules: dict) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_docmt.scoring", description="Figures for translated documents."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, module in modules.items():
         command = commands.add_parser(
             name,
             help=module.__doc__.splitlines()[0],
@@ -20,9 +40,7 @@ def main() -> None:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(command)
-        command.set_defaults(main=module.main)
-    args = parser.parse_args()
-    args.main(args)
+    return parser
 
 
 if __name__ == "__main__":

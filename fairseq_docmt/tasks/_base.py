@@ -13,6 +13,7 @@ from fairseq.data import Dictionary, LanguagePairDataset, data_utils, iterators
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import II, open_dict
+from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.data import (
     DecodingUnits,
@@ -28,6 +29,8 @@ from fairseq_docmt.generation import DocumentDecoder, refuse_unsupported
 from fairseq_docmt.generation.view_rows import rows_of_view
 from fairseq_docmt.modules.packed_linear import pack_linear_layers
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
+from fairseq_docmt.scoring import document_bleu
+from fairseq_docmt.tasks import _validation_bleu
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
 from fairseq_docmt.tasks._open_document import OpenDocument
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
@@ -117,6 +120,8 @@ class DocumentTranslationTask(TranslationTask):
         self.decoder = self.decoder_class(self)
         self._typed_samples = collections.deque()
         self._open_document = OpenDocument()
+        # What batches were last asked for, until validation looks at it.
+        self._iterated = None
 
     # ---- what a task defines -------------------------------------------------------------------
 
@@ -320,9 +325,11 @@ class DocumentTranslationTask(TranslationTask):
         if isinstance(dataset, DocumentView):
             # The number of processes decides how batches are evened out.
             dataset.num_shards = kwargs.get("num_shards", 1)
-            return super().get_batch_iterator(
+            batches = super().get_batch_iterator(
                 dataset, *args, disable_iterator_cache=disable_iterator_cache, **kwargs
             )
+            self._iterated = dataset, batches
+            return batches
         typed = isinstance(dataset, TypedLines)
         if typed:  # only the Python interface disables the cache: each call has new documents
             dataset = self._units_of_lines(dataset, new_document=disable_iterator_cache)
@@ -409,11 +416,56 @@ class DocumentTranslationTask(TranslationTask):
         """Hypotheses for the original sentences of a sample, in its order."""
         if "units" not in sample:
             sample = self._typed_samples.popleft()
+        if "id" in sample:
+            document_bleu.announce(sample)
         return self.decoder.decode(generator, models, sample, prefix_tokens, constraints)
 
+    # ---- validation BLEU -----------------------------------------------------------------------
+
+    def valid_step(self, sample, model, criterion):
+        """Stock step; with ``--eval-bleu`` also what d-BLEU is computed from."""
+        loss, sample_size, logging_output = super().valid_step(sample, model, criterion)
+        if self.cfg.eval_bleu:
+            logging_output.update(self._d_bleu_statistics)
+        return loss, sample_size, logging_output
+
+    def reduce_metrics(self, logging_outputs, criterion):
+        """Stock metrics; in validation with ``--eval-bleu`` also ``d_bleu``."""
+        super().reduce_metrics(logging_outputs, criterion)
+        if any("_d_bleu_sys_len" in log for log in logging_outputs):
+            _validation_bleu.log_d_bleu(logging_outputs)
+
     def _inference_with_bleu(self, generator, sample, model):
-        """Validation BLEU over original sentences."""
-        return super()._inference_with_bleu(generator, self.rows_to_translate(sample), model)
+        """Validation BLEU over original sentences; keeps that of documents complete now."""
+        if self._iterated is not None:
+            view, batches = self._iterated
+            self._documents = _validation_bleu.DocumentsInProgress.of_batches(
+                view, batches.frozen_batches
+            )
+            self._iterated = None
+        rows = self.rows_to_translate(sample)
+        found = self.inference_step(generator, [model], rows)
+        hypotheses = [self._text(best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
+        targets = (utils.strip_pad(row, self.tgt_dict.pad()) for row in rows["target"])
+        references = [self._text(tokens, "UNKNOWNTOKENINREF") for tokens in targets]
+        if self.cfg.eval_bleu_print_samples:
+            logger.info("example hypothesis: %s", hypotheses[0])
+            logger.info("example reference: %s", references[0])
+        metric = BLEU(tokenize="none" if self.cfg.eval_tokenized_bleu else None, force=True)
+        finished = self._documents.add(
+            *_validation_bleu.of_all_processes(
+                rows["id"].tolist(), list(zip(hypotheses, references))
+            )
+        )
+        self._d_bleu_statistics = _validation_bleu.statistics(finished, metric)
+        return metric.corpus_score(hypotheses, [references])
+
+    def _text(self, tokens, unknown: str) -> str:
+        """Text for validation BLEU; unknown words of both sides must not match."""
+        text = self.tgt_dict.string(
+            tokens.int().cpu(), self.cfg.eval_bleu_remove_bpe, unk_string=unknown
+        )
+        return self.tokenizer.decode(text) if self.tokenizer else text
 
     def rows_to_translate(self, sample) -> dict:
         """Sample of units for validation BLEU; here each sentence after its reference context."""

@@ -143,7 +143,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             seed + epoch if trains else None,
             self.cfg.random_chunk and trains,
         )
-        return StreamIterator(
+        iterator = StreamIterator(
             dataset=view,
             collate_fn=view.collater,
             batch_sampler=batches,
@@ -156,6 +156,8 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             skip_remainder_batch=skip_remainder_batch,
             carries=self.training_carries if trains else None,
         )
+        self._iterated = view, iterator
+        return iterator
 
     def _report_left_out(self, view: StreamView, ignore: bool) -> None:
         if len(view.too_long) == 0:

@@ -1,0 +1,66 @@
+"""Text files in and out."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import List
+
+from fairseq_docmt.errors import UserError
+
+
+def read_text(path: str) -> str:
+    """A file as text, without byte order mark, lines ended by a line feed.
+
+    Raises:
+        UserError: no such file, or it is not UTF-8.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}: line {line} is not UTF-8; convert the file") from None
+    return text
+
+
+def read_lines(path: str) -> List[str]:
+    """Lines of a text file without white space at their ends; blank ones are empty.
+
+    Raises:
+        UserError: no such file, it is not UTF-8, or it has no text.
+    """
+    text = read_text(path)
+    if not text.strip():
+        raise UserError(f"{path} has no text")
+    lines = text.split("\n")
+    return [line.strip() for line in (lines[:-1] if lines[-1] == "" else lines)]
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a whole file or none.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _umask() -> int:
+    """Permissions that new files lack; a temporary file has fewer than a new one should."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,61 @@
+"""Tables and numbers as text, Markdown or JSON."""
+
+import argparse
+import json
+from typing import Any, List, NamedTuple, Sequence
+
+from tabulate import tabulate
+
+from fairseq_docmt.scoring._files import write_text
+
+STYLES = {"text": "simple", "markdown": "github"}
+
+
+class Table(NamedTuple):
+    """Cells as they are to be shown; the first column names the rows."""
+
+    title: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What :func:`show` reads."""
+    parser.add_argument("--format", choices=[*STYLES, "json"], default="text")
+    parser.add_argument("--out", metavar="FILE", help="default: standard output")
+
+
+def show(args: argparse.Namespace, tables: List[Table], notes: List[str], results: Any) -> None:
+    """Print or write results.
+
+    Args:
+        args: with ``format`` and ``out``.
+        tables: for text and Markdown.
+        notes: lines below the tables.
+        results: for JSON.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    if args.format == "json":
+        text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    else:
+        before = "* " if args.format == "markdown" else ""
+        lines = [*(_as_text(table, args.format) for table in tables)]
+        text = "\n".join([*lines, *(before + note for note in notes)]) + "\n"
+    if args.out:
+        write_text(args.out, text)
+    else:
+        print(text, end="")
+
+
+def _as_text(table: Table, style: str) -> str:
+    if style == "markdown":
+        # A bar would end the cell.
+        rows = [[str(cell).replace("|", "\\|") for cell in row] for row in table.rows]
+        title = f"**{table.title}**\n\n"
+    else:
+        rows, title = table.rows, f"{table.title}\n"
+    sides = ["left", *["right"] * (len(table.headers) - 1)]
+    cells = tabulate(rows, table.headers, STYLES[style], disable_numparse=True, colalign=sides)
+    return f"{title}{cells}\n"

@@ -1,0 +1,100 @@
+"""``--scoring document_bleu`` of fairseq-generate: d-BLEU and s-BLEU with their signature.
+
+The host tells a scorer texts alone, in the order of its batches.  The document tasks announce
+before where they belong.
+"""
+
+import weakref
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Deque, List, Tuple
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.scoring import BaseScorer, register_scorer
+from sacrebleu.metrics import BLEU
+
+from fairseq_docmt.errors import UserError
+
+_open: "weakref.WeakSet[DocumentBleuScorer]" = weakref.WeakSet()
+
+
+def announce(sample: dict) -> None:
+    """Say which sentences the host is going to score next.
+
+    Args:
+        sample: with ``units`` and ``id``, see :mod:`fairseq_docmt.data.decoding_units`.
+    """
+    documents = [unit["document"] for unit in sample["units"] for _ in range(unit["rows"])]
+    for scorer in _open:
+        scorer.coming.extend(zip(documents, sample["id"].tolist()))
+
+
+@dataclass
+class DocumentBleuConfig(FairseqDataclass):
+    sacrebleu_tokenizer: str = field(
+        default="13a", metadata={"help": "tokenizer of sacreBLEU, as 13a, intl, zh or none"}
+    )
+    sacrebleu_lowercase: bool = field(default=False, metadata={"help": "without regard to case"})
+
+
+@register_scorer("document_bleu", dataclass=DocumentBleuConfig)
+class DocumentBleuScorer(BaseScorer):
+    """BLEU with n-grams matched over whole documents, and over sentences.
+
+    Attributes:
+        coming: document and row of the texts that come next.
+
+    Raises:
+        UserError: sacreBLEU has no such tokenizer.
+    """
+
+    def __init__(self, cfg):
+        super().__init__(cfg)
+        if cfg.sacrebleu_tokenizer not in BLEU.TOKENIZERS:
+            raise UserError(
+                f"--sacrebleu-tokenizer {cfg.sacrebleu_tokenizer} is none of "
+                f"{', '.join(BLEU.TOKENIZERS)}"
+            )
+        # The host warns of what looks tokenized; here it may be, and the signature says so.
+        self._metric = BLEU(
+            tokenize=cfg.sacrebleu_tokenizer, lowercase=cfg.sacrebleu_lowercase, force=True
+        )
+        self.coming: Deque[Tuple[int, int]] = deque()
+        self._places: List[Tuple[int, int]] = []
+        _open.add(self)
+
+    def add_string(self, ref, pred):
+        """Take a reference and its hypothesis.
+
+        Raises:
+            UserError: the task is no document task.
+        """
+        if not self.coming:
+            raise UserError(
+                "--scoring document_bleu needs a document task; use --scoring sacrebleu here"
+            )
+        self._places.append(self.coming.popleft())
+        super().add_string(ref, pred)
+
+    def score(self) -> float:
+        """d-BLEU."""
+        return self._over_documents()[0].score
+
+    def result_string(self) -> str:
+        """Both scores and their signature."""
+        over_documents, count = self._over_documents()
+        over_sentences = self._metric.corpus_score(self.pred, [self.ref])
+        signature = f"docs:{count}|sents:{len(self.pred)}|{self._metric.get_signature()}"
+        found = (("d-BLEU", over_documents), ("s-BLEU", over_sentences))
+        scores = ", ".join(str(score).replace("BLEU", name, 1) for name, score in found)
+        return f"{scores} [{signature}]"
+
+    def _over_documents(self):
+        documents: dict = {}
+        for (number, _), hypothesis, reference in sorted(zip(self._places, self.pred, self.ref)):
+            sides = documents.setdefault(number, ([], []))
+            sides[0].append(hypothesis)
+            sides[1].append(reference)
+        joined = [[" ".join(side) for side in sides] for sides in documents.values()]
+        hypotheses, references = zip(*joined)
+        return self._metric.corpus_score(hypotheses, [references]), len(joined)

@@ -1,0 +1,199 @@
+"""BLEU of sentences and documents, chrF, TER and METEOR, with significance.
+
+    python -m fairseq_docmt.scoring metrics --reference test.en \\
+        sentence=sentence.out window=window.out --tests bootstrap,sign
+
+The first system is the baseline of the tests.  Texts have one sentence per line and blank lines
+between documents, as the reference has them; a system is such a text or an output of
+fairseq-generate, whose T- lines are the reference where none is given.
+"""
+
+import argparse
+from typing import Callable, Dict, Iterable, List, Optional
+
+from sacrebleu.metrics import BLEU
+
+from fairseq_docmt.analysis.bleu_by_position import bleu_of_ranges
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import _tables, corpus_metrics, translations
+from fairseq_docmt.scoring._tables import Table
+from fairseq_docmt.scoring.corpus_metrics import Comparison, MetricResult, Options
+from fairseq_docmt.scoring.translations import Translations
+
+SIGNIFICANT = 0.05
+
+
+def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
+    """What :func:`measure` reads."""
+    parser.add_argument(
+        "--metrics",
+        type=_names_among(corpus_metrics.METRICS),
+        default=corpus_metrics.DEFAULT_METRICS,
+        metavar="NAME,NAME",
+        help=f"of {', '.join(corpus_metrics.METRICS)}; "
+        f"default: {','.join(corpus_metrics.DEFAULT_METRICS)}",
+    )
+    parser.add_argument(
+        "--tests",
+        type=_names_among(corpus_metrics.TESTS),
+        default=(),
+        metavar="NAME,NAME",
+        help="of bootstrap and randomisation (paired, of sacreBLEU) and sign (Collins et al., "
+        "2005); all compare with the first system",
+    )
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=0,
+        help="resamples and trials; default: 1,000 for bootstrap, 10,000 for randomisation",
+    )
+    parser.add_argument(
+        "--tokenize",
+        choices=BLEU.TOKENIZERS,
+        metavar="NAME",
+        help="tokenizer of sacreBLEU for BLEU; default: its own, 13a",
+    )
+    parser.add_argument(
+        "--lowercase", action="store_true", help="BLEU and chrF without regard to case"
+    )
+
+
+def _names_among(known: Iterable[str]) -> Callable[[str], List[str]]:
+    """Reader of an option with names separated by commas."""
+
+    def read(text: str) -> List[str]:
+        names = list(dict.fromkeys(text.split(",")))
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+        return names
+
+    return read
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    translations.add_arguments(parser)
+    add_metric_arguments(parser)
+    parser.add_argument(
+        "--by-position",
+        type=int,
+        metavar="N",
+        help="also BLEU by the place of sentences in their documents, in ranges of N",
+    )
+    _tables.add_arguments(parser)
+
+
+def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]:
+    """Results of the metrics and tests that a command line names.
+
+    Raises:
+        UserError: tests of a single system, or a metric whose resources are missing.
+    """
+    if args.tests and len(texts.systems) < 2:
+        raise UserError("--tests compare systems with the first one; give two or more")
+    if args.samples < 0:
+        raise UserError(f"--samples must be positive, not {args.samples}")
+    options = Options(args.tokenize, args.lowercase)
+    return corpus_metrics.corpus_metrics(texts, args.metrics, args.tests, options, args.samples)
+
+
+def by_position(
+    texts: Translations, size: int, options: Options = corpus_metrics.DEFAULT_OPTIONS
+) -> Dict[str, Dict[str, float]]:
+    """BLEU by ranges of places in documents: system -> range as ``1-10`` -> score.
+
+    Raises:
+        UserError: a size below 1.
+    """
+    if size < 1:
+        raise UserError(f"a range must have at least 1 place, not {size}")
+    metric = BLEU(tokenize=options.tokenize, lowercase=options.lowercase)
+    place = texts.index.position.tolist()
+    return {
+        name: bleu_of_ranges(place, sentences, texts.references, size, metric)
+        for name, sentences in texts.systems.items()
+    }
+
+
+def main(args: argparse.Namespace) -> None:
+    """Read, measure, show."""
+    texts = translations.from_arguments(args)
+    results = measure(args, texts)
+    tables, notes = tables_of(results), notes_of(results, texts)
+    numbers = {"baseline": next(iter(texts.systems)), "metrics": [as_json(r) for r in results]}
+    if args.by_position is not None:
+        scores = by_position(texts, args.by_position, Options(args.tokenize, args.lowercase))
+        numbers["by_position"] = scores
+        ranges = next(iter(scores.values()))
+        rows = [[at, *(f"{s[at]:.2f}" for s in scores.values())] for at in ranges]
+        tables.append(Table("BLEU by place in the document", ["sentences", *scores], rows))
+    _tables.show(args, tables, notes, numbers)
+
+
+def tables_of(results: List[MetricResult]) -> List[Table]:
+    """Scores of all systems, and one table of each test."""
+    labels = [result.label for result in results]
+    systems = list(results[0].scores)
+    rows = [[name, *(_score(result, name) for result in results)] for name in systems]
+    tables = [Table("Scores", ["system", *labels], rows)]
+    for test in results[0].tests:
+        rows = [
+            [name, *(_p_value(result.tests[test][name]) for result in results)]
+            for name in systems[1:]
+        ]
+        drawn = results[0].tests[test][systems[1]].procedure
+        title = f"{test}: p against {systems[0]}" + (f" ({drawn})" if drawn else "")
+        tables.append(Table(title, ["system", *labels], rows))
+    return tables
+
+
+def is_significant(result: MetricResult, system: str) -> bool:
+    """Whether every test that was made sees a difference to the baseline."""
+    found = [test[system].p for test in result.tests.values() if system in test]
+    return bool(found) and all(p is not None and p < SIGNIFICANT for p in found)
+
+
+def _score(result: MetricResult, system: str) -> str:
+    return f"{result.scores[system]:.2f}" + "*" * is_significant(result, system)
+
+
+def _p_value(found: Comparison) -> str:
+    if found.p is None:
+        return "-"
+    text = f"{found.p:.4f}" if found.p >= 0.0001 else "<0.0001"
+    if found.interval is not None:
+        text += f" (±{found.interval:.2f})"
+    if found.better is not None:
+        text += f" (+{found.better} -{found.worse})"
+    return text
+
+
+def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
+    """Signatures, and what the marks mean."""
+    notes = [f"{result.label}: {result.signature}" for result in results]
+    if not results[0].tests:
+        return notes
+    baseline = next(iter(texts.systems))
+    notes.append(
+        f"star: differs from {baseline} by every test, p < {SIGNIFICANT}; ± is half of the "
+        "95 % confidence interval of the score, + and - are segments that are better and worse"
+    )
+    if any(c.p is None for r in results for test in r.tests.values() for c in test.values()):
+        notes.append(
+            f"no p: fewer than {corpus_metrics.FEWEST_SEGMENTS} segments, too few for this test"
+        )
+    return notes
+
+
+def as_json(result: MetricResult) -> dict:
+    """Numbers of a metric for JSON."""
+    tests = {
+        test: {name: _known(found) for name, found in systems.items()}
+        for test, systems in result.tests.items()
+    }
+    return {**result._asdict(), "tests": tests}
+
+
+def _known(found: Comparison) -> Dict[str, Optional[float]]:
+    return {key: value for key, value in found._asdict().items() if key == "p" or value is not None}

@@ -1,0 +1,98 @@
+"""What is an ambiguous pronoun, and what its translations are, by language pair.
+
+English-German follows Herold and Ney (2023), appendix A.1.  The paper leaves the words to its
+code (an extension of BlonDe, Jiang et al., 2022); they are these, "ihr" as formal included.
+Another language pair is another entry of PAIRS.
+"""
+
+from typing import Dict, FrozenSet, List, NamedTuple, Tuple
+
+#: A sentence as (word, fine-grained tag of spaCy).
+Tagged = List[Tuple[str, str]]
+
+
+class PronounRules(NamedTuple):
+    """Rules of one phenomenon of a language pair; all words in lower case.
+
+    A source sentence is valid if one of its pronouns is among ``triggers``.  Of a valid sentence
+    the pronouns of each class are counted on the target side; not those of the class ``unclear``,
+    where a source pronoun is among ``blockers``, which would be translated by the same words.
+
+    Attributes:
+        source_tags, target_tags: of pronouns.
+        triggers, blockers: source words.
+        classes: name -> target words.
+        unclear: name of a class.
+    """
+
+    source_tags: FrozenSet[str]
+    target_tags: FrozenSet[str]
+    triggers: FrozenSet[str]
+    blockers: FrozenSet[str]
+    classes: Dict[str, FrozenSet[str]]
+    unclear: str
+
+    def classes_of(self, source: Tagged) -> List[str]:
+        """Classes to be counted in translations of a source sentence; none if it is not valid."""
+        pronouns = {word.lower() for word, tag in source if tag in self.source_tags}
+        if not pronouns & self.triggers:
+            return []
+        blocked = bool(pronouns & self.blockers)
+        return [name for name in self.classes if not (blocked and name == self.unclear)]
+
+    def count(self, name: str, target: Tagged) -> int:
+        """Pronouns of a class in a target sentence."""
+        words = self.classes[name]
+        return sum(word.lower() in words and tag in self.target_tags for word, tag in target)
+
+
+class LanguagePair(NamedTuple):
+    """Taggers of spaCy by name, and rules by phenomenon."""
+
+    source_model: str
+    target_model: str
+    phenomena: Dict[str, PronounRules]
+
+
+def _words(text: str) -> FrozenSet[str]:
+    return frozenset(text.split())
+
+
+_IT = "it its itself"
+_SHE = "she her hers herself"
+_THEY = "they them their theirs themselves"
+_YOU = "you your yours yourself yourselves"
+_ENGLISH_TAGS = _words("PRP PRP$ WP WP$")
+_GERMAN_TAGS = _words("PDAT PDS PIAT PIDAT PIS PPER PPOSAT PPOSS PRELAT PRELS PRF PWAT PWS")
+
+PAIRS: Dict[str, LanguagePair] = {
+    "en-de": LanguagePair(
+        "en_core_web_sm",
+        "de_core_news_sm",
+        {
+            "pronouns": PronounRules(
+                _ENGLISH_TAGS,
+                _GERMAN_TAGS,
+                triggers=_words(_IT),
+                blockers=_words(f"{_YOU} {_THEY}"),
+                classes={
+                    "masculine": _words("er ihn ihm"),
+                    "feminine": _words("sie ihr ihre ihrem ihrer ihres"),
+                    "neuter": _words("es"),
+                },
+                unclear="feminine",
+            ),
+            "formality": PronounRules(
+                _ENGLISH_TAGS,
+                _GERMAN_TAGS,
+                triggers=_words("you your yours yourself"),
+                blockers=_words(f"{_IT} {_SHE} {_THEY}"),
+                classes={
+                    "formal": _words("sie ihr ihre ihrer ihres ihnen"),
+                    "informal": _words("du dich dir dein deine deinem deinen deiner deines"),
+                },
+                unclear="formal",
+            ),
+        },
+    ),
+}

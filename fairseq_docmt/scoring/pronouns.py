@@ -1,0 +1,168 @@
+"""F1 of ambiguous pronouns and of formality, with spaCy's taggers.
+
+    python -m fairseq_docmt.scoring pronouns --source test.en --reference test.de \\
+        sentence=sentence.out window=window.out
+
+Herold and Ney (2023), appendix A.1: of each valid sentence, pronouns of a class that hypothesis
+and reference both have are right; precision is over those of the hypotheses, recall over those of
+the references (the paper names the two the other way round, which leaves F1 as it is).  `all` is
+micro F1 over the classes, as in the paper; its code leaves out neuter, as `without neuter` does.
+Texts are tagged as they are written; --lowercase tags them in lower case, as the paper's code does.
+"""
+
+import argparse
+from collections import Counter
+from typing import Dict, List, NamedTuple, Sequence
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import _tables, translations
+from fairseq_docmt.scoring._tables import Table
+from fairseq_docmt.scoring.pronoun_rules import PAIRS, PronounRules, Tagged
+
+
+class Counts(NamedTuple):
+    """Pronouns of a class in hypotheses, in references, and in both at the same sentence."""
+
+    hypothesis: int = 0
+    reference: int = 0
+    both: int = 0
+
+    @property
+    def precision(self) -> float:
+        """Share of the hypotheses' pronouns that is right; 0 if there are none."""
+        return self.both / self.hypothesis if self.hypothesis else 0.0
+
+    @property
+    def recall(self) -> float:
+        """Share of the references' pronouns that is found; 0 if there are none."""
+        return self.both / self.reference if self.reference else 0.0
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of both."""
+        total = self.hypothesis + self.reference
+        return 2 * self.both / total if total else 0.0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*(a + b for a, b in zip(self, other)))
+
+
+def count_pronouns(
+    rules: PronounRules,
+    source: Sequence[Tagged],
+    hypotheses: Sequence[Tagged],
+    references: Sequence[Tagged],
+) -> Dict[str, Counts]:
+    """Pronouns of each class of some rules, and of all classes together (``all``).
+
+    Args:
+        rules: of a language pair.
+        source, hypotheses, references: (sentences,) each.
+    """
+    sums = {name: Counter() for name in rules.classes}
+    for original, hypothesis, reference in zip(source, hypotheses, references):
+        for name in rules.classes_of(original):
+            found, wanted = rules.count(name, hypothesis), rules.count(name, reference)
+            sums[name].update(hypothesis=found, reference=wanted, both=min(found, wanted))
+    counts = {name: Counts(**found) for name, found in sums.items()}
+    total = sum(counts.values(), Counts())
+    if "neuter" in counts:
+        counts["without neuter"] = sum(
+            (found for name, found in counts.items() if name != "neuter"), Counts()
+        )
+    return {**counts, "all": total}
+
+
+def tagger(name: str):
+    """A pipeline of spaCy that tags.
+
+    Args:
+        name: of an installed model, or a folder.
+
+    Raises:
+        UserError: there is no such model.
+    """
+    import spacy
+
+    try:
+        return spacy.load(name, exclude=["ner", "lemmatizer", "parser"])
+    except OSError:
+        raise UserError(
+            f"the model {name} of spaCy is not installed; "
+            f"install it with `python -m spacy download {name}`"
+        ) from None
+
+
+def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged]:
+    """Words with tags.
+
+    Args:
+        model: pipeline of spaCy.
+        sentences: texts.
+        lowercase: tag them in lower case.
+
+    Raises:
+        UserError: the pipeline gives no tags.
+    """
+    texts = (sentence.lower() if lowercase else sentence for sentence in sentences)
+    tagged = [[(token.text, token.tag_) for token in found] for found in model.pipe(texts)]
+    if not any(label for words in tagged for _, label in words):
+        raise UserError(f"the model {model.meta['name']} of spaCy gives no tags; use another one")
+    return tagged
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    translations.add_arguments(parser, source_required=True)
+    parser.add_argument("--pair", choices=PAIRS, default="en-de", help="default: %(default)s")
+    parser.add_argument("--source-model", metavar="NAME", help="tagger, instead of the pair's")
+    parser.add_argument("--target-model", metavar="NAME", help="tagger, instead of the pair's")
+    parser.add_argument("--lowercase", action="store_true", help="tag texts in lower case")
+    _tables.add_arguments(parser)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Read, tag, count, show."""
+    pair = PAIRS[args.pair]
+    models = [tagger(args.source_model or pair.source_model)]
+    models.append(tagger(args.target_model or pair.target_model))
+    texts = translations.from_arguments(args)
+    if len(texts.references) > 1:
+        raise UserError("the F1 of pronouns is defined for one reference; give --reference once")
+    source = tag(models[0], texts.source, args.lowercase)
+    reference = tag(models[1], texts.references[0], args.lowercase)
+    counts: Dict[str, Dict[str, Dict[str, Counts]]] = {}
+    for name, sentences in texts.systems.items():
+        found = tag(models[1], sentences, args.lowercase)
+        for phenomenon, rules in pair.phenomena.items():
+            by_class = count_pronouns(rules, source, found, reference)
+            counts.setdefault(phenomenon, {})[name] = by_class
+    taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
+    notes = [f"pair:{args.pair}|case:{'lc' if args.lowercase else 'mixed'}|{'|'.join(taggers)}"]
+    tables = [_table(phenomenon, systems) for phenomenon, systems in counts.items()]
+    numbers = {
+        phenomenon: {name: _numbers(by_class) for name, by_class in systems.items()}
+        for phenomenon, systems in counts.items()
+    }
+    _tables.show(args, tables, notes, {"signature": notes[0], **numbers})
+
+
+def _table(phenomenon: str, systems: Dict[str, Dict[str, Counts]]) -> Table:
+    first = next(iter(systems.values()))
+    rows = [
+        [name, str(wanted.reference), *(_cell(found[name]) for found in systems.values())]
+        for name, wanted in first.items()
+    ]
+    title = f"{phenomenon}: F1 (precision/recall), %"
+    return Table(title, ["class", "in reference", *systems], rows)
+
+
+def _cell(found: Counts) -> str:
+    return f"{100 * found.f1:.1f} ({100 * found.precision:.1f}/{100 * found.recall:.1f})"
+
+
+def _numbers(by_class: Dict[str, Counts]) -> dict:
+    return {
+        name: {**c._asdict(), "precision": c.precision, "recall": c.recall, "f1": c.f1}
+        for name, c in by_class.items()
+    }

@@ -1,0 +1,98 @@
+"""d-BLEU of validation, ``d_bleu``: documents are put together from the batches that hold parts."""
+
+from collections import Counter
+from typing import Dict, Iterable, List, Sequence, Tuple
+
+import numpy as np
+import torch.distributed as dist
+from fairseq.logging import metrics
+from sacrebleu.metrics import BLEU
+
+from fairseq_docmt.data import DocumentIndex, DocumentView
+
+SIDES = ("sys_len", "ref_len")
+ORDERS = [f"{kind}_{n}" for kind in ("counts", "totals") for n in range(1, 5)]
+
+
+class DocumentsInProgress:
+    """Documents of a validation split as their translations come in.
+
+    Args:
+        index: sentences and documents.
+        rows: of the sentences that will come; those that are left out are not waited for.
+    """
+
+    def __init__(self, index: DocumentIndex, rows: Iterable[int]):
+        self._document = dict(zip(index.rows.tolist(), index.document.tolist()))
+        self._missing = Counter(self._document[row] for row in set(rows))
+        self._texts: Dict[int, Dict[int, Tuple[str, str]]] = {}
+
+    @classmethod
+    def of_batches(cls, view: DocumentView, batches: Iterable) -> "DocumentsInProgress":
+        """Documents of which batches of a view hold sentences.
+
+        Args:
+            view: knows the sentences that an item stands for.
+            batches: items.
+        """
+        rows = (row for batch in batches for item in batch for row in view.rows_of(item))
+        return cls(view.index, rows)
+
+    def add(self, rows: Sequence[int], texts: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
+        """Documents that are complete now, as hypothesis and reference.
+
+        Args:
+            rows: of sentences; those of a batch that comes again are known already.
+            texts: hypothesis and reference of each.
+        """
+        finished = []
+        for row, text in zip(rows, texts):
+            number = self._document[row]
+            found = self._texts.setdefault(number, {})
+            if row in found:
+                continue
+            found[row] = text
+            if len(found) == self._missing[number]:
+                sides = zip(*(found[row] for row in sorted(found)))
+                finished.append(tuple(" ".join(side) for side in sides))
+        return finished
+
+
+def of_all_processes(rows: Sequence[int], texts: Sequence[Tuple[str, str]]):
+    """Rows and texts of this step in all processes."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return rows, texts
+    gathered: list = [None] * dist.get_world_size()
+    dist.all_gather_object(gathered, (list(rows), list(texts)))
+    return tuple(sum(parts, []) for parts in zip(*gathered))
+
+
+def statistics(finished: Sequence[Tuple[str, str]], metric: BLEU) -> Dict[str, int]:
+    """What :func:`log_d_bleu` sums up, of documents as hypothesis and reference.
+
+    Every process knows them all, so that only the first one counts them.
+    """
+    sums = dict.fromkeys((*SIDES, *ORDERS), 0)
+    first = not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
+    if finished and first:
+        hypotheses, references = zip(*finished)
+        bleu = metric.corpus_score(hypotheses, [references])
+        sums.update(zip(SIDES, (bleu.sys_len, bleu.ref_len)))
+        sums.update(zip(ORDERS, (*bleu.counts, *bleu.totals)))
+    return {f"_d_bleu_{key}": value for key, value in sums.items()}
+
+
+def log_d_bleu(logging_outputs: List[dict]) -> None:
+    """Log ``d_bleu`` from the statistics of all processes."""
+    for key in (*SIDES, *ORDERS):
+        total = sum(int(log.get(f"_d_bleu_{key}", 0)) for log in logging_outputs)
+        metrics.log_scalar(f"_d_bleu_{key}", np.array(total))
+    metrics.log_derived("d_bleu", _d_bleu)
+
+
+def _d_bleu(meters) -> float:
+    sums = {key: int(meters[f"_d_bleu_{key}"].sum) for key in (*SIDES, *ORDERS)}
+    numbers = [sums[key] for key in ORDERS]
+    counts, totals = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+    score = BLEU.compute_bleu(counts, totals, sums["sys_len"], sums["ref_len"], smooth_method="exp")
+    return round(score.score, 2)

@@ -1,0 +1,106 @@
+"""Document BLEU inside the stock commands."""
+
+import json
+import re
+
+import pytest
+import sacrebleu
+import tiny
+from fairseq import checkpoint_utils
+
+from fairseq_docmt.errors import UserError
+
+TASKS = {
+    "window": (["--task", "sliding_window_translation"], "window_checkpoint"),
+    "document": (["--task", "full_document_translation"], "document_checkpoint"),
+    "stream": (["--task", "sentence_stream_translation"], "memory_stream_checkpoint"),
+}
+LENGTHS = (1, 5, 2, 7)
+
+
+def joined(lines, rows, lengths):
+    """One text for each document of the given numbers of sentences."""
+    rows = iter(rows)
+    return [" ".join(lines[next(rows)] for _ in range(length)) for length in lengths]
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("extra", [(), ("--nbest", "2", "--batch-size", "2")])
+def test_generate(binarised, request, scoring, write, name, extra):
+    task, checkpoint = TASKS[name]
+    checkpoint = request.getfixturevalue(checkpoint)
+    output = tiny.generate(binarised, checkpoint, *task, "--scoring", "document_bleu", *extra)
+    hypotheses, references = {}, tiny.lines_of(output, "T")
+    for row, text in re.findall(r"^D-(\d+)\t[^\t]*\t(.*)$", output, flags=re.M):
+        hypotheses.setdefault(int(row), text)
+    rows = sorted(references)
+    texts = [joined(side, rows, LENGTHS) for side in (hypotheses, references)]
+    found = re.search(r"d-BLEU = ([\d.]+) .*, s-BLEU = ([\d.]+) .* \[(.*)\]", output)
+    wanted = sacrebleu.corpus_bleu(texts[0], [texts[1]]).score
+    assert float(found.group(1)) == pytest.approx(wanted, abs=0.006)
+    sides = [[side[row] for row in rows] for side in (hypotheses, references)]
+    wanted = sacrebleu.corpus_bleu(sides[0], [sides[1]]).score
+    assert float(found.group(2)) == pytest.approx(wanted, abs=0.006)
+    assert found.group(3).startswith("docs:4|sents:15|nrefs:1|case:mixed|eff:no|tok:13a")
+    # The output itself is what the command reads.
+    printed = scoring("metrics", f"x={write('output', output)}", "--format", "json")
+    for metric in json.loads(printed)["metrics"][:2]:
+        wanted = found.group(2 if metric["label"] == "s-BLEU" else 1)
+        assert metric["scores"]["x"] == pytest.approx(float(wanted), abs=0.006)
+
+
+def test_generate_refuses_what_it_cannot_score(binarised, window_checkpoint, tmp_path):
+    task = [*TASKS["window"][0], "--scoring", "document_bleu"]
+    with pytest.raises(UserError, match="--sacrebleu-tokenizer moses is none of"):
+        tiny.generate(binarised, window_checkpoint, *task, "--sacrebleu-tokenizer", "moses")
+    stock = tiny.train(binarised, tmp_path, "--task", "translation", updates=2)
+    with pytest.raises(UserError, match="--scoring document_bleu needs a document task"):
+        tiny.generate(binarised, stock, "--task", "translation", "--scoring", "document_bleu")
+
+
+@pytest.mark.parametrize(
+    "task, model",
+    [
+        ([*TASKS["window"][0], "--window-size", "3", "--batch-size", "2"], tiny.MODEL),
+        ([*TASKS["window"][0], "--loss-on", "last"], tiny.MODEL),
+        ([*TASKS["document"][0], "--max-document-tokens", "12"], tiny.MODEL),
+        ([*TASKS["stream"][0], "--batch-size", "2", "--chunk-sentences", "2"], tiny.memory()),
+    ],
+)
+def test_validation_selects_by_d_bleu(binarised, tmp_path, caplog, monkeypatch, task, model):
+    from fairseq_docmt.tasks import _validation_bleu
+
+    kept, add = [], _validation_bleu.DocumentsInProgress.add
+
+    def keeps(self, rows, texts):
+        finished = add(self, rows, texts)
+        kept.extend(finished)
+        return finished
+
+    monkeypatch.setattr(_validation_bleu.DocumentsInProgress, "add", keeps)
+    caplog.set_level("INFO")
+    arguments = [*task, "--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 10}']
+    select = ["--best-checkpoint-metric", "d_bleu", "--maximize-best-checkpoint-metric"]
+    tiny.train(binarised, tmp_path, *arguments, *select, updates=40, model=model)
+    # Validated once or more; every time with all three documents, each whole.
+    wanted = tiny.translate(tiny.documents((3, 1, 4), 1))
+    references = {" ".join(document) for document in wanted}
+    assert len(kept) % 3 == 0 and {reference for _, reference in kept} == references
+    hypotheses, references = zip(*kept[-3:])
+    last = sacrebleu.corpus_bleu(list(hypotheses), [list(references)])
+    found = re.findall(r"valid on .valid. subset.* d_bleu ([\d.]+)", caplog.text)
+    assert float(found[-1]) == pytest.approx(last.score, abs=0.006)
+    best = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_best.pt"))
+    assert best["extra_state"]["best"] == max(float(x) for x in found)
+
+
+def test_two_processes_validate_as_one_does(binarised, tmp_path, caplog):
+    caplog.set_level("INFO")
+    arguments = [*TASKS["window"][0], "--window-size", "2", "--batch-size", "2", "--lr", "0"]
+    arguments += ["--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 10}']
+    arguments += ["--max-update", "1", "--seed", "3"]
+    pattern = r"valid on .valid. subset.* d_bleu ([\d.]+)"
+    tiny.train(binarised, tmp_path / "one", *arguments)
+    alone = re.findall(pattern, caplog.text)
+    outputs = tiny.train_in_processes(binarised, tmp_path / "two", *arguments)
+    assert alone and re.findall(pattern, outputs[0]) == alone

@@ -1,0 +1,257 @@
+"""Corpus metrics: hand-checked numbers, the figures of sacreBLEU's own command, significance."""
+
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+from sacrebleu.metrics import BLEU
+from scipy.stats import binomtest
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import corpus_metrics
+from fairseq_docmt.scoring.corpus_metrics import Options
+from fairseq_docmt.scoring.meteor import Meteor
+from fairseq_docmt.scoring.translations import read_translations
+
+LENGTHS = (4, 1, 7, 3, 5, 2, 6, 3, 4, 2, 5, 3)
+
+
+@pytest.fixture
+def texts(write):
+    """Files of a reference and three systems with more and more mistakes, the first one twice."""
+    generator = random.Random(3)
+    words = "The cat sat on a mat , Paul and Mary saw it there today .".split()
+    documents = [
+        [" ".join(generator.choices(words, k=generator.randint(5, 12))) for _ in range(length)]
+        for length in LENGTHS
+    ]
+
+    def worse(rate):
+        return [
+            [
+                " ".join(w if generator.random() > rate else "wrong" for w in s.split())
+                for s in document
+            ]
+            for document in documents
+        ]
+
+    found = {"reference": write("reference", documents)}
+    for name, rate in (("base", 0.3), ("close", 0.3), ("bad", 0.6)):
+        found[name] = write(name, worse(rate))
+    return {**found, "same": found["base"]}
+
+
+def sacrebleu(*arguments):
+    """Scores and p-values of sacreBLEU's command."""
+    command = [sys.executable, "-m", "sacrebleu", *arguments, "--format", "json", "-w", "6"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
+
+
+def flat(path, joined):
+    """A file without blank lines, or with a line for each document."""
+    text = open(path, encoding="utf-8").read()
+    documents = [d.split("\n") for d in text.rstrip("\n").split("\n\n")]
+    lines = [" ".join(d) for d in documents] if joined else [s for d in documents for s in d]
+    out = f"{path}.{'joined' if joined else 'flat'}"
+    with open(out, "w", encoding="utf-8") as stream:
+        stream.write("\n".join(lines) + "\n")
+    return out
+
+
+def measured(scoring, texts, systems, *arguments):
+    """Metrics by label, from JSON."""
+    named = [f"{name}={texts[name]}" for name in systems]
+    printed = scoring("metrics", *named, "--reference", texts["reference"], *arguments)
+    return {m["label"]: m for m in json.loads(printed)["metrics"]}
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize(
+    "ours, theirs", [((), ()), (("--lowercase",), ("-lc", "--chrf-lowercase"))]
+)
+def test_scores_are_those_of_the_sacrebleu_command(scoring, texts, joined, ours, theirs):
+    found = measured(scoring, texts, ["bad"], "--format", "json", *ours)
+    files = [flat(texts["reference"], joined), "-i", flat(texts["bad"], joined)]
+    wanted = sacrebleu(*files, "-m", "bleu", "chrf", "ter", *theirs)
+    wanted = {score["name"]: score for score in wanted}
+    labels = {"BLEU": "d-BLEU"} if joined else {"BLEU": "s-BLEU", "chrF2": "chrF2", "TER": "TER"}
+    for name, label in labels.items():
+        assert found[label]["scores"]["bad"] == pytest.approx(wanted[name]["score"], abs=1e-5)
+        signature = f"docs:12|sents:45|unit:{'document' if joined else 'sentence'}|"
+        assert found[label]["signature"] == signature + wanted[name]["signature"]
+
+
+@pytest.mark.parametrize("test, option", [("bootstrap", "bs"), ("randomisation", "ar")])
+@pytest.mark.parametrize("joined, label", [(False, "s-BLEU"), (True, "d-BLEU")])
+def test_p_values_are_those_of_the_sacrebleu_command(scoring, texts, test, option, joined, label):
+    systems = ["base", "close", "bad"]
+    options = ["--tests", test, "--samples", "200", "--format", "json"]
+    found = measured(scoring, texts, systems, *options)[label]["tests"][test]
+    files = [flat(texts[name], joined) for name in systems]
+    arguments = ["-m", "bleu", f"--paired-{option}", f"--paired-{option}-n", "200"]
+    wanted = sacrebleu(flat(texts["reference"], joined), "-i", *files, *arguments)
+    for name, row in zip(systems[1:], wanted[1:]):
+        assert found[name]["p"] == pytest.approx(row["BLEU"]["p_value"], abs=1e-6)
+        assert found[name]["procedure"] == f"{option}:200|seed:12345"
+
+
+@pytest.mark.parametrize("test", corpus_metrics.TESTS)
+def test_a_copy_of_the_baseline_does_not_differ(texts, test):
+    found = read_translations({n: texts[n] for n in ("base", "same")}, [texts["reference"]])
+    for result in corpus_metrics.corpus_metrics(found, tests=[test], samples=50):
+        assert result.tests[test]["same"].p == 1.0
+
+
+def test_d_bleu_matches_anywhere_in_the_document(write):
+    reference = write("r", [["a b c d e", "f g h i j"], ["k l m n o"]])
+    swapped = write("s", [["f g h i j", "a b c d e"], ["k l m n o"]])
+    found = read_translations({"x": swapped}, [reference])
+    scores = {r.label: r.scores["x"] for r in corpus_metrics.corpus_metrics(found)}
+    # Of 1- to 4-grams, all words match; of the others all but those over the sentence boundary.
+    by_hand = 100 * (15 / 15 * 12 / 13 * 9 / 11 * 6 / 9) ** 0.25
+    assert scores["d-BLEU"] == pytest.approx(by_hand)
+    # Sentences apart: 5 of 15 words, 4 of 12 bigrams, 3 of 9, 2 of 6.
+    assert scores["s-BLEU"] == pytest.approx(100 / 3)
+    assert scores["TER"] == pytest.approx(100 * 10 / 15)
+
+
+def test_case_and_several_references(write):
+    one, two = write("one", "the Cat sat down\n"), write("two", "a dog sat down here\n")
+    system = write("system", "the cat sat down\n")
+    found = read_translations({"x": system}, [one, two])
+    kind = corpus_metrics.corpus_metrics(found, ["s-bleu"], options=Options(lowercase=True))[0]
+    assert kind.scores == {"x": pytest.approx(100)}
+    assert "nrefs:2|case:lc" in kind.signature
+    kind = corpus_metrics.corpus_metrics(found, ["s-bleu"])[0]
+    # the, sat, down; "sat down"; then nothing, which is smoothed to 1/2 and 1/4.
+    by_hand = 100 * (3 / 4 * 1 / 3 * (1 / 2) / 2 * (1 / 4) / 1) ** 0.25
+    assert kind.scores["x"] == pytest.approx(by_hand)
+
+
+def test_sign_test_replaces_one_sentence_at_a_time(texts):
+    found = read_translations({n: texts[n] for n in ("base", "bad", "same")}, [texts["reference"]])
+    result = corpus_metrics.corpus_metrics(found, ["s-bleu"], ["sign"])[0].tests["sign"]
+    base, bad = found.systems["base"], found.systems["bad"]
+    bleu = BLEU()
+    reached = bleu.corpus_score(base, found.references).score
+    replaced = [
+        bleu.corpus_score([*base[:i], bad[i], *base[i + 1 :]], found.references).score
+        for i in range(len(base))
+    ]
+    better = sum(score > reached for score in replaced)
+    worse = sum(score < reached for score in replaced)
+    assert (result["bad"].better, result["bad"].worse) == (better, worse)
+    assert better < worse
+    assert result["bad"].p == pytest.approx(binomtest(better, better + worse).pvalue)
+    assert result["same"] == corpus_metrics.Comparison(1.0, better=0, worse=0)
+
+
+def test_ter_is_better_when_it_is_lower(texts):
+    found = read_translations({n: texts[n] for n in ("bad", "base")}, [texts["reference"]])
+    result = corpus_metrics.corpus_metrics(found, ["ter"], ["sign"])[0]
+    assert result.scores["base"] < result.scores["bad"]
+    assert result.tests["sign"]["base"].better > result.tests["sign"]["base"].worse
+
+
+def test_few_documents_have_no_p(scoring, write):
+    reference = write("r", [["a b c d e"], ["f g h i j"]])
+    systems = [f"{n}={write(n, [[t], ['f g h i j']])}" for n, t in (("x", "a b"), ("y", "a b c d"))]
+    printed = scoring("metrics", *systems, "--reference", reference, "--tests", "bootstrap")
+    assert "no p: fewer than 10 segments, too few for this test" in printed
+    assert "*" not in printed
+
+
+def test_tables(scoring, texts, tmp_path):
+    arguments = [f"{n}={texts[n]}" for n in ("base", "same", "bad")]
+    arguments += ["--reference", texts["reference"], "--metrics", "s-bleu,ter", "--tests", "sign"]
+    arguments += ["--by-position", "3"]
+    text = scoring("metrics", *arguments)
+    lines = [line.split() for line in text.splitlines()]
+    assert ["system", "s-BLEU", "TER"] in lines
+    rows = {line[0]: line[1:] for line in lines if line and line[0] in ("base", "same", "bad")}
+    assert rows["same"] == ["1.0000", "(+0", "-0)", "1.0000", "(+0", "-0)"]
+    scores = {line[0]: line[1:] for line in lines[3:6]}
+    assert scores["base"] == scores["same"]
+    assert scores["bad"][0].endswith("*") and not scores["same"][0].endswith("*")
+    assert ["1-3", "4-6", "7-9"] == [line[0] for line in lines if line and line[0][0].isdigit()]
+    out = tmp_path / "made" / "table.md"
+    assert scoring("metrics", *arguments, "--format", "markdown", "--out", str(out)) == ""
+    assert "| system   |" in out.read_text() and "\n* s-BLEU: docs:12|" in out.read_text()
+    assert [p.name for p in out.parent.iterdir()] == ["table.md"]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["x"], "x: give systems as NAME=FILE"),
+        (["a=FILE", "a=FILE"], "a is the name of two systems"),
+        (["a=FILE", "--tests", "sign"], "--tests compare systems with the first one"),
+        (["a=FILE", "--by-position", "0"], "a range must have at least 1 place, not 0"),
+        (["a=FILE", "--samples", "-1"], "--samples must be positive, not -1"),
+        (["a=FILE", "--out", "FILE/x"], "FILE/x cannot be written"),
+    ],
+)
+def test_mistakes(scoring, texts, arguments, message):
+    file = texts["base"]
+    arguments = [argument.replace("FILE", file) for argument in arguments]
+    with pytest.raises(UserError, match=message.replace("FILE/", f"{file}/")):
+        scoring("metrics", *arguments, "--reference", texts["reference"])
+
+
+def test_unknown_names_are_told(scoring, texts, capsys):
+    with pytest.raises(SystemExit):
+        scoring("metrics", f"a={texts['base']}", "--metrics", "s-bleu,d-blue")
+    assert "'d-blue' is none of s-bleu, d-bleu, chrf, ter, meteor" in capsys.readouterr().err
+
+
+def test_the_command_as_it_is_typed(texts):
+    command = [sys.executable, "-m", "fairseq_docmt.scoring", "metrics", "a=nowhere"]
+    run = subprocess.run(
+        [*command, "--reference", texts["reference"]], capture_output=True, text=True
+    )
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1] == "error: nowhere cannot be read: No such file or directory"
+    assert "Traceback" not in run.stderr and "DEBUG" not in run.stderr
+
+
+class OneSynonym:
+    """A WordNet that knows that a kitten is a cat."""
+
+    def synsets(self, word):
+        class Synset:
+            def lemmas(self):
+                class Lemma:
+                    def name(self):
+                        return "cat"
+
+                return [Lemma()]
+
+        return [Synset()] if word == "kitten" else []
+
+
+def test_meteor():
+    pytest.importorskip("nltk", reason="METEOR needs NLTK")
+    metric = Meteor(OneSynonym())
+    # Word, stem, synonym: all three words match in one chunk, 1 - 0.5 * (1 / 3) ** 3.
+    score = metric.corpus_score(["The kitten sits"], [["the cat sitting"]])
+    assert score.score == pytest.approx(100 * (1 - 0.5 / 27))
+    # One of two words: P = R = 1/2, chunk penalty 0.5; the corpus is the mean of both sentences.
+    both = metric.corpus_score(["The kitten sits", "a b"], [["the cat sitting", "a c"]])
+    assert both.score == pytest.approx((100 * (1 - 0.5 / 27) + 25) / 2)
+    assert "nrefs:1|case:lc|tok:13a|nltk:" in str(metric.get_signature())
+
+
+def test_meteor_says_what_is_missing(monkeypatch):
+    monkeypatch.setattr("fairseq_docmt.scoring.meteor.find_spec", lambda name: None)
+    with pytest.raises(UserError, match="METEOR needs NLTK; install it with `pip install nltk`"):
+        Meteor()
+
+
+def test_meteor_says_that_wordnet_is_missing(monkeypatch):
+    nltk = pytest.importorskip("nltk", reason="METEOR needs NLTK")
+    monkeypatch.setattr(nltk.data, "path", [])
+    with pytest.raises(UserError, match="METEOR needs the WordNet of NLTK; fetch it with"):
+        Meteor()

@@ -1,0 +1,188 @@
+"""The report: what it says, that it escapes everything, and how a browser shows it."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring._difference import Run, runs
+
+HOSTILE = "</td><script>document.title = 'broken'</script><img src=x onerror=alert(1)>&amp;"
+NAME = "_$</td><script>document.title.remove()</script>$"
+SOURCE = [["eins zwei", HOSTILE], ["drei"]]
+REFERENCE = [["one two three four", f"five {HOSTILE}"], ["six seven eight nine"]]
+FIRST = [["one two three four", f"5 {HOSTILE}"], ["six eight nine"]]
+SECOND = [["one too three four", f"5 {HOSTILE}"], ["six eight seven nine"]]
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+
+
+@pytest.mark.parametrize(
+    "text, reference, other, wanted",
+    [
+        ("a b c", "a b c", "a b c", [("a b c", "")]),
+        ("a x y c.", "a b c.", None, [("a ", ""), ("x y", "off"), (" c.", "")]),
+        ("a b", "a b", "a", [("a ", ""), ("b", "changed")]),
+        ("x b", "a b", "c b", [("x", "off changed"), (" b", "")]),
+        ("我爱你", "我恨你", None, [("我", ""), ("爱", "off"), ("你", "")]),
+        ("it's", "it is", None, [("it", ""), ("'s", "off")]),
+        ("", "a", "b", []),
+        ("  a ", "b", None, [("  ", ""), ("a", "off"), (" ", "")]),
+    ],
+)
+def test_runs(text, reference, other, wanted):
+    found = runs(text, reference, other)
+    assert found == [Run(part, "off" in kind, "changed" in kind) for part, kind in wanted]
+    assert "".join(run.text for run in found) == text
+
+
+def figures(accuracy, **distances):
+    def figure(value):
+        return {"items": 4, "correct": 2, "ties": 1, "chance": 0.25, "accuracy": value}
+
+    parts = {distance: figure(value) for distance, value in distances.items()}
+    by_label = {"distance": parts} if parts else {}
+    return {"signature": f"set|{HOSTILE}", "all": figure(accuracy), "by label": by_label}
+
+
+@pytest.fixture
+def report(scoring, write, tmp_path):
+    """Writes a report on two systems; returns its path."""
+
+    def run(*arguments, second=SECOND, name=NAME):
+        systems = [f"first={write('first', FIRST)}", f"{name}={write('second', second)}"]
+        texts = ["--source", write("source", SOURCE), "--reference", write("reference", REFERENCE)]
+        out = tmp_path / "report.html"
+        scoring("report", *systems, *texts, "--out", str(out), "--title", HOSTILE, *arguments)
+        return out
+
+    return run
+
+
+def test_page(report, write):
+    results = {"1": 0.5, "2": 0.75, HOSTILE: 0.25}
+    contrastive = write("c.json", json.dumps({HOSTILE: figures(0.6, **results)}))
+    page = report("--contrastive", f"first={contrastive}").read_text()
+    assert "<script" not in page and "<img" not in page
+    assert page.count(html.escape(HOSTILE, quote=False).replace("'", "&#39;")) > 5
+    assert page.count("<svg") == 2 and "by distance" in page
+    cells = re.findall(r"<td>([^<]*)</td>", page)
+    assert ["60.0", "1", "25.0"] == cells[-3:]
+    # Nothing is taken from elsewhere.
+    assert not re.search(r"(?:src|href|url)[=(]\W*[a-z]+:", page)
+    assert "default-src 'none'" in page
+
+
+def test_marks_of_significance(scoring, write, tmp_path):
+    good = [["a b c d e"] * 30]
+    bad = [["a b x d e"] * 30]
+    systems = [f"{n}={write(n, docs)}" for n, docs in (("good", good), ("bad", bad), ("too", good))]
+    out = tmp_path / "report.html"
+    arguments = [*systems, "--reference", write("reference", good), "--out", str(out)]
+    scoring("report", *arguments, "--metrics", "s-bleu,ter", "--tests", "randomisation")
+    cells = re.findall(r"<td>([^<]*)</td>", out.read_text())
+    assert cells[:9] == [
+        "good",
+        "100.00",
+        "0.00",
+        "bad",
+        cells[4],
+        "20.00*",
+        "too",
+        "100.00",
+        "0.00",
+    ]
+    assert cells[4].endswith("*")
+
+
+def test_some_documents_only(report):
+    page = report("--documents", "1", name="second").read_text()
+    assert page.count("<details") == 1
+    assert "1 more documents are not shown" in page
+    assert "Document 1, 2 sentences" in page
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--contrastive", "FILE"], "--contrastive .*: give it as NAME=FILE"),
+        (["--contrastive", "a=FILE"], "wrong.json is no JSON of the command contrastive"),
+        (["--documents", "-1"], "--documents must not be negative, got -1"),
+        (["--range", "0"], "a range must have at least 1 place, not 0"),
+    ],
+)
+def test_mistakes(report, write, tmp_path, arguments, message):
+    path = write("wrong.json", "no json")
+    arguments = [argument.replace("FILE", path) for argument in arguments]
+    with pytest.raises(UserError, match=message):
+        report(*arguments)
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("content", ["[1]", '{"set": {"all": {"accuracy": "x"}}}', '{"set": 3}'])
+def test_other_json_is_refused(report, write, content):
+    with pytest.raises(UserError, match="wrong.json is no JSON of the command contrastive"):
+        report("--contrastive", f"a={write('wrong.json', content)}")
+
+
+PROBE = """<script id="probe">
+const shown = () => [...document.querySelectorAll("details[open] tbody tr")]
+  .filter(row => row.getBoundingClientRect().height > 0).length;
+const cells = [...document.querySelectorAll(".texts td:not(.place)")]
+  .map(cell => cell.textContent.trim());
+const before = shown();
+document.getElementById("differing").click();
+const after = shown();
+const details = document.querySelectorAll("details");
+details[1].querySelector("summary").click();
+const plot = document.querySelector("svg").getBoundingClientRect();
+const mark = document.querySelector("td .off");
+document.body.dataset.found = JSON.stringify({
+  cells, before, after, opened: details[1].open, plot: [plot.width, plot.height],
+  mark: [mark.textContent, getComputedStyle(mark).backgroundColor],
+  line: getComputedStyle(document.querySelector("td .changed")).borderBottomStyle,
+  strange: document.querySelectorAll("script:not(#probe), img, link, iframe, object").length,
+  fetched: performance.getEntriesByType("resource").length,
+  legend: [...document.querySelectorAll("svg text")].map(t => t.textContent),
+});
+</script>"""
+
+
+def in_chromium(page, folder):
+    """What the page is after it was shown."""
+    quiet = "quic no-first-run background-networking component-update sync dev-shm-usage gpu"
+    flags = [f"--disable-{f}" if f != "no-first-run" else f"--{f}" for f in quiet.split()]
+    command = [CHROMIUM, "--headless", "--no-sandbox", *flags, f"--user-data-dir={folder}"]
+    run = subprocess.run(
+        [*command, "--window-size=1200,900", "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return run.stdout
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium to show the page")
+def test_in_chromium(report, tmp_path):
+    page = report()
+    shown = in_chromium(page, tmp_path / "profile")
+    # No script ran: the title is still the text of the title.
+    title = re.search(r"<title>(.*?)</title>", shown, flags=re.S).group(1)
+    assert html.unescape(title) == HOSTILE
+    probed = tmp_path / "probed.html"
+    text = re.sub(r"<meta http-equiv[^>]*>", "", page.read_text())
+    probed.write_text(text.replace("</body>", f"{PROBE}</body>"))
+    shown = in_chromium(probed, tmp_path / "profile")
+    found = json.loads(html.unescape(re.search(r'data-found="([^"]*)"', shown).group(1)))
+    columns = zip(*(sum(docs, []) for docs in (SOURCE, REFERENCE, FIRST, SECOND)))
+    assert found["cells"] == [text for row in columns for text in row]
+    assert (found["before"], found["after"]) == (2, 1)  # the systems agree on the second sentence
+    assert found["opened"]
+    assert found["plot"][0] > 300 and found["plot"][1] > 150
+    assert found["mark"] == ["too", "rgb(255, 227, 184)"]
+    assert found["line"] == "solid"
+    assert NAME in found["legend"]
+    assert (found["strange"], found["fetched"]) == (0, 0)

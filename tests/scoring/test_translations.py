@@ -1,0 +1,76 @@
+"""Texts that belong together, and those that do not."""
+
+import pytest
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.translations import read_translations
+
+REFERENCE = "a\nb\n\nc\n"
+
+
+def read(write, system, reference=REFERENCE):
+    return read_translations({"x": write("system", system)}, [write("reference", reference)])
+
+
+@pytest.mark.parametrize(
+    "system, wanted",
+    [
+        ("A\nB\n\nC\n", ["A", "B", "C"]),
+        ("A\r\nB\r\n \r\nC\r\n\r\n", ["A", "B", "C"]),
+        ("A\nB\nC\n", ["A", "B", "C"]),  # as grep ^D- leaves them
+        ("A\n\n\nC\n", ["A", "", "C"]),  # a translation may be empty
+        ("\nB\n\nC", ["", "B", "C"]),
+        ("A\nB\n\n\n", ["A", "B", ""]),
+        ("A\n\nC\n", ["A", "", "C"]),
+        ("H-0\t-1\tA\nH-1\t-1\tB\nT-0\ta\nT-1\tb\nH-3\t-1\tC\nT-3\tc\n", ["A", "B", "C"]),
+        ("H-1\t-1\tB\nT-1\tb\nH-2\t-1\tC\nT-2\tc\nH-0\t-1\tA\nT-0\ta\n", ["A", "B", "C"]),
+    ],
+)
+def test_sentences_of_a_system(write, system, wanted):
+    found = read(write, system)
+    assert found.systems == {"x": wanted}
+    assert found.references == [["a", "b", "c"]]
+    assert found.index.document.tolist() == [0, 0, 1]
+    assert found.joined(wanted) == [" ".join(wanted[:2]), wanted[2]]
+
+
+def test_outputs_bring_their_references(write):
+    text = "T-4\tc d\nD-4\t-1\tC\nT-1\tb\nD-1\t-1\tB\nT-0\ta\nD-0\t-1\tA\n"
+    found = read_translations({"x": write("x", text), "y": write("y", text)})
+    assert found.systems["y"] == ["A", "B", "C"]
+    assert found.references == [["a", "b", "c d"]]
+    assert found.index.starts.tolist() == [0, 2, 3]
+    assert found.index.rows.tolist() == [0, 1, 4]
+
+
+@pytest.mark.parametrize(
+    "system, message",
+    [
+        ("A\nB\n", r"system has 2 lines, but .*reference has 4 \(3 without blank lines\)"),
+        ("A\n\nB\nC\n", r"system: line 3 has text where a document ends in .*reference"),
+        ("A\nB\n\nC\nD\n", r"system has 5 lines"),
+        (" \n", r"system has no text"),
+        ("H-0\t-1\tA\nH-3\t-1\tC\nT-0\ta\nT-3\tc\n", r"differ: line 2 is a sentence in only one"),
+    ],
+)
+def test_texts_that_do_not_fit(write, system, message):
+    with pytest.raises(UserError, match=message):
+        read(write, system)
+
+
+def test_other_mistakes(write, tmp_path):
+    reference = write("reference", REFERENCE)
+    with pytest.raises(UserError, match="nowhere cannot be read: No such file"):
+        read_translations({"x": str(tmp_path / "nowhere")}, [reference])
+    (tmp_path / "latin").write_bytes("a\nö\n\nc\n".encode("latin-1"))
+    with pytest.raises(UserError, match="latin: line 2 is not UTF-8"):
+        read_translations({"x": str(tmp_path / "latin")}, [reference])
+    with pytest.raises(UserError, match="is a text without references; give them by --reference"):
+        read_translations({"x": reference})
+    outputs = {name: write(name, f"T-0\t{name}\nH-0\t-1\tA\n") for name in "xy"}
+    with pytest.raises(UserError, match="y and x have different references"):
+        read_translations(outputs)
+    with pytest.raises(UserError, match="other has 1 lines, but .*reference has 4"):
+        read_translations({"x": reference}, [reference, write("other", "a\n")])
+    with pytest.raises(UserError, match="source has 2 lines"):
+        read_translations({"x": reference}, [reference], write("source", "a\nb\n"))
