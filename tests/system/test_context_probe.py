@@ -114,6 +114,42 @@ def test_a_memory_that_forgets_is_at_the_ceiling(memories, phenomenon):
     assert_at_ceiling(score.pooled(memories["forget"], phenomenon, 99))
 
 
+@pytest.mark.system
+def test_a_cache_brings_terms_back(tmp_path):
+    """With the base alone, with slots and without: nothing but the gate is trained."""
+    questions, found = run("run_cache.sh", tmp_path, "25", "0", UPDATES="1000")
+    base, cache, empty = (
+        score.pooled(score.accuracy(questions, found[name]), "term", 99)
+        for name in ("rnnsearch_window", "cache25_stream", "cache0_stream")
+    )
+    assert_at_ceiling(base)
+    assert_at_ceiling(empty)
+    assert cache.rate > 0.7
+
+
+#: how many sentences back each of them knows the source
+LOCAL = {"previous-source-attention": 1, "hierarchical": 3}
+
+
+@pytest.fixture(scope="module")
+def local_contexts(tmp_path_factory):
+    """Questions, and translations of recurrent models that know a few sentences back."""
+    return run("run_stream.sh", tmp_path_factory.mktemp("local"), *LOCAL)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("phenomenon", ["pronoun", "ellipsis"])
+@pytest.mark.parametrize("context", LOCAL)
+def test_local_contexts_reach_as_far_as_they_look(local_contexts, context, phenomenon):
+    questions, found = local_contexts
+    reach, output = LOCAL[context], found[f"{context}_stream"]
+    near = [q for q in questions if q["distance"] <= reach]
+    far = [q for q in questions if q["distance"] > reach]
+    assert score.pooled(score.accuracy(near, output), phenomenon, 99).rate > 0.9
+    if phenomenon in {q["phenomenon"] for q in far}:
+        assert_at_ceiling(score.pooled(score.accuracy(far, output), phenomenon, 99))
+
+
 WINDOW, LAYERS = 4, 2
 EFFECTIVE_CONTEXT = 2 * WINDOW * LAYERS + WINDOW * LAYERS  # tokens, Herold and Ney (2023)
 
