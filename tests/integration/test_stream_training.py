@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import tiny
+import torch
 from fairseq import checkpoint_utils
 
 from fairseq_docmt.errors import UserError
@@ -60,6 +61,20 @@ def test_losses_after_resuming_are_the_same_to_the_bit(binarised, tmp_path, trac
         tiny.train(binarised, tmp_path / "b", *arguments, updates=updates, model=tiny.memory())
     assert losses(parts) == losses(whole)
     assert len(losses(whole)) == 14
+
+
+def test_pytorch_ddp(binarised, tmp_path, traced):
+    """torch's own data parallelism gives what fairseq's does."""
+    traced("both")
+    arguments = ["--chunk-sentences", "2", "--max-update", "5", "--dropout", "0"]
+    for number, backend in enumerate(("legacy_ddp", "pytorch_ddp")):
+        options = [*STREAM, *arguments, "--ddp-backend", backend]
+        tiny.train_in_processes(binarised, tmp_path / str(number), *options, model=tiny.memory())
+    first, second = (
+        tiny.weights(tmp_path / str(number) / "checkpoint_last.pt") for number in (0, 1)
+    )
+    for name, value in first.items():
+        torch.testing.assert_close(second[name], value, atol=1e-5, rtol=1e-4, msg=name)
 
 
 @pytest.mark.parametrize(

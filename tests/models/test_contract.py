@@ -178,3 +178,18 @@ def test_rows_may_go_anywhere(arguments):
             model.decoder.reorder_incremental_state_scripting(state, order)
             encoded = model.encoder.reorder_encoder_out(encoded, order)
             tokens, owners = tokens[order], owners[order]
+
+
+def test_bfloat16(arguments):
+    """Outputs near those in double precision, and gradients that are numbers."""
+    model = tiny.model(*arguments)
+    source, target = batch([9, 4, 13], left_pad=True), batch([6, 12, 3], seed=10)
+    lengths = source.ne(PAD).sum(1)
+    with torch.no_grad():
+        precise, _ = model(source, lengths, previous(target))
+    output, _ = model.bfloat16()(source, lengths, previous(target))
+    assert output.dtype == torch.bfloat16
+    torch.testing.assert_close(output.double(), precise, atol=0.25, rtol=0)
+    output.float().log_softmax(-1)[..., 5].sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name
