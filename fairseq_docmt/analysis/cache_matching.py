@@ -14,13 +14,13 @@ import torch
 from matplotlib import pyplot
 from torch import Tensor
 
+from fairseq_docmt._quiet import quietly
 from fairseq_docmt.analysis._documents import (
     Document,
     document_of,
     documents_of,
     load,
     parser_of,
-    quietly,
     write_results,
 )
 from fairseq_docmt.errors import UserError

@@ -22,7 +22,7 @@ def refuse_unsupported(task, models, args) -> None:
             if not getattr(model.decoder, "has_attention_weights", True):
                 raise UserError(
                     f"--print-alignment needs attention weights, which a "
-                    f"{type(model).__name__} does not have; leave it out"
+                    f"{type(model).__name__} does not give while decoding; leave it out"
                 )
     if getattr(args, "print_alignment", None) == "soft" and not alone:
         raise UserError(

@@ -62,3 +62,9 @@ def test_finetuning_from_a_stock_transformer(binarised, tmp_path):
 def test_options_that_make_no_sense_are_refused(binarised, tmp_path, model, message):
     with pytest.raises(UserError, match=message):
         tiny.train(binarised, tmp_path, *DOCUMENT, model=model)
+
+
+def test_alignments_cannot_be_printed(binarised, window_attention_document_checkpoint):
+    options = [*DOCUMENT[:2], "--print-alignment", "hard"]
+    with pytest.raises(UserError, match="needs attention weights, which a WindowAtt"):
+        tiny.generate(binarised, window_attention_document_checkpoint, *options)
