@@ -93,6 +93,17 @@ def test_training_resumes(binarised, sentence_lm, drafts, tmp_path):
         assert torch.equal(value, tiny.weights(parts)[name]), name
 
 
+def test_documents_may_be_longer_than_positions(binarised, tmp_path):
+    """Those of the model are for sentences."""
+    positions = ["--max-source-positions", "9", "--max-target-positions", "9"]
+    arguments = ["--gold-drafts", *positions, "--max-document-tokens", "100"]
+    checkpoint = train(binarised, tmp_path, *arguments, options=["--memory", "target"])
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+    assert state["optimizer_history"][-1]["num_updates"] == 3
+    output = tiny.generate(binarised, checkpoint, *DOCUMENTS[:2])
+    assert sorted(tiny.lines_of(output)) == tiny.rows_of(TEST)
+
+
 def test_two_processes(binarised, sentence_lm, tmp_path):
     arguments = [*DOCUMENTS, "--gold-drafts", "--max-update", "4", "--max-tokens", "60"]
     model = tiny.memnet("--sentence-lm", sentence_lm)
