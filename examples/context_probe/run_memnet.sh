@@ -5,12 +5,12 @@
 #
 #   bash run_memnet.sh [WORK_FOLDER] [SYSTEM ...]        (environment: UPDATES=2000, SEED=1)
 #
-# SYSTEMs: source, target and both (memories); default: both.
+# SYSTEMs: source, target and both (memories); default: source.  Formality and pronouns are asked for.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
 systems=("${@:2}")
-[ ${#systems[@]} -gt 0 ] || systems=(both)
+[ ${#systems[@]} -gt 0 ] || systems=(source)
 updates=${UPDATES:-2000}
 document=(--task full_document_translation)
 recipes=$here/../maruf2018_memnet
@@ -19,10 +19,10 @@ recipes=$here/../maruf2018_memnet
 sizes=(--encoder-embed-dim 128 --encoder-hidden-size 128 --decoder-layers 1
   --decoder-embed-dim 128 --decoder-hidden-size 128 --attention-dim 128)
 
-prepare
+prepare --phenomena formality,pronoun
 echo "training language models of the source ..."
 rm -rf "$work/lm"
-SIZE=128 EPOCHS=${LM_EPOCHS:-3} quietly language_models bash "$recipes/train_sentence_lm.sh" \
+SIZE=128 EPOCHS=${LM_EPOCHS:-6} quietly language_models bash "$recipes/train_sentence_lm.sh" \
   "$work/data/train.src" "$work/data/valid.src" "$work/bin/dict.src.txt" "$work/lm" \
   --num-workers 0 --log-format simple
 best=checkpoint_best.pt
@@ -34,8 +34,9 @@ quietly drafts bash "$recipes/make_drafts.sh" "$work/bin" src tgt \
   "$work/rnnsearch/checkpoint_last.pt" "$work/drafts" train valid test -- --num-workers 0
 outputs=(rnnsearch=rnnsearch_window)
 for system in "${systems[@]}"; do
-  train "$system" "$updates" "${document[@]}" --max-tokens 1500 --drafts "$work/drafts" \
-    --arch memnet_rnn --memory "$system" --lr 0.0005 \
+  train "$system" "$updates" "${document[@]}" --max-tokens 1200 --drafts "$work/drafts" \
+    --arch memnet_rnn --memory "$system" --memory-dropout 0 \
+    --lr 0.0005 --lr-scheduler fixed --warmup-updates 0 \
     --sentence-lm "$work/lm/forward/$best:$work/lm/backward/$best" \
     --sentence-lm-embed-dim 128 --sentence-lm-hidden-size 128 \
     --finetune-from-model "$work/rnnsearch/checkpoint_last.pt"

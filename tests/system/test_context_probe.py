@@ -127,6 +127,18 @@ def test_a_cache_brings_terms_back(tmp_path):
     assert cache.rate > 0.7
 
 
+@pytest.mark.system
+def test_a_memory_of_the_document_is_read(tmp_path):
+    """What holds for a document as a whole; of its nouns it cannot tell which is meant."""
+    questions, found = run("run_memnet.sh", tmp_path)
+    base, memory = (
+        score.accuracy(questions, found[name]) for name in ("rnnsearch_window", "source_iterative")
+    )
+    for phenomenon in ("formality", "pronoun"):
+        assert_at_ceiling(score.pooled(base, phenomenon, 99))
+    assert score.pooled(memory, "formality", 99).rate > 0.85
+
+
 #: how many sentences back each of them knows the source
 LOCAL = {"previous-source-attention": 1, "hierarchical": 3}
 
