@@ -30,7 +30,7 @@ quickstart: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest tests -q -m "not system"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -q -m "not system" -n 2
 
 test-system: $(INSTALLED)
 	$(BIN)/python -m pytest tests -q -m system

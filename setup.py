@@ -37,5 +37,5 @@ setup(
         "tabulate",
         "tqdm",
     ],
-    extras_require={"dev": ["pytest", "ruff", "nltk"], "meteor": ["nltk"]},
+    extras_require={"dev": ["pytest", "pytest-xdist", "ruff", "nltk"], "meteor": ["nltk"]},
 )

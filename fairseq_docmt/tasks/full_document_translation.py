@@ -18,7 +18,7 @@ from fairseq_docmt.tasks._base import DocumentTranslationConfig, DocumentTransla
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class FullDocumentTranslationConfig(DocumentTranslationConfig):
-    decoding: Optional[ChoiceEnum(["segment", "sequential", "iterative"])] = field(
+    decoding: Optional[ChoiceEnum(["window", "segment", "sequential", "iterative"])] = field(
         default=None,
         metadata={
             "help": "segment (stretches of a document whole, split at <sep>; default), sequential "

@@ -7,7 +7,7 @@ from fairseq_docmt.ops import naive
 from fairseq_docmt.ops.document_memory import recall_others, rows_of_documents
 
 
-@pytest.mark.parametrize("sizes", [[1, 2], [1, 4, 1, 2], [33], [7, 129]])
+@pytest.mark.parametrize("sizes", [[1, 2], [1, 4, 1, 2], [33], [7, 41]])
 def test_equals_the_loop_version(sizes):
     documents = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     generator = torch.Generator().manual_seed(1)

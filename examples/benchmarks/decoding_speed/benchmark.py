@@ -103,6 +103,8 @@ class Decoder:
     def __init__(self, name: str, scale: Scale, device: torch.device, dtype: torch.dtype):
         model, self.dictionary = build(name.replace(PACKED, ""), scale.model, scale.vocabulary)
         self.model = model.eval().to(device=device, dtype=dtype)
+        # As in fairseq-generate, which computes no attention weights unless they are asked for.
+        self.model.make_generation_fast_(need_attn=False)
         if name.endswith(PACKED):
             pack_linear_layers(self.model)
         self.device = device
