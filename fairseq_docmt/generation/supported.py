@@ -14,7 +14,10 @@ def refuse_unsupported(task, models, args) -> None:
     Raises:
         UserError: naming the option and what to use instead.
     """
-    alone = task.decoding != "segment" and task.window_to_decode() == 1
+    # Whether an output is one sentence, translated from one.
+    alone = task.decoding == "iterative" or (
+        task.decoding != "segment" and task.window_to_decode() == 1
+    )
     if getattr(args, "score_reference", False):
         return
     if getattr(args, "print_alignment", None):

@@ -242,6 +242,15 @@ def test_ensembles_nbest_and_references(binarised, memnet_document_checkpoint):
         assert float(tiny.scores_of(apart)[row]) == pytest.approx(float(score), abs=1e-4)
 
 
+def test_options_that_speak_of_one_sentence(binarised, memnet_document_checkpoint):
+    options = [*DOCUMENTS[:2], "--prefix-size", "2", "--print-alignment", "hard"]
+    output = tiny.generate(binarised, memnet_document_checkpoint, *options)
+    wanted = tiny.lines_of(output, "T")
+    for row, text in tiny.lines_of(output).items():
+        assert text.split()[:2] == wanted[row].split()[:2]
+    assert tiny.links_within_sentences(output) > 0
+
+
 @pytest.mark.parametrize(
     "options, arguments, message",
     [
