@@ -145,8 +145,9 @@ def _with_memory(metric: Metric) -> Metric:
     def remembered(hypotheses, references):
         key = (id(hypotheses), id(references))
         if key not in known:
-            known[key] = count(hypotheses, references)
-        return known[key]
+            # The texts are kept too, so that no other ones come to stand at their place.
+            known[key] = (hypotheses, references, count(hypotheses, references))
+        return known[key][2]
 
     metric._extract_corpus_statistics = remembered
     return metric
