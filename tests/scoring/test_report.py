@@ -186,3 +186,24 @@ def test_in_chromium(report, tmp_path):
     assert found["line"] == "solid"
     assert NAME in found["legend"]
     assert (found["strange"], found["fetched"]) == (0, 0)
+
+
+def test_results_of_the_contrastive_command(report, scoring, tmp_path):
+    """What one command writes the other reads."""
+    items = [
+        {
+            "source": ["a", "b"],
+            "candidates": [["A", "B"], ["A", "C"]],
+            "correct": 0,
+            "labels": {"distance": number},
+        }
+        for number in (1, 1, 2)
+    ]
+    test_set = tmp_path / "set.jsonl"
+    test_set.write_text("".join(json.dumps(item) + "\n" for item in items))
+    losses = tmp_path / "losses"
+    losses.write_text("1\n2\n2\n1\n1\n2\n")
+    results = tmp_path / "results.json"
+    scoring("contrastive", str(test_set), "--losses", str(losses), "--json", str(results))
+    page = report("--contrastive", f"first={results}").read_text()
+    assert "66.7" in page and "distance" in page
