@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairseq_docmt.modules.onednn_linear import OneDNNLinear
+from fairseq_docmt.ops.onednn_linear import has_onednn
+
 
 def can_pack() -> bool:
     """Whether this torch has oneDNN with packed weights."""
-    names = ("_reorder_linear_weight", "_linear_pointwise")
-    return torch.backends.mkldnn.is_available() and all(
-        hasattr(torch.ops.mkldnn, name) for name in names
-    )
+    return has_onednn() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
 
 
 class PackedLinear(nn.Module):
@@ -49,6 +49,6 @@ def pack_linear_layers(model: nn.Module) -> None:
         return
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if type(child) is nn.Linear and not child._forward_pre_hooks:
+            if type(child) in (nn.Linear, OneDNNLinear) and not child._forward_pre_hooks:
                 if child.weight.dtype in (torch.float32, torch.bfloat16):
                     setattr(module, name, PackedLinear(child))

@@ -27,6 +27,7 @@ from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentDecoder, refuse_unsupported
 from fairseq_docmt.generation.view_rows import rows_of_view
+from fairseq_docmt.modules.onednn_linear import use_onednn
 from fairseq_docmt.modules.packed_linear import pack_linear_layers
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.scoring import document_bleu
@@ -188,6 +189,8 @@ class DocumentTranslationTask(TranslationTask):
 
     def build_model(self, cfg, from_checkpoint=False):
         model = super().build_model(cfg, from_checkpoint)
+        if not torch.cuda.is_available():
+            use_onednn(model)
         let_vocabulary_grow(model, self.src_dict, self.tgt_dict)
         for module in model.modules():
             # Official fairseq 0.12.2 only: its fast path fails on this torch when decoding.

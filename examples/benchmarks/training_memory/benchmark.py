@@ -5,8 +5,9 @@
 
 One update (forward, backward, Adam) on one document of as many source as target tokens, as table 2
 of Herold and Ney (2023).  Every run is a process of its own; systems take turns.  Memory is the
-peak above what model and optimizer hold.  Writes ``results.json``, ``results.md``,
-``results.png``.
+peak above what model and optimizer hold.  On a CPU oneDNN computes the linear layers of window
+attention, as in the tasks of this suite, and of fused attention once more for comparison.  Writes
+``results.json``, ``results.md``, ``results.png``.
 """
 
 import argparse
@@ -32,6 +33,7 @@ from torch import nn
 
 import fairseq_docmt  # noqa: F401  (registers window_attn_transformer)
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.modules.onednn_linear import use_onednn
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
@@ -47,12 +49,19 @@ from common import (  # noqa: E402
 
 LENGTHS = (736, 1472, 2208, 8832)  # table 2 of the paper, and four times its last
 SDPA = "transformer with SDPA"
+#: behind the name of a system whose linear layers oneDNN computes, as in the tasks of this suite
+ONEDNN = ", oneDNN"
 SYSTEMS = {
     "transformer": ["--arch", "transformer"],
     SDPA: ["--arch", "transformer"],
-    "window 10": ["--arch", "window_attn_transformer", "--attention-window", "10"],
-    "window 20": ["--arch", "window_attn_transformer", "--attention-window", "20"],
+    SDPA + ONEDNN: ["--arch", "transformer"],
+    **{
+        f"window {size}{ONEDNN}": ["--arch", "window_attn_transformer", "--attention-window", size]
+        for size in ("10", "20")
+    },
 }
+#: what others are compared with; the host and torch as they come, and with equal linear layers
+BASES = ("transformer", SDPA, SDPA + ONEDNN)
 #: model options and vocabulary
 SCALES = {"small": (SMALL, 8000), "paper": ([], 30000)}
 
@@ -96,8 +105,10 @@ def build(name: str, scale: str):
     args = options.parse_args_and_arch(options.get_training_parser(), arguments)
     task = TranslationTask(TranslationConfig(), dictionary, dictionary)
     model = task.build_model(args).train()
-    if name == SDPA:
+    if name.startswith(SDPA):
         use_fused_kernel(model)
+    if name.endswith(ONEDNN):
+        use_onednn(model)
     return model, dictionary
 
 
@@ -179,7 +190,7 @@ def median(row: dict, what: str) -> Optional[float]:
 
 
 def table(rows: List[dict], all_rows: List[dict]) -> str:
-    """Markdown table with ratios to both kinds of full attention."""
+    """Markdown table with ratios to all kinds of full attention."""
     lines = []
     for row in rows:
         line = [row["device"], row["length"], row["system"]]
@@ -190,7 +201,7 @@ def table(rows: List[dict], all_rows: List[dict]) -> str:
         line += [f"{seconds:.2f}", f"{size / 1e6:.0f}"]
         for what in ("seconds", "bytes"):
             ratios = []
-            for name in ("transformer", SDPA):
+            for name in BASES:
                 base = next(
                     median(r, what)
                     for r in all_rows
@@ -200,7 +211,7 @@ def table(rows: List[dict], all_rows: List[dict]) -> str:
             line.append(" / ".join(ratios))
         lines.append(line)
     headers = ["device", "tokens", "system", "seconds", "peak MB above static"]
-    headers += ["time to full / SDPA", "memory to full / SDPA"]
+    headers += [f"{what} to full / SDPA / SDPA{ONEDNN}" for what in ("time", "memory")]
     return tabulate(lines, headers=headers, tablefmt="github")
 
 
