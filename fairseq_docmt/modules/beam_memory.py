@@ -138,12 +138,28 @@ class BeamMemory(NamedTuple):
         sums = torch.einsum("hbnm,hbmfd->hbnfd", shares, self.sums)
         norms = torch.einsum("hbnm,hbmf->hbnf", shares, self.norms)
         if self.used > 0:
-            keys, values = (x[:, :, None, : self.used].to(sums) for x in (self.keys, self.values))
-            weighted = self.weights[..., : self.used].unsqueeze(-1).to(keys.dtype) * keys
-            sums = sums + weighted.transpose(-1, -2) @ values
+            keys, values, weights = self._tokens_of_beams()
+            weighted = weights.unsqueeze(-1).to(sums) * keys.to(sums)
+            sums = sums + weighted.transpose(-1, -2) @ values.to(sums)
             norms = norms + weighted.sum(dim=3)
         ones = _identity(self.beams, self.shares).expand(*self.shares.shape[:2], -1, -1)
         return self._of_summaries(sums, norms, ones, self.rounded.dtype)
+
+    def _tokens_of_beams(self) -> Tuple[Tensor, Tensor, Tensor]:
+        """Recent keys (H, B, N, S, F) and values of each beam, S steps, and weights (1 or H, B, N, S).
+
+        Of the N tokens of a step each beam has one in its past; the others have no weight.
+        """
+        keys, values = (
+            x[:, :, : self.used].unflatten(2, (-1, self.beams)) for x in (self.keys, self.values)
+        )
+        weights = self.weights[..., : self.used].unflatten(-1, (-1, self.beams))
+        column = weights.amax(dim=0).argmax(dim=-1)
+        sentences = torch.arange(len(column), device=column.device).view(-1, 1, 1)
+        steps = torch.arange(column.size(2), device=column.device)
+        index = column.expand(len(weights), *column.shape).unsqueeze(-1)
+        weights = weights.gather(-1, index).squeeze(-1)
+        return keys[:, sentences, steps, column], values[:, sentences, steps, column], weights
 
     def reorder(self, rows: BeamRows) -> "BeamMemory":
         """Sentences go on or end, beams begin or change places."""
