@@ -16,11 +16,16 @@ from pathlib import Path
 from typing import List, NamedTuple, Optional
 
 from language import (
+    ADDRESSED,
+    ADDRESSES,
     ARTICLES,
     CEILINGS,
     CUES,
     ELIDED,
     GREETINGS,
+    NUMBERS,
+    ONE_SIDED,
+    PERSONS,
     PHENOMENA,
     PRONOUN,
     PRONOUNS,
@@ -88,6 +93,8 @@ class DocumentWriter:
                 self._plain(1)
             elif phenomenon == "formality":
                 self._address()
+            elif phenomenon == "number":
+                self._number()
             else:
                 getattr(self, f"_{phenomenon}")(self.random.choice(fitting))
         return self.sentences
@@ -102,6 +109,16 @@ class DocumentWriter:
             # document a system with a short window hardly ever sees where the form comes from.
             self._plain(self.random.choice(self.options.distances) - 1)
             self._address()
+        if "number" in self.options.phenomena:
+            self.several, self.told = self.random.randrange(2), len(self.sentences)
+            self._say([NUMBERS[self.several]], [PERSONS])
+            self._plain(self.random.choice(self.options.distances) - 1)
+            self._number()
+
+    def _number(self) -> None:
+        answer, other = ADDRESSES[self.several], ADDRESSES[1 - self.several]
+        distance = len(self.sentences) - self.told
+        self._say([ADDRESSED], [answer], Question("number", distance, distance, answer, (other,)))
 
     def _address(self) -> None:
         answer = YOUS[self.form]
@@ -138,12 +155,26 @@ class DocumentWriter:
             self._say([cue, term], [cue_target, forms[self.renderings[term]]])
             self.first_mention[term] = self.last_mention[term] = len(self.sentences) - 1
             self._plain(distance - 1)
-        chosen = self.renderings[term]
+        self._mention("term", term, forms)
+
+    def _wording(self, distance: int) -> None:
+        name = self.random.choice(list(self.vocabulary.names))
+        forms = self.vocabulary.names[name]
+        if name not in self.renderings:
+            self.renderings[name] = self.random.randrange(2)
+            self._say([name], [forms[self.renderings[name]]])
+            self.first_mention[name] = self.last_mention[name] = len(self.sentences) - 1
+            self._plain(distance - 1)
+        self._mention("wording", name, forms)
+
+    def _mention(self, phenomenon: str, word: str, forms: tuple) -> None:
+        """Ask for the form that a word had before."""
+        chosen = self.renderings[word]
         here = len(self.sentences)
-        distance, to_first = here - self.last_mention[term], here - self.first_mention[term]
-        question = Question("term", distance, to_first, forms[chosen], (forms[1 - chosen],))
-        self.last_mention[term] = here
-        self._say([term], [forms[chosen]], question)
+        distance, to_first = here - self.last_mention[word], here - self.first_mention[word]
+        question = Question(phenomenon, distance, to_first, forms[chosen], (forms[1 - chosen],))
+        self.last_mention[word] = here
+        self._say([word], [forms[chosen]], question)
 
     def _plain(self, count: int) -> None:
         for _ in range(count):
@@ -166,26 +197,48 @@ class DocumentWriter:
 
 
 def write_split(folder: Path, split: str, documents: List[List[Sentence]]) -> None:
-    """Write both sides of a split and, but for training, its questions."""
+    """Write both sides of a split and, but for training, its questions.
+
+    Questions are written twice: by line, and with the true context as a contrastive set.
+    """
     sides: dict = {"src": [], "tgt": []}
-    questions, line = [], 0
+    questions, items, line = [], [], 0
     for document in documents:
         if line > 0:
             sides["src"].append("")
             sides["tgt"].append("")
             line += 1
-        for sentence in document:
+        for number, sentence in enumerate(document):
             sides["src"].append(" ".join(sentence.source))
             sides["tgt"].append(" ".join(sentence.target))
             if sentence.question is not None:
                 row = {"line": line, **sentence.question._asdict()}
                 row["ceiling"] = CEILINGS[sentence.question.phenomenon]
                 questions.append(json.dumps(row))
+                items.append(json.dumps(contrastive_item(document[: number + 1])))
             line += 1
     for side, lines in sides.items():
         _write(folder / f"{split}.{side}", lines)
     if split != "train":
         _write(folder / f"{split}.probe.jsonl", questions)
+        _write(folder / f"{split}.contrastive.jsonl", items)
+
+
+def contrastive_item(document: List[Sentence]) -> dict:
+    """The question of the last sentence with all before it, as the suite scores such items."""
+    *context, last = document
+    before = [" ".join(sentence.target) for sentence in context]
+    answer, *others = (last.question.answer, *last.question.alternatives)
+    candidates = [
+        [*before, " ".join(form if word == answer else word for word in last.target)]
+        for form in (answer, *others)
+    ]
+    return {
+        "source": [" ".join(sentence.source) for sentence in document],
+        "candidates": candidates,
+        "correct": 0,
+        "labels": {"phenomenon": last.question.phenomenon, "distance": last.question.distance},
+    }
 
 
 def _write(path: Path, lines: List[str]) -> None:
@@ -218,7 +271,7 @@ def parse_args(arguments: Optional[List[str]] = None) -> argparse.Namespace:
     add("--fillers", type=int, default=20, help="words of no influence")
     add("--terms", type=int, default=4)
     add("--distances", default="1,2,3", help="sentences between an answer and its question")
-    add("--phenomena", default=",".join(PHENOMENA))
+    add("--phenomena", default=",".join(PHENOMENA), help=f"also {' and '.join(ONE_SIDED)}")
     args = parser.parse_args(arguments)
     try:
         args.distances = [int(distance) for distance in args.distances.split(",")]
@@ -231,8 +284,8 @@ def parse_args(arguments: Optional[List[str]] = None) -> argparse.Namespace:
 
 def _check(args: argparse.Namespace) -> None:
     for phenomenon in args.phenomena:
-        if phenomenon not in PHENOMENA:
-            raise ValueError(f"--phenomena: no {phenomenon!r}; choose from {', '.join(PHENOMENA)}")
+        if phenomenon not in CEILINGS:
+            raise ValueError(f"--phenomena: no {phenomenon!r}; choose from {', '.join(CEILINGS)}")
     if min(args.distances) < 1:
         raise ValueError(f"--distances must be at least 1 sentence, got {min(args.distances)}")
     if max(args.distances) + 2 > args.sentences_per_document:
@@ -240,7 +293,7 @@ def _check(args: argparse.Namespace) -> None:
             f"--sentences-per-document {args.sentences_per_document} is too short for --distances "
             f"up to {max(args.distances)}; give at least {max(args.distances) + 2}"
         )
-    words = args.nouns + args.fillers + args.terms
+    words = args.nouns + args.fillers + 2 * args.terms
     if words > MOST_WORDS:
         raise ValueError(f"--nouns, --fillers and --terms make {words} words, over {MOST_WORDS}")
     if args.nouns < 3 or args.nouns % 3 or args.terms < 1 or args.fillers < 2:

@@ -81,14 +81,17 @@ def test_a_sentence_asks_at_most_one_question(folder):
 
 def test_only_whole_files_are_left(folder):
     names = {f"{split}.{side}" for split in ("train", "valid", "test") for side in ("src", "tgt")}
-    assert {p.name for p in folder.iterdir()} == names | {"valid.probe.jsonl", "test.probe.jsonl"}
+    questions = {
+        f"{s}.{kind}.jsonl" for s in ("valid", "test") for kind in ("probe", "contrastive")
+    }
+    assert {p.name for p in folder.iterdir()} == names | questions
 
 
 def test_no_invented_word_is_a_reserved_one(monkeypatch):
     # 27 stems can be made of these syllables; all but the greeting "salira" are asked for.
     monkeypatch.setattr(language, "SYLLABLES", ["sa", "li", "ra"])
-    words = language.build_vocabulary(nouns=18, fillers=3, terms=1, seed=0)
-    invented = {*words.nouns, *words.verbs, *words.fillers, *words.terms}
+    words = language.build_vocabulary(nouns=18, fillers=2, terms=1, seed=0)
+    invented = {*words.nouns, *words.verbs, *words.fillers, *words.terms, *words.names}
     assert len(invented) == 26 and "salira" not in invented
 
 
@@ -263,6 +266,64 @@ def test_a_constant_answer_stays_at_the_ceiling(folder, phenomenon):
     assert at_most_ceiling(max(counts.values()), chosen, language.CEILINGS[phenomenon])
 
 
+# ---- what one side shows -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def one_sided(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("one_sided")
+    make_data.main(["--out", str(folder), "--phenomena", "number,wording", *OPTIONS])
+    return folder
+
+
+def test_number_shows_in_the_source_alone(one_sided):
+    sides = (read(one_sided, "test", side) for side in ("src", "tgt"))
+    documents, told = list(zip(*sides)), collections.Counter()
+    for question in asked(one_sided):
+        source, target = documents[question.document]
+        if question.phenomenon == "number":
+            place = question.position - question.question["distance"]
+            number = next(n for n in (0, 1) if language.NUMBERS[n] in source[place][1])
+            assert language.PERSONS in target[place][1]
+            assert question.answer == language.ADDRESSES[number]
+            told[number] += 1
+    assert min(told.values()) > 500
+
+
+def test_wording_shows_in_the_target_alone(one_sided):
+    sides = (read(one_sided, "test", side) for side in ("src", "tgt"))
+    documents, chosen = list(zip(*sides)), collections.Counter()
+    names = language.build_vocabulary(12, 20, 4, seed=1).names
+    for question in independent(asked(one_sided)):
+        source, target = documents[question.document]
+        if question.phenomenon == "wording":
+            place = question.position - question.question["distance_to_first"]
+            name = next(word for word in source[place][1] if word in names)
+            assert name in question.source and question.answer in target[place][1]
+            assert not any(cue in source[place][1] for cue, _ in language.CUES)
+            chosen[names[name].index(question.answer)] += 1
+    assert binom.cdf(min(chosen.values()), chosen.total(), 0.5) > 0.0005
+
+
+@pytest.mark.parametrize("corpus", ["folder", "one_sided"])
+def test_contrastive_items_are_the_questions_with_their_true_context(corpus, request):
+    folder = request.getfixturevalue(corpus)
+    sources, targets = read(folder, "test", "src"), read(folder, "test", "tgt")
+    items = (folder / "test.contrastive.jsonl").read_text().splitlines()
+    questions = asked(folder)
+    assert len(items) == len(questions)
+    for item, question in zip(map(json.loads, items), questions):
+        first, *others = item["candidates"]
+        document, upto = question.document, question.position + 1
+        assert item["source"] == [" ".join(words) for _, words in sources[document][:upto]]
+        assert first == [" ".join(words) for _, words in targets[document][:upto]]
+        assert all(other[:-1] == first[:-1] for other in others) and item["correct"] == 0
+        last = [sentence.split() for *_, sentence in item["candidates"]]
+        differing = [set(words) for words in zip(*last) if len(set(words)) > 1]
+        assert differing == [{question.answer, *question.alternatives}]
+        assert item["labels"]["distance"] == question.question["distance"]
+
+
 # ---- options -------------------------------------------------------------------------------------
 
 
@@ -277,7 +338,7 @@ def test_a_constant_answer_stays_at_the_ceiling(folder, phenomenon):
         (["--test-documents", "0"], "--test-documents must be at least 1"),
         (["--seed", "one"], "argument --seed: invalid int value: 'one'"),
         (["--surprise"], "unrecognized arguments: --surprise"),
-        (["--fillers", "60000"], "make 60016 words, over 50000"),
+        (["--fillers", "60000"], "make 60020 words, over 50000"),
     ],
 )
 def test_bad_options_exit_with_status_1(tmp_path, options, message, capsys):

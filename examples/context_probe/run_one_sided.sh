@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Which side of a document does a memory know?  Answers that show in the source alone (number) or in
+# the target alone (wording), recurrent memories on both sides or one.  Ends in accuracies on
+# contrastive sets, which give the true translation as context.
+#
+#   bash run_one_sided.sh [WORK_FOLDER] [SYSTEM ...]     (environment: UPDATES=2000, SEED=1)
+#
+# SYSTEMs: both, source, target (sides of the memory); default: all.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=${1:-$here/work}
+systems=("${@:2}")
+[ ${#systems[@]} -gt 0 ] || systems=(both source target)
+updates=${UPDATES:-2000}
+# shellcheck source=steps.sh
+. "$here/steps.sh"
+
+prepare --phenomena number,wording
+for system in "${systems[@]}"; do
+  train "$system" "$updates" --task sentence_stream_translation --batch-size 16 \
+    --chunk-sentences 8 --arch memory_transformer --memory-side "$system"
+  python -m fairseq_docmt.scoring contrastive "$work/data/test.contrastive.jsonl" \
+    --path "$work/$system/checkpoint_last.pt" --json "$work/$system.json" \
+    2> "$work/contrastive_$system.log" || { tail -n 20 "$work/contrastive_$system.log" >&2; exit 1; }
+done
