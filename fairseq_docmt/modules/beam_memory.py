@@ -146,7 +146,7 @@ class BeamMemory(NamedTuple):
         return self._of_summaries(sums, norms, ones, self.rounded.dtype)
 
     def _tokens_of_beams(self) -> Tuple[Tensor, Tensor, Tensor]:
-        """Recent keys (H, B, N, S, F) and values of each beam, S steps, and weights (1 or H, B, N, S).
+        """Keys (H, B, N, S, F), values and weights (1 or H, B, N, S) of each beam, S recent steps.
 
         Of the N tokens of a step each beam has one in its past; the others have no weight.
         """
