@@ -13,6 +13,8 @@ from typing import Iterator, List, NamedTuple, Optional
 import torch
 from torch import Tensor
 
+from fairseq_docmt.ops.fused_window_attention import fused_window_attention
+
 
 class _Block(NamedTuple):
     """Rows, queries and keys that are multiplied with each other, as slices."""
@@ -77,6 +79,8 @@ def window_attention(
     Returns:
         (B, H, I, d) output; zeros for queries that see no key.
     """
+    if q.device.type == "cuda":
+        return fused_window_attention(q, k, v, window, relative, dropout, block_size)
     return _WindowAttention.apply(q, k, v, relative, window, dropout, block_size)
 
 

@@ -1,9 +1,12 @@
 """Blocked window attention against the loop that defines it."""
 
+import itertools
+
 import pytest
 import torch
 
 from fairseq_docmt.ops import naive
+from fairseq_docmt.ops.fused_window_attention import fused_window_attention
 from fairseq_docmt.ops.window_attention import Window, linear_centers, window_attention
 
 BSZ, HEADS, DIM = 2, 2, 3
@@ -45,8 +48,10 @@ def test_equals_the_loop(kind, size, queries, keys, with_relative):
     generator = torch.randn(want.shape, dtype=torch.float64)
     want_gradients = torch.autograd.grad((want * generator).sum(), inputs)
     window = Window(centers, size, kind == "causal", padding)
-    for block_size in (4, 128):
-        got = window_attention(q, k, v, window, relative, block_size=block_size)
+    for attend, block_size in itertools.product(
+        (window_attention, fused_window_attention), (4, 128)
+    ):
+        got = attend(q, k, v, window, relative, block_size=block_size)
         torch.testing.assert_close(got, want)
         got_gradients = torch.autograd.grad((got * generator).sum(), inputs)
         torch.testing.assert_close(got_gradients, want_gradients)
@@ -59,17 +64,18 @@ def test_a_window_over_all_is_full_attention():
     torch.testing.assert_close(window_attention(q, k, v, window, block_size=5), want)
 
 
-def test_dropout_keeps_the_mean_and_its_gradient_fits():
+@pytest.mark.parametrize("attend", [window_attention, fused_window_attention])
+def test_dropout_keeps_the_mean_and_its_gradient_fits(attend):
     q, k, v = tensors(6, 6, 6)
     window = Window(torch.arange(6).expand(BSZ, -1), 2)
 
     def drop(q, k, v):
         torch.manual_seed(4)
-        return window_attention(q, k, v, window, dropout=0.4, block_size=4)
+        return attend(q, k, v, window, dropout=0.4, block_size=4)
 
     assert torch.autograd.gradcheck(drop, (q, k, v))
     with torch.no_grad():
-        mean = torch.stack([window_attention(q, k, v, window, None, 0.4) for _ in range(4000)])
+        mean = torch.stack([attend(q, k, v, window, None, 0.4) for _ in range(4000)])
         want = window_attention(q, k, v, window)
     torch.testing.assert_close(mean.mean(0), want, atol=0.1, rtol=0)
 
