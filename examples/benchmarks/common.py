@@ -1,6 +1,8 @@
 """What the benchmarks share: sizes, memory of a process, and words about the machine."""
 
+import os
 import platform
+import sys
 from pathlib import Path
 
 import torch
@@ -11,6 +13,25 @@ SMALL = (
     "--encoder-ffn-embed-dim 512 --decoder-ffn-embed-dim 512 --encoder-attention-heads 4 "
     "--decoder-attention-heads 4"
 ).split()
+#: keeps glibc from giving memory back to the system after every update
+KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1000000000000"}
+
+
+def add_keep_memory(parser) -> None:
+    """Add the option that :func:`keep_memory` goes by."""
+    parser.add_argument(
+        "--keep-memory",
+        type=int,
+        choices=[0, 1],
+        default=1,
+        help="have glibc keep memory instead of fetching it from the system at every update",
+    )
+
+
+def keep_memory(args) -> None:
+    """Start this program again with the allocator's settings, where they are asked for."""
+    if args.keep_memory and any(name not in os.environ for name in KEEP_MEMORY):
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
 
 
 def invented_dictionary(types: int) -> Dictionary:

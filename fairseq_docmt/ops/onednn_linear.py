@@ -56,5 +56,13 @@ class _OneDNNLinear(torch.autograd.Function):
     def backward(ctx, gradient):
         (x, weight), wanted = ctx.saved_tensors, ctx.needs_input_grad
         d_x = _product(gradient, weight.t()) if wanted[0] else None
-        d_weight = _product(gradient.t(), x.t()) if wanted[1] else None
+        d_weight = _inner_product(gradient, x) if wanted[1] else None
         return d_x, d_weight, gradient.sum(dim=0) if wanted[2] else None
+
+
+def _inner_product(a: Tensor, b: Tensor) -> Tensor:
+    """``a' b`` of (rows, n) and (rows, m)."""
+    # oneDNN copies what is transposed on the left.
+    if a.size(1) > b.size(1):
+        return _product(b.t(), a.t()).t().contiguous()
+    return _product(a.t(), b.t())

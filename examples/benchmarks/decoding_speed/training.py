@@ -13,14 +13,13 @@ import json
 import logging
 import os
 import statistics
-import sys
 import time
 from pathlib import Path
 from typing import Dict, List
 
 import torch
 from benchmark import build
-from common import describe_machine
+from common import add_keep_memory, describe_machine, keep_memory
 from tabulate import tabulate
 
 from fairseq_docmt.errors import UserError
@@ -32,8 +31,6 @@ TOKENS = 1400
 ONEDNN = " oneDNN"
 #: the host as it comes, with equal linear layers, and what is compared with both
 SYSTEMS = ("transformer", "transformer" + ONEDNN, "rfa_transformer" + ONEDNN)
-#: keeps glibc from giving memory back to the system after every update
-KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1000000000000"}
 
 
 class Trainer:
@@ -102,12 +99,11 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), metavar="N")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--keep-memory", type=int, choices=[0, 1], default=1)
+    add_keep_memory(parser)
     args = parser.parse_args()
     if args.out is None:
         raise UserError("--out FOLDER is needed for the results")
-    if args.keep_memory and any(name not in os.environ for name in KEEP_MEMORY):
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
+    keep_memory(args)
     logging.disable(logging.INFO)
     torch.set_num_threads(args.threads)
     args.out.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,8 @@
 One update (forward, backward, Adam) on one document of as many source as target tokens, as table 2
 of Herold and Ney (2023).  Every run is a process of its own; systems take turns.  Memory is the
 peak above what model and optimizer hold.  On a CPU oneDNN computes the linear layers of window
-attention, as in the tasks of this suite, and of fused attention once more for comparison.  Writes
+attention, as in the tasks of this suite, and of fused attention once more for comparison; all
+systems run with the allocator settings of ``--keep-memory``.  Writes
 ``results.json``, ``results.md``, ``results.png``.
 """
 
@@ -41,8 +42,10 @@ from matplotlib import pyplot  # noqa: E402
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     SMALL,
+    add_keep_memory,
     describe_machine,
     invented_dictionary,
+    keep_memory,
     peak_memory,
     start_measuring_memory,
 )
@@ -245,6 +248,7 @@ def main() -> None:
     parser.add_argument(
         "--memory", type=float, default=12.0, help="GB that a run may take on a CPU"
     )
+    add_keep_memory(parser)
     parser.add_argument("--job", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     logging.disable(logging.INFO)
@@ -253,6 +257,7 @@ def main() -> None:
         return
     if args.out is None:
         raise UserError("--out FOLDER is needed for the results")
+    keep_memory(args)
     args.scale = "paper" if args.paper else "small"
     args.out.mkdir(parents=True, exist_ok=True)
     rows, machines = [], []
