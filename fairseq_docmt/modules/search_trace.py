@@ -15,7 +15,7 @@ class _Step(NamedTuple):
 
 
 class SearchTrace:
-    """Remembers the steps of a search by reference; nothing is copied before it is asked for.
+    """Remembers the steps of a search by reference; no values are copied before they are asked for.
 
     Args:
         sentences: B, that the search begins with; the rows of each are side by side.
@@ -32,7 +32,8 @@ class SearchTrace:
 
     def add(self, tokens: Tensor, *values: Tensor) -> None:
         """A step that has read (rows,) tokens, with values of (rows, ...)."""
-        self._steps.append(_Step(self._order, tokens, values))
+        # The generator writes into its table of tokens.
+        self._steps.append(_Step(self._order, tokens.clone(), values))
         self._order = None
 
     def find(self, tokens: Tensor, pad: int) -> Optional[List[Tensor]]:

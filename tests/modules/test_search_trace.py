@@ -9,10 +9,12 @@ PAD = 1
 
 def searched():
     """Two sentences of two beams; the value of a row tells its sentence and all it has read."""
-    trace = SearchTrace(2)
-    trace.add(torch.tensor([2, 2, 2, 2]), torch.tensor([[12.0], [12.0], [22.0], [22.0]]))
+    trace, table = SearchTrace(2), torch.tensor([2, 2, 2, 2])
+    trace.add(table, torch.tensor([[12.0], [12.0], [22.0], [22.0]]))
     trace.reorder(torch.tensor([0, 0, 2, 2]))
-    trace.add(torch.tensor([5, 6, 5, 7]), torch.tensor([[125.0], [126.0], [225.0], [227.0]]))
+    table.copy_(torch.tensor([5, 6, 5, 7]))  # written into, as the generator does
+    trace.add(table, torch.tensor([[125.0], [126.0], [225.0], [227.0]]))
+    table.zero_()
     # The first sentence ends; both beams of the second go on from its second hypothesis.
     trace.reorder(torch.tensor([3, 3]))
     trace.add(torch.tensor([5, 6]), torch.tensor([[2275.0], [2276.0]]))
