@@ -167,17 +167,17 @@ class CacheDecoder(GRUDecoder):
         return features, {"attn": [attention], "carry": _carry_of(cache), **extra}
 
     def read_prefix(self, new_tokens, encoder_out, incremental_state):
-        """As in the base class; single steps are remembered for :meth:`carry_on`."""
-        if TRACE not in incremental_state:
+        """As in the base class; a search by single steps is remembered for :meth:`carry_on`."""
+        if KEY not in incremental_state and new_tokens.size(1) == 1:
             trace = SearchTrace(len(encoder_out["stream"].starts))
             incremental_state[TRACE] = {"trace": trace}
             encoder_out["remembered"]["trace"] = trace
         features, extra = super().read_prefix(new_tokens, encoder_out, incremental_state)
-        if new_tokens.size(1) == 1:
+        if TRACE in incremental_state:
             state = incremental_state[KEY]["state"]
             top = state.hidden if self.upper is None else state.upper[-1]
             trace = incremental_state[TRACE]["trace"]
-            trace.add(new_tokens[:, 0], top, extra["attn"][0][:, 0])
+            trace.add(new_tokens[:, -1], top, extra["attn"][0][:, -1])
         return features, extra
 
     def reorder_incremental_state(self, incremental_state, new_order):
