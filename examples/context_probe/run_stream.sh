@@ -6,7 +6,8 @@
 #
 # SYSTEMs: a transformer with recurrent memory, both, source and target (sides of the memory), forget
 # (a memory that forgets every sentence at once); recurrent models that know a few sentences back,
-# previous-target, previous-source-attention, hierarchical.  Default: both and forget.
+# previous-target (which takes UPDATES=3500), previous-source-attention, hierarchical.  Default: both
+# and forget.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
@@ -30,6 +31,8 @@ for system in "${systems[@]}"; do
     previous-* | hierarchical)
       sizes=("${recurrent[@]}")
       options=(--arch context_rnn --context "$system")
+      # It has to learn to remember at all: a large learning rate for longer.
+      [ "$system" != previous-target ] || options+=(--warmup-updates 1000)
       ;;
     *) echo "unknown system $system" >&2; exit 1 ;;
   esac

@@ -6,7 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_docmt.ops.attentive_gru import AttentionParts, attentive_gru
+from fairseq_docmt.ops.attentive_gru import (
+    AttentionParts,
+    attentive_gru,
+    attentive_gru_without_gradients,
+)
 
 
 class AttendedStates(NamedTuple):
@@ -83,11 +87,16 @@ class AttentiveGRU(nn.Module):
             (B * N, T, d) states, (B * N, T, l) context vectors, (B * N, T, S) attention weights.
         """
         parts = AttentionParts(source.keys, source.gates, source.padding)
-        weight, bias = self.state_proj.weight, self.state_proj.bias
         from_input = self.input_proj(x)
         if gates is not None:
             from_input = from_input + F.pad(gates, (self.attention_dim, 0)).unsqueeze(1)
-        states, attention = attentive_gru(from_input, state, parts, weight, bias, self.energy)
+        if torch.is_grad_enabled():
+            weight, bias = self.state_proj.weight, self.state_proj.bias
+            states, attention = attentive_gru(from_input, state, parts, weight, bias, self.energy)
+        else:  # the projection may have packed weights
+            states, attention = attentive_gru_without_gradients(
+                from_input, state, parts, self.state_proj, self.energy
+            )
         bsz, (rows, length) = len(source.states), x.shape[:2]
         contexts = attention.view(bsz, -1, attention.size(-1)) @ source.states
         return states, contexts.view(rows, length, -1), attention

@@ -1,18 +1,27 @@
 """Decoder of ``cache_rnn``: the translation history in a continuous cache (Tu et al. 2018)."""
 
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_docmt.data.carry import Carry
-from fairseq_docmt.modules.rnnsearch import GRUDecoder, GRUState, init_uniform
+from fairseq_docmt.modules.rnnsearch import KEY, GRUDecoder, GRUState, init_uniform
+from fairseq_docmt.modules.search_trace import SearchTrace
 from fairseq_docmt.modules.stream import Stream
-from fairseq_docmt.ops.translation_cache import NO_WORD, Cache, read, write
+from fairseq_docmt.ops.translation_cache import (
+    NO_WORD,
+    Cache,
+    compare,
+    probabilities,
+    read,
+    write,
+)
 
 FUSIONS = ("deep", "shallow")
 PREFIX = "cache."
+TRACE = "trace of the search"
 
 
 class CacheGate(nn.Module):
@@ -31,10 +40,64 @@ class CacheGate(nn.Module):
         self.of_cache = nn.Linear(hidden_size, outputs, bias=False)
         init_uniform(self, hidden_size)
 
-    def forward(self, states: Tensor, contexts: Tensor, recalled: Tensor) -> Tensor:
-        """(rows, T, outputs) gates."""
-        logits = self.of_state(states) + self.of_context(contexts) + self.of_cache(recalled)
-        return torch.sigmoid(logits)
+
+class Lookup(NamedTuple):
+    """Caches as the rows of their sentences read them, with all that does not wait for a target.
+
+    A context is a sum of source states weighted by attention, so what is computed of contexts is
+    the same sum of what is computed of source states, once for all beams and steps.  The values
+    that are read are such a sum too.
+
+    Attributes:
+        words: (B, I) in the slots. values: (B, I, d).
+        likeness: (B, S, I) products of source states and keys.
+        source_gates: (B, S, g) ``V h``.
+        slot_gates: (B, I, g) ``W v``; None for many slots, where ``W m`` is less to compute.
+    """
+
+    words: Tensor
+    values: Tensor
+    likeness: Tensor
+    source_gates: Tensor
+    slot_gates: Optional[Tensor]
+
+    @classmethod
+    def of(cls, cache: Cache, sources: Tensor, gate: CacheGate) -> "Lookup":
+        """Of caches and source states (B, S, l)."""
+        # Beams together read about as often as this, or more.
+        few = cache.words.size(1) <= 2 * sources.size(1)
+        slot_gates = gate.of_cache(cache.values) if few else None
+        likeness, source_gates = compare(cache, sources), gate.of_context(sources)
+        return cls(cache.words, cache.values, likeness, source_gates, slot_gates)
+
+    def of_rows(self, rows: Tensor) -> "Lookup":
+        """Of some sentences, by index."""
+        return Lookup(*(None if x is None else x.index_select(0, rows) for x in self))
+
+    def read(self, hidden: Tensor, attention: Tensor, gate: CacheGate):
+        """Match with the slots (equation 5), read them, and open the gate (equation 8).
+
+        Args:
+            hidden: (rows, T, d) states, and attention: (rows, T, S), of as many rows each.
+
+        Returns:
+            (rows, T, I) probabilities of slots, (rows, T, d) values, (rows, T, g) gates.
+        """
+        shape, documents = hidden.shape[:2], len(self.words)
+        seen = attention.reshape(documents, -1, attention.size(-1))
+        weights = probabilities(seen.to(self.likeness.dtype) @ self.likeness, self.words)
+        weights = weights.to(hidden.dtype)
+        recalled = weights @ self.values
+        if self.slot_gates is None:
+            from_cache = gate.of_cache(recalled)
+        else:
+            from_cache = weights @ self.slot_gates
+        from_others = seen @ self.source_gates + from_cache
+        opened = torch.sigmoid(gate.of_state(hidden) + from_others.view(*shape, -1))
+        # Where nothing is in the cache, nothing is taken from it.
+        filled = self.words.ne(NO_WORD).any(dim=1).to(opened.dtype)
+        opened = opened * filled.repeat_interleave(len(hidden) // documents)[:, None, None]
+        return weights.view(*shape, -1), recalled.view(*shape, -1), opened
 
 
 def _carry_of(cache: Cache) -> Carry:
@@ -81,23 +144,57 @@ class CacheDecoder(GRUDecoder):
 
     def begin(self, encoder_out: dict) -> GRUState:
         """State before the first token, with the caches that its sentences find."""
-        stream = encoder_out["stream"]
+        stream, state = encoder_out["stream"], super().begin(encoder_out)
         cache = self._carried(stream).emptied(stream.starts)
-        return super().begin(encoder_out)._replace(history=cache)
+        # Shallow fusion mixes probabilities, and gives logarithms of these even so.
+        if self.fusion == "deep" and cache.words.eq(NO_WORD).all():
+            return state
+        return state._replace(history=Lookup.of(cache, state.source.states, self.cache_gate))
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
         """As in the base class; sentences of one lane find what those before them have written."""
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
-        words, hidden, contexts, attention = self._without_cache(prev_output_tokens, encoder_out)
-        stream = encoder_out["stream"].for_rows(len(prev_output_tokens))
-        history, cache = self._follow(stream, prev_output_tokens, hidden, contexts)
-        features, extra = self._features(words, hidden, contexts, history)
+        rows = len(prev_output_tokens)
+        state = self._for_rows(super().begin(encoder_out), rows)
+        words, hidden, contexts, attention = self._all_tokens(prev_output_tokens, state)
+        stream = encoder_out["stream"].for_rows(rows)
+        found, cache = self._follow(stream, prev_output_tokens, hidden, contexts)
+        # Beams without a state have a cache each.
+        sources = state.source.states.repeat_interleave(state.beams, dim=0)
+        history = Lookup.of(found, sources, self.cache_gate)
+        features, extra = self._features(words, hidden, contexts, attention, history)
         return features, {"attn": [attention], "carry": _carry_of(cache), **extra}
 
+    def read_prefix(self, new_tokens, encoder_out, incremental_state):
+        """As in the base class; a search by single steps is remembered for :meth:`carry_on`."""
+        if KEY not in incremental_state and new_tokens.size(1) == 1:
+            trace = SearchTrace(len(encoder_out["stream"].starts))
+            incremental_state[TRACE] = {"trace": trace}
+            encoder_out["remembered"]["trace"] = trace
+        features, extra = super().read_prefix(new_tokens, encoder_out, incremental_state)
+        if TRACE in incremental_state:
+            state = incremental_state[KEY]["state"]
+            top = state.hidden if self.upper is None else state.upper[-1]
+            trace = incremental_state[TRACE]["trace"]
+            trace.add(new_tokens[:, -1], top, extra["attn"][0][:, -1])
+        return features, extra
+
+    def reorder_incremental_state(self, incremental_state, new_order):
+        """New order of the rows; called by the generator after each step."""
+        super().reorder_incremental_state(incremental_state, new_order)
+        if TRACE in incremental_state:
+            incremental_state[TRACE]["trace"].reorder(new_order)
+
     def carry_on(self, prev_output_tokens: Tensor, encoder_out: dict) -> Carry:
-        """What is carried on after (rows, T) tokens, without the output that they have."""
-        _, hidden, contexts, _ = self._without_cache(prev_output_tokens, encoder_out)
+        """What is carried on after (rows, T) tokens; what a search has read is not read again."""
+        trace = encoder_out["remembered"].get("trace")
+        found = trace and trace.find(prev_output_tokens, self.padding_idx)
+        if found:
+            hidden, attention = found
+            contexts = attention @ super().begin(encoder_out).source.states
+        else:
+            _, hidden, contexts, _ = self._without_cache(prev_output_tokens, encoder_out)
         _, cache = self._follow(encoder_out["stream"], prev_output_tokens, hidden, contexts)
         return _carry_of(cache)
 
@@ -142,24 +239,17 @@ class CacheDecoder(GRUDecoder):
             cache = write(cache, *sentence, self.overwrite)
         return Cache(*(torch.cat(parts) for parts in zip(*found))), cache
 
-    def _features(self, words, hidden, contexts, history: Optional[Cache]):
+    def _features(self, words, hidden, contexts, attention, history: Optional[Lookup]):
         if history is None:
-            return super()._features(words, hidden, contexts, None)
-        documents = len(history.words)
-        queries = contexts.unflatten(0, (documents, -1)).flatten(1, 2)
-        weights, recalled = read(history, queries)
-        recalled = recalled.view(*hidden.shape)
-        gate = self.cache_gate(hidden, contexts, recalled)
-        # Where nothing is in the cache, nothing is taken from it.
-        filled = history.words.ne(NO_WORD).any(dim=1).to(gate.dtype)
-        gate = gate * filled.repeat_interleave(len(hidden) // documents)[:, None, None]
+            return super()._features(words, hidden, contexts, attention, None)
+        weights, recalled, gate = history.read(hidden, attention, self.cache_gate)
         if self.fusion == "deep":
             mixed = hidden + gate * (recalled - hidden)
-            return super()._features(words, mixed, contexts, None)
-        features, _ = super()._features(words, hidden, contexts, None)
-        known = history.words.unsqueeze(1).expand_as(weights)
-        shape = (*hidden.shape[:2], -1)
-        return features, {"recall": (gate, weights.reshape(shape), known.reshape(shape))}
+            return super()._features(words, mixed, contexts, attention, None)
+        features, _ = super()._features(words, hidden, contexts, attention, None)
+        rows = len(hidden) // len(history.words)
+        known = history.words.repeat_interleave(rows, dim=0).unsqueeze(1).expand_as(weights)
+        return features, {"recall": (gate, weights, known)}
 
     @staticmethod
     def _mixed(logits: Tensor, gate: Tensor, weights: Tensor, known: Tensor) -> Tensor:

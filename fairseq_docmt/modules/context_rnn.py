@@ -172,7 +172,7 @@ class PreviousTargetDecoder(GRUDecoder):
             last = tokens.ne(self.padding_idx).sum(dim=1).clamp(min=1) - 1
             before = found[-1][1][torch.arange(len(last), device=last.device), last]
         *parts, attention = (torch.cat(values) for values in zip(*found))
-        features, extra = self._features(*parts, None)
+        features, extra = self._features(*parts, attention, None)
         return features, {"attn": [attention], "carry": {PREVIOUS_STATE: before}, **extra}
 
     def _carried(self, stream: Stream) -> Tensor:

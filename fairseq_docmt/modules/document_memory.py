@@ -134,7 +134,7 @@ class SourceMemory(nn.Module):
 
     def forward(self, src_tokens: Tensor, documents: Tensor) -> Tensor:
         """(rows, 2 d) cells of (rows, S) sentences of documents (rows,)."""
-        vectors = self.sentences(src_tokens).to(self.document_gru.weight_ih_l0.dtype)
+        vectors = self.sentences(src_tokens).to(next(self.document_gru.parameters()).dtype)
         vectors = F.dropout(vectors, self.dropout, self.training)
         packed = pack_sequence(vectors.split(rows_of_documents(documents)), enforce_sorted=False)
         cells = torch.cat(unpack_sequence(self.document_gru(packed)[0]))

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_docmt.modules.onednn_linear import OneDNNLinear
 from fairseq_docmt.ops.onednn_linear import has_onednn
 
 
@@ -41,14 +40,3 @@ class PackedLinear(nn.Module):
         if self._packed is None:
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), None)
         return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
-
-
-def pack_linear_layers(model: nn.Module) -> None:
-    """Let all plain linear layers of a model that only decodes from now on use packed weights."""
-    if not can_pack():
-        return
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if type(child) in (nn.Linear, OneDNNLinear) and not child._forward_pre_hooks:
-                if child.weight.dtype in (torch.float32, torch.bfloat16):
-                    setattr(module, name, PackedLinear(child))

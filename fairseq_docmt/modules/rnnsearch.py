@@ -251,7 +251,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
             return self.read_prefix(prev_output_tokens[:, -1:], encoder_out, incremental_state)
         state = self._for_rows(self.begin(encoder_out), len(prev_output_tokens))
         *parts, attention = self._all_tokens(prev_output_tokens, state)
-        features, extra = self._features(*parts, None)
+        features, extra = self._features(*parts, attention, None)
         return features, {"attn": [attention], **extra}
 
     def _all_tokens(self, tokens: Tensor, state: GRUState):
@@ -276,7 +276,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
             hidden, upper = self._read_upper(self.dropout(hidden), state.upper, lengths)
             after = after._replace(upper=upper)
         incremental_state[KEY] = {"state": after}
-        features, extra = self._features(words, hidden, contexts, state.history)
+        features, extra = self._features(words, hidden, contexts, attention, state.history)
         return features, {"attn": [attention], **extra}
 
     def output_layer(self, features):
@@ -317,7 +317,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
         """What the attending layer is told of earlier sentences for each of its rows."""
         return None
 
-    def _features(self, words: Tensor, hidden: Tensor, contexts: Tensor, history):
+    def _features(self, words, hidden, contexts, attention, history):
         """(rows, T, E) features given what is known of earlier sentences, and extra outputs."""
         features = torch.cat([hidden, words, contexts], dim=-1)
         return self.dropout(torch.tanh(self.readout(features))), {}

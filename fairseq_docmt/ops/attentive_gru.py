@@ -4,10 +4,12 @@ Shapes: B sentences with N rows each (beams; 1 in training), T steps, S source s
 state, a hidden units of attention.
 """
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
+
+from fairseq_docmt.ops.onednn_linear import onednn_linear
 
 
 class AttentionParts(NamedTuple):
@@ -52,24 +54,46 @@ def attentive_gru(
     )
 
 
+def attentive_gru_without_gradients(
+    from_input: Tensor,
+    state: Tensor,
+    parts: AttentionParts,
+    project: Callable[[Tensor], Tensor],
+    energy: Tensor,
+) -> Tuple[Tensor, Tensor]:
+    """As :func:`attentive_gru`, with any form of the product with the last state.
+
+    Args:
+        project: (B * N, d) states to (B * N, a + 3 d) query and gates.
+    """
+    states, attention, _ = _steps(from_input, state, parts, project, energy)
+    return states[:, 1:], attention
+
+
+def _steps(from_input, state, parts: AttentionParts, project, energy):
+    """States with the first, attention, and what states add to queries and gates, by step."""
+    states, attentions, from_states = [state], [], []
+    for inputs in from_input.unbind(dim=1):
+        from_states.append(project(states[-1]))
+        query, input_gates, state_gates = _split(inputs, from_states[-1], energy.numel())
+        attention = _softmax(_hidden(parts.keys, query) @ energy, parts.padding)
+        from_source = (attention @ parts.gates).flatten(0, 1)
+        states.append(gru_step(input_gates + from_source, state_gates, states[-1]))
+        attentions.append(attention.flatten(0, 1))
+    return tuple(torch.stack(x, dim=1) for x in (states, attentions, from_states))
+
+
 class _AttentiveGRU(torch.autograd.Function):
     @staticmethod
     def forward(ctx, from_input, state, keys, gates, weight, bias, energy, padding):
-        states, attentions, from_states = [state], [], []
-        for inputs in from_input.unbind(dim=1):
-            from_states.append(torch.addmm(bias, states[-1], weight.t()))
-            query, input_gates, state_gates = _split(inputs, from_states[-1], energy.numel())
-            hidden = _hidden(keys, query)
-            attention = _softmax(hidden @ energy, padding)
-            from_source = (attention @ gates).flatten(0, 1)
-            states.append(gru_step(input_gates + from_source, state_gates, states[-1]))
-            attentions.append(attention.flatten(0, 1))
-        all_states, attention = torch.stack(states, dim=1), torch.stack(attentions, dim=1)
-        from_state = torch.stack(from_states, dim=1)
-        ctx.save_for_backward(
-            from_input, from_state, all_states, attention, keys, gates, weight, energy
+        parts = AttentionParts(keys, gates, padding)
+        states, attention, from_state = _steps(
+            from_input, state, parts, lambda x: onednn_linear(x, weight, bias), energy
         )
-        return all_states[:, 1:], attention
+        ctx.save_for_backward(
+            from_input, from_state, states, attention, keys, gates, weight, energy
+        )
+        return states[:, 1:], attention
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -98,7 +122,7 @@ class _AttentiveGRU(torch.autograd.Function):
             d_query = d_hidden.sum(dim=2).flatten(0, 1)
             d_from_input.append(torch.cat([d_query, d_gates], dim=-1))
             d_from_states.append(torch.cat([d_query, d_state_gates], dim=-1))
-            d_state = d_state + d_from_states[-1] @ weight
+            d_state = d_state + onednn_linear(d_from_states[-1], weight.t())
         d_from_input = torch.stack(d_from_input[::-1], dim=1)
         d_from_state = torch.stack(d_from_states[::-1], dim=1).flatten(0, 1)
         d_weight = d_from_state.t() @ states[:, :-1].flatten(0, 1)

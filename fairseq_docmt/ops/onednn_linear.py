@@ -22,7 +22,7 @@ def can_serve(x: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN can take the place of what torch would choose: single precision, on a CPU."""
     single = x.dtype == weight.dtype == torch.float32
     here = x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-    return single and here and x.numel() > 0 and x.dim() > 1
+    return single and here and x.numel() > 0 and x.dim() > 1 and has_onednn()
 
 
 def onednn_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:

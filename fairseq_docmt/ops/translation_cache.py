@@ -79,6 +79,20 @@ def write(cache: Cache, keys: Tensor, values: Tensor, words: Tensor, overwrite: 
     return new
 
 
+def compare(cache: Cache, vectors: Tensor) -> Tensor:
+    """(B, n, I) products of (B, n, l) vectors and keys, in single precision at least."""
+    # Products of large vectors are too large for half precision.
+    precise = torch.promote_types(vectors.dtype, torch.float32)
+    return vectors.to(precise) @ cache.keys.to(precise).transpose(1, 2)
+
+
+def probabilities(logits: Tensor, words: Tensor) -> Tensor:
+    """(B, T, I) probabilities of slots with (B, I) words, all zero where a cache is empty."""
+    hidden = words.eq(NO_WORD).unsqueeze(1)
+    logits = logits.masked_fill(hidden, torch.finfo(logits.dtype).min)
+    return logits.softmax(dim=-1).masked_fill(hidden, 0.0)
+
+
 def read(cache: Cache, queries: Tensor) -> Tuple[Tensor, Tensor]:
     """Match attention contexts with keys (equation 5) and read the values.
 
@@ -88,10 +102,5 @@ def read(cache: Cache, queries: Tensor) -> Tuple[Tensor, Tensor]:
     Returns:
         (B, T, I) probabilities of slots, all zero where a cache is empty; (B, T, d) values read.
     """
-    # Products of large vectors are too large for half precision.
-    precise = torch.promote_types(queries.dtype, torch.float32)
-    logits = queries.to(precise) @ cache.keys.to(precise).transpose(1, 2)
-    hidden = cache.words.eq(NO_WORD).unsqueeze(1)
-    logits = logits.masked_fill(hidden, torch.finfo(logits.dtype).min)
-    weights = logits.softmax(dim=-1).masked_fill(hidden, 0.0).to(queries.dtype)
+    weights = probabilities(compare(cache, queries), cache.words).to(queries.dtype)
     return weights, weights @ cache.values

@@ -28,7 +28,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentDecoder, refuse_unsupported
 from fairseq_docmt.generation.view_rows import rows_of_view
 from fairseq_docmt.modules.onednn_linear import use_onednn
-from fairseq_docmt.modules.packed_linear import pack_linear_layers
+from fairseq_docmt.modules.packed_weights import pack_weights
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.scoring import document_bleu
 from fairseq_docmt.tasks import _validation_bleu
@@ -409,7 +409,7 @@ class DocumentTranslationTask(TranslationTask):
         for model in models:
             # Set by the host's prepare_for_inference_: the weights will not change any more.
             if getattr(model, "_is_generation_fast", False):
-                pack_linear_layers(model)
+                pack_weights(model)
         generator = super().build_generator(
             models, args, seq_gen_cls, extra_gen_cls_kwargs=extra_gen_cls_kwargs, **kwargs
         )

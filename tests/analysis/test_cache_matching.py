@@ -13,14 +13,15 @@ from fairseq_docmt.ops.translation_cache import NO_WORD, Cache
 
 
 def test_matching_is_what_the_decoder_reads(binarised, cache_stream_checkpoint, monkeypatch):
-    from fairseq_docmt.modules import cache_decoder
+    from fairseq_docmt.modules.cache_decoder import Lookup
 
     model, task = load(str(cache_stream_checkpoint), str(binarised))
     *_, document = documents_of(task, "test")
-    seen, read = [], cache_decoder.read
-    monkeypatch.setattr(cache_decoder, "read", lambda *x: seen.append(read(*x)) or seen[-1])
+    seen, read = [], Lookup.read
+    monkeypatch.setattr(Lookup, "read", lambda *x: seen.append(read(*x)) or seen[-1])
     with torch.no_grad():
         model(**document.sample["net_input"])
+    assert len(seen) == 1
     cache, weights = analysis.matching_of(model, document)
     torch.testing.assert_close(weights, seen[0][0])
     sums = weights.sum(-1)

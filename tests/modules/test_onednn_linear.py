@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from fairseq_docmt.modules.onednn_linear import OneDNNLinear, use_onednn
-from fairseq_docmt.modules.packed_linear import PackedLinear, can_pack, pack_linear_layers
+from fairseq_docmt.modules.packed_linear import PackedLinear, can_pack
+from fairseq_docmt.modules.packed_weights import pack_weights
 from fairseq_docmt.ops.onednn_linear import has_onednn
 
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="this torch has no oneDNN")
@@ -35,5 +36,5 @@ def test_decoding_packs_them():
         pytest.skip("this torch has no packed weights")
     model = nn.Sequential(nn.Linear(4, 4))
     use_onednn(model)
-    pack_linear_layers(model)
+    pack_weights(model)
     assert isinstance(model[0], PackedLinear)

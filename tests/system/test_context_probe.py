@@ -193,6 +193,15 @@ def test_local_contexts_reach_as_far_as_they_look(local_contexts, context, pheno
         assert_at_ceiling(score.pooled(score.accuracy(far, output), phenomenon, 99))
 
 
+@pytest.mark.system
+def test_the_previous_target_state_carries_what_was_said(tmp_path):
+    """And what the states before it carried: each is told of the one before."""
+    questions, found = run("run_stream.sh", tmp_path, "previous-target", UPDATES="3500")
+    results = score.accuracy(questions, found["previous-target_stream"])
+    for phenomenon in PHENOMENA:
+        assert score.pooled(results, phenomenon, 3).rate > 0.9
+
+
 WINDOW, LAYERS = 4, 2
 EFFECTIVE_CONTEXT = 2 * WINDOW * LAYERS + WINDOW * LAYERS  # tokens, Herold and Ney (2023)
 

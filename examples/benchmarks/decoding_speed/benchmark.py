@@ -30,7 +30,7 @@ from tabulate import tabulate
 
 import fairseq_docmt  # noqa: F401  (registers rfa_transformer)
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.packed_linear import pack_linear_layers
+from fairseq_docmt.modules.packed_weights import pack_weights
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
@@ -106,7 +106,7 @@ class Decoder:
         # As in fairseq-generate, which computes no attention weights unless they are asked for.
         self.model.make_generation_fast_(need_attn=False)
         if name.endswith(PACKED):
-            pack_linear_layers(self.model)
+            pack_weights(self.model)
         self.device = device
 
     def seconds(self, window: int, bsz: int) -> float:
