@@ -15,7 +15,7 @@ updates=${UPDATES:-2000}
 # shellcheck source=steps.sh
 . "$here/steps.sh"
 
-prepare --phenomena number,wording
+prepare --phenomena pronoun,formality,term,ellipsis,number,wording
 for system in "${systems[@]}"; do
   train "$system" "$updates" --task sentence_stream_translation --batch-size 16 \
     --chunk-sentences 8 --arch memory_transformer --memory-side "$system"
