@@ -13,33 +13,36 @@ All of it shows on both sides.  Two more, which are asked for by name alone, sho
 
 * number: ``vi`` takes the form set in the beginning by how many are spoken to, which the target
   does not tell (two);
-* wording: a name is rendered in either way at its first mention, for no reason that the source
-  knows, and so ever after (two).
+* speaker: ``mi`` takes the form set in the beginning by who speaks, which the source does not tell
+  (two).
 """
 
 import random
 from typing import Dict, List, NamedTuple
 
 PHENOMENA = ("pronoun", "formality", "term", "ellipsis")
-ONE_SIDED = ("number", "wording")
-PRONOUN, YOU, ELIDED, ADDRESSED = "ko", "zu", "mo", "vi"
+PRONOUN, YOU, ELIDED = "ko", "zu", "mo"
 ARTICLES = ("der", "des", "dia")
 PRONOUNS = ("xer", "xes", "xia")
 YOUS = ("Vu", "tu")
 GREETINGS = (("salira", "Salir"), ("hejo", "Hej"))
 CUES = (("ribala", "ribal"), ("domuna", "domun"))
-NUMBERS, PERSONS = ("sol", "mult"), "Hom"
-ADDRESSES = ("ve", "vo")
+# One-sided phenomena: source and target of the word that tells, word that asks, and its forms.
+ONE_SIDED = {
+    "number": ((("sol", "Hom"), ("mult", "Hom")), "vi", ("ve", "vo")),
+    "speaker": ((("pers", "Pero"), ("pers", "Pera")), "mi", ("mo", "ma")),
+}
 CEILINGS = {
     "pronoun": 1 / 3,
     "formality": 1 / 2,
     "term": 1 / 2,
     "ellipsis": 1 / 4,
     "number": 1 / 2,
-    "wording": 1 / 2,
+    "speaker": 1 / 2,
 }
 # Source words with a meaning of their own, which no invented word may take.
-RESERVED = {PRONOUN, YOU, ELIDED, ADDRESSED, *NUMBERS, *(word for word, _ in GREETINGS + CUES)}
+RESERVED = {PRONOUN, YOU, ELIDED, *(word for word, _ in GREETINGS + CUES)}
+RESERVED.update(word for tells, asks, _ in ONE_SIDED.values() for word in (asks, *dict(tells)))
 SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
 
 
@@ -51,14 +54,12 @@ class Vocabulary(NamedTuple):
         verbs: source verb -> translation, verbs of action (these can be elided).
         fillers: source word -> translation, of no influence on anything.
         terms: source term -> its two renderings.
-        names: source name -> its two renderings.
     """
 
     nouns: Dict[str, tuple]
     verbs: Dict[str, str]
     fillers: Dict[str, str]
     terms: Dict[str, tuple]
-    names: Dict[str, tuple]
 
 
 def build_vocabulary(nouns: int, fillers: int, terms: int, seed: int) -> Vocabulary:
@@ -66,12 +67,12 @@ def build_vocabulary(nouns: int, fillers: int, terms: int, seed: int) -> Vocabul
 
     Args:
         nouns: number of nouns, divided evenly among three genders.
-        fillers, terms: numbers of words; there are as many names as terms.
+        fillers, terms: numbers of words.
         seed: the same seed gives the same language.
     """
     generator = random.Random(seed)
     stems: Dict[str, None] = {}  # a dictionary finds repetitions at once and keeps the order
-    while len(stems) < nouns + fillers + 2 * terms + 4:
+    while len(stems) < nouns + fillers + terms + 4:
         stem = "".join(generator.choice(SYLLABLES) for _ in range(3))
         if stem not in RESERVED:
             stems[stem] = None
@@ -85,5 +86,4 @@ def build_vocabulary(nouns: int, fillers: int, terms: int, seed: int) -> Vocabul
         verbs={stem: stem + "t" for stem in take(4)},
         fillers={stem: stem + "s" for stem in take(fillers)},
         terms={stem: (stem + "ak", stem + "oz") for stem in take(terms)},
-        names={stem: (stem + "ev", stem + "um") for stem in take(terms)},
     )

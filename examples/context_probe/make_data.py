@@ -16,16 +16,12 @@ from pathlib import Path
 from typing import List, NamedTuple, Optional
 
 from language import (
-    ADDRESSED,
-    ADDRESSES,
     ARTICLES,
     CEILINGS,
     CUES,
     ELIDED,
     GREETINGS,
-    NUMBERS,
     ONE_SIDED,
-    PERSONS,
     PHENOMENA,
     PRONOUN,
     PRONOUNS,
@@ -81,6 +77,7 @@ class DocumentWriter:
         self.renderings: dict = {}
         self.first_mention: dict = {}
         self.last_mention: dict = {}
+        self.told: dict = {}
 
     def write(self) -> List[Sentence]:
         """Sentences of the document, ``sentences_per_document`` of them."""
@@ -93,8 +90,8 @@ class DocumentWriter:
                 self._plain(1)
             elif phenomenon == "formality":
                 self._address()
-            elif phenomenon == "number":
-                self._number()
+            elif phenomenon in ONE_SIDED:
+                self._ask_one_sided(phenomenon)
             else:
                 getattr(self, f"_{phenomenon}")(self.random.choice(fitting))
         return self.sentences
@@ -109,16 +106,21 @@ class DocumentWriter:
             # document a system with a short window hardly ever sees where the form comes from.
             self._plain(self.random.choice(self.options.distances) - 1)
             self._address()
-        if "number" in self.options.phenomena:
-            self.several, self.told = self.random.randrange(2), len(self.sentences)
-            self._say([NUMBERS[self.several]], [PERSONS])
-            self._plain(self.random.choice(self.options.distances) - 1)
-            self._number()
+        for phenomenon in ONE_SIDED:
+            if phenomenon in self.options.phenomena:
+                tells, _, _ = ONE_SIDED[phenomenon]
+                form = self.random.randrange(2)
+                self.told[phenomenon] = (form, len(self.sentences))
+                self._say([tells[form][0]], [tells[form][1]])
+                self._plain(self.random.choice(self.options.distances) - 1)
+                self._ask_one_sided(phenomenon)
 
-    def _number(self) -> None:
-        answer, other = ADDRESSES[self.several], ADDRESSES[1 - self.several]
-        distance = len(self.sentences) - self.told
-        self._say([ADDRESSED], [answer], Question("number", distance, distance, answer, (other,)))
+    def _ask_one_sided(self, phenomenon: str) -> None:
+        form, place = self.told[phenomenon]
+        _, asks, forms = ONE_SIDED[phenomenon]
+        distance = len(self.sentences) - place
+        question = Question(phenomenon, distance, distance, forms[form], (forms[1 - form],))
+        self._say([asks], [forms[form]], question)
 
     def _address(self) -> None:
         answer = YOUS[self.form]
@@ -155,26 +157,12 @@ class DocumentWriter:
             self._say([cue, term], [cue_target, forms[self.renderings[term]]])
             self.first_mention[term] = self.last_mention[term] = len(self.sentences) - 1
             self._plain(distance - 1)
-        self._mention("term", term, forms)
-
-    def _wording(self, distance: int) -> None:
-        name = self.random.choice(list(self.vocabulary.names))
-        forms = self.vocabulary.names[name]
-        if name not in self.renderings:
-            self.renderings[name] = self.random.randrange(2)
-            self._say([name], [forms[self.renderings[name]]])
-            self.first_mention[name] = self.last_mention[name] = len(self.sentences) - 1
-            self._plain(distance - 1)
-        self._mention("wording", name, forms)
-
-    def _mention(self, phenomenon: str, word: str, forms: tuple) -> None:
-        """Ask for the form that a word had before."""
-        chosen = self.renderings[word]
+        chosen = self.renderings[term]
         here = len(self.sentences)
-        distance, to_first = here - self.last_mention[word], here - self.first_mention[word]
-        question = Question(phenomenon, distance, to_first, forms[chosen], (forms[1 - chosen],))
-        self.last_mention[word] = here
-        self._say([word], [forms[chosen]], question)
+        distance, to_first = here - self.last_mention[term], here - self.first_mention[term]
+        question = Question("term", distance, to_first, forms[chosen], (forms[1 - chosen],))
+        self.last_mention[term] = here
+        self._say([term], [forms[chosen]], question)
 
     def _plain(self, count: int) -> None:
         for _ in range(count):
@@ -293,7 +281,7 @@ def _check(args: argparse.Namespace) -> None:
             f"--sentences-per-document {args.sentences_per_document} is too short for --distances "
             f"up to {max(args.distances)}; give at least {max(args.distances) + 2}"
         )
-    words = args.nouns + args.fillers + 2 * args.terms
+    words = args.nouns + args.fillers + args.terms
     if words > MOST_WORDS:
         raise ValueError(f"--nouns, --fillers and --terms make {words} words, over {MOST_WORDS}")
     if args.nouns < 3 or args.nouns % 3 or args.terms < 1 or args.fillers < 2:

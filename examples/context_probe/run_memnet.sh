@@ -5,13 +5,15 @@
 #
 #   bash run_memnet.sh [WORK_FOLDER] [SYSTEM ...]        (environment: UPDATES=2000, SEED=1)
 #
-# SYSTEMs: source, target and both (memories); default: source.  Formality and pronouns are asked for.
+# SYSTEMs: source, target and both (memories); default: source.  PHENOMENA (default
+# formality,pronoun) are asked for in documents of SENTENCES (default 12).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
 systems=("${@:2}")
 [ ${#systems[@]} -gt 0 ] || systems=(source)
 updates=${UPDATES:-2000}
+lm_size=256
 document=(--task full_document_translation)
 recipes=$here/../maruf2018_memnet
 # shellcheck source=steps.sh
@@ -19,10 +21,11 @@ recipes=$here/../maruf2018_memnet
 sizes=(--encoder-embed-dim 128 --encoder-hidden-size 128 --decoder-layers 1
   --decoder-embed-dim 128 --decoder-hidden-size 128 --attention-dim 128)
 
-prepare --phenomena formality,pronoun
+prepare --phenomena "${PHENOMENA:-formality,pronoun}" --train-documents 4000 --test-documents 400 \
+  --sentences-per-document "${SENTENCES:-12}"
 echo "training language models of the source ..."
 rm -rf "$work/lm"
-SIZE=128 EPOCHS=${LM_EPOCHS:-6} quietly language_models bash "$recipes/train_sentence_lm.sh" \
+SIZE=$lm_size EPOCHS=${LM_EPOCHS:-6} quietly language_models bash "$recipes/train_sentence_lm.sh" \
   "$work/data/train.src" "$work/data/valid.src" "$work/bin/dict.src.txt" "$work/lm" \
   --num-workers 0 --log-format simple
 best=checkpoint_best.pt
@@ -38,7 +41,7 @@ for system in "${systems[@]}"; do
     --arch memnet_rnn --memory "$system" --memory-dropout 0 \
     --lr 0.0005 --lr-scheduler fixed --warmup-updates 0 \
     --sentence-lm "$work/lm/forward/$best:$work/lm/backward/$best" \
-    --sentence-lm-embed-dim 128 --sentence-lm-hidden-size 128 \
+    --sentence-lm-embed-dim "$lm_size" --sentence-lm-hidden-size "$lm_size" \
     --finetune-from-model "$work/rnnsearch/checkpoint_last.pt"
   translate "$system" iterative "${document[@]}" --drafts "$work/drafts"
   outputs+=("$system=${system}_iterative")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Which side of a document does a memory know?  Answers that show in the source alone (number) or in
-# the target alone (wording), recurrent memories on both sides or one.  Ends in accuracies on
+# the target alone (speaker), recurrent memories on both sides or one.  Ends in accuracies on
 # contrastive sets, which give the true translation as context.
 #
 #   bash run_one_sided.sh [WORK_FOLDER] [SYSTEM ...]     (environment: UPDATES=2000, SEED=1)
@@ -15,7 +15,7 @@ updates=${UPDATES:-2000}
 # shellcheck source=steps.sh
 . "$here/steps.sh"
 
-prepare --phenomena pronoun,formality,term,ellipsis,number,wording
+prepare --phenomena pronoun,number,speaker
 for system in "${systems[@]}"; do
   train "$system" "$updates" --task sentence_stream_translation --batch-size 16 \
     --chunk-sentences 8 --arch memory_transformer --memory-side "$system"

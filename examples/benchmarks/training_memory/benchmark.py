@@ -116,7 +116,7 @@ def build(name: str, scale: str):
 
 
 def run(job: dict) -> None:
-    """Print seconds and bytes of one update, after one that warms up."""
+    """Print seconds and bytes of one update, after those that warm up."""
     device = torch.device(job["device"])
     torch.set_num_threads(job["threads"])
     model, dictionary = build(job["system"], job["scale"])
@@ -142,6 +142,8 @@ def run(job: dict) -> None:
     before = start_measuring_memory(device)
     update()
     peak = peak_memory(device) - before
+    for _ in range(job["warm_up"] - 1):
+        update()
     begin = time.perf_counter()
     update()
     print(json.dumps({"seconds": time.perf_counter() - begin, "bytes": peak}))
@@ -168,13 +170,13 @@ def collect(args, device: str) -> List[dict]:
     """Medians of all systems at all lengths, printed as they come."""
     rows = []
     for length in args.lengths:
-        found: Dict[str, list] = {name: [] for name in SYSTEMS}
+        found: Dict[str, list] = {name: [] for name in args.systems}
         for _ in range(args.repeats):
             for name, results in found.items():
                 if None in results:
                     continue
                 job = {"system": name, "length": length, "device": device}
-                job.update(scale=args.scale, threads=args.threads)
+                job.update(scale=args.scale, threads=args.threads, warm_up=args.warm_up)
                 results.append(measure(job, args.memory))
         new = [
             {"device": device, "length": length, "system": name, "runs": results}
@@ -205,11 +207,12 @@ def table(rows: List[dict], all_rows: List[dict]) -> str:
         for what in ("seconds", "bytes"):
             ratios = []
             for name in BASES:
-                base = next(
+                bases = (
                     median(r, what)
                     for r in all_rows
                     if (r["device"], r["length"], r["system"]) == (*line[:2], name)
                 )
+                base = next(bases, None)
                 ratios.append("-" if base is None else f"{median(row, what) / base:.2f}")
             line.append(" / ".join(ratios))
         lines.append(line)
@@ -243,7 +246,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the results")
     parser.add_argument("--paper", action="store_true", help="transformer base")
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), metavar="N")
+    parser.add_argument(
+        "--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="NAME"
+    )
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--warm-up", type=int, default=1, help="updates of each run before the one that counts"
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument(
         "--memory", type=float, default=12.0, help="GB that a run may take on a CPU"
