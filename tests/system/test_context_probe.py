@@ -118,28 +118,19 @@ def test_a_memory_that_forgets_is_at_the_ceiling(memories, phenomenon):
 
 @pytest.fixture(scope="module")
 def one_sided(tmp_path_factory):
-    """Contrastive accuracies, by phenomenon, of memories where only one side shows the answer."""
+    """Contrastive accuracies of a source memory where only one side shows the answer."""
     folder = tmp_path_factory.mktemp("one_sided")
-    run("run_one_sided.sh", folder, "source", "target")
-    figures = {
-        side: json.loads((folder / f"{side}.json").read_text())["test.contrastive"]
-        for side in ("source", "target")
-    }
-    return {side: found["by label"]["phenomenon"] for side, found in figures.items()}
+    run("run_one_sided.sh", folder, "source")
+    found = json.loads((folder / "source.json").read_text())["test.contrastive"]
+    return found["by label"]["phenomenon"]
 
 
 @pytest.mark.system
 def test_a_memory_of_the_source_knows_the_source_alone(one_sided):
-    found = one_sided["source"]
-    assert found["number"]["accuracy"] > 0.9
+    assert one_sided["number"]["accuracy"] > 0.9
     # Who speaks is one draw for each of the 200 documents.
-    speaker = found["speaker"]
+    speaker = one_sided["speaker"]
     assert speaker["accuracy"] <= binom.ppf(0.999, 200, speaker["chance"]) / 200
-
-
-@pytest.mark.system
-def test_a_memory_of_the_target_knows_the_target(one_sided):
-    assert one_sided["target"]["speaker"]["accuracy"] > 0.75
 
 
 @pytest.mark.system
@@ -157,14 +148,16 @@ def test_a_cache_brings_terms_back(tmp_path):
 
 @pytest.mark.system
 def test_a_memory_of_the_document_is_read(tmp_path):
-    """What holds for a document as a whole; of its nouns it cannot tell which is meant."""
-    questions, found = run("run_memnet.sh", tmp_path)
+    """In short documents also for pronouns; of many nouns it cannot tell which one is meant."""
+    questions, found = run("run_memnet.sh", tmp_path, SENTENCES="5")
     base, memory = (
         score.accuracy(questions, found[name]) for name in ("rnnsearch_window", "source_iterative")
     )
     for phenomenon in ("formality", "pronoun"):
         assert_at_ceiling(score.pooled(base, phenomenon, 99))
     assert score.pooled(memory, "formality", 99).rate > 0.85
+    pronoun = score.pooled(memory, "pronoun", 99)
+    assert pronoun.right > binom.ppf(0.999, pronoun.total, pronoun.ceiling)
 
 
 #: how many sentences back each of them knows the source
