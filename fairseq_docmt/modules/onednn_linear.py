@@ -2,6 +2,7 @@
 
 from torch import nn
 
+from fairseq_docmt.modules.replacing import replace_layers
 from fairseq_docmt.ops.onednn_linear import has_onednn, onednn_linear
 
 
@@ -24,9 +25,5 @@ class OneDNNLinear(nn.Linear):
 
 def use_onednn(model: nn.Module) -> None:
     """Let all plain linear layers of a model use oneDNN; names of parameters stay."""
-    if not has_onednn():
-        return
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if type(child) is nn.Linear and not child._forward_pre_hooks:
-                setattr(module, name, OneDNNLinear(child))
+    if has_onednn():
+        replace_layers(model, lambda x: OneDNNLinear(x) if type(x) is nn.Linear else None)

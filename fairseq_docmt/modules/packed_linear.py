@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_docmt.ops.onednn_linear import has_onednn
+from fairseq_docmt.ops.onednn_linear import has_onednn, product
 
 
 def can_pack() -> bool:
@@ -39,4 +39,4 @@ class PackedLinear(nn.Module):
             return F.linear(x, self.weight, self.bias)
         if self._packed is None:
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), None)
-        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
+        return product(x, self._packed, self.bias)

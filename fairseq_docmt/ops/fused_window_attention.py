@@ -33,8 +33,7 @@ def fused_window_attention(
     lost = hidden.all(dim=-1, keepdim=True)
     mask = ~hidden | lost
     if relative is not None:
-        offsets = (distance + window.size).clamp(0, 2 * window.size)
-        offsets = offsets.expand(-1, -1, q.size(1), -1, -1)
+        offsets = window.relative_index(distance).expand(-1, -1, q.size(1), -1, -1)
         added = (queries @ relative.t()).gather(-1, offsets)
         mask = added.masked_fill(~mask, -float("inf"))
     output = F.scaled_dot_product_attention(
@@ -51,18 +50,16 @@ def _seen(window, centers: Tensor, keys: int) -> Tuple[Tensor, Tensor, Tensor]:
         (B, M, J') columns of the keys of each block; (B, M, 1, I', J') distance of each key from
         the center of each query; likewise, which keys are hidden.
     """
-    after = 0 if window.causal else window.size
     first = (centers.amin(dim=-1) - window.size).clamp(0, keys - 1)
-    last = (centers.amax(dim=-1) + after).clamp(0, keys - 1)
+    last = (centers.amax(dim=-1) + window.after).clamp(0, keys - 1)
     width = int((last - first).max()) + 1
     columns = first.unsqueeze(-1) + torch.arange(width, device=centers.device)
     distance = columns.unsqueeze(2) - centers.unsqueeze(-1)
-    hidden = (distance < -window.size) | (distance > after)
     outside = columns >= keys
     columns = columns.clamp(max=keys - 1)
     if window.key_padding is not None:
         outside = outside | window.key_padding.gather(1, columns.flatten(1)).view_as(columns)
-    hidden = hidden | outside.unsqueeze(2)
+    hidden = window.beyond(distance) | outside.unsqueeze(2)
     return columns, distance.unsqueeze(2), hidden.unsqueeze(2)
 
 

@@ -35,12 +35,12 @@ def onednn_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> T
     if not can_serve(x, weight):
         return F.linear(x, weight, bias)
     if not torch.is_grad_enabled():
-        return _product(x, weight, bias)
+        return product(x, weight, bias)
     # Of rows, so that the output is no view and the host may scale it in place.
     return _OneDNNLinear.apply(x.flatten(0, -2), weight, bias).unflatten(0, x.shape[:-1])
 
 
-def _product(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+def product(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """``x weight' + bias`` without gradients."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
@@ -49,13 +49,13 @@ class _OneDNNLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, bias):
         ctx.save_for_backward(x, weight)
-        return _product(x, weight, bias)
+        return product(x, weight, bias)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient):
         (x, weight), wanted = ctx.saved_tensors, ctx.needs_input_grad
-        d_x = _product(gradient, weight.t()) if wanted[0] else None
+        d_x = product(gradient, weight.t()) if wanted[0] else None
         d_weight = _inner_product(gradient, x) if wanted[1] else None
         return d_x, d_weight, gradient.sum(dim=0) if wanted[2] else None
 
@@ -64,5 +64,5 @@ def _inner_product(a: Tensor, b: Tensor) -> Tensor:
     """``a' b`` of (rows, n) and (rows, m)."""
     # oneDNN copies what is transposed on the left.
     if a.size(1) > b.size(1):
-        return _product(b.t(), a.t()).t().contiguous()
-    return _product(a.t(), b.t())
+        return product(b.t(), a.t()).t().contiguous()
+    return product(a.t(), b.t())

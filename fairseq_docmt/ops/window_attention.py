@@ -39,21 +39,34 @@ class Window(NamedTuple):
     causal: bool = False
     key_padding: Optional[Tensor] = None
 
+    @property
+    def after(self) -> int:
+        """Keys to see after the center."""
+        return 0 if self.causal else self.size
+
+    def beyond(self, distance: Tensor) -> Tensor:
+        """Which keys at a distance from the center are out of the window."""
+        return (distance < -self.size) | (distance > self.after)
+
+    def relative_index(self, distance: Tensor) -> Tensor:
+        """Index of relative positions, from 0 to 2 w."""
+        return (distance + self.size).clamp(0, 2 * self.size)
+
     def hidden(self, block: _Block) -> Tensor:
         """(B', 1, I', J') which keys of a block its queries do not see."""
-        columns = torch.arange(block.keys.start, block.keys.stop, device=self.centers.device)
-        distance = columns - self.centers[block.rows, block.queries].unsqueeze(-1)
-        most = 0 if self.causal else self.size
-        hidden = (distance < -self.size) | (distance > most)
+        hidden = self.beyond(self._distance(block))
         if self.key_padding is not None:
             hidden = hidden | self.key_padding[block.rows, block.keys].unsqueeze(1)
         return hidden.unsqueeze(1)
 
     def offsets(self, block: _Block) -> Tensor:
         """(B', 1, I', J') index of the relative position of each key, from 0 to 2 w."""
+        return self.relative_index(self._distance(block)).unsqueeze(1)
+
+    def _distance(self, block: _Block) -> Tensor:
+        """(B', I', J') of the keys of a block from the centers of its queries."""
         columns = torch.arange(block.keys.start, block.keys.stop, device=self.centers.device)
-        distance = columns - self.centers[block.rows, block.queries].unsqueeze(-1)
-        return (distance + self.size).clamp(0, 2 * self.size).unsqueeze(1)
+        return columns - self.centers[block.rows, block.queries].unsqueeze(-1)
 
 
 def window_attention(
@@ -159,8 +172,7 @@ def _blocks(window: Window, queries: int, keys: int, block_size: int) -> Iterato
         stop = min(start + block_size, queries)
         centers = window.centers[:, start:stop]
         first = (centers.amin(dim=1) - window.size).clamp(0, keys - 1).tolist()
-        after = 0 if window.causal else window.size
-        last = (centers.amax(dim=1) + after).clamp(0, keys - 1).tolist()
+        last = (centers.amax(dim=1) + window.after).clamp(0, keys - 1).tolist()
         widest = max(b - a + 1 for a, b in zip(first, last))
         if max(last) - min(first) + 1 <= 1.5 * widest:
             stretch = slice(min(first), max(last) + 1)
