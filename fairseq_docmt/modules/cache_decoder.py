@@ -53,6 +53,7 @@ class Lookup(NamedTuple):
         likeness: (B, S, I) products of source states and keys.
         source_gates: (B, S, g) ``V h``.
         slot_gates: (B, I, g) ``W v``; None for many slots, where ``W m`` is less to compute.
+        filled: (B, 1, 1) one, or zero where a cache is empty.
     """
 
     words: Tensor
@@ -60,6 +61,7 @@ class Lookup(NamedTuple):
     likeness: Tensor
     source_gates: Tensor
     slot_gates: Optional[Tensor]
+    filled: Tensor
 
     @classmethod
     def of(cls, cache: Cache, sources: Tensor, gate: CacheGate) -> "Lookup":
@@ -68,7 +70,8 @@ class Lookup(NamedTuple):
         few = cache.words.size(1) <= 2 * sources.size(1)
         slot_gates = gate.of_cache(cache.values) if few else None
         likeness, source_gates = compare(cache, sources), gate.of_context(sources)
-        return cls(cache.words, cache.values, likeness, source_gates, slot_gates)
+        filled = cache.words.ne(NO_WORD).any(dim=1).to(source_gates.dtype)[:, None, None]
+        return cls(cache.words, cache.values, likeness, source_gates, slot_gates, filled)
 
     def of_rows(self, rows: Tensor) -> "Lookup":
         """Of some sentences, by index."""
@@ -88,15 +91,14 @@ class Lookup(NamedTuple):
         weights = probabilities(seen.to(self.likeness.dtype) @ self.likeness, self.words)
         weights = weights.to(hidden.dtype)
         recalled = weights @ self.values
+        opening = gate.of_state(hidden).reshape(documents, len(seen[0]), -1)
+        opening = opening.baddbmm(seen, self.source_gates)
         if self.slot_gates is None:
-            from_cache = gate.of_cache(recalled)
+            opening = opening + gate.of_cache(recalled)
         else:
-            from_cache = weights @ self.slot_gates
-        from_others = seen @ self.source_gates + from_cache
-        opened = torch.sigmoid(gate.of_state(hidden) + from_others.view(*shape, -1))
+            opening = opening.baddbmm(weights, self.slot_gates)
         # Where nothing is in the cache, nothing is taken from it.
-        filled = self.words.ne(NO_WORD).any(dim=1).to(opened.dtype)
-        opened = opened * filled.repeat_interleave(len(hidden) // documents)[:, None, None]
+        opened = (torch.sigmoid(opening) * self.filled).view(*shape, -1)
         return weights.view(*shape, -1), recalled.view(*shape, -1), opened
 
 
@@ -244,7 +246,7 @@ class CacheDecoder(GRUDecoder):
             return super()._features(words, hidden, contexts, attention, None)
         weights, recalled, gate = history.read(hidden, attention, self.cache_gate)
         if self.fusion == "deep":
-            mixed = hidden + gate * (recalled - hidden)
+            mixed = torch.lerp(hidden, recalled, gate)
             return super()._features(words, mixed, contexts, attention, None)
         features, _ = super()._features(words, hidden, contexts, attention, None)
         rows = len(hidden) // len(history.words)

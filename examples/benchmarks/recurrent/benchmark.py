@@ -155,7 +155,9 @@ class Runner:
             if number and number % self.args.sentences == 0:
                 typed.append(line[-1:])
             typed.append(line)
-        search = argparse.Namespace(beam=4, min_len=size - 1, max_len_a=0, max_len_b=size - 1)
+        search = argparse.Namespace(
+            beam=self.args.beam, min_len=size - 1, max_len_a=0, max_len_b=size - 1
+        )
         generator = self.task.build_generator([self.prepared], search)
         dataset = self.task.build_dataset_for_inference(typed, [len(line) for line in typed])
         # As many sentences at a time, whether they stand in one document or side by side.
@@ -216,6 +218,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=16, help="side by side")
     parser.add_argument("--sentences", type=int, default=5, help="of each document")
     parser.add_argument("--length", type=int, default=25, help="tokens of a sentence")
+    parser.add_argument("--beam", type=int, default=10, help="of decoding; 10 in both papers' tables")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--device", default="cpu")
