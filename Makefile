@@ -33,7 +33,7 @@ test: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -q -m "not system" -n 2
 
 test-system: $(INSTALLED)
-	$(BIN)/python -m pytest tests -q -m system
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -q -m system -n 2 --dist loadfile
 
 format: $(INSTALLED)
 	$(BIN)/ruff format .

@@ -11,7 +11,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
 updates=${UPDATES:-1000}
-read -ra model <<< "--arch transformer ${MODEL_OPTIONS:-}"
+read -ra model <<< "--arch transformer --share-decoder-input-output-embed ${MODEL_OPTIONS:-}"
 window=(--task sliding_window_translation)
 # shellcheck source=steps.sh
 . "$here/steps.sh"

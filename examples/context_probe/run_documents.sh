@@ -26,7 +26,8 @@ for system in "${systems[@]}"; do
       --train-alignment sentence) ;;
     *) echo "unknown system $system" >&2; exit 1 ;;
   esac
-  train "$system" "$updates" "${documents[@]}" --max-tokens 2000 "${options[@]}"
+  train "$system" "$updates" "${documents[@]}" --max-tokens 2000 \
+    --share-decoder-input-output-embed "${options[@]}"
   translate "$system" sequential "${documents[@]}"
   outputs+=("$system=${system}_sequential")
 done

@@ -31,8 +31,7 @@ train() {
   echo "training $name ($updates updates) ..."
   rm -rf "${work:?}/$name"
   quietly "train_$name" fairseq-train "$work/bin" --user-dir "$user_dir" \
-    "${sizes[@]}" \
-    --share-decoder-input-output-embed --dropout 0.1 \
+    "${sizes[@]}" --dropout 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
     --lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 200 \
     --criterion label_smoothed_cross_entropy \

@@ -1,0 +1,32 @@
+"""Running the scripts of the context probe, so that what its README promises is what is tested."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import score
+import tiny
+from scipy.stats import binom
+
+FOLDER = tiny.ROOT / "examples" / "context_probe"
+PHENOMENA = ["pronoun", "formality", "term", "ellipsis"]
+
+
+def run(script, folder, *arguments, **environment):
+    """Run a script of the probe; returns its questions and accuracies by output."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = ["bash", str(FOLDER / script), str(folder), *arguments]
+    subprocess.run(command, env={**os.environ, "PATH": path, **environment}, check=True)
+    questions = score.read_questions(str(folder / "data" / "test.probe.jsonl"))
+    return questions, {
+        output.name[len("out_") :]: score.read_hypotheses(str(output / "generate-test.txt"))
+        for output in folder.glob("out_*")
+    }
+
+
+def assert_at_ceiling(result):
+    """No better than chance, by the binomial bound."""
+    # Formality is one draw for a whole document of the 200, the rest one draw for each question.
+    trials = min(result.total, 200)
+    assert result.rate <= binom.ppf(0.999, trials, result.ceiling) / trials

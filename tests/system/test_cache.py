@@ -1,0 +1,18 @@
+"""A continuous cache brings back how a term was rendered."""
+
+import probe
+import pytest
+import score
+
+
+@pytest.mark.system
+def test_a_cache_brings_terms_back(tmp_path):
+    """With the base alone, with slots and without: nothing but the gate is trained."""
+    questions, found = probe.run("run_cache.sh", tmp_path, "25", "0", UPDATES="1000")
+    base, cache, empty = (
+        score.pooled(score.accuracy(questions, found[name]), "term", 99)
+        for name in ("rnnsearch_window", "cache25_stream", "cache0_stream")
+    )
+    probe.assert_at_ceiling(base)
+    probe.assert_at_ceiling(empty)
+    assert cache.rate > 0.7

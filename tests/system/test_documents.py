@@ -1,0 +1,43 @@
+"""Whole documents are read as far as attention reaches."""
+
+import probe
+import pytest
+import score
+
+WINDOW, LAYERS = 4, 2
+EFFECTIVE_CONTEXT = 2 * WINDOW * LAYERS + WINDOW * LAYERS  # tokens, Herold and Ney (2023)
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    """Accuracies of systems that read whole documents: near answers, far ones."""
+    folder = tmp_path_factory.mktemp("documents")
+    systems = ["transformer", "lst", "window"]
+    questions, found = probe.run("run_documents.sh", folder, *systems, WINDOW=str(WINDOW))
+    lines = (folder / "data" / "test.src").read_text().splitlines()
+
+    def tokens_between(question):
+        between = lines[question["line"] - question["distance"] + 1 : question["line"]]
+        return sum(len(line.split()) + 1 for line in between)
+
+    near = [q for q in questions if q["distance"] <= 2]
+    far = [q for q in questions if tokens_between(q) > EFFECTIVE_CONTEXT]
+    assert len(far) > 100
+    return {
+        name: [score.accuracy(part, found[f"{name}_sequential"]) for part in (near, far)]
+        for name in systems
+    }
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("phenomenon", ["pronoun", "term", "ellipsis"])
+def test_documents_are_read_as_far_as_attention_reaches(documents, phenomenon):
+    near, far = (
+        {name: score.pooled(parts[i], phenomenon, 99) for name, parts in documents.items()}
+        for i in (0, 1)
+    )
+    assert near["transformer"].rate > 0.9
+    for name in ("lst", "window"):
+        assert near[name].rate > near["transformer"].rate - 0.03
+    assert far["lst"].rate > far["transformer"].rate - 0.03
+    probe.assert_at_ceiling(far["window"])

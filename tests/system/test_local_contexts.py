@@ -1,0 +1,36 @@
+"""Recurrent models that know a few sentences back."""
+
+import probe
+import pytest
+import score
+
+#: how many sentences back each of them knows the source
+LOCAL = {"previous-source-attention": 1, "hierarchical": 3}
+
+
+@pytest.fixture(scope="module")
+def local_contexts(tmp_path_factory):
+    """Questions, and translations of recurrent models that know a few sentences back."""
+    return probe.run("run_stream.sh", tmp_path_factory.mktemp("local"), *LOCAL)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("phenomenon", ["pronoun", "ellipsis"])
+@pytest.mark.parametrize("context", LOCAL)
+def test_local_contexts_reach_as_far_as_they_look(local_contexts, context, phenomenon):
+    questions, found = local_contexts
+    reach, output = LOCAL[context], found[f"{context}_stream"]
+    near = [q for q in questions if q["distance"] <= reach]
+    far = [q for q in questions if q["distance"] > reach]
+    assert score.pooled(score.accuracy(near, output), phenomenon, 99).rate > 0.9
+    if phenomenon in {q["phenomenon"] for q in far}:
+        probe.assert_at_ceiling(score.pooled(score.accuracy(far, output), phenomenon, 99))
+
+
+@pytest.mark.system
+def test_the_previous_target_state_carries_what_was_said(tmp_path):
+    """And what the states before it carried: each is told of the one before."""
+    questions, found = probe.run("run_stream.sh", tmp_path, "previous-target", UPDATES="3500")
+    results = score.accuracy(questions, found["previous-target_stream"])
+    for phenomenon in probe.PHENOMENA:
+        assert score.pooled(results, phenomenon, 3).rate > 0.9

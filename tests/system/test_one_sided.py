@@ -1,0 +1,31 @@
+"""A memory knows its side of the document."""
+
+import json
+
+import probe
+import pytest
+from scipy.stats import binom
+
+
+@pytest.fixture(scope="module")
+def one_sided(tmp_path_factory):
+    """Contrastive accuracies by side of the memory, for what only one side of a document shows."""
+    folder, sides = tmp_path_factory.mktemp("one_sided"), ["source", "target"]
+    probe.run("run_one_sided.sh", folder, *sides)
+    found = {side: json.loads((folder / f"{side}.json").read_text()) for side in sides}
+    return {side: found[side]["test.contrastive"]["by label"]["phenomenon"] for side in sides}
+
+
+@pytest.mark.system
+def test_a_memory_of_the_source_knows_the_source_alone(one_sided):
+    assert one_sided["source"]["number"]["accuracy"] > 0.9
+    # Who speaks is one draw for each of the 200 documents.
+    speaker = one_sided["source"]["speaker"]
+    assert speaker["accuracy"] <= binom.ppf(0.999, 200, speaker["chance"]) / 200
+
+
+@pytest.mark.system
+def test_a_memory_of_the_target_knows_what_only_the_target_shows(one_sided):
+    """And through the states it is updated from, which attend to the source, the source too."""
+    assert one_sided["target"]["speaker"]["accuracy"] > 0.9
+    assert one_sided["target"]["number"]["accuracy"] > 0.9

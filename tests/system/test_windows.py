@@ -1,0 +1,61 @@
+"""Windows of sentences are used, and without context nothing beats the ceiling."""
+
+import probe
+import pytest
+import score
+
+REACH = 3  # windows of 4 sentences
+SYSTEMS = ["window4_window", "window4_sequential"]
+#: options of run.sh; random matrices drawn anew at every update take longer to learn with
+ARCHITECTURES = {
+    "transformer": {},
+    "rfa_transformer": {"MODEL_OPTIONS": "--arch rfa_transformer", "UPDATES": "2000"},
+}
+
+
+def accuracies(folder, options):
+    """Accuracies of the systems that run.sh trains."""
+    questions, hypotheses = probe.run("run.sh", folder, **options)
+    # Decoding windows sees no own output but that of the window: count what its sources show.
+    for question in questions:
+        question["distance"] = question["distance_to_first"]
+    return {name: score.accuracy(questions, found) for name, found in hypotheses.items()}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Accuracies by architecture, each trained when first asked for."""
+    known = {}
+
+    def train(architecture):
+        if architecture not in known:
+            folder = tmp_path_factory.mktemp(architecture)
+            known[architecture] = accuracies(folder, ARCHITECTURES[architecture])
+        return known[architecture]
+
+    return train
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("phenomenon", probe.PHENOMENA)
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_windows_use_their_context(trained, architecture, system, phenomenon):
+    assert score.pooled(trained(architecture)[system], phenomenon, REACH).rate > 0.9
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("phenomenon", probe.PHENOMENA)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_without_context_the_ceiling_holds(trained, architecture, phenomenon):
+    probe.assert_at_ceiling(score.pooled(trained(architecture)["sentence_window"], phenomenon, 99))
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("phenomenon", probe.PHENOMENA)
+def test_rfa_reaches_what_the_transformer_reaches(trained, phenomenon):
+    softmax, rfa = (
+        score.pooled(trained(architecture)["window4_window"], phenomenon, REACH).rate
+        for architecture in ("transformer", "rfa_transformer")
+    )
+    assert rfa > softmax - 0.03
