@@ -1,5 +1,7 @@
 """What every architecture owes to its users, whatever is inside."""
 
+import inspect
+
 import pytest
 import tiny
 import torch
@@ -62,10 +64,10 @@ def previous(tokens: torch.Tensor) -> torch.Tensor:
     return shifted.masked_fill(tokens.eq(PAD), PAD)
 
 
-def scores(model, source, target):
+def scores(model, source, target, **follow):
     lengths = source.ne(PAD).sum(1)
     with torch.no_grad():
-        output = model(source, lengths, previous(target))
+        output = model(source, lengths, previous(target), **follow)
         return model.get_normalized_probs(output, log_probs=True)
 
 
@@ -180,16 +182,42 @@ def test_rows_may_go_anywhere(arguments):
             tokens, owners = tokens[order], owners[order]
 
 
-def test_bfloat16(arguments):
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+def test_half_precision(arguments, dtype):
     """Outputs near those in double precision, and gradients that are numbers."""
     model = tiny.model(*arguments)
     source, target = batch([9, 4, 13], left_pad=True), batch([6, 12, 3], seed=10)
     lengths = source.ne(PAD).sum(1)
     with torch.no_grad():
         precise, _ = model(source, lengths, previous(target))
-    output, _ = model.bfloat16()(source, lengths, previous(target))
-    assert output.dtype == torch.bfloat16
+    output, _ = model.to(dtype)(source, lengths, previous(target))
+    assert output.dtype == dtype
     torch.testing.assert_close(output.double(), precise, atol=0.25, rtol=0)
     output.float().log_softmax(-1)[..., 5].sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
+
+
+def test_automatic_mixed_precision(arguments):
+    """Autocast (``--amp``) in training and evaluation, of sentences that follow each other."""
+    model = tiny.model(*arguments).float()
+    source, target = batch([9, 4, 13, 7], left_pad=True), batch([6, 12, 3, 5], seed=10)
+    rows, known = torch.arange(4), inspect.signature(model.forward).parameters
+    follow = {"starts": rows < 2, "lanes": 2, "documents": rows // 2}
+    inputs = {name: value for name, value in follow.items() if name in known}
+    model.train()
+    for _ in range(2):
+        with torch.autocast("cpu", torch.bfloat16):
+            output = model(source, source.ne(PAD).sum(1), previous(target), **inputs)
+            log_probabilities = model.get_normalized_probs(output, log_probs=True)
+        log_probabilities[..., 5].sum().backward()
+        if "lanes" in known:  # these sentences go on where the last have ended
+            carry = {name: x.detach() for name, x in output[1]["carry"].items()}
+            inputs.update(carry=carry, starts=rows < 0)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name
+    model.eval()
+    precise = scores(model, source, target, **inputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        lowered = scores(model, source, target, **inputs)
+    torch.testing.assert_close(lowered, precise, atol=0.25, rtol=0)
