@@ -246,7 +246,7 @@ class CacheDecoder(GRUDecoder):
             return super()._features(words, hidden, contexts, attention, None)
         weights, recalled, gate = history.read(hidden, attention, self.cache_gate)
         if self.fusion == "deep":
-            mixed = torch.lerp(hidden, recalled, gate)
+            mixed = hidden + gate * (recalled - hidden)
             return super()._features(words, mixed, contexts, attention, None)
         features, _ = super()._features(words, hidden, contexts, attention, None)
         rows = len(hidden) // len(history.words)

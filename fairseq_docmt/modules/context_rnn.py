@@ -179,7 +179,7 @@ class PreviousTargetDecoder(GRUDecoder):
         """(lanes, d) last states of the sentences before a batch."""
         if stream.carry is None:
             return self.output_projection.weight.new_zeros(stream.lanes, self.attending.hidden_dim)
-        return stream.carry[PREVIOUS_STATE]
+        return stream.carry[PREVIOUS_STATE].to(self.output_projection.weight.dtype)
 
     def _told(self, history, rows: int):
         # Beams without a state have a lane each.

@@ -9,6 +9,7 @@ from typing import Callable, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
+from fairseq_docmt.ops.autocast import outside_autocast
 from fairseq_docmt.ops.onednn_linear import onednn_linear
 
 
@@ -49,7 +50,7 @@ def attentive_gru(
     Returns:
         (B * N, T, d) states, (B * N, T, S) attention.
     """
-    return _AttentiveGRU.apply(
+    return outside_autocast(_AttentiveGRU.apply)(
         from_input, state, parts.keys, parts.gates, weight, bias, energy, parts.padding
     )
 

@@ -61,22 +61,39 @@ def write(cache: Cache, keys: Tensor, values: Tensor, words: Tensor, overwrite: 
     """
     if cache.words.size(1) == 0:
         return cache
-    new = Cache(*(x.clone() for x in cache))
-    clock = new.ages.amax(dim=1) + 1
-    rows = torch.arange(len(words), device=words.device)
-    for t in range(words.size(1)):
-        word, written = words[:, t], words[:, t] != NO_WORD
-        same = (new.words == word.unsqueeze(1)) & written.unsqueeze(1)
-        known = same.any(dim=1) & overwrite
-        slot = torch.where(known, same.long().argmax(dim=1), new.ages.argmin(dim=1))
-        for slots, tokens in ((new.keys, keys), (new.values, values)):
-            old, token = slots[rows, slot], tokens[:, t].to(slots.dtype)
-            mean = torch.where(known.unsqueeze(1), (old + token) / 2, token)
-            slots[rows, slot] = torch.where(written.unsqueeze(1), mean, old)
-        new.words[rows, slot] = torch.where(written, word, new.words[rows, slot])
-        new.ages[rows, slot] = torch.where(written, clock, new.ages[rows, slot])
-        clock = clock + written
-    return new
+    written = words != NO_WORD
+    slots, kept, new_words, ages = _choose_slots(cache, words, written, overwrite)
+    later = slots.unsqueeze(2) == slots.unsqueeze(1)
+    later = later & torch.ones_like(later[0]).triu(diagonal=1)
+    # What a token writes is kept by as much as each later one in its slot keeps.
+    share = torch.where(later, kept.unsqueeze(1), 1.0).prod(dim=2) * (1 - kept)
+    here = slots.unsqueeze(1) == torch.arange(cache.words.size(1), device=slots.device)[:, None]
+    share_of_old = torch.where(here, kept.unsqueeze(1), 1.0).prod(dim=2, keepdim=True)
+    shares = here * share.unsqueeze(1)
+
+    def mixed(old, new):
+        return old * share_of_old.to(old.dtype) + shares.to(old.dtype) @ new.to(old.dtype)
+
+    return Cache(mixed(cache.keys, keys), mixed(cache.values, values), new_words, ages)
+
+
+def _choose_slots(cache: Cache, words: Tensor, written: Tensor, overwrite: bool):
+    """Where tokens (B, T) go: their slots, how much of what was there is kept, words and ages."""
+    held, ages = cache.words.clone(), cache.ages.clone()
+    clock = ages.amax(dim=1, keepdim=True) + written.cumsum(dim=1)
+    slots, kept = [], []
+    for word, is_written, now in zip(*(x.split(1, dim=1) for x in (words, written, clock))):
+        priority = -ages
+        if overwrite:
+            priority = priority.masked_fill(held == word, torch.iinfo(ages.dtype).max)
+        slot = priority.argmax(dim=1, keepdim=True)
+        before = held.gather(1, slot)
+        known = (before == word) & overwrite
+        kept.append(torch.where(is_written, 0.5 * known, 1.0))
+        slots.append(slot)
+        held.scatter_(1, slot, torch.where(is_written, word, before))
+        ages.scatter_(1, slot, torch.where(is_written, now, ages.gather(1, slot)))
+    return torch.cat(slots, dim=1), torch.cat(kept, dim=1), held, ages
 
 
 def compare(cache: Cache, vectors: Tensor) -> Tensor:

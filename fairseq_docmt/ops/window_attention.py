@@ -13,6 +13,7 @@ from typing import Iterator, List, NamedTuple, Optional
 import torch
 from torch import Tensor
 
+from fairseq_docmt.ops.autocast import outside_autocast
 from fairseq_docmt.ops.fused_window_attention import fused_window_attention
 
 
@@ -94,7 +95,8 @@ def window_attention(
     """
     if q.device.type == "cuda":
         return fused_window_attention(q, k, v, window, relative, dropout, block_size)
-    return _WindowAttention.apply(q, k, v, relative, window, dropout, block_size)
+    attend = outside_autocast(_WindowAttention.apply)
+    return attend(q, k, v, relative, window, dropout, block_size)
 
 
 class _WindowAttention(torch.autograd.Function):

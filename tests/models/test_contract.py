@@ -1,10 +1,13 @@
 """What every architecture owes to its users, whatever is inside."""
 
+import inspect
+
 import pytest
 import tiny
 import torch
 from fairseq.data.data_utils import collate_tokens
-from fairseq.sequence_generator import EnsembleModel
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
+from pretended_gpu import PretendedGPU, put, put_module
 
 import fairseq_docmt  # noqa: F401
 
@@ -62,11 +65,18 @@ def previous(tokens: torch.Tensor) -> torch.Tensor:
     return shifted.masked_fill(tokens.eq(PAD), PAD)
 
 
-def scores(model, source, target):
+def scores(model, source, target, **follow):
     lengths = source.ne(PAD).sum(1)
     with torch.no_grad():
-        output = model(source, lengths, previous(target))
+        output = model(source, lengths, previous(target), **follow)
         return model.get_normalized_probs(output, log_probs=True)
+
+
+def following(model, lanes=2) -> dict:
+    """How four sentences follow each other in documents, as far as a model asks."""
+    rows, known = torch.arange(4), inspect.signature(model.forward).parameters
+    follow = {"starts": rows < lanes, "lanes": lanes, "documents": rows // 2}
+    return {name: value for name, value in follow.items() if name in known}
 
 
 @pytest.fixture(params=ARCHITECTURES)
@@ -180,16 +190,65 @@ def test_rows_may_go_anywhere(arguments):
             tokens, owners = tokens[order], owners[order]
 
 
-def test_bfloat16(arguments):
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+def test_half_precision(arguments, dtype):
     """Outputs near those in double precision, and gradients that are numbers."""
     model = tiny.model(*arguments)
     source, target = batch([9, 4, 13], left_pad=True), batch([6, 12, 3], seed=10)
     lengths = source.ne(PAD).sum(1)
     with torch.no_grad():
         precise, _ = model(source, lengths, previous(target))
-    output, _ = model.bfloat16()(source, lengths, previous(target))
-    assert output.dtype == torch.bfloat16
+    output, _ = model.to(dtype)(source, lengths, previous(target))
+    assert output.dtype == dtype
     torch.testing.assert_close(output.double(), precise, atol=0.25, rtol=0)
     output.float().log_softmax(-1)[..., 5].sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
+
+
+def test_automatic_mixed_precision(arguments):
+    """Autocast (``--amp``) in training and evaluation, of sentences that follow each other."""
+    model = tiny.model(*arguments).float()
+    source, target = batch([9, 4, 13, 7], left_pad=True), batch([6, 12, 3, 5], seed=10)
+    inputs = following(model)
+    model.train()
+    for _ in range(2):
+        with torch.autocast("cpu", torch.bfloat16):
+            output = model(source, source.ne(PAD).sum(1), previous(target), **inputs)
+            log_probabilities = model.get_normalized_probs(output, log_probs=True)
+        log_probabilities[..., 5].sum().backward()
+        if "lanes" in inputs:  # these sentences go on where the last have ended
+            carry = {name: x.detach() for name, x in output[1]["carry"].items()}
+            inputs.update(carry=carry, starts=torch.zeros_like(inputs["starts"]))
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name
+    model.eval()
+    precise = scores(model, source, target, **inputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        lowered = scores(model, source, target, **inputs)
+    torch.testing.assert_close(lowered, precise, atol=0.25, rtol=0)
+
+
+def test_training_on_a_gpu_mixes_no_devices(model):
+    model = put_module(model.float()).train()
+    source, target = put((batch([9, 4, 13, 7], left_pad=True), batch([6, 12, 3, 5], seed=10)))
+    inputs = put(following(model))
+    with PretendedGPU():
+        for _ in range(2):
+            output = model(source, source.ne(PAD).sum(1), previous(target), **inputs)
+            assert output[0].device.type == "cuda"
+            model.get_normalized_probs(output, log_probs=True)[..., 5].sum().backward()
+            if "lanes" in inputs:
+                carry = {name: x.detach() for name, x in output[1]["carry"].items()}
+                assert all(x.device.type == "cuda" for x in carry.values())
+                inputs.update(carry=carry, starts=torch.zeros_like(inputs["starts"]))
+
+
+def test_search_on_a_gpu_mixes_no_devices(model):
+    source = put(batch([9, 4, 13, 7], left_pad=True))
+    follow = put(following(put_module(model.float()), lanes=4))
+    search = SequenceGenerator([model], DICTIONARY, beam_size=3, max_len_b=40)
+    with PretendedGPU():
+        inputs = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1), **follow}
+        found = search.generate([model], {"net_input": inputs})
+        assert all(hypotheses[0]["tokens"].device.type == "cuda" for hypotheses in found)

@@ -1,0 +1,58 @@
+"""Tasks keep to the device of the model, in training, validation and decoding."""
+
+import argparse
+
+import pytest
+import tiny
+import torch
+from fairseq import options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from pretended_gpu import PretendedGPU, put, put_module
+
+WINDOW = ["--task", "sliding_window_translation", "--window-size", "3"]
+DOCUMENT = ["--task", "full_document_translation"]
+STREAM = ["--task", "sentence_stream_translation"]
+CASES = {
+    "window": [*WINDOW, "--decoding", "window", *tiny.MODEL],
+    "sequential": [*WINDOW, "--decoding", "sequential", *tiny.MODEL],
+    "segment": [*DOCUMENT, "--decoding", "segment", *tiny.rfa("--sentence-gate", "decay")],
+    "document": [*DOCUMENT, "--decoding", "sequential", *tiny.window()],
+    "memory": [*STREAM, *tiny.memory()],
+    "cache": [*STREAM, *tiny.cache()],
+    "iterative": [*DOCUMENT, "--gold-drafts", *tiny.memnet()],
+}
+
+
+class Optimizer:
+    """The part of fairseq's that a task calls."""
+
+    def backward(self, loss):
+        loss.backward()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_devices_are_not_mixed(binarised, case):
+    arguments = [str(binarised), "-s", "src", "-t", "tgt", *CASES[case], *tiny.TRAINING]
+    parsed = options.parse_args_and_arch(options.get_training_parser(), arguments)
+    cfg = convert_namespace_to_omegaconf(parsed)
+    task = tasks.setup_task(cfg.task)
+    task.load_dataset("train")
+    criterion = task.build_criterion(cfg.criterion)
+    # As from a checkpoint, where language models need not be given.
+    model = put_module(task.build_model(cfg.model, from_checkpoint=True))
+    batches = task.get_batch_iterator(task.dataset("train"), max_tokens=400, max_sentences=4)
+    sentences = [torch.tensor(x + [task.src_dict.eos()]) for x in ([5, 6, 7], [8], [], [9, 6])]
+    typed = task.build_dataset_for_inference(sentences, [len(x) for x in sentences])
+    search = argparse.Namespace(beam=3, max_len_a=1, max_len_b=5, min_len=1)
+    with PretendedGPU():
+        for number, sample in enumerate(batches.next_epoch_itr(shuffle=False)):
+            task.train_step(put(sample), model, criterion, Optimizer(), number)
+        model.eval()
+        task.valid_step(put(sample), model, criterion)
+        generator = task.build_generator([model], search)
+        lines = task.get_batch_iterator(typed, max_sentences=2, disable_iterator_cache=True)
+        for sample in lines.next_epoch_itr(shuffle=False):
+            sample = {name: put(sample[name]) for name in ("id", "net_input")}
+            for hypotheses in task.inference_step(generator, [model], sample):
+                if len(hypotheses[0]["tokens"]) > 1:
+                    assert hypotheses[0]["tokens"].device.type == "cuda"
