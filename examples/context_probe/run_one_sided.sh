@@ -3,7 +3,7 @@
 # the target alone (speaker), recurrent memories on both sides or one.  Ends in accuracies on
 # contrastive sets, which give the true translation as context.
 #
-#   bash run_one_sided.sh [WORK_FOLDER] [SYSTEM ...]     (environment: UPDATES=2000, SEED=1)
+#   bash run_one_sided.sh [WORK_FOLDER] [SYSTEM ...]     (environment: UPDATES=3000, SEED=1)
 #
 # SYSTEMs: both, source, target (sides of the memory); default: all.
 set -euo pipefail
@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
 systems=("${@:2}")
 [ ${#systems[@]} -gt 0 ] || systems=(both source target)
-updates=${UPDATES:-2000}
+updates=${UPDATES:-3000}
 # shellcheck source=steps.sh
 . "$here/steps.sh"
 
