@@ -218,6 +218,8 @@ class GRUDecoder(FairseqIncrementalDecoder):
 
     def begin(self, encoder_out: dict) -> GRUState:
         """State before the first token, one row for each sentence."""
+        if torch.is_grad_enabled():
+            return self._begin(encoder_out)
         remembered = encoder_out["remembered"]
         if "state" not in remembered:  # searching and reading the result begin alike
             remembered["state"] = self._begin(encoder_out)

@@ -190,6 +190,17 @@ def test_rows_may_go_anywhere(arguments):
             tokens, owners = tokens[order], owners[order]
 
 
+def test_every_parameter_learns_from_every_batch(model):
+    """As data parallel training expects; here of beginnings of documents alone."""
+    source, target = batch([9, 4], left_pad=True), batch([6, 12], seed=10)
+    inputs = {**following(model), "starts": torch.ones(2) > 0, "documents": torch.arange(2)}
+    inputs = {name: inputs[name] for name in following(model)}
+    output, _ = model.train()(source, source.ne(PAD).sum(1), previous(target), **inputs)
+    output.log_softmax(-1)[..., 5].sum().backward()
+    idle = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    assert not idle
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
 def test_half_precision(arguments, dtype):
     """Outputs near those in double precision, and gradients that are numbers."""
