@@ -30,7 +30,7 @@ for system in "${systems[@]}"; do
     forget) options=(--arch memory_transformer --forget-memory) ;;
     previous-* | hierarchical)
       sizes=("${recurrent[@]}")
-      options=(--arch context_rnn --context "$system")
+      options=(--arch context_rnn --context "$system" --share-decoder-input-output-embed)
       # It has to learn to remember at all: a large learning rate for longer.
       [ "$system" != previous-target ] || options+=(--warmup-updates 1000)
       ;;

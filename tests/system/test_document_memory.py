@@ -6,15 +6,30 @@ import score
 from scipy.stats import binom
 
 
+def accuracies(folder, system, **settings):
+    """Accuracies of the model alone, and with its memories."""
+    questions, found = probe.run("run_memnet.sh", folder, system, **settings)
+    outputs = found["rnnsearch_window"], found[f"{system}_iterative"]
+    return [score.accuracy(questions, output) for output in outputs]
+
+
+def assert_above_ceiling(result):
+    assert result.right > binom.ppf(0.999, result.total, result.ceiling)
+
+
 @pytest.mark.system
-def test_a_memory_of_the_document_is_read(tmp_path):
-    """In short documents also for pronouns; of many nouns it cannot tell which one is meant."""
-    questions, found = probe.run("run_memnet.sh", tmp_path, SENTENCES="5")
-    base, memory = (
-        score.accuracy(questions, found[name]) for name in ("rnnsearch_window", "source_iterative")
-    )
+def test_a_source_memory_knows_the_gender_of_a_noun(tmp_path):
+    base, memory = accuracies(tmp_path, "source", PHENOMENA="pronoun", SENTENCES="5")
+    for distance in (1, 2, 3):
+        probe.assert_at_ceiling(base["pronoun", distance])
+        assert_above_ceiling(memory["pronoun", distance])
+    assert score.pooled(memory, "pronoun", 3).rate > 0.8
+
+
+@pytest.mark.system
+def test_both_memories_know_how_the_document_begins(tmp_path):
+    base, memory = accuracies(tmp_path, "both", SENTENCES="5")
     for phenomenon in ("formality", "pronoun"):
         probe.assert_at_ceiling(score.pooled(base, phenomenon, 99))
     assert score.pooled(memory, "formality", 99).rate > 0.85
-    pronoun = score.pooled(memory, "pronoun", 99)
-    assert pronoun.right > binom.ppf(0.999, pronoun.total, pronoun.ceiling)
+    assert_above_ceiling(score.pooled(memory, "pronoun", 99))
