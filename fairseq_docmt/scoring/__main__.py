@@ -12,6 +12,7 @@ COMMANDS = {
     "pronouns": "pronouns",
     "dropped-pronouns": "dropped_pronouns",
     "contrastive": "contrastive",
+    "context-usage": "context_usage",
     "report": "report",
 }
 

@@ -18,12 +18,10 @@ import os
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
-import torch
 from tabulate import tabulate
 
 import fairseq_docmt
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.contrastive_accuracy import (
     Accuracy,
     Verdict,
@@ -33,11 +31,11 @@ from fairseq_docmt.scoring.contrastive_accuracy import (
 )
 from fairseq_docmt.scoring.contrastive_formats import read_set
 from fairseq_docmt.scoring.contrastive_items import Item, json_lines
-from fairseq_docmt.scoring.contrastive_model import (
+from fairseq_docmt.scoring.reference_scores import (
     PROTOCOLS,
-    ContrastiveScorer,
     Scored,
-    text_encoder,
+    add_model_arguments,
+    scorer_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -71,15 +69,7 @@ def add_arguments(parser) -> None:
     add("--protocol", choices=list(PROTOCOLS), default="plain", help="see above")
     add("--context", type=int, metavar="K", help="at most K sentences of context; default: all")
     add("--documents", metavar="DIR", help="documents that ContraPro's context is taken from")
-    add("--data", default="", help="folder with the dictionaries; default: that of training")
-    add("--bpe-codes", metavar="FILE", help="subword-nmt codes of the training data")
-    add("--target-bpe-codes", metavar="FILE", help="the same of the target, where it has its own")
-    add("--source-tokenizer", choices=["moses", "jieba"], help="for a set of raw text")
-    add("--target-tokenizer", choices=["moses", "jieba"], help="for a set of raw text")
-    add("--max-tokens", type=int, default=4096, help="padded source tokens of a batch")
-    add("--batch-size", type=int, help="candidates of a batch")
-    add("--cpu", action="store_true", help="leave a GPU alone")
-    add("--fp16", action="store_true", help="half precision, on a GPU")
+    add_model_arguments(parser)
     add("--items", type=Path, metavar="FILE", help="write scores and verdict of each item, .jsonl")
     add("--json", type=Path, metavar="FILE", help="write the figures as JSON")
     add("--markdown", type=Path, metavar="FILE", help="write the table as Markdown")
@@ -97,7 +87,7 @@ def main(args) -> None:
         print(f"wrote {len(everything)} items to {args.convert}")
         return
     items = [item for items in sets.values() for item in items]
-    scored = read_losses(args.losses, items) if args.losses else _score(args, items)
+    scored = _scores(args, items)
     if scored.unknown > MANY_UNKNOWN:
         logger.warning(
             "%.0f%% of the target tokens are unknown to the model; were the texts cut as its "
@@ -140,6 +130,12 @@ def _read_sets(args) -> Dict[str, List[Item]]:
     return sets
 
 
+def _scores(args, items: List[Item]) -> Scored:
+    if args.losses:
+        return read_losses(args.losses, items)
+    return scorer_of(args.path, args).score(items, PROTOCOLS[args.protocol])
+
+
 def read_losses(path: str, items: List[Item]) -> Scored:
     """Scores from a file of losses, in the order of the candidates of a set.
 
@@ -161,26 +157,6 @@ def read_losses(path: str, items: List[Item]) -> Scored:
         raise UserError(f"{path} has {len(losses)} losses, but the set {candidates} candidates")
     rest = iter(losses)
     return Scored([[-next(rest) for _ in item.candidates] for item in items], 0.0)
-
-
-def _score(args, items: List[Item]) -> Scored:
-    if args.max_tokens < 1 or (args.batch_size is not None and args.batch_size < 1):
-        raise UserError("--max-tokens and --batch-size must be at least 1")
-    for codes in (args.bpe_codes, args.target_bpe_codes):
-        if codes and not os.path.isfile(codes):
-            raise UserError(f"BPE codes {codes} not found")
-    hub = DocumentTranslator.from_pretrained(args.path, args.data).hub
-    on_gpu = torch.cuda.is_available() and not args.cpu
-    if args.fp16 and not on_gpu:
-        raise UserError("--fp16 needs a GPU; leave it out")
-    hub = hub.half() if args.fp16 else hub
-    hub = hub.cuda() if on_gpu else hub
-    languages = (hub.task.cfg.source_lang, hub.task.cfg.target_lang)
-    codes = (args.bpe_codes, args.target_bpe_codes or args.bpe_codes)
-    tokenizers = (args.source_tokenizer, args.target_tokenizer)
-    encode = [text_encoder(*side) for side in zip(languages, tokenizers, codes)]
-    scorer = ContrastiveScorer(hub, *encode, args.max_tokens, args.batch_size)
-    return scorer.score(items, PROTOCOLS[args.protocol])
 
 
 def judge_sets(

@@ -14,7 +14,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring import __main__ as scoring
 from fairseq_docmt.scoring.contrastive_items import Item, checked_item
-from fairseq_docmt.scoring.contrastive_model import ContrastiveScorer
+from fairseq_docmt.scoring.reference_scores import ReferenceScorer
 
 WORDS = 12
 
@@ -227,7 +227,7 @@ def test_python_interface(window_checkpoint):
     translator = DocumentTranslator.from_pretrained(str(window_checkpoint))
     before = translator.translate([["w1 w2", "w3"]], beam=2)
     one = checked_item("", *(items()[0][name] for name in Item._fields))
-    found = ContrastiveScorer(translator.hub).score([one])
+    found = ReferenceScorer(translator.hub).score([one])
     wanted = [
         plain(Forced(window_checkpoint, 3).log_probabilities(one.source, c)) for c in one.candidates
     ]

@@ -1,13 +1,14 @@
-"""Scores of contrastive candidates by a model: log-probabilities of references, forced.
+"""Scores of references by a model: log-probabilities of their tokens, forced.
 
-Each candidate is the reference of a small document, scored as ``fairseq-generate
---score-reference`` scores any document; so every task and architecture that this command knows can
-be tested, each with as much of the context as it sees in its own decoding.
+Documents are scored as ``fairseq-generate --score-reference`` scores them; so every task and
+architecture that this command knows can be tested, each with as much of the context as it sees in
+its own decoding.  Candidates of contrastive sets are references of small documents.
 """
 
 import contextlib
 import copy
 import logging
+import os
 from argparse import Namespace
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -20,6 +21,7 @@ from tqdm import tqdm
 
 from fairseq_docmt.data import DecodingUnits, DocumentIndex
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.contrastive_items import Item
 
 logger = logging.getLogger(__name__)
@@ -84,7 +86,45 @@ def text_encoder(language: str, tokenizer: Optional[str], codes: Optional[str]) 
     return encode
 
 
-class ContrastiveScorer:
+def add_model_arguments(parser) -> None:
+    """Options that :func:`scorer_of` reads, but for ``--path``."""
+    add = parser.add_argument
+    add("--data", default="", help="folder with the dictionaries; default: that of training")
+    add("--bpe-codes", metavar="FILE", help="subword-nmt codes of the training data")
+    add("--target-bpe-codes", metavar="FILE", help="the same of the target, where it has its own")
+    add("--source-tokenizer", choices=["moses", "jieba"], help="for raw text")
+    add("--target-tokenizer", choices=["moses", "jieba"], help="for raw text")
+    add("--max-tokens", type=int, default=4096, help="padded source tokens of a batch")
+    add("--batch-size", type=int, help="documents of a batch")
+    add("--cpu", action="store_true", help="leave a GPU alone")
+    add("--fp16", action="store_true", help="half precision, on a GPU")
+
+
+def scorer_of(path: str, args) -> "ReferenceScorer":
+    """The models of a path, several joined by ``:``, and the text that they were trained on.
+
+    Raises:
+        UserError: a checkpoint or BPE codes are missing, or an option makes no sense.
+    """
+    if args.max_tokens < 1 or (args.batch_size is not None and args.batch_size < 1):
+        raise UserError("--max-tokens and --batch-size must be at least 1")
+    for codes in (args.bpe_codes, args.target_bpe_codes):
+        if codes and not os.path.isfile(codes):
+            raise UserError(f"BPE codes {codes} not found")
+    hub = DocumentTranslator.from_pretrained(path, args.data).hub
+    on_gpu = torch.cuda.is_available() and not args.cpu
+    if args.fp16 and not on_gpu:
+        raise UserError("--fp16 needs a GPU; leave it out")
+    hub = hub.half() if args.fp16 else hub
+    hub = hub.cuda() if on_gpu else hub
+    languages = (hub.task.cfg.source_lang, hub.task.cfg.target_lang)
+    codes = (args.bpe_codes, args.target_bpe_codes or args.bpe_codes)
+    tokenizers = (args.source_tokenizer, args.target_tokenizer)
+    encode = [text_encoder(*side) for side in zip(languages, tokenizers, codes)]
+    return ReferenceScorer(hub, *encode, args.max_tokens, args.batch_size)
+
+
+class ReferenceScorer:
     """Scores candidates with the models of a stock hub interface.
 
     Args:
@@ -125,12 +165,41 @@ class ContrastiveScorer:
         # Equal tokens get the very same score, whatever batch they would have been in.
         keys = [tuple(tuple(s.tolist()) for side in pair for s in side) for pair in pairs]
         distinct = dict(zip(keys, pairs))
-        found = dict(zip(distinct, self._score_documents(list(distinct.values()), protocol)))
+        found = self._sentences(list(distinct.values()), protocol.smoothing, last_only=True)
+        if protocol.whole_window:
+            sums = [float(torch.cat(sentences).mean()) for sentences in found]
+        else:
+            sums = [float(sentences[-1].sum()) for sentences in found]
+        found = dict(zip(distinct, sums))
         scores = iter(found[key] for key in keys)
         return Scored(
             [[next(scores) for _ in item.candidates] for item in items],
             self._unknown([target for _, target in pairs]),
         )
+
+    def sentence_scores(
+        self, documents: Sequence[Tuple[List[str], List[str]]], last_only: bool = False
+    ) -> List[List[Tuple[Tensor, Tensor]]]:
+        """Score the references of documents, each given as its source and target sentences.
+
+        Args:
+            documents: with as many sentences on either side.
+            last_only: only the last sentence of each document.
+
+        Returns:
+            For each document, for each of its sentences: its target tokens, the one that ends it
+            among them, and as many log-probabilities.
+
+        Raises:
+            UserError: a sentence does not fit the model.
+        """
+        pairs = [
+            (self._encoded(source, True), self._encoded(target, False))
+            for source, target in documents
+        ]
+        found = self._sentences(pairs, smoothing=0.0, last_only=last_only)
+        kept = slice(-1, None) if last_only else slice(None)
+        return [list(zip(target[kept], s[kept])) for (_, target), s in zip(pairs, found)]
 
     def _encoded(self, sentences: Sequence[str], is_source: bool) -> Sentences:
         for text in sentences:
@@ -145,30 +214,36 @@ class ContrastiveScorer:
         tokens = torch.cat([target[-1] for target in targets])
         return float(tokens.eq(self.task.target_dictionary.unk()).double().mean())
 
-    def _score_documents(self, pairs: Sequence[Tuple[Sentences, Sentences]], protocol: Protocol):
-        """Scores of documents, each a pair of source and target sentences."""
+    def _sentences(
+        self, pairs: Sequence[Tuple[Sentences, Sentences]], smoothing: float, last_only: bool
+    ) -> List[List[Tensor]]:
+        """Log-probabilities of the target tokens of sentences, by document, in their order.
+
+        Args:
+            pairs: documents, each as source and target sentences.
+            smoothing: label smoothing of the log-probabilities.
+            last_only: leave out what is only known by scoring other sentences than the last.
+        """
         if hasattr(self.task, "decoding"):
-            batches = self._document_batches(pairs)
+            batches = self._document_batches(pairs, last_only)
         else:
             batches = self._sentence_batches(pairs)
         models = list(self.hub.models)
-        if protocol.smoothing:
-            models = [_Smoothed(model, protocol.smoothing) for model in models]
+        if smoothing:
+            models = [_Smoothed(model, smoothing) for model in models]
         generation = copy.deepcopy(self.hub.cfg.generation)
         with open_dict(generation):
             generation.score_reference = True
         scorer = self.task.build_generator(list(self.hub.models), generation)
-        sentences: List[List[Tensor]] = [[] for _ in pairs]
+        found: List[Dict[int, Tensor]] = [{} for _ in pairs]
         with _any_order(self.task):
             for sample, documents in batches:
                 rows = self.task.inference_step(scorer, models, sample)
-                for document, hypotheses in zip(documents, rows):
-                    sentences[document].append(hypotheses[0]["positional_scores"].cpu().double())
-        if protocol.whole_window:
-            return [float(torch.cat(found).mean()) for found in sentences]
-        return [float(found[-1].sum()) for found in sentences]
+                for row, document, hypotheses in zip(sample["id"].tolist(), documents, rows):
+                    found[document][row] = hypotheses[0]["positional_scores"].cpu().double()
+        return [[scores[row] for row in sorted(scores)] for scores in found]
 
-    def _document_batches(self, pairs):
+    def _document_batches(self, pairs, last_only: bool):
         """Samples of units and the document of each of their rows, in the order of decoding."""
         task = self.task
         starts = np.concatenate([[0], np.cumsum([len(source) for source, _ in pairs])])
@@ -177,11 +252,13 @@ class ContrastiveScorer:
         tgt = [sentence for _, target in pairs for sentence in target]
         sizes = np.array([len(sentence) for sentence in src])
         spans = task.decoding_spans(index, sizes)
-        if not task.keeps_order():
+        if last_only and not task.keeps_order():
             spans = spans[np.isin(spans[:, 1], starts)]  # the others say nothing of the last
             self._report_cut(spans, np.diff(starts))
         self._check_lengths(spans, src, tgt, int(task.options["mark_document_start"]))
         options = {"left_pad_source": task.cfg.left_pad_source}
+        if not last_only:
+            options["window_size"] = task.window_to_decode()
         units = DecodingUnits(src, tgt, sizes, task.source_dictionary, index, spans, **options)
         batches = units.batches(self.max_tokens, self.batch_size, task.keeps_order(), shards=1)
         task.decoder.begin(len(units), forget=True)

@@ -1,0 +1,105 @@
+"""What context adds is the difference of two scores of the same reference."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.scoring.context_usage import Scores, by_word, read_documents, score, usage
+from fairseq_docmt.scoring.contrastive_items import Item
+from fairseq_docmt.scoring.reference_scores import ReferenceScorer
+
+SOURCE = tiny.documents((4, 1, 3), seed=5)
+REFERENCE = [[sentence.replace("w", "v") for sentence in document] for document in SOURCE]
+
+
+@pytest.fixture
+def files(write):
+    return write("test.src", SOURCE), write("test.tgt", REFERENCE)
+
+
+@pytest.fixture(params=["window", "memory_stream", "document"])
+def checkpoint(request):
+    return str(request.getfixturevalue(f"{request.param}_checkpoint"))
+
+
+def scorer_of(checkpoint):
+    return ReferenceScorer(DocumentTranslator.from_pretrained(checkpoint).hub)
+
+
+def test_contexts_are_those_asked_for(files):
+    documents = read_documents(*files)
+    (first, *_), last = documents.with_context(2)[2:4], documents.with_context(2)[-1]
+    assert first == (SOURCE[0][:3], REFERENCE[0][:3])
+    assert last == (SOURCE[2], REFERENCE[2])
+    assert documents.with_context(0)[3] == (SOURCE[0][3:], REFERENCE[0][3:])
+    assert documents.whole() == list(zip(SOURCE, REFERENCE))
+
+
+@pytest.mark.parametrize("context", [0, 1, 2])
+def test_scores_are_those_of_contrastive_items(files, checkpoint, context):
+    scorer, documents = scorer_of(checkpoint), read_documents(*files)
+    cut = documents.with_context(context)
+    items = [Item(source, [target], 0, {}) for source, target in cut]
+    wanted = [scores[0] for scores in scorer.score(items).scores]
+    found = scorer.sentence_scores(cut, last_only=True)
+    np.testing.assert_allclose([float(s.sum()) for ((_, s),) in found], wanted)
+    in_bits = score(scorer, documents, str(context))
+    assert [" ".join(one.words) for one in in_bits] == sum(REFERENCE, [])
+    ends = [float(s[-1]) for ((_, s),) in found]
+    sums = [one.bits.sum() * np.log(2) for one in in_bits]
+    np.testing.assert_allclose(np.add(sums, ends), wanted)
+
+
+@pytest.mark.parametrize("kind, reach", [("window", 2), ("memory_stream", 3)])
+def test_whole_documents_give_all_that_is_seen(files, request, kind, reach):
+    scorer = scorer_of(str(request.getfixturevalue(f"{kind}_checkpoint")))
+    documents = read_documents(*files)
+    pairs = zip(score(scorer, documents, "all"), score(scorer, documents, str(reach)))
+    for whole, cut in pairs:
+        assert whole.words == cut.words
+        np.testing.assert_allclose(whole.bits, cut.bits, atol=1e-5)
+
+
+def test_means():
+    without = [Scores(["a", "b"], np.array([-2.0, -3.0])), Scores(["a"], np.array([-1.0]))]
+    with_context = [Scores(["a", "b"], np.array([-1.0, -3.5])), Scores(["a"], np.array([-0.75]))]
+    found = usage(without, with_context)
+    assert found.sentence == pytest.approx((0.5 + 0.25) / 2)
+    assert found.token == pytest.approx(0.75 / 3)
+    assert found.low <= found.sentence <= found.high
+    assert by_word(without, with_context) == {"a": [1.0, 0.25], "b": [-0.5]}
+
+
+def test_the_command(files, scoring, window_checkpoint, other_window_checkpoint, tmp_path):
+    source, reference = files
+    options = ["--source", source, "--reference", reference, "--cpu", "--least", "1"]
+    options += ["--path", window_checkpoint, "--context", "1", "all"]
+    text = scoring("context-usage", *options, "--words", "2")
+    assert "sentences:8|" in text and text.count("\nv") == 2
+    out = tmp_path / "usage.json"
+    scoring("context-usage", *options, "--format", "json", "--out", out)
+    found = json.loads(out.read_text())
+    gains = [sum(s["all"]) - sum(s["without"]) for s in found["sentences"]]
+    assert found["usage"]["all"]["sentence"] == pytest.approx(np.mean(gains))
+    baseline = ["--baseline", other_window_checkpoint, "--format", "json", "--out", out]
+    scoring("context-usage", *options, *baseline)
+    other = json.loads(out.read_text())["sentences"]
+    assert [s["all"] for s in other] == [s["all"] for s in found["sentences"]]
+    assert [s["without"] for s in other] != [s["without"] for s in found["sentences"]]
+
+
+def test_mistakes(write, scoring, window_checkpoint):
+    source, short = write("test.src", SOURCE), write("short.tgt", REFERENCE[:1])
+    moved = write("moved.tgt", [REFERENCE[0][:3], [*REFERENCE[0][3:], *REFERENCE[1]], REFERENCE[2]])
+    options = ["--path", window_checkpoint, "--cpu", "--source", source]
+    with pytest.raises(UserError, match="has 10 lines, but .*short.tgt 4"):
+        scoring("context-usage", *options, "--reference", short)
+    with pytest.raises(UserError, match="line 4 is blank in one of"):
+        scoring("context-usage", *options, "--reference", moved)
+    for wrong in ("0", "-1", "some"):
+        with pytest.raises(UserError, match="give numbers of sentences from 1, or all"):
+            scoring("context-usage", *options, "--reference", source, "--context", wrong)
