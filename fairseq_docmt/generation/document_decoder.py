@@ -211,10 +211,10 @@ class DocumentDecoder:
             )
             chunks = []
             for i, hypotheses in zip(active, found):
+                said = self._said(units[i], len(results[i]), hypotheses)
                 results[i].append(hypotheses)
-                best = best_tokens(hypotheses, self.pad)
-                self._remember(units[i], best)
-                chunks.append(torch.cat([best, torch.tensor([self.separator])]))
+                self._remember(units[i], said)
+                chunks.append(torch.cat([said, torch.tensor([self.separator])]))
             going_on = [at for at, i in enumerate(active) if len(results[i]) < units[i]["rows"]]
             if not going_on:
                 return results
@@ -293,6 +293,20 @@ class DocumentDecoder:
                 "its predecessor was translated"
             )
         return known[-wanted:]
+
+    def _said(self, unit, row: int, hypotheses) -> Tensor:
+        """What the sentences after one find as its translation, without the symbol that ends it.
+
+        Args:
+            unit: that it belongs to.
+            row: its number among the sentences that the unit translates.
+            hypotheses: best first.
+        """
+        if not self.task.cfg.gold_context:
+            return best_tokens(hypotheses, self.pad)
+        if unit["target"] is None:
+            raise UserError("--gold-context needs references; this input has no target side")
+        return unit["target"][row - unit["rows"]][:-1].cpu()
 
     def _remember(self, unit, tokens: Tensor) -> None:
         window = self.task.window_to_decode()

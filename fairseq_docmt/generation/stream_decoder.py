@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from fairseq_docmt.data import pad_rows
 from fairseq_docmt.data.carry import Carry, detached, joined, select_rows
 from fairseq_docmt.generation.document_decoder import DocumentDecoder
-from fairseq_docmt.generation.hypotheses import best_tokens
 
 
 class StreamEnsemble(EnsembleModel):
@@ -88,9 +87,9 @@ class StreamDecoder(DocumentDecoder):
         return self._by_waves(units, translate)
 
     def _previous(self, unit, hypotheses) -> Tensor:
-        """What the decoder is given to read, in training as here, of the best hypothesis."""
+        """What the decoder is given to read, in training as here, of a translation."""
         mark = self.tgt_mark[: self._marks(unit)]
-        return torch.cat([torch.tensor([self.eos]), mark, best_tokens(hypotheses, self.pad)])
+        return torch.cat([torch.tensor([self.eos]), mark, self._said(unit, 0, hypotheses)])
 
     def score_units(self, scorer, models, units) -> List[list]:
         """Scores of references; memories go on with these."""

@@ -58,6 +58,13 @@ class DocumentTranslationConfig(TranslationConfig):
             "first pass on, instead of decoding again only where the number came out wrong"
         },
     )
+    gold_context: bool = field(
+        default=False,
+        metadata={
+            "help": "translate each sentence after the references of those before it, not after "
+            "own translations of them; for --decoding sequential and stream"
+        },
+    )
     mark_document_start: bool = field(
         default=False,
         metadata={"help": "put <bod> before the first sentence of a document, on both sides"},
@@ -117,6 +124,11 @@ class DocumentTranslationTask(TranslationTask):
             raise UserError(
                 f"--decoding {self.decoding} is not for --task {self.task_name}; "
                 f"choose from {', '.join(self.decodings)}"
+            )
+        if cfg.gold_context and self.decoding not in ("sequential", "stream"):
+            raise UserError(
+                f"--gold-context has no meaning with --decoding {self.decoding}, which does not "
+                "translate sentences one after the other; leave it out"
             )
         self.decoder = self.decoder_class(self)
         self._typed_samples = collections.deque()

@@ -11,6 +11,8 @@ from fairseq.search import BeamSearch
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 
 from fairseq_docmt.data import DocumentIndex, join_sentences
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
 
 LIMIT = 12
 
@@ -133,3 +135,35 @@ def test_full_documents(binarised, checkpoint):
         *["--task", "full_document_translation", "--decoding", "sequential"],
     )
     check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["window", "document"])
+def test_references_as_context(binarised, request, kind):
+    """Every sentence after the true translations of those before it."""
+    checkpoint = request.getfixturevalue(f"{kind}_checkpoint")
+    task, models = load([checkpoint])
+    docs, expected = tiny.documents((1, 5, 2, 7), 2), []
+    for document, reference in zip(source_documents(task), tiny.translate(docs)):
+        gold = [[task.tgt_dict.index(word) for word in line.split()] for line in reference]
+        index = DocumentIndex.from_lengths([len(document)])
+        for first, end in task.decoding_spans(index, np.array([len(s) for s in document])):
+            for i in range(end - 1 if kind == "window" else first, end):
+                context = gold[first:i]
+                expected.append(naive_translation(task, models, document[first:end], context))
+    name = {"window": "sliding_window", "document": "full_document"}[kind]
+    output = tiny.generate(
+        binarised,
+        checkpoint,
+        *["--task", f"{name}_translation", "--decoding", "sequential", "--gold-context"],
+    )
+    check(output, tiny.rows_of(docs), expected, task.tgt_dict)
+
+
+def test_references_as_context_need_references(binarised, window_checkpoint, tmp_path):
+    task = ["--task", "sliding_window_translation", "--gold-context"]
+    with pytest.raises(UserError, match="--gold-context has no meaning with --decoding window"):
+        tiny.generate(binarised, window_checkpoint, *task, "--decoding", "window")
+    translator = DocumentTranslator.from_pretrained(str(window_checkpoint), gold_context=True)
+    with pytest.raises(UserError, match="--gold-context needs references"):
+        translator.translate([["w1 w2", "w3"]])

@@ -50,19 +50,24 @@ def checkpoint(request, barely_trained):
 
 
 @torch.no_grad()
-def test_greedy_search(binarised, checkpoint):
+@pytest.mark.parametrize("gold", [False, True])
+def test_greedy_search(binarised, checkpoint, gold):
+    """After own translations, or with ``--gold-context`` after references."""
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
     model.eval()
     expected, docs = [], tiny.documents((1, 5, 2, 7), 2)
-    for document in docs:
+    for document, reference in zip(docs, tiny.translate(docs)):
+        gold_tokens = [[task.tgt_dict.index(w) for w in line.split()] for line in reference]
         sources = [task.src_dict.encode_line(s, add_if_not_exist=False).long() for s in document]
         if task.options["mark_document_start"]:
             sources[0] = torch.cat([torch.tensor([task.src_dict.index("<bod>")]), sources[0]])
         translated = []
-        for _ in document:
-            translated.append(greedy(task, model, sources, translated))
+        for number in range(len(document)):
+            before = gold_tokens[:number] if gold else translated
+            translated.append(greedy(task, model, sources, before))
         expected += [task.tgt_dict.string(torch.tensor(tokens)) for tokens in translated]
-    output = tiny.generate(binarised, checkpoint, *STREAM, "--beam", "1")
+    options = ["--gold-context"] if gold else []
+    output = tiny.generate(binarised, checkpoint, *STREAM, "--beam", "1", *options)
     found = tiny.lines_of(output)
     assert [found[row] for row in tiny.rows_of(docs)] == expected
     assert len(set(expected)) > 2
