@@ -5,12 +5,14 @@ from typing import Dict, List, Optional
 
 import torch
 from fairseq.data import data_utils
+from fairseq.search import BeamSearch
 from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor
 
 from fairseq_docmt.data import join_sentences, pad_rows
 from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
 from fairseq_docmt.generation.hypotheses import (
     best_tokens,
     empty_hypothesis,
@@ -63,9 +65,10 @@ class DocumentDecoder:
         """Prepare a stock generator to print ``nbest`` hypotheses; a scorer is left as it is."""
         if isinstance(generator, SequenceScorer):
             return generator
-        generator.search = SentenceSearch(
-            generator.search, self.task.target_dictionary, self.separator
-        )
+        dictionary, search = self.task.target_dictionary, generator.search
+        if type(search) is BeamSearch:
+            search = FewWordsBeamSearch(dictionary)
+        generator.search = SentenceSearch(search, dictionary, self.separator)
         ensemble = self.ensemble_of(models)
         if ensemble is not None:
             generator.model = ensemble

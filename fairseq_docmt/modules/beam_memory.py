@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fairseq_docmt.modules.beam_rows import BeamRows
-from fairseq_docmt.ops.linear_attention import Summary, denominators
+from fairseq_docmt.ops.linear_attention import Summary, denominators, for_few_queries
 
 #: tokens kept one by one; about where merging less often stops to pay
 RECENT_TOKENS = 32
@@ -59,7 +59,8 @@ class BeamMemory(NamedTuple):
 
     @classmethod
     def _of_summaries(cls, sums, norms, shares, dtype) -> "BeamMemory":
-        rounded, rounded_norms = sums.flatten(2, 3).to(dtype), norms.flatten(2).to(dtype)
+        rounded, rounded_norms = for_few_queries(sums.flatten(2, 3), dtype), norms.flatten(2)
+        rounded_norms = rounded_norms.to(dtype)
         # Weights that are only 0 or 1 need no more than the precision of the model.
         shares = shares.to(dtype) if shares.size(0) == 1 else shares
         return cls(sums, norms, shares, rounded, rounded_norms, None, None, None, 0)
@@ -134,16 +135,30 @@ class BeamMemory(NamedTuple):
 
     def merged(self) -> "BeamMemory":
         """The same with one summary for each beam and no recent tokens."""
-        shares = self.shares.expand(self.norms.size(0), -1, -1, -1).to(self.sums.dtype)
-        sums = torch.einsum("hbnm,hbmfd->hbnfd", shares, self.sums)
-        norms = torch.einsum("hbnm,hbmf->hbnf", shares, self.norms)
+        sums, norms = self._summaries_of_beams()
         if self.used > 0:
             keys, values, weights = self._tokens_of_beams()
-            weighted = weights.unsqueeze(-1).to(sums) * keys.to(sums)
-            sums = sums + weighted.transpose(-1, -2) @ values.to(sums)
-            norms = norms + weighted.sum(dim=3)
+            weighted = weights.unsqueeze(-1).to(keys.dtype) * keys
+            # Head by head, as a cast of everything at once would be memory fetched anew; these few
+            # tokens are summed up in the precision of the model, like all that is read.
+            for total, k, v in zip(sums, weighted, values):
+                total += k.transpose(-1, -2) @ v
+            norms += weighted.sum(dim=3, dtype=norms.dtype)
         ones = _identity(self.beams, self.shares).expand(*self.shares.shape[:2], -1, -1)
         return self._of_summaries(sums, norms, ones, self.rounded.dtype)
+
+    def _summaries_of_beams(self) -> Tuple[Tensor, Tensor]:
+        """Sums (H, B, N, F, D) and norms (H, B, N, F), copies; each beam has one, if any."""
+        heads, bsz, known, features, values = self.sums.shape
+        if known == 0:
+            sums = self.sums.new_zeros(heads, bsz, self.beams, features, values)
+            return sums, sums[..., 0].clone()
+        column = self.shares.amax(dim=0).argmax(dim=-1)
+        sentences = torch.arange(bsz, device=column.device).unsqueeze(-1)
+        index = column.expand(len(self.shares), -1, -1).unsqueeze(-1)
+        share = self.shares.gather(-1, index).to(self.norms.dtype)
+        sums, norms = self.sums[:, sentences, column], self.norms[:, sentences, column]
+        return sums.mul_(share.unsqueeze(-1)), norms.mul_(share)
 
     def _tokens_of_beams(self) -> Tuple[Tensor, Tensor, Tensor]:
         """Keys (H, B, N, S, F), values and weights (1 or H, B, N, S) of each beam, S recent steps.
@@ -175,7 +190,8 @@ class BeamMemory(NamedTuple):
 
     def _of_sentences(self, sentences: Tensor) -> "BeamMemory":
         parts = [None if x is None else x.index_select(1, sentences) for x in self[:-1]]
-        return BeamMemory(*parts, self.used)
+        memory = BeamMemory(*parts, self.used)
+        return memory._replace(rounded=for_few_queries(memory.rounded, memory.rounded.dtype))
 
     def as_summary(self) -> Summary:
         """Summary (H, B * N, F, D) of what each row remembers."""

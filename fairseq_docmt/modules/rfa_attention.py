@@ -18,6 +18,7 @@ from fairseq_docmt.ops.linear_attention import (
     attend_keys,
     attend_summary,
     causal_attention,
+    for_few_queries,
     ratio,
     summarise,
     summary_pays,
@@ -202,8 +203,17 @@ class SourceMemory(NamedTuple):
         def take(x):
             return None if x is None else x.index_select(1, sentences)
 
-        summary = None if self.summary is None else Summary(*map(take, self.summary))
-        return SourceMemory(summary, *map(take, self[1:-1]), self.matrices)
+        memory = SourceMemory(None, *map(take, self[1:-1]), self.matrices)
+        if self.summary is None:
+            return memory
+        return memory._replace(summary=Summary(*map(take, self.summary))).for_few_queries()
+
+    def for_few_queries(self) -> "SourceMemory":
+        """The same, laid out for queries that come one by one."""
+        if self.summary is None:
+            return self
+        sums = for_few_queries(self.summary.sums, self.summary.sums.dtype)
+        return self._replace(summary=self.summary._replace(sums=sums))
 
 
 class CrossRFA(_RFA):

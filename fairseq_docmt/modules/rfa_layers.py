@@ -83,7 +83,7 @@ class RFADecoderLayer(BatchFirstDecoderLayer):
         self, source: Tensor, padding: Optional[Tensor], separators: Optional[Tensor]
     ) -> SourceMemory:
         """What the layer needs of a source (B, S, C) for queries that come one by one."""
-        return self.encoder_attn.summarise_source(source, padding, separators)
+        return self.encoder_attn.summarise_source(source, padding, separators).for_few_queries()
 
     def forward(
         self,

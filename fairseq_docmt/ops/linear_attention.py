@@ -49,6 +49,18 @@ def summarise(phi_k: Tensor, v: Tensor, weights: Tensor) -> Summary:
     return Summary(features @ (v * weights), (features @ weights).squeeze(-1))
 
 
+def for_few_queries(sums: Tensor, dtype: torch.dtype) -> Tensor:
+    """Sums (..., F, D) in a type, laid out as products with few queries read them fastest.
+
+    In half precision on a CPU that is column after column, by a third faster; oneDNN would have to
+    put rows in another order first.
+    """
+    if sums.device.type != "cpu" or dtype not in (torch.float16, torch.bfloat16):
+        return sums.to(dtype)
+    columns = sums.transpose(-1, -2)
+    return torch.empty(columns.shape, dtype=dtype).copy_(columns).transpose(-1, -2)
+
+
 def attend_summary(phi_q: Tensor, summary: Summary, floor: float) -> Tensor:
     """(H, B, T, D) attention of queries (H, B, T, F) over all that is summed up."""
     return ratio(phi_q @ summary.sums, denominators(phi_q, summary.norms), floor)

@@ -30,6 +30,7 @@ from tabulate import tabulate
 
 import fairseq_docmt  # noqa: F401  (registers rfa_transformer)
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
 from fairseq_docmt.modules.packed_weights import pack_weights
 
 matplotlib.use("Agg")
@@ -123,6 +124,8 @@ class Decoder:
             min_len=length - 1,
             max_len_a=0,
             max_len_b=length - 1,
+            # The same for all, as the tasks of this suite decode.
+            search_strategy=FewWordsBeamSearch(self.dictionary),
         )
         lengths = torch.full((bsz,), length, device=self.device)
         sample = {"net_input": {"src_tokens": source.to(self.device), "src_lengths": lengths}}
