@@ -6,7 +6,7 @@
 #
 # SYSTEMs: a transformer with recurrent memory, both, source and target (sides of the memory), forget
 # (a memory that forgets every sentence at once); recurrent models that know a few sentences back,
-# previous-target (which takes UPDATES=3500), previous-source-attention, hierarchical.  Default: both
+# previous-target (which takes UPDATES=4500), previous-source-attention, hierarchical.  Default: both
 # and forget.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

@@ -30,7 +30,7 @@ def test_local_contexts_reach_as_far_as_they_look(local_contexts, context, pheno
 @pytest.mark.system
 def test_the_previous_target_state_carries_what_was_said(tmp_path):
     """And what the states before it carried: each is told of the one before."""
-    questions, found = probe.run("run_stream.sh", tmp_path, "previous-target", UPDATES="3500")
+    questions, found = probe.run("run_stream.sh", tmp_path, "previous-target", UPDATES="4500")
     results = score.accuracy(questions, found["previous-target_stream"])
     for phenomenon in probe.PHENOMENA:
         assert score.pooled(results, phenomenon, 3).rate > 0.9
