@@ -189,8 +189,9 @@ def train_in_processes(data: Path, save_dir: Path, *arguments: str, model=MODEL)
         for rank in (0, 1)
     ]
     outputs = [process.communicate(timeout=300)[0] for process in processes]
-    if any(process.returncode for process in processes):
-        raise RuntimeError(outputs[0][-3000:])
+    for process, output in zip(processes, outputs):
+        if process.returncode:
+            raise RuntimeError(f"exit status {process.returncode}: {output[-3000:]}")
     return outputs
 
 
