@@ -59,8 +59,8 @@ class BeamMemory(NamedTuple):
 
     @classmethod
     def _of_summaries(cls, sums, norms, shares, dtype) -> "BeamMemory":
-        rounded, rounded_norms = for_few_queries(sums.flatten(2, 3), dtype), norms.flatten(2)
-        rounded_norms = rounded_norms.to(dtype)
+        rounded = for_few_queries(sums.flatten(2, 3), dtype)
+        rounded_norms = norms.flatten(2).to(dtype)
         # Weights that are only 0 or 1 need no more than the precision of the model.
         shares = shares.to(dtype) if shares.size(0) == 1 else shares
         return cls(sums, norms, shares, rounded, rounded_norms, None, None, None, 0)

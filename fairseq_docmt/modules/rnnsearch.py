@@ -218,7 +218,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
 
     def begin(self, encoder_out: dict) -> GRUState:
         """State before the first token, one row for each sentence."""
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled():  # what was computed without gradients is not learned from
             return self._begin(encoder_out)
         remembered = encoder_out["remembered"]
         if "state" not in remembered:  # searching and reading the result begin alike

@@ -13,7 +13,7 @@ from fairseq_docmt.scoring.contrastive_items import Item
 from fairseq_docmt.scoring.reference_scores import ReferenceScorer
 
 SOURCE = tiny.documents((4, 1, 3), seed=5)
-REFERENCE = [[sentence.replace("w", "v") for sentence in document] for document in SOURCE]
+REFERENCE = tiny.translate(SOURCE)
 
 
 @pytest.fixture

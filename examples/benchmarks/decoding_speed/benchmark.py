@@ -3,11 +3,12 @@
     python benchmark.py --out FOLDER             # small models on a CPU, under 10 minutes
     python benchmark.py --out FOLDER --paper     # sizes of the paper; hours on a CPU
 
-Models have random weights.  All decode the same windows of L sentences with the stock beam search;
-outputs are forced to 22 tokens a sentence, so that all do the same work (as Wu et al. 2022, section
-5 and A.3, who decode every L with one model).  Runs alternate between the systems; speeds are
-medians, ratios are medians over runs that follow each other.  On a machine with a GPU the same is
-measured there too.  Writes ``results.json``, ``results.md`` and ``results.png``.
+Models have random weights.  All decode the same windows of L sentences with the beam search of this
+suite, the stock one but for how it finds the best words; outputs are forced to 22 tokens a
+sentence, so that all do the same work (as Wu et al. 2022, section 5 and A.3, who decode every L
+with one model).  Runs alternate between the systems; speeds are medians, ratios are medians over
+runs that follow each other.  On a machine with a GPU the same is measured there too.
+Writes ``results.json``, ``results.md`` and ``results.png``.
 """
 
 import argparse

@@ -218,9 +218,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=16, help="side by side")
     parser.add_argument("--sentences", type=int, default=5, help="of each document")
     parser.add_argument("--length", type=int, default=25, help="tokens of a sentence")
-    parser.add_argument(
-        "--beam", type=int, default=10, help="of decoding; 10 in both papers' tables"
-    )
+    parser.add_argument("--beam", type=int, default=10, help="of decoding; 10 in Tu et al.")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--device", default="cpu")
