@@ -51,31 +51,30 @@ class Lookup(NamedTuple):
     Attributes:
         words: (B, I) in the slots. values: (B, I, d).
         likeness: (B, S, I) products of source states and keys.
-        source_gates: (B, S, g) ``V h``.
-        slot_gates: (B, I, g) ``W v``; None for many slots, where ``W m`` is less to compute.
+        gates: (B, S + I, g) ``V h`` and ``W v``; without the latter (B, S, g) for many slots,
+            where ``W m`` is less to compute.
         filled: (B, 1, 1) one, or zero where a cache is empty.
     """
 
     words: Tensor
     values: Tensor
     likeness: Tensor
-    source_gates: Tensor
-    slot_gates: Optional[Tensor]
+    gates: Tensor
     filled: Tensor
 
     @classmethod
     def of(cls, cache: Cache, sources: Tensor, gate: CacheGate) -> "Lookup":
         """Of caches and source states (B, S, l)."""
         # Beams together read about as often as this, or more.
-        few = cache.words.size(1) <= 2 * sources.size(1)
-        slot_gates = gate.of_cache(cache.values) if few else None
-        likeness, source_gates = compare(cache, sources), gate.of_context(sources)
-        filled = cache.words.ne(NO_WORD).any(dim=1).to(source_gates.dtype)[:, None, None]
-        return cls(cache.words, cache.values, likeness, source_gates, slot_gates, filled)
+        gates = gate.of_context(sources)
+        if cache.words.size(1) <= 2 * sources.size(1):
+            gates = torch.cat([gates, gate.of_cache(cache.values)], dim=1)
+        filled = cache.words.ne(NO_WORD).any(dim=1).to(gates.dtype)[:, None, None]
+        return cls(cache.words, cache.values, compare(cache, sources), gates, filled)
 
     def of_rows(self, rows: Tensor) -> "Lookup":
         """Of some sentences, by index."""
-        return Lookup(*(None if x is None else x.index_select(0, rows) for x in self))
+        return Lookup(*(x.index_select(0, rows) for x in self))
 
     def read(self, hidden: Tensor, attention: Tensor, gate: CacheGate):
         """Match with the slots (equation 5), read them, and open the gate (equation 8).
@@ -92,11 +91,11 @@ class Lookup(NamedTuple):
         weights = weights.to(hidden.dtype)
         recalled = weights @ self.values
         opening = gate.of_state(hidden).reshape(documents, len(seen[0]), -1)
-        opening = opening.baddbmm(seen, self.source_gates)
-        if self.slot_gates is None:
-            opening = opening + gate.of_cache(recalled)
+        if self.gates.size(1) > seen.size(-1):
+            seen = torch.cat([seen, weights], dim=-1)
         else:
-            opening = opening.baddbmm(weights, self.slot_gates)
+            opening = opening + gate.of_cache(recalled)
+        opening = opening.baddbmm(seen, self.gates)
         # Where nothing is in the cache, nothing is taken from it.
         opened = (torch.sigmoid(opening) * self.filled).view(*shape, -1)
         return weights.view(*shape, -1), recalled.view(*shape, -1), opened
@@ -246,7 +245,7 @@ class CacheDecoder(GRUDecoder):
             return super()._features(words, hidden, contexts, attention, None)
         weights, recalled, gate = history.read(hidden, attention, self.cache_gate)
         if self.fusion == "deep":
-            mixed = hidden + gate * (recalled - hidden)
+            mixed = torch.lerp(hidden, recalled.to(hidden), gate.to(hidden))
             return super()._features(words, mixed, contexts, attention, None)
         features, _ = super()._features(words, hidden, contexts, attention, None)
         rows = len(hidden) // len(history.words)

@@ -25,7 +25,7 @@ def test_equations(slots, outputs):
     sources, hidden = draw(B, S, L), draw(B * N, T, D)
     attention = torch.randn(B * N, T, S, dtype=torch.double).softmax(-1).requires_grad_()
     lookup = Lookup.of(cache, sources, gate)
-    assert (lookup.slot_gates is None) == (slots == 20)
+    assert lookup.gates.size(1) == (S + slots if slots == 3 else S)
 
     contexts = attention.view(B, N * T, S) @ sources
     weights, recalled = read(cache, contexts)
