@@ -17,7 +17,7 @@ install: $(INSTALLED)
 # torch is pinned to a release that is known to work and, where a CPU build of it is at hand, keeps
 # pip from fetching several GB of newer GPU libraries.  fairseq-fixed is built against this torch
 # (no build isolation), which needs the build tools to be there first.
-$(INSTALLED): setup.py
+$(INSTALLED): setup.py fairseq_docmt/ops/step_kernels.cpp
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q torch==2.13.0 numpy cython "setuptools<85" wheel
 	@echo "installing; fairseq compiles for two to four minutes"

@@ -1,14 +1,26 @@
 """Installation.  ``make test`` and ``make quickstart`` do all of it; see README.md."""
 
+import zlib
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 
 HERE = Path(__file__).resolve().parent
 VERSION = next(
     line.split('"')[1]
     for line in (HERE / "fairseq_docmt" / "__init__.py").read_text().splitlines()
     if line.startswith("__version__")
+)
+
+# Loaded by ctypes, not imported.  Without a compiler the installation goes on without it.
+KERNELS = "fairseq_docmt/ops/step_kernels.cpp"
+step_kernels = Extension(
+    "fairseq_docmt.ops._step_kernels",
+    [KERNELS],
+    define_macros=[("SOURCE_CHECKSUM", f"{zlib.crc32((HERE / KERNELS).read_bytes())}u")],
+    extra_compile_args=["-std=c++17", "-O3", "-fopenmp", "-Wno-psabi"],
+    extra_link_args=["-fopenmp"],
+    optional=True,
 )
 
 setup(
@@ -19,7 +31,8 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["fairseq_docmt", "fairseq_docmt.*"]),
-    package_data={"fairseq_docmt.scoring": ["*.html"]},
+    package_data={"fairseq_docmt.scoring": ["*.html"], "fairseq_docmt.ops": ["*.cpp"]},
+    ext_modules=[step_kernels],
     python_requires=">=3.8",
     install_requires=[
         # The official release does not import on Python 3.11; the fork is its maintained successor.

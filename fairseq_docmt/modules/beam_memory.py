@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from fairseq_docmt.modules.beam_rows import BeamRows
-from fairseq_docmt.ops.linear_attention import Summary, denominators, for_few_queries
+from fairseq_docmt.ops import step_kernels
+from fairseq_docmt.ops.linear_attention import Summary, denominators, for_few_queries, ratio
 
 #: tokens kept one by one; about where merging less often stops to pay
 RECENT_TOKENS = 32
@@ -110,8 +111,10 @@ class BeamMemory(NamedTuple):
             weights=self.shares.new_empty(*self.shares.shape[:3], room),
         )
 
-    def read(self, phi_q: Tensor) -> Tuple[Tensor, Tensor]:
-        """Numerator (H, B, N, D) and denominator (H, B, N) for query features (H, B, N, F)."""
+    def read(self, phi_q: Tensor, floor: float) -> Tensor:
+        """(H, B, N, D) attention of query features (H, B, N, F); ``floor``: least denominator."""
+        if self.used > 0 and step_kernels.can_serve(phi_q, self.rounded, self.keys, self.values):
+            return self._read_by_kernel(phi_q, floor)
         numerator = denominator = 0.0
         if self.sums.size(2) > 0:
             # One product over all summaries of a sentence; those of others have no weight.
@@ -125,7 +128,20 @@ class BeamMemory(NamedTuple):
             scores = scores * self.weights[..., : self.used].to(scores.dtype)
             numerator = numerator + scores @ values
             denominator = denominator + scores.sum(dim=-1)
-        return numerator, denominator
+        return ratio(numerator, denominator, floor)
+
+    def _read_by_kernel(self, phi_q: Tensor, floor: float) -> Tensor:
+        return step_kernels.recall(
+            phi_q.contiguous(),
+            self.rounded,
+            self.rounded_norms,
+            self.shares.contiguous(),
+            self.keys,
+            self.values,
+            self.weights,
+            self.used,
+            floor,
+        )
 
     def decay(self, gate: Tensor) -> "BeamMemory":
         """Multiply all that a row remembers by its gate, (H, B, N)."""

@@ -5,7 +5,9 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor, nn
 
+from fairseq_docmt.ops import step_kernels
 from fairseq_docmt.ops.random_features import (
+    SHORTEST,
     kernel_scale,
     positive_features,
     sincos_features,
@@ -79,8 +81,11 @@ class RandomFeatureMap(nn.Module):
 
     def forward(self, x: Tensor, matrices: Tensor) -> Tensor:
         """(H, R, 2 D) features of vectors (H, R, d) under matrices (H, d, D)."""
+        sincos = self.feature_map == "sincos"
+        if sincos and step_kernels.can_serve(x, matrices):
+            return step_kernels.features(x, matrices, self.temperature, SHORTEST)
         scaled = unit_length(x, self.temperature)
         projected = scaled @ matrices
-        if self.feature_map == "sincos":
+        if sincos:
             return sincos_features(projected)
         return positive_features(projected, scaled.square().sum(dim=-1, keepdim=True))

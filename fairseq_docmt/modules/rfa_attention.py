@@ -19,7 +19,6 @@ from fairseq_docmt.ops.linear_attention import (
     attend_summary,
     causal_attention,
     for_few_queries,
-    ratio,
     summarise,
     summary_pays,
 )
@@ -88,9 +87,9 @@ class CausalRFA(_RFA):
 
     def _features(self, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         """Features of queries and keys, and values, each (H, rows, ...)."""
-        q, k = self._by_head(self.q_proj(x)), self._by_head(self.k_proj(x))
-        both = self.feature_map(torch.cat([q, k], dim=1), self.feature_map.draw())
-        phi_q, phi_k = both.chunk(2, dim=1)
+        matrices = self.feature_map.draw()
+        phi_q = self.feature_map(self._by_head(self.q_proj(x)), matrices)
+        phi_k = self.feature_map(self._by_head(self.k_proj(x)), matrices)
         return phi_q, phi_k * self.feature_map.scale, self._by_head(self.v_proj(x))
 
     def forward(
@@ -168,8 +167,7 @@ class CausalRFA(_RFA):
         if weight is not None:
             phi_k = phi_k * weight.unsqueeze(-1).to(phi_k.dtype)
         memory = memory.write(phi_k, v)
-        numerator, denominator = memory.read(phi_q)
-        output = ratio(numerator, denominator, self.feature_map.floor)
+        output = memory.read(phi_q, self.feature_map.floor)
         if separators is not None:
             log_gate = self.gate.log_gate(x).t().masked_fill(~separators, 0.0)
             gate = log_gate.exp().to(memory.shares.dtype).unflatten(1, (bsz, -1))

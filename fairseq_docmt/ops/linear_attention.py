@@ -13,6 +13,8 @@ from typing import NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
+from fairseq_docmt.ops import step_kernels
+
 #: up to so many, as in a step of beam search, multiplying one by one beats a matrix product
 FEW_QUERIES = 16
 
@@ -53,16 +55,21 @@ def for_few_queries(sums: Tensor, dtype: torch.dtype) -> Tensor:
     """Sums (..., F, D) in a type, laid out as products with few queries read them fastest.
 
     In half precision on a CPU that is column after column, by a third faster; oneDNN would have to
-    put rows in another order first.
+    put rows in another order first.  The compiled kernels take rows.
     """
-    if sums.device.type != "cpu" or dtype not in (torch.float16, torch.bfloat16):
-        return sums.to(dtype)
+    in_half = sums.device.type == "cpu" and dtype in (torch.float16, torch.bfloat16)
+    if not in_half or step_kernels.is_compiled():
+        return sums.to(dtype).contiguous()
     columns = sums.transpose(-1, -2)
     return torch.empty(columns.shape, dtype=dtype).copy_(columns).transpose(-1, -2)
 
 
 def attend_summary(phi_q: Tensor, summary: Summary, floor: float) -> Tensor:
     """(H, B, T, D) attention of queries (H, B, T, F) over all that is summed up."""
+    few = phi_q.size(-2) <= FEW_QUERIES and summary.sums.is_contiguous()
+    if few and step_kernels.can_serve(phi_q, *summary):
+        norms = summary.norms.contiguous()
+        return step_kernels.attend(phi_q.contiguous(), summary.sums, norms, floor)
     return ratio(phi_q @ summary.sums, denominators(phi_q, summary.norms), floor)
 
 

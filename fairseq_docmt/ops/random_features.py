@@ -11,13 +11,16 @@ from typing import Union
 import torch
 from torch import Tensor
 
+#: added to the length of vectors, so that zero has a direction too
+SHORTEST = 1e-3
+
 
 def unit_length(x: Tensor, temperature: Union[Tensor, float] = 1.0) -> Tensor:
     """Vectors (..., d) scaled to length 1 / temperature, very short ones to less.
 
     As in the code of Wu et al. (2022).
     """
-    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True) + 1e-3
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True) + SHORTEST
     return x / (length * temperature)
 
 
