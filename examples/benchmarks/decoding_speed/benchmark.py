@@ -33,6 +33,7 @@ import fairseq_docmt  # noqa: F401  (registers rfa_transformer)
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
 from fairseq_docmt.modules.packed_weights import pack_weights
+from fairseq_docmt.ops import step_kernels
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
@@ -296,7 +297,8 @@ def main() -> None:
         machines.append(describe_machine(device, args.threads))
         print(machines[-1], flush=True)
         rows += measure(args, device)
-    settings = f"scale: {args.scale}, dtype: {args.dtype}, beam 4, tokens a second"
+    kernels = "compiled kernels" if step_kernels.is_compiled() else "no compiled kernels"
+    settings = f"scale: {args.scale}, dtype: {args.dtype}, beam 4, {kernels}, tokens a second"
     text = "\n\n".join([settings, *machines, table(rows)]) + "\n"
     (args.out / "results.md").write_text(text, encoding="utf-8")
     (args.out / "results.json").write_text(
