@@ -14,7 +14,6 @@ guesses.  A candidate is scored, higher being better, by --protocol:
 import json
 import logging
 import math
-import os
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
@@ -22,6 +21,7 @@ from tabulate import tabulate
 
 import fairseq_docmt
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring._files import write_text
 from fairseq_docmt.scoring.contrastive_accuracy import (
     Accuracy,
     Verdict,
@@ -83,7 +83,7 @@ def main(args) -> None:
     sets = _read_sets(args)
     if args.convert:
         everything = [item for items in sets.values() for item in items]
-        _write(args.convert, "".join(line + "\n" for line in json_lines(everything)))
+        write_text(args.convert, "".join(line + "\n" for line in json_lines(everything)))
         print(f"wrote {len(everything)} items to {args.convert}")
         return
     items = [item for items in sets.values() for item in items]
@@ -104,15 +104,15 @@ def main(args) -> None:
     if args.markdown:
         table = tabulate(rows, headers, tablefmt="github", **numbers)
         notes = "".join(f"\n`{signature}`\n" for signature in signatures.values())
-        _write(args.markdown, f"{table}\n{notes}")
+        write_text(args.markdown, f"{table}\n{notes}")
     if args.json:
         figures = {
             name: {"signature": signatures[name], **_figures(result)}
             for name, result in results.items()
         }
-        _write(args.json, json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+        write_text(args.json, json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
     if args.items:
-        _write(args.items, "".join(f"{line}\n" for line in _item_lines(results)))
+        write_text(args.items, "".join(f"{line}\n" for line in _item_lines(results)))
 
 
 # ---- scores ------------------------------------------------------------------------------------
@@ -222,10 +222,3 @@ def _item_lines(results: Dict[str, SetResult]):
         for number, (item, scores, verdict) in enumerate(zip(*result), start=1):
             entry = {"set": name, "item": number, "labels": item.labels, "right": item.correct}
             yield json.dumps({**entry, "scores": scores, **verdict._asdict()}, ensure_ascii=False)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    unfinished = path.with_name(f"{path.name}.tmp{os.getpid()}")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)

@@ -385,6 +385,8 @@ def test_other_mistakes(window_checkpoint, test_set, tmp_path):
         run(*scored, "--fp16")
     with pytest.raises(UserError, match="folder .*absent not found"):
         run(*scored, "--items", tmp_path / "absent" / "items")
+    with pytest.raises(UserError, match="cannot be written: Is a directory"):
+        run(test_set, "--convert", tmp_path)
     long = {"source": ["w1"], "candidates": [["v1 " * 1100], ["v2"]], "correct": 0}
     (tmp_path / "long.jsonl").write_text(json.dumps(long))
     with pytest.raises(UserError, match="has 1101 target tokens with its context, but the model's"):
