@@ -29,6 +29,15 @@ def shared_data():
     return SHARED_DATA
 
 
+@pytest.fixture
+def compiled_kernels():
+    """The test is skipped where the installation could not compile them."""
+    from fairseq_docmt.ops import step_kernels
+
+    if not step_kernels.is_compiled():
+        pytest.skip("the kernels are not compiled: install again with a C++ compiler")
+
+
 @pytest.fixture(scope="session")
 def binarised(tmp_path_factory):
     """A binarised tiny corpus; its test documents have 1, 5, 2 and 7 sentences."""

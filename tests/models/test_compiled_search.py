@@ -26,10 +26,8 @@ def sources(*lengths):
 
 
 @pytest.fixture
-def calls(monkeypatch):
+def calls(compiled_kernels, monkeypatch):
     """Names of the kernels that are called."""
-    if not step_kernels.is_compiled():
-        pytest.skip("the kernels are not compiled: install again with a C++ compiler")
     names, call = set(), step_kernels._call
 
     def noted(name, *arguments):

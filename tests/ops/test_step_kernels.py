@@ -1,8 +1,5 @@
 """Compiled kernels against the plain versions in double precision."""
 
-import ctypes
-import zlib
-
 import pytest
 import torch
 
@@ -11,10 +8,7 @@ from fairseq_docmt.ops import step_kernels
 from fairseq_docmt.ops.linear_attention import Summary, attend_summary
 from fairseq_docmt.ops.random_features import SHORTEST, sincos_features, unit_length
 
-pytestmark = pytest.mark.skipif(
-    not step_kernels.is_compiled(),
-    reason="the kernels are not compiled: install again with a C++ compiler",
-)
+pytestmark = pytest.mark.usefixtures("compiled_kernels")
 HEADS, BSZ, FLOOR = 2, 3, 0.5
 #: bfloat16 rounds what is stored, and nothing in between
 PRECISION = {
@@ -140,8 +134,3 @@ def test_a_library_of_another_source_is_not_used(monkeypatch, tmp_path, caplog):
     monkeypatch.setattr(step_kernels, "SOURCE", other)
     assert step_kernels._load() is None
     assert "step_kernels.cpp has changed; install again" in caplog.text
-
-
-def test_the_library_knows_its_source():
-    checksum = ctypes.c_uint32.in_dll(step_kernels._LIBRARY, "source_checksum").value
-    assert checksum == zlib.crc32(step_kernels.SOURCE.read_bytes())
