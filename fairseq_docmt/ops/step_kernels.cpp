@@ -68,6 +68,15 @@ INLINE float number(const BFloat16* from) {
   return result;
 }
 
+template <class T>
+INLINE void widen(const T* from, int64_t size, float* to) {
+  Vector v;
+  for (int64_t i = 0; i < size; i += LANES) {
+    load(from + i, v);
+    store(to + i, v);
+  }
+}
+
 INLINE float total(const Vector& v) {
   float parts[LANES];
   std::memcpy(parts, &v, sizeof v);
@@ -181,11 +190,7 @@ FOR_ALL_PROCESSORS void attend(const T* queries, const T* sums, const T* norms, 
   std::vector<float> block(BLOCK * F), numerators(BLOCK * D);
   for (int64_t first = 0; first < N; first += BLOCK) {
     const int64_t together = std::min<int64_t>(BLOCK, N - first);
-    Vector v;
-    for (int64_t i = 0; i < together * F; i += LANES) {
-      load(queries + first * F + i, v);
-      store(block.data() + i, v);
-    }
+    widen(queries + first * F, together * F, block.data());
     std::fill(numerators.begin(), numerators.end(), 0.0f);
     add_product<BLOCK>(block.data(), sums, F, D, numerators.data());
     for (int64_t n = 0; n < together; ++n) {
@@ -211,11 +216,8 @@ FOR_ALL_PROCESSORS void recall(const T* query, const Memory<T, S>& memory, float
                                int64_t D, T* output) {
   std::vector<float> exact(F), scaled(F), numerator(D);
   float denominator = 0;
-  Vector v;
-  for (int64_t f = 0; f < F; f += LANES) {
-    load(query + f, v);
-    store(exact.data() + f, v);
-  }
+  Vector v, sum;
+  widen(query, F, exact.data());
   for (int64_t m = 0; m < memory.summaries; ++m) {
     const float share = number(memory.shares + m);
     if (share == 0) continue;
@@ -228,7 +230,6 @@ FOR_ALL_PROCESSORS void recall(const T* query, const Memory<T, S>& memory, float
     if (weight == 0) continue;
     const float score = dot(exact.data(), memory.keys + token * F, F) * weight;
     denominator += score;
-    Vector sum;
     for (int64_t d = 0; d < D; d += LANES) {
       load(memory.values + token * D + d, v);
       load(numerator.data() + d, sum);

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 logger = logging.getLogger(__name__)
-#: sizes come in multiples of this
+#: sizes come in multiples of this, as in the source
 LANES = 16
 SOURCE = Path(__file__).with_suffix(".cpp")
 
