@@ -14,13 +14,13 @@ PHENOMENA = ["pronoun", "formality", "term", "ellipsis"]
 
 
 def run(script, folder, *arguments, **environment):
-    """Run a script of the probe; returns its questions and accuracies by output."""
+    """Run a script of the probe; returns its questions, and what was written by output."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     command = ["bash", str(FOLDER / script), str(folder), *arguments]
     subprocess.run(command, env={**os.environ, "PATH": path, **environment}, check=True)
     questions = score.read_questions(str(folder / "data" / "test.probe.jsonl"))
     return questions, {
-        output.name[len("out_") :]: score.read_hypotheses(str(output / "generate-test.txt"))
+        output.name[len("out_") :]: score.read_output(str(output / "generate-test.txt"))
         for output in folder.glob("out_*")
     }
 
@@ -30,3 +30,10 @@ def assert_at_ceiling(result):
     # Formality is one draw for a whole document of the 200, the rest one draw for each question.
     trials = min(result.total, 200)
     assert result.rate <= binom.ppf(0.999, trials, result.ceiling) / trials
+
+
+def assert_whole_sentences(output, equal):
+    """Sentences are neither cut nor drawn out, and a share of them is right in every word."""
+    found = score.quality(output)
+    assert 0.98 < found.length_ratio < 1.02
+    assert found.rate > equal

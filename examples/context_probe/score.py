@@ -2,7 +2,8 @@
 
     python score.py --probe data/test.probe.jsonl sentence=sentence.out window=window.out
 
-The outputs are those of fairseq-generate.
+The outputs are those of fairseq-generate.  An answer only has to be among the words, so the last rows
+tell of whole sentences: how many equal the reference, and how long all are in relation to it.
 """
 
 import argparse
@@ -31,6 +32,26 @@ class Accuracy(NamedTuple):
         return self.right / self.total
 
 
+class Quality(NamedTuple):
+    """Whole sentences beside their references."""
+
+    equal: int
+    sentences: int
+    #: words of all hypotheses, divided by those of the references
+    length_ratio: float
+
+    @property
+    def rate(self) -> float:
+        return self.equal / self.sentences
+
+
+class Output(NamedTuple):
+    """Words by line number, of the best hypotheses and of the references."""
+
+    hypotheses: Dict[int, List[str]]
+    references: Dict[int, List[str]]
+
+
 def read_questions(path: str) -> List[dict]:
     """Questions as make_data.py wrote them, one JSON object per line.
 
@@ -53,13 +74,32 @@ def read_questions(path: str) -> List[dict]:
     return questions
 
 
-def read_hypotheses(path: str) -> Dict[int, List[str]]:
-    """Words of the best hypothesis of each line, from the output of fairseq-generate."""
-    found: Dict[int, List[str]] = {}
+def read_output(path: str) -> Output:
+    """Output of fairseq-generate; of several hypotheses of a line the first counts."""
     with open(path, encoding="utf-8") as stream:
-        for match in re.finditer(r"^H-(\d+)\t[^\t\n]*\t(.*)$", stream.read(), flags=re.M):
-            found.setdefault(int(match.group(1)), match.group(2).split())
-    return found
+        text = stream.read()
+    hypotheses: Dict[int, List[str]] = {}
+    for match in re.finditer(r"^H-(\d+)\t[^\t\n]*\t(.*)$", text, flags=re.M):
+        hypotheses.setdefault(int(match.group(1)), match.group(2).split())
+    references = re.finditer(r"^T-(\d+)\t(.*)$", text, flags=re.M)
+    return Output(hypotheses, {int(m.group(1)): m.group(2).split() for m in references})
+
+
+def quality(output: Output) -> Quality:
+    """Compare whole sentences.
+
+    Raises:
+        ValueError: references are missing.
+    """
+    hypotheses, references = output
+    missing = sorted(hypotheses.keys() - references.keys())
+    if missing or not hypotheses:
+        line = missing[0] + 1 if missing else 1
+        raise ValueError(f"no reference (T-) for line {line}; give the output of fairseq-generate")
+    equal = sum(words == references[line] for line, words in hypotheses.items())
+    written = sum(map(len, hypotheses.values()))
+    wanted = sum(len(references[line]) for line in hypotheses)
+    return Quality(equal, len(hypotheses), written / wanted)
 
 
 def accuracy(questions: List[dict], hypotheses: Dict[int, List[str]]) -> Dict[Key, Accuracy]:
@@ -100,14 +140,27 @@ def pooled(results: Dict[Key, Accuracy], phenomenon: str, most: int) -> Accuracy
     return Accuracy(sum(r.right for r in chosen), sum(r.total for r in chosen), chosen[0].ceiling)
 
 
-def table(systems: Dict[str, Dict[Key, Accuracy]], style: str) -> str:
-    """A table with one row per phenomenon and distance and one column per system."""
+class System(NamedTuple):
+    """All figures of one system."""
+
+    accuracies: Dict[Key, Accuracy]
+    quality: Quality
+
+
+def table(systems: Dict[str, System], style: str) -> str:
+    """A table with one row per phenomenon and distance, two on whole sentences, a column per system."""
     first = next(iter(systems.values()))
     rows = [
-        [name, distance, first[name, distance].total, first[name, distance].ceiling]
-        + [results[name, distance].rate for results in systems.values()]
-        for name, distance in sorted(first)
+        [name, distance, first.accuracies[name, distance].total]
+        + [first.accuracies[name, distance].ceiling]
+        + [system.accuracies[name, distance].rate for system in systems.values()]
+        for name, distance in sorted(first.accuracies)
     ]
+    sentences = first.quality.sentences
+    equal = [system.quality.rate for system in systems.values()]
+    ratios = [system.quality.length_ratio for system in systems.values()]
+    rows.append(["equal to the reference", None, sentences, None, *equal])
+    rows.append(["length / reference", None, sentences, None, *ratios])
     headers = ["phenomenon", "distance", "questions", "ceiling without context", *systems]
     return tabulate(rows, headers, tablefmt=style, floatfmt=".2f")
 
@@ -131,7 +184,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
                 raise ValueError(f"{system}: give systems as NAME=OUTPUT")
             if name in systems:
                 raise ValueError(f"two systems are named {name}")
-            systems[name] = _accuracy_of_file(questions, path)
+            systems[name] = _figures_of_file(questions, path)
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
     print(table(systems, "github" if args.markdown else "simple"))
@@ -142,20 +195,24 @@ def main(arguments: Optional[List[str]] = None) -> None:
             sys.exit(f"error: {error}")
 
 
-def _accuracy_of_file(questions: List[dict], path: str) -> Dict[Key, Accuracy]:
+def _figures_of_file(questions: List[dict], path: str) -> System:
     try:
-        return accuracy(questions, read_hypotheses(path))
+        output = read_output(path)
+        return System(accuracy(questions, output.hypotheses), quality(output))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _write_json(path: Path, systems: Dict[str, Dict[Key, Accuracy]]) -> None:
+def _write_json(path: Path, systems: Dict[str, System]) -> None:
     figures = {
-        name: [
-            {"phenomenon": phenomenon, "distance": distance, **result._asdict()}
-            for (phenomenon, distance), result in sorted(results.items())
-        ]
-        for name, results in systems.items()
+        name: {
+            "questions": [
+                {"phenomenon": phenomenon, "distance": distance, **result._asdict()}
+                for (phenomenon, distance), result in sorted(system.accuracies.items())
+            ],
+            "sentences": system.quality._asdict(),
+        }
+        for name, system in systems.items()
     }
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

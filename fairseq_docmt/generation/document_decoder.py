@@ -1,26 +1,25 @@
 """Translates units of documents with a stock generator (``inference_step`` of the tasks)."""
 
 import logging
+import math
 from typing import Dict, List, Optional
 
 import torch
 from fairseq.data import data_utils
-from fairseq.search import BeamSearch
 from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor
 
 from fairseq_docmt.data import join_sentences, pad_rows
 from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
 from fairseq_docmt.generation.hypotheses import (
+    JointHypothesis,
     best_tokens,
     empty_hypothesis,
+    nbest_of_sentences,
     split_hypothesis,
-    with_count,
 )
 from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
-from fairseq_docmt.generation.sentence_search import SentenceSearch
 
 logger = logging.getLogger(__name__)
 
@@ -60,22 +59,6 @@ class DocumentDecoder:
     def forget(self) -> None:
         """Forget open documents."""
         self.translated = {}
-
-    def prepare(self, generator, models, nbest: int = 1):
-        """Prepare a stock generator to print ``nbest`` hypotheses; a scorer is left as it is."""
-        if isinstance(generator, SequenceScorer):
-            return generator
-        dictionary, search = self.task.target_dictionary, generator.search
-        if type(search) is BeamSearch:
-            search = FewWordsBeamSearch(dictionary)
-        generator.search = SentenceSearch(search, dictionary, self.separator)
-        ensemble = self.ensemble_of(models)
-        if ensemble is not None:
-            generator.model = ensemble
-            generator.model.eval()
-        generator.nbest = nbest
-        generator.most_tokens_a, generator.most_tokens_b = generator.max_len_a, generator.max_len_b
-        return generator
 
     def ensemble_of(self, models):
         """Models as the generator is to see them, None for the stock way."""
@@ -136,22 +119,26 @@ class DocumentDecoder:
         forced = [c if c == 1 or self.task.cfg.force_sentence_count else 0 for c in counts]
         found = self._search_spans(generator, models, units, forced)
         self._joint_units += sum(count > 1 for count in counts)
-        self._wrong_counts += sum(len(h[0]) != c for h, c in zip(found, counts))
-        found = [_of_count(h, c) for h, c in zip(found, counts)]
-        lacking = [i for i, hypotheses in enumerate(found) if len(hypotheses) < generator.nbest]
-        if lacking:
-            again = self._search_spans(
-                generator, models, [units[i] for i in lacking], [counts[i] for i in lacking]
+        wrong = [len(outputs[0].sentences) != count for outputs, count in zip(found, counts)]
+        self._wrong_counts += sum(wrong)
+        found = [[o for o in f if len(o.sentences) == c] for f, c in zip(found, counts)]
+        again = [i for i, f in enumerate(found) if wrong[i] or len(f) < generator.nbest]
+        if again:
+            repaired = self._search_spans(
+                generator, models, [units[i] for i in again], [counts[i] for i in again]
             )
-            for i, hypotheses in zip(lacking, again):
-                found[i] += [with_count(s, counts[i], self.eos) for s in hypotheses]
+            for i, outputs in zip(again, repaired):
+                # The best stays the one that is printed without --nbest.
+                best = math.inf if wrong[i] else found[i][0].score
+                outputs = [o.with_count(counts[i], self.eos) for o in outputs if o.score <= best]
+                found[i] = sorted(found[i] + outputs, key=lambda o: -o.score)
         return [
-            [list(ranked) for ranked in zip(*hypotheses[: generator.nbest])][-unit["rows"] :]
-            for unit, hypotheses in zip(units, found)
+            nbest_of_sentences(outputs, generator.nbest)[-unit["rows"] :]
+            for unit, outputs in zip(units, found)
         ]
 
-    def _search_spans(self, generator, models, units, counts) -> List[List[list]]:
-        """For each unit its hypotheses, best first, each a list of sentences."""
+    def _search_spans(self, generator, models, units, counts) -> List[List[JointHypothesis]]:
+        """For each unit its hypotheses, best first."""
         sources = [self._source(unit) for unit in units]
         order, net_input = self._net_input(sources, models)
         lengths = [
@@ -166,8 +153,12 @@ class DocumentDecoder:
         results: List[Optional[list]] = [None] * len(units)
         for i, hypotheses in zip(order, found):
             sizes = [len(s) for s in units[i]["source"]]
+            marks = self._marks(units[i])
             results[i] = [
-                split_hypothesis(h, sizes, self.separator, self._marks(units[i]), generator)
+                JointHypothesis(
+                    float(h["score"]),
+                    split_hypothesis(h, sizes, self.separator, marks, generator),
+                )
                 for h in hypotheses
             ]
         return results
@@ -246,7 +237,8 @@ class DocumentDecoder:
             limits.append(min(most, left))
         self._restrict(generator, limits)
         current_rows = [len(results[i]) for i in active]
-        with ensemble.writing():
+        inside = [row + 1 < unit["rows"] for row, unit in zip(current_rows, units)]
+        with ensemble.writing(inside):
             found = generator.generate(
                 list(ensemble.models),
                 {"net_input": net_input},
@@ -381,12 +373,6 @@ class DocumentDecoder:
         least = [generator.min_len + n for n in marks or nothing]
         values = (torch.tensor(x, device=self._device) for x in (limits, counts or nothing, least))
         generator.search.restrict(*values)
-
-
-def _of_count(hypotheses: List[list], count: int) -> List[list]:
-    """Hypotheses with the right number of sentences, none if the best one is not among them."""
-    right = [sentences for sentences in hypotheses if len(sentences) == count]
-    return right if len(hypotheses[0]) == count else []
 
 
 def _stacked(given: List[Optional[Tensor]], rows: List[int]) -> Optional[Tensor]:

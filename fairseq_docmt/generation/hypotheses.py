@@ -1,11 +1,49 @@
 """Cutting hypotheses of several sentences into hypotheses of one."""
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor
 
 Hypothesis = Dict[str, Any]
+
+
+class JointHypothesis(NamedTuple):
+    """A hypothesis of several sentences.
+
+    Args:
+        score: of the whole, as the generator gives it.
+        sentences: hypotheses of its sentences, each with the score of its own tokens.
+    """
+
+    score: float
+    sentences: List[Hypothesis]
+
+    def with_count(self, count: int, eos: int) -> "JointHypothesis":
+        """Cut or filled with empty sentences to the wanted number, when nothing else helps."""
+        missing = count - len(self.sentences)
+        filled = self.sentences[:count] + [empty_hypothesis(eos) for _ in range(missing)]
+        return self._replace(sentences=filled)
+
+
+def nbest_of_sentences(ranked: Sequence[JointHypothesis], most: int) -> List[List[Hypothesis]]:
+    """For each sentence its different hypotheses among joint ones, best first.
+
+    Each gets the score of the best joint hypothesis it is part of: this is what the search ranks, as
+    the score of its own tokens depends on the sentences before it.
+
+    Args:
+        ranked: joint hypotheses with the same number of sentences, best first.
+        most: hypotheses wanted of each sentence; fewer if there are no more different ones.
+    """
+    rows: List[List[Hypothesis]] = []
+    for place in range(len(ranked[0].sentences)):
+        different: Dict[tuple, Hypothesis] = {}
+        for joint in ranked:
+            sentence = {**joint.sentences[place], "score": torch.tensor(joint.score)}
+            different.setdefault(tuple(sentence["tokens"].tolist()), sentence)
+        rows.append(list(different.values())[:most])
+    return rows
 
 
 def sentence_score(positional_scores: Tensor, generator) -> Tensor:
@@ -87,12 +125,6 @@ def empty_hypothesis(eos: int) -> Hypothesis:
         "alignment": [],
         "positional_scores": torch.zeros(1),
     }
-
-
-def with_count(sentences: List[Hypothesis], count: int, eos: int) -> List[Hypothesis]:
-    """Sentences cut or filled with empty ones to the wanted number, when nothing else helps."""
-    missing = count - len(sentences)
-    return sentences[:count] + [empty_hypothesis(eos) for _ in range(missing)]
 
 
 def best_tokens(hypotheses: Sequence[Hypothesis], pad: int) -> Optional[Tensor]:

@@ -6,7 +6,7 @@ and scores speak of the current sentence alone, whatever context came before.
 
 import contextlib
 import math
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 import torch
 from fairseq.sequence_generator import EnsembleModel
@@ -19,8 +19,9 @@ from fairseq_docmt.generation.decoder_prefix import DecoderPrefix
 class PrefixEnsemble(EnsembleModel):
     """Stock ensemble whose decoders have read a prefix.
 
-    A sentence ends with ``</s>`` at the end of the input and with ``<sep>`` inside; which of the
-    two is no matter to the sentence, so their probabilities are added and shown as ``</s>``.
+    A sentence ends with ``</s>`` at the end of the input and with ``<sep>`` inside.  The generator
+    is shown the probability of the one that fits the place as that of ``</s>``; the other cannot
+    be chosen.
 
     Args:
         models: ensemble members.
@@ -33,7 +34,11 @@ class PrefixEnsemble(EnsembleModel):
         self.eos, self.separator, self.pad = eos, separator, pad
         self.encoder_outs: Optional[list] = None
         self.prefixes: List[DecoderPrefix] = []
+        #: (bsz,) the symbol that ends the sentence of each row
+        self.ends: Optional[Tensor] = None
+        #: for each hypothesis: the prefix as tokens, and the symbol that ends it
         self._written_before: Optional[Tensor] = None
+        self._ends: Optional[Tensor] = None
 
     @property
     def side_by_side(self) -> bool:
@@ -62,8 +67,14 @@ class PrefixEnsemble(EnsembleModel):
         ]
 
     @contextlib.contextmanager
-    def writing(self):
-        """Surround the generator's work with this."""
+    def writing(self, inside: Sequence[bool]):
+        """Surround the generator's work with this.
+
+        Args:
+            inside: for each row whether other sentences of the input follow this one.
+        """
+        ends = [self.separator if i else self.eos for i in inside]
+        self.ends = torch.tensor(ends, device=self.prefixes[0].tokens.device)
         with decoder_prefix.positions_by_row([m.decoder for m in self.models]):
             yield
 
@@ -80,7 +91,7 @@ class PrefixEnsemble(EnsembleModel):
             lprobs, attention = super().forward_decoder(
                 read_and_written, encoder_outs, incremental_states, temperature
             )
-        end = torch.logaddexp(lprobs[:, self.eos], lprobs[:, self.separator])
+        end = lprobs.gather(1, self._ends.unsqueeze(1)).squeeze(1)
         lprobs[:, self.separator] = -math.inf
         lprobs[:, self.eos] = end
         return lprobs, attention
@@ -88,12 +99,14 @@ class PrefixEnsemble(EnsembleModel):
     def reorder_incremental_state(self, incremental_states, new_order):
         super().reorder_incremental_state(incremental_states, new_order)
         self._written_before = self._written_before.index_select(0, new_order)
+        self._ends = self._ends.index_select(0, new_order)
 
     def _first_step(self, tokens, incremental_states, temperature):
         """Hand out what is known since reading; every beam of a row begins alike."""
         rows = len(self.prefixes[0].tokens)
         beams = torch.arange(rows, device=tokens.device).repeat_interleave(len(tokens) // rows)
         self._written_before = self.prefixes[0].tokens[beams]
+        self._ends = self.ends[beams]
         all_lprobs, all_attention = [], []
         for model, prefix, state in zip(self.models, self.prefixes, incremental_states):
             state.update(decoder_prefix.select_rows(model.decoder, prefix.state, beams))

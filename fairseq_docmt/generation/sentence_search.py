@@ -1,29 +1,46 @@
 """A search strategy that keeps each row of a batch to its own length and number of sentences."""
 
+import math
 from typing import Optional
 
 import torch
-from fairseq.search import Search
+from fairseq import search
 from torch import Tensor
 
+#: strategies that look for the best hypothesis; the others draw samples or spread out on purpose
+RANKING = (
+    search.BeamSearch,
+    search.LengthConstrainedBeamSearch,
+    search.LexicallyConstrainedBeamSearch,
+    search.PrefixConstrainedBeamSearch,
+)
 
-class SentenceSearch(Search):
+
+class SentenceSearch(search.Search):
     """Wraps the stock strategy of a generator (beam search, sampling, ...).
 
     The stock generator has one length limit for a whole batch, so that neighbours could change a
     row; here each row has its own.
 
+    The stock generator also stops looking once it has ``beam`` finished hypotheses, however bad.
+    Here a row is done when no unfinished hypothesis would beat the worst finished one if it ended
+    right now at no cost.  Strategies that do not rank hypotheses, and a beam of 1, which is greedy
+    search, stop as in fairseq.
+
     Args:
         inner: the strategy that chooses.
         tgt_dict: target dictionary.
         separator: index of ``<sep>``.
+        beam: hypotheses of each row.
+        len_penalty: scores are divided by length to this power; 0 for sums.
     """
 
-    def __init__(self, inner: Search, tgt_dict, separator: int):
+    def __init__(self, inner, tgt_dict, separator: int, beam: int, len_penalty: float):
         super().__init__(tgt_dict)
         self.inner = inner
-        self.eos = tgt_dict.eos()
         self.separator = separator
+        self.beam, self.len_penalty = beam, len_penalty
+        self.keeps_best = beam > 1 and isinstance(inner, RANKING)
         self.supports_constraints = inner.supports_constraints
         self.stop_on_max_len = inner.stop_on_max_len
         self.needs_src_lengths = getattr(inner, "needs_src_lengths", False)
@@ -31,6 +48,12 @@ class SentenceSearch(Search):
         self.counts: Optional[Tensor] = None
         self.least: Optional[Tensor] = None
         self.sentence_limits: Optional[Tensor] = None
+        #: (bsz, beam) scores of finished hypotheses, best first
+        self.finished: Optional[Tensor] = None
+        #: (unfinished rows,) whether a row is done after the present step
+        self.done: Optional[Tensor] = None
+        #: (bsz,) rows whose last hypothesis only tells the generator that they are done
+        self.nothing_new: Optional[Tensor] = None
 
     def restrict(self, limits: Tensor, counts: Tensor, least: Tensor) -> None:
         """Set the limits of the next batch.
@@ -43,6 +66,8 @@ class SentenceSearch(Search):
         """
         self.limits, self.counts, self.least = limits, counts, least
         self.sentence_limits = (limits - counts + 1).div(counts.clamp(min=1), rounding_mode="floor")
+        self.finished = torch.full((len(limits), self.beam), -math.inf, device=limits.device)
+        self.nothing_new = torch.zeros_like(limits, dtype=torch.bool)
 
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
         """As in the stock strategies; lprobs is (bsz, beam, vocabulary) and masked in place."""
@@ -54,7 +79,35 @@ class SentenceSearch(Search):
         too_short = (self.least[rows] > step).view(-1, 1) & ~ended
         _forbid(self.eos, lprobs, too_short)
         _allow_only(self.eos, lprobs, ended)
-        return self.inner.step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
+        chosen = self.inner.step(step, lprobs, scores, prev_output_tokens, rows)
+        return self._end_rows(step, rows, *chosen) if self.keeps_best else chosen
+
+    def _end_rows(self, step: int, rows: Tensor, scores: Tensor, words: Tensor, beams: Tensor):
+        """Find out which rows are done.
+
+        The generator asks which rows are finished only where a hypothesis ends, so a row that is
+        done without one gets a hypothesis that ends, which is then left out.
+
+        Args:
+            step: tokens of each hypothesis before this step.
+            rows: (bsz,) rows of the batch that are not done.
+            scores, words, beams: (bsz, candidates) as chosen, in the order the generator sees them.
+        """
+        ends = words.eq(self.eos) & scores.ne(-math.inf)
+        new = self._normalised(scores, step + 1).masked_fill(~ends, -math.inf)[:, : self.beam]
+        finished = torch.cat([self.finished[rows], new], dim=1).topk(self.beam, dim=1).values
+        self.finished[rows] = finished
+        unfinished = scores.masked_fill(words.eq(self.eos), -math.inf).amax(dim=1)
+        within_reach = self._normalised(unfinished, step + 2)
+        self.done = finished[:, 0].gt(-math.inf) & within_reach.le(finished[:, -1])
+        silent = self.done & ~ends[:, : self.beam].any(dim=1)
+        self.nothing_new[rows] = silent
+        words[:, 0].masked_fill_(silent, self.eos)
+        scores[:, 0].masked_fill_(silent, 0.0)
+        return scores, words, beams
+
+    def _normalised(self, scores: Tensor, length: int) -> Tensor:
+        return scores.float() / length**self.len_penalty
 
     def _keep_counts(self, lprobs, tokens, rows, step: int) -> Tensor:
         """Forbid ``</s>`` before the last sentence and ``<sep>`` in it.

@@ -26,6 +26,10 @@ from fairseq_docmt.data import (
 from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentDecoder, refuse_unsupported
+from fairseq_docmt.generation.sequence_generator import (
+    DocumentGenerator,
+    DocumentGeneratorWithAlignment,
+)
 from fairseq_docmt.generation.view_rows import rows_of_view
 from fairseq_docmt.modules.onednn_linear import use_onednn
 from fairseq_docmt.modules.packed_weights import pack_weights
@@ -422,10 +426,21 @@ class DocumentTranslationTask(TranslationTask):
             # Set by the host's prepare_for_inference_: the weights will not change any more.
             if getattr(model, "_is_generation_fast", False):
                 pack_weights(model)
-        generator = super().build_generator(
-            models, args, seq_gen_cls, extra_gen_cls_kwargs=extra_gen_cls_kwargs, **kwargs
+        if getattr(args, "score_reference", False):
+            return super().build_generator(models, args, **kwargs)
+        options = {
+            "separator": self.decoder.separator,
+            "nbest": getattr(args, "nbest", 1),
+            "ensemble": self.decoder.ensemble_of(models),
+            **(extra_gen_cls_kwargs or {}),
+        }
+        generator_class = seq_gen_cls or DocumentGenerator
+        if getattr(args, "print_alignment", None):
+            generator_class = seq_gen_cls or DocumentGeneratorWithAlignment
+            options["print_alignment"] = args.print_alignment
+        return super().build_generator(
+            models, args, generator_class, extra_gen_cls_kwargs=options, **kwargs
         )
-        return self.decoder.prepare(generator, models, nbest=getattr(args, "nbest", 1))
 
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
         """Hypotheses for the original sentences of a sample, in its order."""

@@ -51,18 +51,29 @@ def test_kinds_are_kept_apart_and_pooled():
 
 def test_of_several_hypotheses_the_first_counts(tmp_path):
     (tmp_path / "out").write_text("H-1\t-0.1\ta b\nD-1\t-0.1\tx\nH-1\t-2\tc\nH-0\t-3\t\nT-2\td\n")
-    assert score.read_hypotheses(str(tmp_path / "out")) == {1: ["a", "b"], 0: []}
+    output = score.read_output(str(tmp_path / "out"))
+    assert output.hypotheses == {1: ["a", "b"], 0: []}
+    assert output.references == {2: ["d"]}
+
+
+def test_whole_sentences_are_compared():
+    references = {1: ["a", "b"], 3: ["c"], 4: ["d", "e", "f"]}
+    found = score.quality(score.Output({1: ["a", "b"], 3: ["c", "c"], 4: ["d"]}, references))
+    assert (found.equal, found.sentences, found.rate) == (1, 3, pytest.approx(1 / 3))
+    assert found.length_ratio == pytest.approx(5 / 6)
 
 
 def test_a_column_for_each_system(run, capsys, tmp_path):
-    (tmp_path / "other").write_text("H-4\t-1\tb\n")
-    run(rows({}), "H-4\t-1\ta\n", f"yours={tmp_path / 'other'}", "--markdown")
+    (tmp_path / "other").write_text("T-4\ta c\nH-4\t-1\tb\n")
+    run(rows({}), "T-4\ta\nH-4\t-1\ta\n", f"yours={tmp_path / 'other'}", "--markdown")
     shown = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in capsys.readouterr().out.splitlines()
     ]
     assert shown[0][-2:] == ["mine", "yours"]
     assert shown[2] == ["ellipsis", "2", "1", "0.25", "1.00", "0.00"]
+    assert shown[3] == ["equal to the reference", "", "1", "", "1.00", "0.00"]
+    assert shown[4] == ["length / reference", "", "1", "", "1.00", "0.50"]
 
 
 @pytest.mark.parametrize(
@@ -70,6 +81,7 @@ def test_a_column_for_each_system(run, capsys, tmp_path):
     [
         (rows({}), "H-0\t-1\ta\n", "out: no hypothesis for line 5"),
         (rows({}), "", "out: no hypothesis for line 5"),
+        (rows({}), "H-4\t-1\ta\n", r"out: no reference \(T-\) for line 5"),
         ("", "H-4\t-1\ta\n", "probe has no questions"),
         ("{}\n", "H-4\t-1\ta\n", "probe, line 1: not a question"),
         (rows({}) + "4\n", "H-4\t-1\ta\n", "probe, line 2: not a question"),
@@ -84,25 +96,28 @@ def test_bad_files_get_one_sentence(run, probe, output, message):
 
 def test_a_missing_file_is_named(run, tmp_path):
     with pytest.raises(SystemExit, match="nowhere"):
-        run(rows({}), "H-4\t-1\ta\n", f"yours={tmp_path / 'nowhere'}")
+        run(rows({}), "T-4\ta\nH-4\t-1\ta\n", f"yours={tmp_path / 'nowhere'}")
 
 
 def test_a_system_needs_a_name_and_an_output(run):
     with pytest.raises(SystemExit, match="yours: give systems as NAME=OUTPUT"):
-        run(rows({}), "H-4\t-1\ta\n", "yours")
+        run(rows({}), "T-4\ta\nH-4\t-1\ta\n", "yours")
 
 
 def test_figures_are_written(run, tmp_path):
-    run(rows({}, {"line": 5}), "H-4\t-1\ta\nH-5\t-1\tb\n", "--json", str(tmp_path / "figures"))
+    output = "T-4\ta\nH-4\t-1\ta\nT-5\ta\nH-5\t-1\tb\n"
+    run(rows({}, {"line": 5}), output, "--json", str(tmp_path / "figures"))
     figures = {"phenomenon": "ellipsis", "distance": 2, "right": 1, "total": 2, "ceiling": 0.25}
-    assert json.loads((tmp_path / "figures").read_text()) == {"mine": [figures]}
+    sentences = {"equal": 1, "sentences": 2, "length_ratio": 1.0}
+    written = json.loads((tmp_path / "figures").read_text())
+    assert written == {"mine": {"questions": [figures], "sentences": sentences}}
 
 
 def test_a_name_is_used_once(run, tmp_path):
     with pytest.raises(SystemExit, match="two systems are named mine"):
-        run(rows({}), "H-4\t-1\ta\n", f"mine={tmp_path / 'out'}")
+        run(rows({}), "T-4\ta\nH-4\t-1\ta\n", f"mine={tmp_path / 'out'}")
 
 
 def test_figures_that_cannot_be_written_get_one_sentence(run, tmp_path):
     with pytest.raises(SystemExit, match="absent"):
-        run(rows({}), "H-4\t-1\ta\n", "--json", str(tmp_path / "absent" / "figures.json"))
+        run(rows({}), "T-4\ta\nH-4\t-1\ta\n", "--json", str(tmp_path / "absent" / "figures.json"))

@@ -94,7 +94,8 @@ def test_writing_after_a_prefix_equals_teacher_forcing(kind, members):
     states = [{} for _ in models]
     written = torch.full((len(beams), 1), eos)
     source_row = beams.clone()
-    with ensemble.writing():
+    inside = [True, False, True][:bsz]
+    with ensemble.writing(inside):
         for step in range(4):
             if step == 2:  # beams swapped, and the last row's beams both from its second
                 order = torch.tensor([1, 0, 3, 2, 5, 5][: len(beams)])
@@ -108,8 +109,9 @@ def test_writing_after_a_prefix_equals_teacher_forcing(kind, members):
                 encoder_outs = ensemble.reorder_encoder_out(encoder_outs, order)
             lprobs, _ = ensemble.forward_decoder(written, encoder_outs, states)
             for i in range(len(written)):
+                ends = (sep, eos) if inside[source_row[i]] else (eos, sep)
                 want = expected_lprobs(
-                    models, net_input, source_row[i], prefixes, written[i], eos, sep
+                    models, net_input, source_row[i], prefixes, written[i], eos, ends
                 )
                 # the host computes probabilities in float32, whatever the model
                 torch.testing.assert_close(lprobs[i], want.float(), rtol=1e-5, atol=1e-5)
@@ -117,7 +119,8 @@ def test_writing_after_a_prefix_equals_teacher_forcing(kind, members):
             written = torch.cat([written, words_next], dim=1)
 
 
-def expected_lprobs(models, net_input, row, prefixes, written, eos, sep):
+def expected_lprobs(models, net_input, row, prefixes, written, eos, ends):
+    """The symbol that ends the sentence is shown as </s>, the other not at all."""
     tokens = torch.cat([prefixes[row], written[1:]])
     probabilities = []
     for model in models:
@@ -126,6 +129,8 @@ def expected_lprobs(models, net_input, row, prefixes, written, eos, sep):
         logits = model.decoder.output_layer(features[None, None])
         probabilities.append(torch.softmax(logits[0, 0], -1))
     mean = torch.stack(probabilities).mean(0)
-    mean[eos] += mean[sep]
-    mean[sep] = 0
+    end, other = (float(mean[symbol]) for symbol in ends)
+    mean[list(ends)] = 0
+    mean[eos] = end
+    assert other > 0
     return mean.log()

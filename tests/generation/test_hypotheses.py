@@ -3,7 +3,12 @@
 import pytest
 import torch
 
-from fairseq_docmt.generation.hypotheses import cut_alignment, split_hypothesis
+from fairseq_docmt.generation.hypotheses import (
+    JointHypothesis,
+    cut_alignment,
+    nbest_of_sentences,
+    split_hypothesis,
+)
 
 EOS, SEP = 2, 9
 
@@ -25,3 +30,27 @@ def test_split_hypothesis():
     assert first["tokens"].tolist() == [5, EOS] and second["tokens"].tolist() == [6, 7, EOS]
     assert float(first["score"]) == pytest.approx(-1.5)
     assert float(second["score"]) == pytest.approx(-4.0)
+
+
+def sentence(*tokens):
+    return {"tokens": torch.tensor([*tokens, EOS]), "score": torch.tensor(-9.0)}
+
+
+def test_nbest_lists_have_no_sentence_twice_and_are_in_order():
+    ranked = [
+        JointHypothesis(-1.0, [sentence(5), sentence(6)]),
+        JointHypothesis(-2.0, [sentence(5), sentence(7)]),
+        JointHypothesis(-3.0, [sentence(8), sentence(6)]),
+    ]
+    found = [
+        [(h["tokens"].tolist(), float(h["score"])) for h in row]
+        for row in nbest_of_sentences(ranked, 3)
+    ]
+    assert found == [[([5, EOS], -1.0), ([8, EOS], -3.0)], [([6, EOS], -1.0), ([7, EOS], -2.0)]]
+    assert [len(row) for row in nbest_of_sentences(ranked, 1)] == [1, 1]
+
+
+def test_a_wrong_number_of_sentences_is_cut_or_filled():
+    two = JointHypothesis(-1.0, [sentence(5), sentence(6)])
+    assert [len(h["tokens"]) for h in two.with_count(3, EOS).sentences] == [2, 2, 1]
+    assert [h["tokens"].tolist() for h in two.with_count(1, EOS).sentences] == [[5, EOS]]

@@ -1,40 +1,20 @@
 """Sequential decoding against its definition: stock search, one row at a time, nothing cached."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 import tiny
 import torch
 from fairseq import checkpoint_utils, tasks
-from fairseq.search import BeamSearch
-from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
+from naive_search import beam_search
 
 from fairseq_docmt.data import DocumentIndex, join_sentences
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 
 LIMIT = 12
-
-
-class NaiveEnsemble(EnsembleModel):
-    """Decodes every step anew from the whole prefix; ends at ``<sep>`` or ``</s>``."""
-
-    def __init__(self, models, prefix, eos, separator):
-        super().__init__(models)
-        self.prefix, self.eos, self.separator = prefix, eos, separator
-
-    def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature=1.0):
-        whole = torch.cat([self.prefix.expand(len(tokens), -1), tokens[:, 1:]], dim=1)
-        total = None
-        for model, encoder_out in zip(self.models, encoder_outs):
-            out = model.decoder(whole, encoder_out=encoder_out)
-            probs = model.get_normalized_probs(out, log_probs=False)[:, -1]
-            total = probs if total is None else total + probs
-        total = total / len(self.models)
-        total[:, self.eos] += total[:, self.separator]
-        total[:, self.separator] = 0
-        return total.log(), None
 
 
 def load(checkpoints):
@@ -46,23 +26,30 @@ def load(checkpoints):
     return task, models
 
 
-def naive_translation(task, models, sources, context):
-    """(tokens, score) of the sentence after ``context`` (token lists) in a span of sources."""
-    eos, separator = task.tgt_dict.eos(), task.tgt_dict.index("<sep>")
+def naive_translation(task, models, sources, context, beam=3, **options):
+    """Hypotheses of the sentence after ``context`` (token lists) in a span of sources."""
+    dictionary = task.tgt_dict
+    eos, separator = dictionary.eos(), dictionary.index("<sep>")
     prefix = [eos]
     for sentence in context:
         prefix += sentence + [separator]
+    inside = len(context) + 1 < len(sources)
+    end, other_end = (separator, eos) if inside else (eos, separator)
     source = join_sentences(sources, separator)[None]
-    generator = SequenceGenerator(
-        NaiveEnsemble(models, torch.tensor([prefix]), eos, separator),
-        task.tgt_dict,
-        beam_size=3,
-        max_len_b=LIMIT,
-        search_strategy=BeamSearch(task.tgt_dict),
-    )
-    sample = {"net_input": {"src_tokens": source, "src_lengths": torch.tensor([source.size(1)])}}
-    best = generator.generate(models, sample)[0][0]
-    return best["tokens"][:-1].tolist(), float(best["score"]) / math.log(2)
+    lengths = torch.tensor([source.size(1)])
+    encoder_outs = [model.encoder(source, src_lengths=lengths) for model in models]
+
+    def next_words(tokens):
+        """Log-probabilities after the prefix, all of it read anew at every step."""
+        whole = torch.tensor([[*prefix, *tokens]])
+        total = 0
+        for model, encoder_out in zip(models, encoder_outs):
+            out = model.decoder(whole, encoder_out=encoder_out)
+            total = total + model.get_normalized_probs(out, log_probs=False)[0, -1]
+        return (total / len(models)).log()
+
+    never = [dictionary.pad(), other_end]
+    return beam_search(next_words, beam=beam, limit=LIMIT, end=end, never=never, **options)
 
 
 def source_documents(task):
@@ -70,12 +57,15 @@ def source_documents(task):
     return [[task.src_dict.encode_line(s, add_if_not_exist=False).long() for s in d] for d in docs]
 
 
-def check(output, rows, expected, dictionary):
-    hypotheses = tiny.lines_of(output)
-    scores = {int(k): float(v) for k, v in tiny.scores_of(output).items()}
-    for row, (tokens, score) in zip(rows, expected):
-        assert hypotheses[row] == dictionary.string(torch.tensor(tokens))
-        assert scores[row] == pytest.approx(score, abs=2e-4)
+def check(output, rows, expected, dictionary, nbest=1):
+    """Every printed hypothesis, in order, with its score."""
+    lines = re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", output, flags=re.M)
+    for row, found in zip(rows, expected):
+        printed = [(float(score), text) for number, score, text in lines if int(number) == row]
+        assert len(printed) == nbest
+        for (score, text), want in zip(printed, found):
+            assert text == dictionary.string(torch.tensor(want.tokens))
+            assert score == pytest.approx(want.score / math.log(2), abs=2e-4)
 
 
 @torch.no_grad()
@@ -101,7 +91,7 @@ def test_windows(
         for i in range(len(document)):
             first = max(0, i - 2)
             result = naive_translation(task, models, document[first : i + 1], translated[first:i])
-            translated.append(result[0])
+            translated.append(result[0].tokens)
             expected.append(result)
     output = tiny.generate(
         binarised,
@@ -127,7 +117,7 @@ def test_full_documents(binarised, checkpoint):
             translated = []
             for _ in range(first, end):
                 result = naive_translation(task, models, document[first:end], translated)
-                translated.append(result[0])
+                translated.append(result[0].tokens)
                 expected.append(result)
     output = tiny.generate(
         binarised,
@@ -135,6 +125,37 @@ def test_full_documents(binarised, checkpoint):
         *["--task", "full_document_translation", "--decoding", "sequential"],
     )
     check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "options, search",
+    [
+        ([], {}),
+        (["--lenpen", "0.4"], {"len_penalty": 0.4}),
+        (["--lenpen", "2"], {"len_penalty": 2.0}),
+        (["--unnormalized"], {"len_penalty": 0.0}),
+        (["--beam", "1", "--nbest", "1"], {"beam": 1}),
+        (["--beam", "5", "--nbest", "5"], {"beam": 5}),
+    ],
+)
+def test_every_hypothesis_of_the_beam(binarised, window_checkpoint, options, search):
+    """Under any length penalty, after the references, so that rows do not depend on each other."""
+    task, models = load([window_checkpoint])
+    docs, expected = tiny.documents((1, 5, 2, 7), 2), []
+    for document, reference in zip(source_documents(task), tiny.translate(docs)):
+        gold = [[task.tgt_dict.index(word) for word in line.split()] for line in reference]
+        for i in range(len(document)):
+            first = max(0, i - 2)
+            sources = document[first : i + 1]
+            expected.append(naive_translation(task, models, sources, gold[first:i], **search))
+    output = tiny.generate(
+        binarised,
+        window_checkpoint,
+        *["--task", "sliding_window_translation", "--decoding", "sequential", "--gold-context"],
+        *["--nbest", "3", *options],
+    )
+    check(output, tiny.rows_of(docs), expected, task.tgt_dict, nbest=search.get("beam", 3))
 
 
 @torch.no_grad()

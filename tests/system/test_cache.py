@@ -10,9 +10,11 @@ def test_a_cache_brings_terms_back(tmp_path):
     """With the base alone, with slots and without: nothing but the gate is trained."""
     questions, found = probe.run("run_cache.sh", tmp_path, "25", "0", UPDATES="1000")
     base, cache, empty = (
-        score.pooled(score.accuracy(questions, found[name]), "term", 99)
+        score.pooled(score.accuracy(questions, found[name].hypotheses), "term", 99)
         for name in ("rnnsearch_window", "cache25_stream", "cache0_stream")
     )
     probe.assert_at_ceiling(base)
     probe.assert_at_ceiling(empty)
     assert cache.rate > 0.7
+    equal_without = score.quality(found["rnnsearch_window"]).rate
+    probe.assert_whole_sentences(found["cache25_stream"], equal=equal_without)

@@ -9,8 +9,9 @@ from scipy.stats import binom
 def accuracies(folder, system, **settings):
     """Accuracies of the model alone, and with its memories."""
     questions, found = probe.run("run_memnet.sh", folder, system, **settings)
-    outputs = found["rnnsearch_window"], found[f"{system}_iterative"]
-    return [score.accuracy(questions, output) for output in outputs]
+    alone, memory = found["rnnsearch_window"], found[f"{system}_iterative"]
+    probe.assert_whole_sentences(memory, equal=score.quality(alone).rate)
+    return [score.accuracy(questions, output.hypotheses) for output in (alone, memory)]
 
 
 def assert_above_ceiling(result):

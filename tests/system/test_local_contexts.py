@@ -19,7 +19,7 @@ def local_contexts(tmp_path_factory):
 @pytest.mark.parametrize("context", LOCAL)
 def test_local_contexts_reach_as_far_as_they_look(local_contexts, context, phenomenon):
     questions, found = local_contexts
-    reach, output = LOCAL[context], found[f"{context}_stream"]
+    reach, output = LOCAL[context], found[f"{context}_stream"].hypotheses
     near = [q for q in questions if q["distance"] <= reach]
     far = [q for q in questions if q["distance"] > reach]
     assert score.pooled(score.accuracy(near, output), phenomenon, 99).rate > 0.9
@@ -31,6 +31,8 @@ def test_local_contexts_reach_as_far_as_they_look(local_contexts, context, pheno
 def test_the_previous_target_state_carries_what_was_said(tmp_path):
     """And what the states before it carried: each is told of the one before."""
     questions, found = probe.run("run_stream.sh", tmp_path, "previous-target", UPDATES="4500")
-    results = score.accuracy(questions, found["previous-target_stream"])
+    output = found["previous-target_stream"]
+    probe.assert_whole_sentences(output, equal=0.85)
+    results = score.accuracy(questions, output.hypotheses)
     for phenomenon in probe.PHENOMENA:
         assert score.pooled(results, phenomenon, 3).rate > 0.9

@@ -7,10 +7,16 @@ import score
 
 @pytest.fixture(scope="module")
 def memories(tmp_path_factory):
-    """Accuracies of memories on both sides or one, and of one that forgets."""
+    """Questions, and outputs of memories on both sides or one, and of one that forgets."""
     systems = ["both", "source", "target", "forget"]
     questions, found = probe.run("run_stream.sh", tmp_path_factory.mktemp("memory"), *systems)
-    return {name: score.accuracy(questions, found[f"{name}_stream"]) for name in systems}
+    return questions, {name: found[f"{name}_stream"] for name in systems}
+
+
+def pooled(memories, system, phenomenon):
+    """Accuracy of a system on one phenomenon at all distances."""
+    questions, outputs = memories
+    return score.pooled(score.accuracy(questions, outputs[system].hypotheses), phenomenon, 99)
 
 
 @pytest.mark.system
@@ -18,10 +24,16 @@ def memories(tmp_path_factory):
 @pytest.mark.parametrize("side", ["both", "source", "target"])
 def test_memories_carry_what_is_needed(memories, side, phenomenon):
     """As far back as documents go.  Each side shows everything that is asked for here."""
-    assert score.pooled(memories[side], phenomenon, 99).rate > 0.9
+    assert pooled(memories, side, phenomenon).rate > 0.9
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("side", ["both", "source", "target"])
+def test_whole_sentences_are_written(memories, side):
+    probe.assert_whole_sentences(memories[1][side], equal=0.85)
 
 
 @pytest.mark.system
 @pytest.mark.parametrize("phenomenon", probe.PHENOMENA)
 def test_a_memory_that_forgets_is_at_the_ceiling(memories, phenomenon):
-    probe.assert_at_ceiling(score.pooled(memories["forget"], phenomenon, 99))
+    probe.assert_at_ceiling(pooled(memories, "forget", phenomenon))

@@ -13,49 +13,68 @@ ARCHITECTURES = {
 }
 
 
-def accuracies(folder, options):
-    """Accuracies of the systems that run.sh trains."""
-    questions, hypotheses = probe.run("run.sh", folder, **options)
+def outputs(folder, options):
+    """Questions, and outputs of the systems that run.sh trains."""
+    questions, found = probe.run("run.sh", folder, **options)
     # Decoding windows sees no own output but that of the window: count what its sources show.
     for question in questions:
         question["distance"] = question["distance_to_first"]
-    return {name: score.accuracy(questions, found) for name, found in hypotheses.items()}
+    return questions, found
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Accuracies by architecture, each trained when first asked for."""
+    """Questions and outputs by architecture, each trained when first asked for."""
     known = {}
 
     def train(architecture):
         if architecture not in known:
             folder = tmp_path_factory.mktemp(architecture)
-            known[architecture] = accuracies(folder, ARCHITECTURES[architecture])
+            known[architecture] = outputs(folder, ARCHITECTURES[architecture])
         return known[architecture]
 
     return train
+
+
+@pytest.fixture(scope="module")
+def accuracies(trained):
+    """Accuracies of one output."""
+
+    def accuracies(architecture, output):
+        questions, found = trained(architecture)
+        return score.accuracy(questions, found[output].hypotheses)
+
+    return accuracies
 
 
 @pytest.mark.system
 @pytest.mark.parametrize("phenomenon", probe.PHENOMENA)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_windows_use_their_context(trained, architecture, system, phenomenon):
-    assert score.pooled(trained(architecture)[system], phenomenon, REACH).rate > 0.9
+def test_windows_use_their_context(accuracies, architecture, system, phenomenon):
+    assert score.pooled(accuracies(architecture, system), phenomenon, REACH).rate > 0.9
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_windows_write_whole_sentences(trained, architecture, system):
+    probe.assert_whole_sentences(trained(architecture)[1][system], equal=0.9)
 
 
 @pytest.mark.system
 @pytest.mark.parametrize("phenomenon", probe.PHENOMENA)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_without_context_the_ceiling_holds(trained, architecture, phenomenon):
-    probe.assert_at_ceiling(score.pooled(trained(architecture)["sentence_window"], phenomenon, 99))
+def test_without_context_the_ceiling_holds(accuracies, architecture, phenomenon):
+    found = accuracies(architecture, "sentence_window")
+    probe.assert_at_ceiling(score.pooled(found, phenomenon, 99))
 
 
 @pytest.mark.system
 @pytest.mark.parametrize("phenomenon", probe.PHENOMENA)
-def test_rfa_reaches_what_the_transformer_reaches(trained, phenomenon):
+def test_rfa_reaches_what_the_transformer_reaches(accuracies, phenomenon):
     softmax, rfa = (
-        score.pooled(trained(architecture)["window4_window"], phenomenon, REACH).rate
+        score.pooled(accuracies(architecture, "window4_window"), phenomenon, REACH).rate
         for architecture in ("transformer", "rfa_transformer")
     )
     assert rfa > softmax - 0.03

@@ -1,0 +1,96 @@
+"""The stock sequence generators, told about documents and about when to stop looking."""
+
+from typing import Dict, List, Optional
+
+import torch
+from fairseq import sequence_generator
+from fairseq.search import BeamSearch
+from torch import Tensor
+
+from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
+from fairseq_docmt.generation.sentence_search import SentenceSearch
+
+
+class _DocumentGenerator:
+    """Mixed into a stock generator.
+
+    Args:
+        models, tgt_dict, **options: of the stock generator.
+        separator: index of ``<sep>``.
+        nbest: hypotheses that will be printed for each sentence.
+        ensemble: what the generator is to see instead of the models, None for the stock ensemble.
+    """
+
+    def __init__(self, models, tgt_dict, *, separator: int, nbest: int, ensemble=None, **options):
+        super().__init__(models, tgt_dict, **options)
+        if ensemble is not None:
+            self.model = ensemble.eval()
+        self.nbest = nbest
+        inner = FewWordsBeamSearch(tgt_dict) if type(self.search) is BeamSearch else self.search
+        len_penalty = self.len_penalty if self.normalize_scores else 0.0
+        self.search = SentenceSearch(inner, tgt_dict, separator, self.beam_size, len_penalty)
+        #: the stock limits, which hold for one sentence; ``max_len_*`` are set for each batch
+        self.most_tokens_a, self.most_tokens_b = self.max_len_a, self.max_len_b
+        self._done: List[bool] = []
+
+    def finalize_hypos(
+        self,
+        step: int,
+        bbsz_idx: Tensor,
+        eos_scores: Tensor,
+        tokens: Tensor,
+        scores: Tensor,
+        finalized: List[List[Dict[str, Tensor]]],
+        finished: List[bool],
+        beam_size: int,
+        attn: Optional[Tensor],
+        src_lengths: Tensor,
+        max_len: int,
+    ) -> List[int]:
+        """As in fairseq, but the best ``beam_size`` hypotheses are kept, not the first."""
+        batch = (tokens, scores, finalized, finished, beam_size, attn, src_lengths, max_len)
+        if not self.search.keeps_best:
+            return super().finalize_hypos(step, bbsz_idx, eos_scores, *batch)
+        new: List[List[Dict[str, Tensor]]] = [[] for _ in finalized]
+        self._done = self.search.done.tolist()
+        newly_finished = super().finalize_hypos(
+            step, bbsz_idx, eos_scores, *batch[:2], new, *batch[3:]
+        )
+        for row in self.search.nothing_new.nonzero().view(-1).tolist():
+            new[row] = []
+        _merge(finalized, new, beam_size)
+        return newly_finished
+
+    def is_finished(
+        self, step: int, unfin_idx: int, max_len: int, finalized_sent_len: int, beam_size: int
+    ) -> bool:
+        """Whether a sentence is done, by the search where it knows."""
+        if self.search.keeps_best:
+            return step == max_len or self._done[unfin_idx]
+        return super().is_finished(step, unfin_idx, max_len, finalized_sent_len, beam_size)
+
+
+def _merge(finalized: List[list], new: List[list], most: int) -> None:
+    """Add hypotheses to those of their rows; of too many the best remain."""
+    rows = [row for row, hypotheses in enumerate(new) if hypotheses]
+    for row in rows:
+        finalized[row].extend(new[row])
+    crowded = [row for row in rows if len(finalized[row]) > most]
+    if not crowded:
+        return
+    # All scores at once, as each look at a tensor makes the host wait for a GPU.
+    scores = iter(torch.stack([h["score"] for row in crowded for h in finalized[row]]).tolist())
+    for row in crowded:
+        scored = [(next(scores), hypothesis) for hypothesis in finalized[row]]
+        scored.sort(key=lambda pair: -pair[0])
+        finalized[row][:] = [hypothesis for _, hypothesis in scored[:most]]
+
+
+class DocumentGenerator(_DocumentGenerator, sequence_generator.SequenceGenerator):
+    """Stock generator that stops when nothing better can come."""
+
+
+class DocumentGeneratorWithAlignment(
+    _DocumentGenerator, sequence_generator.SequenceGeneratorWithAlignment
+):
+    """The same with alignments."""

@@ -1,0 +1,103 @@
+"""A wider beam finds what greedy search finds, or better: no sentence is lost by searching more."""
+
+import pytest
+import tiny
+
+TEST_DOCUMENTS = [5] * 40
+WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
+DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "40"]
+STREAM = ["--task", "sentence_stream_translation", "--chunk-sentences", "4"]
+# After references all beams see the same context, so that scores are those of the search alone.
+JOINT = {WINDOWS[1]: ["--decoding", "window"], DOCUMENTS[1]: ["--decoding", "segment"]}
+SEQUENTIAL = ["--decoding", "sequential", "--gold-context"]
+
+#: task, model, options of decoding, updates
+SYSTEMS = {
+    "transformer-windows": (WINDOWS, tiny.MODEL, [JOINT[WINDOWS[1]], SEQUENTIAL]),
+    "transformer-documents": (DOCUMENTS, tiny.MODEL, [JOINT[DOCUMENTS[1]], SEQUENTIAL]),
+    "rfa": (WINDOWS, tiny.rfa("--sentence-gate", "decay"), [JOINT[WINDOWS[1]], SEQUENTIAL]),
+    "window": (
+        DOCUMENTS,
+        tiny.window("--train-alignment", "sentence"),
+        [JOINT[DOCUMENTS[1]], SEQUENTIAL],
+    ),
+    "lst": (DOCUMENTS, tiny.lst(), [JOINT[DOCUMENTS[1]], SEQUENTIAL]),
+    "rnnsearch": (WINDOWS, tiny.rnnsearch(), [JOINT[WINDOWS[1]], SEQUENTIAL]),
+    "memory": (STREAM, tiny.memory(), [["--gold-context"]]),
+    "cache": (STREAM, tiny.cache(), [["--gold-context"]]),
+    "context": (STREAM, tiny.context("--context", "hierarchical"), [["--gold-context"]]),
+    "memnet": (DOCUMENTS, tiny.memnet("--memory", "target"), [["--decode-passes", "0"]]),
+}
+QUICK = [("transformer-windows", 0), ("transformer-documents", 3000)]
+LONG = [(name, words) for name in SYSTEMS for words in (0, 3000) if (name, words) not in QUICK]
+
+
+def larger(model):
+    """A tiny model with layers twice as wide, which learns the tiny language in seconds."""
+    double = {"16": "32", "32": "64", "12": "32", "8": "32", "10": "32", "6": "32"}
+    sizes = [i for i, option in enumerate(model) if option.endswith(("-dim", "-size"))]
+    kept = ("--cache-size", "--memory-size", "--cross-feature-dim", "--causal-feature-dim")
+    return [
+        double.get(option, option) if at - 1 in sizes and model[at - 1] not in kept else option
+        for at, option in enumerate(model)
+    ]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    """Binarised data with this number of words more in the dictionaries than in the text."""
+    made = {}
+
+    def corpus(more_words):
+        if more_words not in made:
+            folder = tmp_path_factory.mktemp("corpus")
+            splits = {"train": [5] * 60, "valid": [5] * 2, "test": TEST_DOCUMENTS}
+            for seed, (split, lengths) in enumerate(splits.items()):
+                tiny.write_split(folder, split, tiny.documents(lengths, seed))
+            made[more_words] = tiny.preprocess(folder, ["train", "valid", "test"])
+            for side in ("src", "tgt"):
+                with open(made[more_words] / f"dict.{side}.txt", "a", encoding="utf-8") as words:
+                    words.writelines(f"never{number} 1\n" for number in range(more_words))
+        return made[more_words]
+
+    return corpus
+
+
+def exact_and_scores(data, checkpoint, *options):
+    """For each sentence whether it equals the reference, and its score."""
+    output = tiny.generate(data, checkpoint, "--max-tokens", "2000", *options)
+    hypotheses, scores = tiny.lines_of(output), tiny.scores_of(output)
+    references = tiny.lines_of(output, "T")
+    rows = sorted(references)
+    assert len(rows) == sum(TEST_DOCUMENTS)
+    return (
+        sum(hypotheses[row] == references[row] for row in rows) / len(rows),
+        [float(scores[row]) for row in rows],
+    )
+
+
+@pytest.mark.parametrize(
+    "system, more_words",
+    QUICK + [pytest.param(*case, marks=pytest.mark.system) for case in LONG],
+)
+def test_a_wider_beam_is_no_worse(corpora, tmp_path, system, more_words):
+    task, model, decodings = SYSTEMS[system]
+    data = corpora(more_words)
+    lanes = ["--batch-size", "10"] if task is STREAM else ["--max-tokens", "300"]
+    drafts = ["--gold-drafts"] if system == "memnet" else []
+    lr = "0.005" if more_words else "0.01"
+    options = [*task, *lanes, *drafts, "--lr", lr, "--label-smoothing", "0.1"]
+    updates = 300 if system == "transformer-windows" else 600
+    checkpoint = tiny.train(data, tmp_path, *options, model=larger(model), updates=updates)
+    for decoding in decodings:
+        search = [*task[:2], *decoding]
+        exact, greedy = exact_and_scores(data, checkpoint, *search, "--beam", "1")
+        assert exact > 0.5
+        total = sum(greedy)
+        for beam in ("2", "4", "10"):
+            share, scores = exact_and_scores(data, checkpoint, *search, "--beam", beam)
+            worse = sum(b < a - 2e-4 for a, b in zip(greedy, scores))
+            assert worse <= 0.005 * len(greedy)
+            assert sum(scores) > total - 0.02
+            assert share > exact - 0.02
+            total = sum(scores)

@@ -1,0 +1,140 @@
+"""The generator stops when nothing better can come; other strategies than ranking stay fairseq's."""
+
+import pytest
+import tiny
+import torch
+from fairseq import search
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
+from naive_search import beam_search
+
+from fairseq_docmt.generation.sequence_generator import DocumentGenerator, _merge
+
+LIMIT = 9
+STRATEGIES = {
+    "greedy": (1, search.BeamSearch),
+    "sampling": (3, lambda words: search.Sampling(words, 5)),
+    "diverse": (4, lambda words: search.DiverseBeamSearch(words, 2, 0.5)),
+    "siblings": (3, lambda words: search.DiverseSiblingsSearch(words, 0.5)),
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    """An untrained model that ends a sentence now and then."""
+    built = tiny.model(*tiny.MODEL)
+    words = tiny.dictionary()
+    with torch.no_grad():
+        built.decoder.output_projection.weight.mul_(0.7)
+        built.decoder.output_projection.weight[words.eos()].mul_(2)
+    return built
+
+
+def source(words, rows):
+    tokens = torch.randint(words.nspecial, words.nspecial + 12, (rows, 5))
+    return {"src_tokens": tokens, "src_lengths": torch.full((rows,), 5)}
+
+
+def generator_of(model, words, beam, strategy, **options):
+    return DocumentGenerator(
+        [model],
+        words,
+        separator=words.index("<sep>"),
+        nbest=1,
+        beam_size=beam,
+        max_len_b=LIMIT,
+        search_strategy=strategy(words),
+        **options,
+    )
+
+
+def found_by(generator, net_input, limits):
+    """(tokens, score) of all hypotheses of each row."""
+    rows = len(limits)
+    generator.search.restrict(torch.tensor(limits), *torch.tensor([[1] * rows] * 2))
+    found = generator.generate(list(generator.model.models), {"net_input": net_input})
+    return [[(h["tokens"].tolist(), float(h["score"])) for h in hypotheses] for hypotheses in found]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_what_does_not_rank_is_as_in_fairseq(model, name):
+    beam, strategy = STRATEGIES[name]
+    words = tiny.dictionary()
+    net_input = source(words, 6)
+    stock = SequenceGenerator(
+        [model], words, beam_size=beam, max_len_b=LIMIT, search_strategy=strategy(words)
+    )
+    torch.manual_seed(1)
+    wanted = stock.generate([model], {"net_input": net_input})
+    torch.manual_seed(1)
+    found = found_by(generator_of(model, words, beam, strategy), net_input, [LIMIT] * 6)
+    assert [[h["tokens"].tolist() for h in row] for row in wanted] == [
+        [tokens for tokens, _ in row] for row in found
+    ]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("beam, len_penalty", [(2, 1.0), (3, 0.5), (5, 1.5), (4, 0.0)])
+def test_beams_are_those_of_the_loop_in_any_batch(model, beam, len_penalty):
+    words = tiny.dictionary()
+    net_input = source(words, 7)
+    limits = [LIMIT, 3, LIMIT, 1, 6, LIMIT, LIMIT]
+    options = {"len_penalty": len_penalty, "normalize_scores": len_penalty > 0}
+    generator = generator_of(model, words, beam, search.BeamSearch, **options)
+    found = found_by(generator, net_input, limits)
+    alone = [
+        found_by(generator, {key: value[i : i + 1] for key, value in net_input.items()}, [limit])
+        for i, limit in enumerate(limits)
+    ]
+    for row, limit in enumerate(limits):
+        encoder_out = model.encoder(net_input["src_tokens"][row : row + 1], torch.tensor([5]))
+
+        def next_words(tokens, encoder_out=encoder_out):
+            logits, _ = model.decoder(torch.tensor([[words.eos(), *tokens]]), encoder_out)
+            return logits[0, -1].log_softmax(-1)
+
+        never = [words.pad(), words.index("<sep>")]
+        wanted = beam_search(
+            next_words,
+            beam=beam,
+            limit=limit,
+            end=words.eos(),
+            never=never,
+            len_penalty=len_penalty,
+        )
+        assert [tokens[:-1] for tokens, _ in found[row]] == [w.tokens for w in wanted]
+        assert [score for _, score in found[row]] == pytest.approx([w.score for w in wanted], 1e-5)
+        assert found[row] == [
+            (tokens, pytest.approx(score, abs=1e-6)) for tokens, score in alone[row][0]
+        ]
+
+
+class SureOfSix(EnsembleModel):
+    """Sure of one word six times and then of the end, which is always its second choice."""
+
+    def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature=1.0):
+        words, length = tiny.dictionary(), tokens.size(1) - 1
+        probabilities = torch.full((len(tokens), len(words)), 0.001)
+        probabilities[:, words.index("w1")] = 0.9 if length < 6 else 0.01
+        probabilities[:, words.eos()] = 0.05 if length < 6 else 0.9
+        return probabilities.log(), None
+
+
+def test_bad_hypotheses_do_not_end_a_search(model):
+    """fairseq stops with two words, when two hypotheses have ended."""
+    words = tiny.dictionary()
+    net_input, wanted = source(words, 2), [words.index("w1")] * 6
+    stock = SequenceGenerator(SureOfSix([model]), words, beam_size=2, max_len_b=LIMIT)
+    assert len(stock.generate([model], {"net_input": net_input})[0][0]["tokens"]) < 6
+    generator = generator_of(model, words, 2, search.BeamSearch, ensemble=SureOfSix([model]))
+    for row in found_by(generator, net_input, [LIMIT] * 2):
+        assert row[0][0] == [*wanted, words.eos()]
+
+
+def test_the_best_hypotheses_are_kept():
+    def made(*scores):
+        return [{"score": torch.tensor(score)} for score in scores]
+
+    finalized = [made(-1.0, -3.0), made(-1.0), []]
+    _merge(finalized, [made(-2.0), made(-5.0), made(-4.0)], 2)
+    kept = [[float(h["score"]) for h in row] for row in finalized]
+    assert kept == [[-1.0, -2.0], [-1.0, -5.0], [-4.0]]

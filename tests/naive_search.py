@@ -1,0 +1,69 @@
+"""Beam search as a loop over lists: what the generator has to find."""
+
+from typing import Callable, List, NamedTuple, Sequence
+
+import torch
+
+NEVER = -float("inf")
+
+
+class Found(NamedTuple):
+    """A finished hypothesis: its tokens without the end symbol, its score as printed."""
+
+    tokens: List[int]
+    score: float
+
+
+def beam_search(
+    next_words: Callable[[Sequence[int]], torch.Tensor],
+    *,
+    beam: int,
+    limit: int,
+    end: int,
+    never: Sequence[int],
+    len_penalty: float = 1.0,
+) -> List[Found]:
+    """The ``beam`` best finished hypotheses, best first.
+
+    A hypothesis that ends counts if it is among the ``beam`` best of a step, as in fairseq.  The
+    search goes on until no unfinished hypothesis would be better than the worst of ``beam``
+    finished ones if it ended at the next step with probability 1; with a beam of 1, until the first
+    has ended.
+
+    Args:
+        next_words: (V,) log-probabilities of the word after some tokens.
+        limit: most tokens, the end symbol not counted.
+        end: the symbol that ends a sentence, which must have one token at least.
+        never: symbols that must not be written.
+        len_penalty: scores are divided by length, the end symbol included, to this power.
+    """
+    active, finished = [([], 0.0)], []
+    for step in range(limit + 1):
+        candidates = []
+        for tokens, score in active:
+            lprobs = next_words(tokens).clone()
+            lprobs[list(never)] = NEVER
+            if step == 0:
+                lprobs[end] = NEVER
+            if step == limit:
+                lprobs[torch.arange(len(lprobs)) != end] = NEVER
+            candidates += [
+                (score + value, tokens, word)
+                for word, value in enumerate(lprobs.tolist())
+                if value > NEVER
+            ]
+        candidates.sort(key=lambda candidate: -candidate[0])
+        length = step + 1
+        finished += [
+            Found(tokens, score / length**len_penalty)
+            for score, tokens, word in candidates[:beam]
+            if word == end
+        ]
+        finished = sorted(finished, key=lambda found: -found.score)[:beam]
+        active = [(t + [w], s) for s, t, w in candidates[: 2 * beam] if w != end][:beam]
+        full = len(finished) == beam
+        if not active or (full and beam == 1):
+            break
+        if full and active[0][1] / (length + 1) ** len_penalty <= finished[-1].score:
+            break
+    return finished
