@@ -2,8 +2,8 @@
 
     python score.py --probe data/test.probe.jsonl sentence=sentence.out window=window.out
 
-The outputs are those of fairseq-generate.  An answer only has to be among the words, so the last rows
-tell of whole sentences: how many equal the reference, and how long all are in relation to it.
+The outputs are those of fairseq-generate.  An answer only has to be among the words, so the last
+rows tell of whole sentences: how many equal the reference, and how long all are beside it.
 """
 
 import argparse
@@ -148,7 +148,7 @@ class System(NamedTuple):
 
 
 def table(systems: Dict[str, System], style: str) -> str:
-    """A table with one row per phenomenon and distance, two on whole sentences, a column per system."""
+    """A column per system, a row per phenomenon and distance, and two rows on whole sentences."""
     first = next(iter(systems.values()))
     rows = [
         [name, distance, first.accuracies[name, distance].total]

@@ -29,8 +29,8 @@ class JointHypothesis(NamedTuple):
 def nbest_of_sentences(ranked: Sequence[JointHypothesis], most: int) -> List[List[Hypothesis]]:
     """For each sentence its different hypotheses among joint ones, best first.
 
-    Each gets the score of the best joint hypothesis it is part of: this is what the search ranks, as
-    the score of its own tokens depends on the sentences before it.
+    Each gets the score of the best joint hypothesis it is part of: this is what the search ranks,
+    as the score of its own tokens depends on the sentences before it.
 
     Args:
         ranked: joint hypotheses with the same number of sentences, best first.

@@ -1,4 +1,4 @@
-"""The generator stops when nothing better can come; other strategies than ranking stay fairseq's."""
+"""The generator stops when nothing better can come; what does not rank hypotheses is fairseq's."""
 
 import pytest
 import tiny
