@@ -34,13 +34,11 @@ CHOICES = {"CORPUS"}
 #: what names files, languages and machines, and not how a system is trained or evaluated
 NO_SETTINGS = {
     "fairseq-train": {
-        *("user_dir", "save_dir", "drafts", "gold_drafts", "sentence_lm", "seed", "eval_bleu"),
-        *("no_epoch_checkpoints", "eval_bleu_remove_bpe"),
+        *("user_dir", "save_dir", "drafts", "gold_drafts", "sentence_lm", "no_epoch_checkpoints"),
     },
     "fairseq-generate": {
         *("user_dir", "path", "results_path", "drafts", "source_lang", "target_lang", "task"),
         *("max_tokens", "batch_size", "gen_subset", "cpu", "skip_invalid_size_inputs_valid_test"),
-        "post_process",
     },
     "fairseq-preprocess": {
         *("source_lang", "target_lang", "destdir", "trainpref", "validpref", "testpref"),
