@@ -3,8 +3,8 @@
 #
 #   bash generate.sh WORK SYSTEM CHECKPOINT OUT [more options]
 #
-# SYSTEM is sentence or one with memory: both, source or target.  BLEU over documents and sentences in
-# truecased Moses tokens, as published, and over detokenized sentences.  Before this: train.sh.
+# SYSTEM is sentence or one with memory: both, source or target.  Environment: BATCH documents or
+# sentences side by side (32).  Before this: train.sh.
 set -euo pipefail
 work=$1 system=$2 checkpoint=$3 out=$4
 shift 4
@@ -13,7 +13,7 @@ user_dir=$(python -m fairseq_docmt 2> /dev/null)
 
 translate() {
   fairseq-generate "$work/data/bin" --user-dir "$user_dir" --path "$checkpoint" \
-    --beam 5 --max-len-a 0 --max-len-b 150 --batch-size "${BATCH:-32}" \
+    --beam 5 --lenpen 1 --max-len-a 0 --max-len-b 150 --batch-size "${BATCH:-32}" \
     --remove-bpe --results-path "$out" "$@"
 }
 
@@ -24,10 +24,12 @@ case $system in
 esac
 
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"
+# As published: words are what stands between blanks, no smoothing.
 for unit in documents sentences; do
-  echo "BLEU over $unit, truecased Moses tokens"
-  sacrebleu "$out/reference.$unit" -i "$out/hypothesis.$unit" -m bleu --force
+  echo "BLEU as published, over $unit: truecased Moses tokens"
+  sacrebleu "$out/reference.$unit" -i "$out/hypothesis.$unit" -m bleu \
+    --tokenize none --smooth-method none --force
 done
-echo "BLEU over sentences, detokenized text"
+echo "sacreBLEU (13a) over sentences, detokenized text: not comparable with the paper"
 grep . "$work/data/text/raw/test.de" > "$out/reference.detokenized"
 sacrebleu "$out/reference.detokenized" -i "$out/hypothesis.detokenized" -m bleu

@@ -6,9 +6,10 @@
 #
 # sentence is the first stage.  SYSTEM is a memory by its side, source, target or both, with the
 # layers LAYERS (from 0; paper: 5, also 0,1, 2,3 and 4,5) and SIZE vectors (16; also 8 to 512).
-# Environment: DROPOUT (first stage 0.3 for TED and News, 0.1 for Europarl; second 0.2 and 0.1),
-# WARMUP (second stage 1000 for TED, 2000 for News and Europarl), LANES documents side by side (8) and
-# CHUNK sentences of each in an update.  With --fp16 give --fp16-no-flatten-grads too.
+# Environment: CORPUS is ted (the default), news or europarl; for both stages it sets DROPOUT, WARMUP
+# and UPDATE_FREQ, which can be set alone too.  An update of the second stage is LANES documents side
+# by side (8), CHUNK sentences of each (20), UPDATE_FREQ times: about 8 whole documents, as in the
+# authors' recipe.  With --fp16 give --fp16-no-flatten-grads too.
 # Before this: prepare.sh.  After it: generate.sh.
 set -euo pipefail
 work=$1 system=$2 save=$3
@@ -17,34 +18,40 @@ export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
 layers=${LAYERS:-5} size=${SIZE:-16}
 
-first() {
+# chunks: CHUNK sentences so many times are a document of average length (table 2: 123, 40, 14).
+case ${CORPUS:-ted} in
+  ted) dropout=0.2 warmup=1000 chunks=6 ;;
+  news) dropout=0.2 warmup=2000 chunks=2 ;;
+  europarl) dropout=0.1 warmup=2000 chunks=1 ;;
+  *) echo "unknown corpus $CORPUS" >&2; exit 1 ;;
+esac
+case $system:${CORPUS:-ted} in
+  sentence:europarl) dropout=0.1 warmup=4000 chunks=1 ;;
+  sentence:*) dropout=0.3 warmup=4000 chunks=1 ;;
+esac
+dropout=${DROPOUT:-$dropout}
+
+train() {
   fairseq-train "$work/data/bin" --user-dir "$user_dir" --save-dir "$save" \
     --share-all-embeddings --encoder-learned-pos --decoder-learned-pos --activation-fn gelu \
-    --dropout "${DROPOUT:-0.3}" \
-    --optimizer adam --adam-betas '(0.9, 0.999)' --weight-decay 0.01 --clip-norm 1.0 \
-    --lr 0.0005 --lr-scheduler inverse_sqrt --warmup-updates 4000 --criterion cross_entropy \
-    --max-tokens 4096 --update-freq "${UPDATE_FREQ:-4}" --patience 5 --no-epoch-checkpoints \
-    --seed 1 "$@"
+    --dropout "$dropout" --attention-dropout "$dropout" --criterion cross_entropy \
+    --lr-scheduler inverse_sqrt --warmup-updates "${WARMUP:-$warmup}" \
+    --adam-betas '(0.9, 0.999)' --weight-decay 0.0 --clip-norm 0.0 \
+    --update-freq "${UPDATE_FREQ:-$chunks}" --patience 5 --no-epoch-checkpoints --seed 1 "$@"
 }
 
+first() { train --optimizer adam --lr 0.0005 --max-tokens 4096 "$@"; }
+
+# New parameters at 3e-4, those of the first stage at 6e-5.
 second() {
-  fairseq-train "$work/data/bin" --user-dir "$user_dir" --save-dir "$save" \
-    --share-all-embeddings --encoder-learned-pos --decoder-learned-pos --activation-fn gelu \
-    --dropout "${DROPOUT:-0.2}" \
-    --optimizer grouped_adam --pretrained-lr-scale 0.2 --adam-betas '(0.9, 0.999)' \
-    --weight-decay 0.01 --clip-norm 1.0 \
-    --lr 0.0003 --lr-scheduler inverse_sqrt --warmup-updates "${WARMUP:-1000}" \
-    --criterion cross_entropy --batch-size "${LANES:-8}" --chunk-sentences "${CHUNK:-20}" \
-    --patience 5 --no-epoch-checkpoints --seed 1 "$@"
+  train --task sentence_stream_translation --arch memory_transformer \
+    --memory-layers "$layers" --memory-size "$size" \
+    --optimizer grouped_adam --lr 0.0003 --pretrained-lr-scale 0.2 \
+    --batch-size "${LANES:-8}" --chunk-sentences "${CHUNK:-20}" "$@"
 }
 
 case $system in
   sentence) first --task sliding_window_translation --window-size 1 --arch transformer "$@" ;;
-  both) second --task sentence_stream_translation --arch memory_transformer \
-    --memory-side both --memory-layers "$layers" --memory-size "$size" "$@" ;;
-  source) second --task sentence_stream_translation --arch memory_transformer \
-    --memory-side source --memory-layers "$layers" --memory-size "$size" "$@" ;;
-  target) second --task sentence_stream_translation --arch memory_transformer \
-    --memory-side target --memory-layers "$layers" --memory-size "$size" "$@" ;;
+  both | source | target) second --memory-side "$system" "$@" ;;
   *) echo "unknown system $system" >&2; exit 1 ;;
 esac

@@ -5,17 +5,24 @@
 #
 # TASK is window (systems sentence and concat2) or document (all others), DECODING is segment (FSD
 # in the paper) or sequential (SD).  REFERENCE holds detokenized sentences without blank lines.
-# Alignments of window attention: --model-overrides "{'alignment': 'linear'}".  Before this: train.sh.
+# Alignments of window attention: --model-overrides "{'alignment': 'linear'}".  Environment: CORPUS is
+# news (the default), ted or os and sets the languages.  MAX_TOKENS makes the batch.
+# Before this: train.sh.
 set -euo pipefail
 data=$1 task=$2 decoding=$3 checkpoint=$4 reference=$5 out=$6
 shift 6
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
+case ${CORPUS:-news} in
+  news | os) target=de ;;
+  ted) target=it ;;
+  *) echo "unknown corpus $CORPUS" >&2; exit 1 ;;
+esac
 
 translate() {
-  fairseq-generate "$data" --user-dir "$user_dir" --decoding "$decoding" \
-    --path "$checkpoint" --beam 12 --max-tokens "${MAX_TOKENS:-4096}" --max-len-a 2 --max-len-b 50 \
-    --remove-bpe --tokenizer moses --results-path "$out" "$@"
+  fairseq-generate "$data" --user-dir "$user_dir" --source-lang en --target-lang "$target" \
+    --decoding "$decoding" --path "$checkpoint" --beam 12 --lenpen 1 --max-len-a 2 --max-len-b 50 \
+    --max-tokens "${MAX_TOKENS:-4096}" --remove-bpe --tokenizer moses --results-path "$out" "$@"
 }
 
 case $task in

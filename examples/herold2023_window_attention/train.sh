@@ -10,32 +10,46 @@
 #   lst           the same with long-short term attention
 #   window        the same with window attention, relative positions
 #   window-abs    the same with absolute positions
-# Before this: data_prep/prepare.py.  After it: generate.sh.
+# Environment: CORPUS is news (the default), ted or os; it sets DROPOUT and LABEL_SMOOTHING, which can
+# be set alone too.  WINDOW is the window of attention (20; paper also 10 and 30).  MAX_TOKENS and
+# UPDATE_FREQ make the batch.  Before this: prepare.sh.  After it: generate.sh.
 set -euo pipefail
 data=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
 window=${WINDOW:-20}
+case ${CORPUS:-news} in
+  news | ted) dropout=0.3 smoothing=0.2 ;;
+  os) dropout=0.1 smoothing=0.1 ;;
+  *) echo "unknown corpus $CORPUS" >&2; exit 1 ;;
+esac
 
+# The best checkpoint by validation perplexity, of which nll_loss is the logarithm.
 train() {
   fairseq-train "$data" --user-dir "$user_dir" --save-dir "$save" \
-    --share-all-embeddings --dropout "${DROPOUT:-0.3}" \
+    --share-all-embeddings --dropout "${DROPOUT:-$dropout}" \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 0.0 \
     --lr 0.0005 --lr-scheduler inverse_sqrt --warmup-updates 4000 \
-    --criterion label_smoothed_cross_entropy --label-smoothing "${LABEL_SMOOTHING:-0.2}" \
+    --criterion label_smoothed_cross_entropy --label-smoothing "${LABEL_SMOOTHING:-$smoothing}" \
     --max-tokens "${MAX_TOKENS:-4096}" --update-freq "${UPDATE_FREQ:-8}" \
-    --max-epoch "${EPOCHS:-100}" --patience 10 --no-epoch-checkpoints --seed 1 "$@"
+    --best-checkpoint-metric nll_loss --patience 10 --no-epoch-checkpoints --seed 1 "$@"
 }
 
+# Systems with context are told where a document begins (<bod>, section 3.1).
 case $system in
   sentence) train --task sliding_window_translation --window-size 1 --arch transformer "$@" ;;
-  concat2) train --task sliding_window_translation --window-size 2 --arch transformer "$@" ;;
-  concat1000) train --task full_document_translation --arch transformer "$@" ;;
-  lst) train --task full_document_translation --arch lst_transformer "$@" ;;
-  window) train --task full_document_translation --arch window_attn_transformer \
+  concat2) train --task sliding_window_translation --window-size 2 --mark-document-start \
+    --arch transformer "$@" ;;
+  concat1000) train --task full_document_translation --max-document-tokens 1000 \
+    --mark-document-start --arch transformer "$@" ;;
+  lst) train --task full_document_translation --max-document-tokens 1000 \
+    --mark-document-start --arch lst_transformer "$@" ;;
+  window) train --task full_document_translation --max-document-tokens 1000 \
+    --mark-document-start --arch window_attn_transformer \
     --attention-window "$window" --position relative "$@" ;;
-  window-abs) train --task full_document_translation --arch window_attn_transformer \
+  window-abs) train --task full_document_translation --max-document-tokens 1000 \
+    --mark-document-start --arch window_attn_transformer \
     --attention-window "$window" --position absolute "$@" ;;
   *) echo "unknown system $system" >&2; exit 1 ;;
 esac

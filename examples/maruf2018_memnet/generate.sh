@@ -4,7 +4,7 @@
 #   bash generate.sh DATA SYSTEM CHECKPOINT OUT [more options]
 #
 # SYSTEM is one of train.sh.  Memories begin with DRAFTS (environment), the translations of base; the
-# paper translates all sentences once again.  Before this: train.sh.
+# paper translates all sentences once again.  BEAM is 1 (environment).  Before this: train.sh.
 set -euo pipefail
 data=$1 system=$2 checkpoint=$3 out=$4
 shift 4
@@ -20,10 +20,17 @@ translate() {
 case $system in
   base) translate --task sliding_window_translation --batch-size 64 "$@" ;;
   source*) translate --task full_document_translation --batch-size 1 "$@" ;;
-  target* | both*) translate --task full_document_translation --batch-size 1 --drafts "$drafts" "$@" ;;
+  target* | both*) translate --task full_document_translation --batch-size 1 \
+    --drafts "$drafts" --decode-passes 1 "$@" ;;
   prevtrg | jean2017 | wang2017) translate --task sentence_stream_translation --batch-size 32 "$@" ;;
   *) echo "unknown system $system" >&2; exit 1 ;;
 esac
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"
 echo "BLEU over sentences, lower-cased Moses tokens"
 sacrebleu "$out/reference.sentences" -i "$out/hypothesis.sentences" -m bleu --force
+echo "BLEU-1 (table 5 of the paper)"
+python -c 'import sys
+from sacrebleu.metrics import BLEU
+hypothesis, reference = (open(f, encoding="utf-8").read().splitlines() for f in sys.argv[1:])
+print(BLEU(max_ngram_order=1, force=True).corpus_score(hypothesis, [reference]))' \
+  "$out/hypothesis.sentences" "$out/reference.sentences"

@@ -5,16 +5,19 @@
 #   bash train.sh DATA SYSTEM SAVE --finetune-from-model BASE/checkpoint_best.pt [...]
 #
 # DATA is a binarised folder with documents.  base is the first stage, the sentence-level model.
-# SYSTEM is source, target or both (memories), as in source-output for Memory-to-Output; or a baseline:
-# prevtrg, jean2017, wang2017.  Memories need in the environment LM, the folder of
-# train_sentence_lm.sh, and DRAFTS, that of make_drafts.sh.
+# SYSTEM is source, target or both (memories), as in source-output for Memory-to-Output; or a
+# baseline: prevtrg, jean2017, wang2017.  Memories need in the environment LM, the folder of
+# train_sentence_lm.sh, and DRAFTS, that of make_drafts.sh, or gold for references.  Others: DROPOUT
+# (0.2; both: 0.5), SIZE of the language models (512), and for the baselines LANES documents side by
+# side (16) with CHUNK sentences of each in an update (5).
 # Before this: prepare.sh.  After it: generate.sh.
 set -euo pipefail
 data=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
-lm=${LM:-lm} drafts=${DRAFTS:-drafts} dropout=${DROPOUT:-0.2}
+lm=${LM:-lm} drafts=${DRAFTS:-drafts}
+case $system in both*) dropout=${DROPOUT:-0.5} ;; *) dropout=${DROPOUT:-0.2} ;; esac
 size=${SIZE:-512} lanes=${LANES:-16} chunk=${CHUNK:-5}
 
 first() {
@@ -33,24 +36,29 @@ second() {
 }
 
 models=$lm/forward/checkpoint_best.pt:$lm/backward/checkpoint_best.pt
-case $system in *-output) set -- --memory-to output "$@" ;; esac
+source=(--sentence-lm "$models" --sentence-lm-embed-dim "$size" --sentence-lm-hidden-size "$size")
+target=(--drafts "$drafts")
+[ "$drafts" != gold ] || target=(--gold-drafts)
+case $system in *-output) insertion=output ;; *) insertion=context ;; esac
 
-# Memories: one document in an update.
+# One document in an update.
+memory() {
+  second --task full_document_translation --max-document-tokens 8000 --batch-size 1 \
+    --arch memnet_rnn --memory-to "$insertion" --memory-dropout 0.2 "$@"
+}
+
+stream() {
+  second --task sentence_stream_translation --arch context_rnn \
+    --batch-size "$lanes" --chunk-sentences "$chunk" "$@"
+}
+
 case ${system%-output} in
   base) first --task sliding_window_translation --window-size 1 --batch-size 80 "$@" ;;
-  source) second --task full_document_translation --max-document-tokens 8000 --batch-size 1 \
-    --arch memnet_rnn --memory source --sentence-lm "$models" \
-    --sentence-lm-embed-dim "$size" --sentence-lm-hidden-size "$size" "$@" ;;
-  target) second --task full_document_translation --max-document-tokens 8000 --batch-size 1 \
-    --arch memnet_rnn --memory target --drafts "$drafts" "$@" ;;
-  both) second --task full_document_translation --max-document-tokens 8000 --batch-size 1 \
-    --arch memnet_rnn --memory both --drafts "$drafts" --sentence-lm "$models" \
-    --sentence-lm-embed-dim "$size" --sentence-lm-hidden-size "$size" "$@" ;;
-  prevtrg) second --task sentence_stream_translation --arch context_rnn \
-    --context previous-target --batch-size "$lanes" --chunk-sentences "$chunk" "$@" ;;
-  jean2017) second --task sentence_stream_translation --arch context_rnn \
-    --context previous-source-attention --batch-size "$lanes" --chunk-sentences "$chunk" "$@" ;;
-  wang2017) second --task sentence_stream_translation --arch context_rnn \
-    --context hierarchical --batch-size "$lanes" --chunk-sentences "$chunk" "$@" ;;
+  source) memory --memory source "${source[@]}" "$@" ;;
+  target) memory --memory target "${target[@]}" "$@" ;;
+  both) memory --memory both "${source[@]}" "${target[@]}" "$@" ;;
+  prevtrg) stream --context previous-target "$@" ;;
+  jean2017) stream --context previous-source-attention "$@" ;;
+  wang2017) stream --context hierarchical "$@" ;;
   *) echo "unknown system $system" >&2; exit 1 ;;
 esac

@@ -3,7 +3,8 @@
 #
 #   bash generate.sh DATA SYSTEM CHECKPOINT OUT [more options]
 #
-# SYSTEM is base or one with a cache.  Before this: train.sh.
+# SYSTEM is one of train.sh.  Environment: BATCH documents or sentences side by side (32).
+# Before this: train.sh.
 set -euo pipefail
 data=$1 system=$2 checkpoint=$3 out=$4
 shift 4
@@ -12,12 +13,12 @@ user_dir=$(python -m fairseq_docmt 2> /dev/null)
 
 translate() {
   fairseq-generate "$data" --user-dir "$user_dir" --path "$checkpoint" \
-    --beam 10 --batch-size "${BATCH:-32}" --remove-bpe --results-path "$out" "$@"
+    --beam 10 --lenpen 1 --batch-size "${BATCH:-32}" --remove-bpe --results-path "$out" "$@"
 }
 
 case $system in
   base) translate --task sliding_window_translation "$@" ;;
-  cache*) translate --task sentence_stream_translation "$@" ;;
+  cache* | wang2017 | jean2017) translate --task sentence_stream_translation "$@" ;;
   *) echo "unknown system $system" >&2; exit 1 ;;
 esac
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"

@@ -3,40 +3,52 @@
 #
 #   bash train.sh DATA base SAVE [options of fairseq-train, as --fp16]
 #   bash train.sh DATA SYSTEM SAVE --finetune-from-model BASE/checkpoint_best.pt [...]
+#   bash train.sh DATA wang2017 SAVE [...]
 #
 # DATA is a binarised folder with documents.  base is the first pass.  SYSTEM is cache (deep fusion),
 # cache-shallow (words as values) or cache-no-overwrite, with SLOTS slots (25; paper also 0 to 1000);
-# the second pass trains the gate of the cache alone.  Environment: LANES documents side by side (16)
-# and CHUNK sentences of each in an update (5), 80 sentences as in the first pass.
+# the second pass trains the gate of the cache alone.  wang2017 and jean2017, with which the paper
+# compares, are trained like base, all of their parameters.  Environment: LANES documents side by side
+# (16) and CHUNK sentences of each in an update (5), 80 sentences as in the first pass; DROPOUT of
+# base, wang2017 and jean2017.
 # Before this: data_prep/prepare.py, or prepare_iwslt15.sh of wu2022_rfa.  After it: generate.sh.
 set -euo pipefail
 data=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
-slots=${SLOTS:-25}
+slots=${SLOTS:-25} dropout=${DROPOUT:-0.2} lanes=${LANES:-16} chunk=${CHUNK:-5}
 
-first() {
+# Sentences of up to 80 tokens and the symbol that ends them; the best checkpoint by BLEU.
+train() {
   fairseq-train "$data" --user-dir "$user_dir" --save-dir "$save" \
-    --arch rnnsearch --dropout "${DROPOUT:-0.2}" \
+    --encoder-embed-dim 620 --decoder-embed-dim 620 --decoder-layers 1 \
+    --encoder-hidden-size 1000 --decoder-hidden-size 1000 --attention-dim 1000 \
+    --max-source-positions 81 --max-target-positions 81 --skip-invalid-size-inputs-valid-test \
     --optimizer adadelta --adadelta-rho 0.95 --adadelta-eps 1e-6 --lr 1.0 --clip-norm 1.0 \
-    --criterion cross_entropy --sentence-avg \
-    --batch-size 80 --max-epoch 15 --no-epoch-checkpoints --seed 1 "$@"
+    --criterion cross_entropy --sentence-avg --no-epoch-checkpoints --seed 1 \
+    --eval-bleu --eval-bleu-args '{"beam": 10}' --eval-bleu-remove-bpe \
+    --best-checkpoint-metric bleu --maximize-best-checkpoint-metric "$@"
 }
 
-second() {
-  fairseq-train "$data" --user-dir "$user_dir" --save-dir "$save" \
-    --arch cache_rnn --cache-size "$slots" --dropout "${DROPOUT:-0.2}" --freeze-pretrained \
-    --optimizer adadelta --adadelta-rho 0.95 --adadelta-eps 1e-6 --lr 1.0 --clip-norm 1.0 \
-    --criterion cross_entropy \
-    --batch-size "${LANES:-16}" --chunk-sentences "${CHUNK:-5}" \
-    --max-epoch 5 --no-epoch-checkpoints --seed 1 "$@"
+stream() {
+  train --task sentence_stream_translation --batch-size "$lanes" --chunk-sentences "$chunk" "$@"
+}
+
+# Without dropout, so that what the frozen model writes and looks up is the same as in decoding.
+cache() {
+  stream --arch cache_rnn --cache-size "$slots" --dropout 0.0 --freeze-pretrained --max-epoch 5 "$@"
 }
 
 case $system in
-  base) first --task sliding_window_translation --window-size 1 "$@" ;;
-  cache) second --task sentence_stream_translation "$@" ;;
-  cache-shallow) second --task sentence_stream_translation --fusion shallow "$@" ;;
-  cache-no-overwrite) second --task sentence_stream_translation --no-overwrite "$@" ;;
+  base) train --task sliding_window_translation --window-size 1 --batch-size 80 \
+    --arch rnnsearch --dropout "$dropout" --max-epoch 15 "$@" ;;
+  cache) cache --fusion deep "$@" ;;
+  cache-shallow) cache --fusion shallow "$@" ;;
+  cache-no-overwrite) cache --fusion deep --no-overwrite "$@" ;;
+  wang2017) stream --arch context_rnn --context hierarchical --dropout "$dropout" \
+    --max-epoch 15 "$@" ;;
+  jean2017) stream --arch context_rnn --context previous-source-attention --dropout "$dropout" \
+    --max-epoch 15 "$@" ;;
   *) echo "unknown system $system" >&2; exit 1 ;;
 esac

@@ -1,120 +1,131 @@
 """Every fairseq command of a recipe is understood by the real parsers."""
 
-import re
-import shlex
-
 import pytest
-import tiny
-from fairseq import options
+import recipes
 
-# The scripts of the context probe share their commands; the long tests run them all.
-RECIPES = sorted(
-    path for path in (tiny.ROOT / "examples").glob("*/*.sh") if path.parent.name != "context_probe"
+STOCK = ("fairseq-train", "fairseq-generate", "fairseq-preprocess")
+RUNS = [pytest.param(run, id=str(run)) for run in recipes.RUNS]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_commands_are_understood(run):
+    for call in run.calls():
+        if call.program in STOCK:
+            recipes.parse(*call)
+
+
+def test_every_script_is_run():
+    assert sorted({run.script for run in recipes.RUNS}) == recipes.SCRIPTS
+
+
+@pytest.mark.parametrize(
+    "script, programs",
+    [
+        ("feng2022_memory/generate.sh", "fairseq-generate join_documents.py" + 3 * " sacrebleu"),
+        ("feng2022_memory/prepare.sh", 3 * "marked_documents.py " + "prepare.py"),
+        ("feng2022_memory/train.sh", "fairseq-train"),
+        ("herold2023_window_attention/generate.sh", "fairseq-generate sacrebleu"),
+        ("herold2023_window_attention/prepare.sh", "prepare.py"),
+        ("herold2023_window_attention/train.sh", "fairseq-train"),
+        ("maruf2018_memnet/generate.sh", "fairseq-generate join_documents.py sacrebleu python"),
+        ("maruf2018_memnet/make_drafts.sh", 3 * "fairseq-generate fairseq-preprocess "),
+        ("maruf2018_memnet/prepare.sh", 6 * "python " + "prepare.py fairseq-preprocess"),
+        ("maruf2018_memnet/train.sh", "fairseq-train"),
+        ("maruf2018_memnet/train_sentence_lm.sh", 2 * "fairseq-preprocess fairseq-train "),
+        ("tu2018_cache/generate.sh", "fairseq-generate join_documents.py sacrebleu"),
+        ("tu2018_cache/train.sh", "fairseq-train"),
+        ("tvsub_zh_en/generate.sh", 6 * "fairseq-generate sacrebleu "),
+        ("tvsub_zh_en/prepare.sh", "prepare.py"),
+        ("tvsub_zh_en/train.sh", 3 * "fairseq-train "),
+        ("wu2022_rfa/consistency.sh", "fairseq_docmt.scoring"),
+        ("wu2022_rfa/generate.sh", "fairseq-generate join_documents.py" + 3 * " sacrebleu"),
+        ("wu2022_rfa/prepare_iwslt15.sh", 3 * "ted_talks.py " + "prepare.py"),
+        ("wu2022_rfa/prepare_opensubtitles.sh", 3 * "sentence_groups.py " + "prepare.py"),
+        ("wu2022_rfa/train.sh", "fairseq-train"),
+    ],
 )
-VARIABLES = {"user_dir": tiny.USER_DIR}
-PARSERS = {
-    "fairseq-train": options.get_training_parser,
-    "fairseq-generate": options.get_generation_parser,
-    "fairseq-preprocess": options.get_preprocessing_parser,
-}
+def test_programs_of_a_script(script, programs):
+    run = next(run for run in recipes.RUNS if run.script == script)
+    assert [call.program for call in run.calls()] == programs.split()
 
 
-def lines_of(path):
-    """Commands of a script, one a line; a call of a function stands for its body."""
-    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-    lines = [line.split(" #")[0] for line in text.splitlines() if not line.startswith("#")]
-    functions = {}
-    for name, body in re.findall(r"^(\w+)\(\) \{\n(.*?)^\}", text, flags=re.M | re.S):
-        inside = [line for line in body.splitlines() if "fairseq-" in line]
-        if inside and '"$@"' in inside[0]:
-            functions[name] = inside[0]
-    called, found = set(), []
-    for line in lines:
-        call = re.search(r"(?:^|\)|\w=\S*)\s*(\w+) (--\w.*?)(?:;;|$)", line)
-        if call and call.group(1) in functions:
-            called.add(functions[call.group(1)])
-            found.append(functions[call.group(1)].replace('"$@"', call.group(2)))
-        else:
-            found.append(line)
-    return [line for line in found if line not in called]
+def values(script: str, name: str, **environment) -> list:
+    """Values of an option in all calls of a script that give it."""
+    runs = [run for run in recipes.RUNS if run.script == script]
+    given = [call.arguments for run in runs for call in run.calls(**environment)]
+    return [words[words.index(name) + 1] for words in given if name in words]
 
 
-def commands(path):
-    """(program, arguments) of each stock command in a script; variables become a plain number."""
-    for line in lines_of(path):
-        found = re.search(r"\b(fairseq-(?:train|generate|preprocess))\s+([^>|&]*)", line)
-        if found:
-            arguments = re.sub(r'"\$@"', "", found.group(2))
-            arguments = re.sub(r"\$user_dir\b", tiny.USER_DIR, arguments)
-            arguments = re.sub(
-                r'"[^"]*\$\{?\w+[^"]*"', "4", arguments.replace(f'"{tiny.USER_DIR}"', tiny.USER_DIR)
-            )
-            arguments = re.sub(r"\$\w+", "4", arguments)
-            yield found.group(1), shlex.split(arguments)
+def test_every_system_of_herold2023_is_trained():
+    found = values("herold2023_window_attention/train.sh", "--arch")
+    one = ["transformer"] * 3 + ["lst_transformer"] + ["window_attn_transformer"] * 2
+    assert found == 3 * one
+    positions = values("herold2023_window_attention/train.sh", "--position")
+    assert positions == 3 * ["relative", "absolute"]
+    decodings = values("herold2023_window_attention/generate.sh", "--decoding")
+    assert decodings == 3 * 2 * ["segment", "sequential"]
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_commands_are_understood(path):
-    for program, arguments in commands(path):
-        if "--decoding" in arguments:
-            place = arguments.index("--decoding") + 1
-            assert arguments[place] in ("4", "window", "sequential", "segment")
-            arguments[place] = "sequential"
-        parser = PARSERS[program]()
-        if program == "fairseq-preprocess":
-            parser.parse_args(arguments)
-        elif program == "fairseq-generate":
-            parser.add_argument("--arch", "-a", default="wav2vec2")
-            options.parse_args_and_arch(parser, arguments)
-        else:
-            options.parse_args_and_arch(parser, arguments)
+def test_every_system_of_wu2022_is_trained_with_windows_and_with_groups():
+    for corpus, sizes in (("iwslt", ["4"]), ("opensubtitles", ["group"]), ("consistency", ["2"])):
+        gates = {}
+        for run in recipes.RUNS:
+            system, _, size = run.system.partition(":")
+            if (run.script, run.corpus) == ("wu2022_rfa/train.sh", corpus) and size in sizes:
+                words = run.calls()[0].arguments
+                gate = (
+                    words[words.index("--sentence-gate") + 1] if "--sentence-gate" in words else ""
+                )
+                gates[system] = (words[words.index("--arch") + 1], gate)
+        assert gates == {
+            "transformer": ("transformer_iwslt_de_en", ""),
+            "rfa": ("rfa_transformer_iwslt", ""),
+            "rfa-sgate": ("rfa_transformer_iwslt", "decay"),
+            "rfa-sgate-avg": ("rfa_transformer_iwslt", "average"),
+        }
 
 
-def test_recipes_were_found():
-    programs = [program for path in RECIPES for program, _ in commands(path)]
-    assert programs.count("fairseq-train") >= 2 and programs.count("fairseq-generate") >= 2
+def test_every_system_of_feng2022_is_trained_and_decoded():
+    script = "feng2022_memory/train.sh"
+    assert values(script, "--memory-side") == 3 * ["both"] + 3 * ["source"] + 3 * ["target"]
+    assert values(script, "--arch") == 3 * ["transformer"] + 9 * ["memory_transformer"]
+    tasks = values("feng2022_memory/generate.sh", "--task")
+    assert tasks == ["sliding_window_translation"] + 3 * ["sentence_stream_translation"]
 
 
-def test_every_system_of_a_recipe_is_parsed():
-    """Functions are called with the options of each system, not only defined."""
-    path = tiny.ROOT / "examples" / "herold2023_window_attention" / "train.sh"
-    archs = [a[a.index("--arch") + 1] for _, a in commands(path) if "--arch" in a]
-    assert archs.count("window_attn_transformer") == 2 and "lst_transformer" in archs
+def test_every_system_of_tu2018_is_trained():
+    script = "tu2018_cache/train.sh"
+    archs = ["rnnsearch"] + 3 * ["cache_rnn"] + 2 * ["context_rnn"]
+    assert values(script, "--arch") == archs
+    assert values(script, "--fusion") == ["deep", "shallow", "deep"]
+    assert values(script, "--context") == ["hierarchical", "previous-source-attention"]
 
 
-def test_every_system_of_wu2022_is_parsed_with_windows_and_with_groups():
-    found = [a for _, a in commands(tiny.ROOT / "examples" / "wu2022_rfa" / "train.sh")]
-    for task in ("sliding_window_translation", "full_document_translation"):
-        systems = [a for a in found if task in a]
-        gates = [a[a.index("--sentence-gate") + 1] for a in systems if "--sentence-gate" in a]
-        archs = [a[a.index("--arch") + 1] for a in systems]
-        assert archs == ["transformer_iwslt_de_en"] + 3 * ["rfa_transformer_iwslt"]
-        assert gates == ["decay", "average"]
+def test_every_system_of_maruf2018_is_trained():
+    script = "maruf2018_memnet/train.sh"
+    archs = ["rnnsearch_512"] + 6 * ["memnet_rnn"] + 3 * ["context_rnn"]
+    assert values(script, "--arch") == [*archs, "memnet_rnn"]
+    sides = ["source", "source", "target", "target", "both", "both", "target"]
+    assert values(script, "--memory") == sides
+    assert values(script, "--memory-to") == 3 * ["context", "output"] + ["context"]
 
 
-def test_every_system_of_feng2022_is_parsed():
-    found = [a for _, a in commands(tiny.ROOT / "examples" / "feng2022_memory" / "train.sh")]
-    sides = [a[a.index("--memory-side") + 1] for a in found if "--memory-side" in a]
-    archs = [a[a.index("--arch") + 1] for a in found]
-    assert sides == ["both", "source", "target"]
-    assert archs == ["transformer"] + 3 * ["memory_transformer"]
-    program = tiny.ROOT / "examples" / "feng2022_memory" / "generate.sh"
-    tasks = [a[a.index("--task") + 1] for _, a in commands(program)]
-    assert tasks == ["sliding_window_translation", "sentence_stream_translation"]
+@pytest.mark.parametrize(
+    "script, name, value, option",
+    [
+        ("wu2022_rfa/train.sh", "GATE_BIAS", "0.5", "--gate-bias-init"),
+        ("herold2023_window_attention/train.sh", "DROPOUT", "0.7", "--dropout"),
+        ("herold2023_window_attention/prepare.sh", "BPE", "99", "--bpe-operations"),
+        ("feng2022_memory/train.sh", "WARMUP", "99", "--warmup-updates"),
+    ],
+)
+def test_a_variable_comes_before_what_the_corpus_sets(script, name, value, option):
+    found = values(script, option, **{name: value})
+    assert value in found and set(found) <= {value, "0"}
 
 
-def test_every_system_of_tu2018_is_parsed():
-    found = [a for _, a in commands(tiny.ROOT / "examples" / "tu2018_cache" / "train.sh")]
-    assert [a[a.index("--arch") + 1] for a in found] == ["rnnsearch"] + 3 * ["cache_rnn"]
-    assert [a[a.index("--fusion") + 1] for a in found if "--fusion" in a] == ["shallow"]
-
-
-def test_every_system_of_maruf2018_is_parsed():
-    found = [a for _, a in commands(tiny.ROOT / "examples" / "maruf2018_memnet" / "train.sh")]
-    archs = [a[a.index("--arch") + 1] for a in found]
-    assert archs == ["rnnsearch_512"] + 3 * ["memnet_rnn"] + 3 * ["context_rnn"]
-    assert [a[a.index("--memory") + 1] for a in found if "--memory" in a] == [
-        "source",
-        "target",
-        "both",
-    ]
+@pytest.mark.parametrize("name", ["herold2023_window_attention", "feng2022_memory", "wu2022_rfa"])
+def test_a_corpus_that_is_not_known_is_refused(name):
+    run = next(run for run in recipes.RUNS if run.script == f"{name}/train.sh")
+    with pytest.raises(AssertionError, match="unknown corpus other"):
+        run.calls(CORPUS="other")

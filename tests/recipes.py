@@ -1,0 +1,233 @@
+"""The recipes of examples/ as they are run: every call of a program, with what it is given.
+
+A script runs in bash, in a folder of its own, with all it needs of the environment; programs on its
+way are replaced by one that only notes name and arguments.
+"""
+
+import functools
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Tuple
+
+import tiny
+from fairseq import options
+
+EXAMPLES = tiny.ROOT / "examples"
+# The scripts of the context probe share their commands; the long tests run them all.
+SCRIPTS = sorted(
+    str(path.relative_to(EXAMPLES))
+    for path in EXAMPLES.glob("*/*.sh")
+    if path.parent.name != "context_probe"
+)
+PROGRAMS = ("fairseq-train", "fairseq-generate", "fairseq-preprocess", "sacrebleu", "python")
+#: notes how it was called, and leaves what later commands of the recipes look for
+NOTING = r"""#!/usr/bin/env bash
+call=$(printf '%s\037' "${0##*/}" "$@")
+printf '%s\036' "$call" >> "$CALLS"
+if [ "$*" = "-m fairseq_docmt" ]; then echo "$USER_DIR"; fi
+while [ $# -gt 1 ]; do
+  case $1 in
+    --results-path)
+      mkdir -p "$2"
+      for split in train valid test test1; do
+        printf 'S-0\ta\nT-0\ta\nH-0\t-1\ta\nD-0\t-1\ta\n' > "$2/generate-$split.txt"
+      done ;;
+    --destdir)
+      mkdir -p "$2"
+      for side in en de; do
+        for end in bin idx; do touch "$2/train.$side-None.$side.$end"; done
+      done ;;
+  esac
+  shift
+done
+"""
+
+
+class Call(NamedTuple):
+    """A program and its arguments; scripts and modules of Python go by their own names."""
+
+    program: str
+    arguments: List[str]
+
+
+class Run(NamedTuple):
+    """A way to call a script: a system of its recipe on one of the corpora."""
+
+    script: str
+    arguments: str
+    system: str = ""
+    corpus: str = ""
+    environment: Dict[str, str] = {}
+
+    @property
+    def recipe(self) -> str:
+        """Folder of the script."""
+        return self.script.split("/")[0]
+
+    def calls(self, **environment: str) -> List[Call]:
+        """What the script calls, the question where the package lies left out."""
+        given = tuple(sorted({**self.environment, **environment}.items()))
+        return list(_calls(self.script, self.arguments, given))
+
+    def __str__(self):
+        return " ".join(filter(None, [self.script, self.system, self.corpus]))
+
+
+@functools.lru_cache(maxsize=None)
+def _calls(script: str, arguments: str, environment: Tuple) -> List[Call]:
+    with tempfile.TemporaryDirectory() as folder:
+        _write_files(Path(folder))
+        calls = Path(folder, "calls")
+        path = f"{folder}/bin:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", str(EXAMPLES / script), *arguments.split()],
+            cwd=folder,
+            env={**dict(environment), "PATH": path, "CALLS": str(calls), "USER_DIR": tiny.USER_DIR},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{script} {arguments}: {done.stderr}"
+        noted = [call.split("\037")[:-1] for call in calls.read_text().split("\036")[:-1]]
+    found = [_named(*call) for call in noted]
+    return [call for call in found if call != Call("fairseq_docmt", [])]
+
+
+def _named(program: str, *arguments: str) -> Call:
+    if program != "python" or arguments[0] == "-c":
+        return Call(program, list(arguments))
+    name, *rest = arguments[1:] if arguments[0] == "-m" else arguments
+    return Call(Path(name).name, rest)
+
+
+def _write_files(folder: Path) -> None:
+    (folder / "bin").mkdir()
+    for name in PROGRAMS:
+        program = folder / "bin" / name
+        program.write_text(NOTING)
+        program.chmod(0o755)
+    for name in ("test", "test1", "zpdev"):
+        for side in ("en", "de"):
+            text = folder / "WORK" / "data" / "text" / "raw" / f"{name}.{side}"
+            text.parent.mkdir(parents=True, exist_ok=True)
+            text.write_text("a\n")
+    for name in ("train", "valid"):
+        (folder / name).write_text("a b\n\nc\n")
+    (folder / "TEXTS").mkdir()
+    for name in ("train", "valid", "test"):
+        for side in ("de", "en"):
+            (folder / "TEXTS" / f"{name}.{side}").write_text("A\n")
+
+
+# ---- every way to call every script ------------------------------------------------------------
+
+
+def _wu2022() -> List[Run]:
+    train = "wu2022_rfa/train.sh"
+    systems = {"transformer": "1 4", "rfa": "1 4", "rfa-sgate": "4", "rfa-sgate-avg": "4"}
+    runs = [
+        Run(train, f"WORK {system} {size} SAVE", f"{system}:{size}", "iwslt")
+        for system, sizes in systems.items()
+        for size in sizes.split()
+    ]
+    for corpus, small in (("opensubtitles", "1"), ("consistency", "1 2 3")):
+        for system, sizes in systems.items():
+            for size in [*(s for s in small.split() if s != "1" or "1" in sizes), "group"]:
+                arguments = f"WORK {system} {size} SAVE"
+                label, environment = f"{system}:{size}", {"CORPUS": corpus}
+                runs.append(Run(train, arguments, label, corpus, environment))
+    for pair, decoding, corpus in (
+        ("zh-en", "sequential", "iwslt"),
+        ("zh-en", "window", "iwslt"),
+        ("en-ru", "sequential", "opensubtitles"),
+        ("en-ru", "window", "opensubtitles"),
+        ("en-ru", "segment", "opensubtitles"),
+    ):
+        arguments = f"WORK MODEL {pair} {decoding} OUT"
+        runs.append(Run("wu2022_rfa/generate.sh", arguments, decoding, corpus))
+    for part in ("dev", "test"):
+        arguments = f"WORK SETS {part} 4 MODEL OUT"
+        runs.append(Run("wu2022_rfa/consistency.sh", arguments, part, "consistency"))
+    runs.append(Run("wu2022_rfa/prepare_iwslt15.sh", "zh-en WORK", corpus="iwslt"))
+    runs.append(Run("wu2022_rfa/prepare_opensubtitles.sh", "CORPUS WORK", corpus="opensubtitles"))
+    return runs
+
+
+def _herold2023() -> List[Run]:
+    runs = []
+    for corpus in ("news", "ted", "os"):
+        environment = {"CORPUS": corpus}
+        for system in ("sentence", "concat2", "concat1000", "lst", "window", "window-abs"):
+            arguments = f"DATA {system} SAVE"
+            script = "herold2023_window_attention/train.sh"
+            runs.append(Run(script, arguments, system, corpus, environment))
+        for task in ("window", "document"):
+            for decoding in ("segment", "sequential"):
+                arguments = f"DATA {task} {decoding} MODEL REFERENCE OUT"
+                script = "herold2023_window_attention/generate.sh"
+                runs.append(Run(script, arguments, f"{task}-{decoding}", corpus, environment))
+        script = "herold2023_window_attention/prepare.sh"
+        runs.append(Run(script, "TEXTS WORK", corpus=corpus, environment=environment))
+    return runs
+
+
+def _feng2022() -> List[Run]:
+    runs = []
+    for system in ("sentence", "both", "source", "target"):
+        for corpus in ("ted", "news", "europarl"):
+            environment = {"CORPUS": corpus}
+            arguments = f"WORK {system} SAVE"
+            runs.append(Run("feng2022_memory/train.sh", arguments, system, corpus, environment))
+        runs.append(Run("feng2022_memory/generate.sh", f"WORK {system} MODEL OUT", system))
+    return [*runs, Run("feng2022_memory/prepare.sh", "CORPUS WORK")]
+
+
+def _tu2018() -> List[Run]:
+    systems = ("base", "cache", "cache-shallow", "cache-no-overwrite", "wang2017", "jean2017")
+    train, generate = "tu2018_cache/train.sh", "tu2018_cache/generate.sh"
+    runs = [Run(train, f"DATA {system} SAVE", system) for system in systems]
+    return runs + [Run(generate, f"DATA {system} MODEL OUT", system) for system in systems]
+
+
+def _maruf2018() -> List[Run]:
+    memories = [f"{side}{end}" for side in ("source", "target", "both") for end in ("", "-output")]
+    systems = ["base", *memories, "prevtrg", "jean2017", "wang2017"]
+    folder = "maruf2018_memnet"
+    runs = [Run(f"{folder}/train.sh", f"DATA {system} SAVE", system) for system in systems]
+    gold = {"DRAFTS": "gold"}
+    runs.append(Run(f"{folder}/train.sh", "DATA target SAVE", "target", environment=gold))
+    runs += [Run(f"{folder}/generate.sh", f"DATA {system} MODEL OUT", system) for system in systems]
+    runs.append(Run(f"{folder}/make_drafts.sh", "DATA de en MODEL OUT train valid test -- --cpu"))
+    runs.append(Run(f"{folder}/prepare.sh", "de en TEXTS WORK"))
+    return [*runs, Run(f"{folder}/train_sentence_lm.sh", "train valid DICT OUT")]
+
+
+RUNS = [
+    *_wu2022(),
+    *_herold2023(),
+    *_feng2022(),
+    *_tu2018(),
+    *_maruf2018(),
+    *(
+        Run(f"tvsub_zh_en/{name}.sh", arguments)
+        for name, arguments in (("prepare", "CORPUS WORK"), ("train", "WORK"), ("generate", "WORK"))
+    ),
+]
+
+
+def variables(script: str) -> List[str]:
+    """Environment variables that a script has a default for."""
+    return sorted(set(re.findall(r"\$\{([A-Z_]+):-", (EXAMPLES / script).read_text())))
+
+
+def parse(program: str, arguments: List[str]):
+    """Options of a stock command by its own parser, those of the architecture with them."""
+    if program == "fairseq-preprocess":
+        return options.get_preprocessing_parser().parse_args(arguments)
+    if program == "fairseq-train":
+        return options.parse_args_and_arch(options.get_training_parser(), arguments)
+    parser = options.get_generation_parser()
+    parser.add_argument("--arch", "-a", default="wav2vec2")
+    return options.parse_args_and_arch(parser, arguments)
