@@ -21,6 +21,7 @@ from torch import Tensor
 DICTIONARY = tiny.dictionary()
 PAD, EOS, SEP = DICTIONARY.pad(), DICTIONARY.eos(), DICTIONARY.index("<sep>")
 HEADS = 2
+WIDER_ENCODER = ["--encoder-embed-dim", "24"]
 Weights = Dict[str, Tensor]
 
 # ---- parameters ----------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ VARIANTS = {
     "by-sentence": (Window(training="sentence"), ["--train-alignment", "sentence"]),
     "absolute-linear": (
         Window(relative=False, alignment="linear", training="sentence"),
-        [*ABSOLUTE, "--alignment", "linear", "--train-alignment", "sentence"],
+        [*ABSOLUTE, "--alignment", "linear", "--train-alignment", "sentence", *loops.WIDER_ENCODER],
     ),
     "full-encoder": (
         Window(relative=False, full_encoder=True),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 NORM_FIRST = ["--encoder-normalize-before", "--decoder-normalize-before"]
 #: whether norms come first, and options
-VARIANTS = {"norm-last": (False, []), "norm-first": (True, NORM_FIRST)}
+VARIANTS = {"norm-last": (False, []), "norm-first": (True, [*NORM_FIRST, *loops.WIDER_ENCODER])}
 
 # ---- the equations -------------------------------------------------------------------------------
 

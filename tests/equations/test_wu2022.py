@@ -45,7 +45,7 @@ VARIANTS = {
     ),
     "cross-average": (
         RFA("average", gate_cross=True),
-        ["--sentence-gate", "average", "--gate-cross-attention"],
+        ["--sentence-gate", "average", "--gate-cross-attention", *loops.WIDER_ENCODER],
     ),
     "encoder": (RFA("decay", encoder=True), ["--sentence-gate", "decay", "--rfa-encoder"]),
     "no-rescale": (RFA(rescale=False, encoder=True), ["--no-key-rescale", "--rfa-encoder"]),
@@ -53,7 +53,10 @@ VARIANTS = {
         RFA("decay", feature_map="positive", encoder=True),
         ["--sentence-gate", "decay", "--feature-map", "positive", "--rfa-encoder"],
     ),
-    "floor": (RFA(floor=0.1), ["--denominator-floor", "0.1"]),
+    "positive-floor": (
+        RFA(feature_map="positive", floor=0.5),
+        ["--feature-map", "positive", "--denominator-floor", "0.5"],
+    ),
     "norm-first": (
         RFA("average", norm_first=True),
         [
@@ -307,6 +310,22 @@ def test_gates_start_at_b_f(kind, arguments, bias):
         starts = torch.tensor(target[:-1]) == SEP
         want = decay.masked_fill(~starts, 1.0).float()
         torch.testing.assert_close(gates[:, row, 1 : len(target)], want)
+
+
+@torch.no_grad()
+def test_a_gate_is_added_to_a_trained_model():
+    """Finetuning of a model without gates goes on with its weights, features and temperatures."""
+    trained, documents = built(), BATCHES["left-padded"]
+    sizes = ["--encoder-layers", "2", "--decoder-layers", "2"]
+    model = loops.fresh_model(*tiny.rfa("--sentence-gate", "decay", *sizes))
+    model.load_state_dict(trained.state_dict(), strict=True)
+    w = {**weights_of(model), **weights_of(trained)}
+    biases = [x for name, x in w.items() if name.endswith("gate.linear.bias")]
+    assert len(biases) == 2 and all((x == 2).all() for x in biases)
+    options = RFA("decay")
+    loops.assert_close(
+        loops.whole(model, documents), by_loops(w, documents, options), tolerance(options)
+    )
 
 
 def attention_of_unit_vectors(w, x, source, seen, rescale: bool) -> Tensor:
