@@ -127,7 +127,7 @@ def summaries(
         yield total, norm
 
 
-def per_head(w, x, source, options: RFA, matrices):
+def per_head(w, x, source, options: RFA, gated: bool, matrices):
     """Parts of each head: features of queries and keys, keys, values, temperature, gate."""
     inputs = {"q_proj": x, "k_proj": source, "v_proj": source}
     projected = (loops.heads(linear(w, name, y)) for name, y in inputs.items())
@@ -135,7 +135,7 @@ def per_head(w, x, source, options: RFA, matrices):
         temperature = w["feature_map.temperature"][h].squeeze()
         matrix = w["feature_map.pool"][h if matrices is None else matrices[h]]
         gate = None
-        if "gate.linear.weight" in w:  # one gate for each head, as in the code of the paper
+        if gated:  # one gate for each head, as in the code of the paper
             gate = w["gate.linear.weight"][h], w["gate.linear.bias"][h]
         phi_q, phi_k = (features(y, matrix, temperature, options.feature_map) for y in (q, k))
         yield phi_q, phi_k, k, v, temperature, gate
@@ -144,21 +144,22 @@ def per_head(w, x, source, options: RFA, matrices):
 def causal(w, x, separators, options: RFA, matrices=None) -> Tensor:
     """Causal attention: S_t and z_t of the prefix up to t (section 3.1)."""
     floor, outputs = least_denominator(options, options.causal_vectors), []
-    for phi_q, phi_k, _, v, _, gate in per_head(w, x, x, options, matrices):
+    gated = options.gate != "none"
+    for phi_q, phi_k, _, v, _, gate in per_head(w, x, x, options, gated, matrices):
         assert phi_q.size(1) == 2 * options.causal_vectors
         states = summaries(phi_k, v, x, separators, gate, options)
         outputs.append(torch.stack([read(q, *state, floor) for q, state in zip(phi_q, states)]))
     return linear(w, "out_proj", torch.cat(outputs, dim=-1))
 
 
-def cross(w, x, source, separators, options: RFA, matrices=None) -> Tensor:
+def cross(w, x, source, separators, options: RFA, gated: bool, matrices=None) -> Tensor:
     """Cross attention: S and z of the whole source for every query (section 3.1).
 
     The features of a key forget its length.  The code of the paper weights each by
     exp(|k / (d^1/2 tau)|^2 / 2), divided by the largest such weight, which is a constant.
     """
     floor, outputs = least_denominator(options, options.cross_vectors), []
-    for phi_q, phi_k, k, v, tau, gate in per_head(w, x, source, options, matrices):
+    for phi_q, phi_k, k, v, tau, gate in per_head(w, x, source, options, gated, matrices):
         assert phi_q.size(1) == 2 * options.cross_vectors
         if options.rescale:
             lengths = (k / (math.sqrt(k.size(1)) * tau)).square().sum(-1) / 2
@@ -171,16 +172,22 @@ def cross(w, x, source, separators, options: RFA, matrices=None) -> Tensor:
 def logits(w, source, target, options: RFA, matrices=(None, None)) -> Tensor:
     """(T, V) logits of the whole model; matrices: of causal and cross attention."""
     of_source, of_target = ([token == SEP for token in tokens] for tokens in (source, target))
-    own = loops.self_attention
-    if options.encoder:
-        own = lambda w, x: cross(w, x, x, of_source, options)  # noqa: E731
-    encoded = loops.encoder(w, loops.embed(w, "encoder", source), own, options.norm_first)
+
+    def over_source(w, x):
+        if options.encoder:  # as cross attention of all source tokens, never gated
+            return cross(w, x, x, of_source, options, gated=False)
+        return loops.self_attention(w, x)
+
+    embedded = loops.embed(w, "encoder", source)
+    encoded = loops.encoder(w, embedded, over_source, options.norm_first)
     return loops.decoder(
         w,
         loops.embed(w, "decoder", target),
         encoded,
         lambda w, x: causal(w, x, of_target, options, matrices[0]),
-        lambda w, x, memory: cross(w, x, memory, of_source, options, matrices[1]),
+        lambda w, x, memory: cross(
+            w, x, memory, of_source, options, options.gate_cross, matrices[1]
+        ),
         options.norm_first,
     )
 
@@ -310,6 +317,15 @@ def test_gates_start_at_b_f(kind, arguments, bias):
         starts = torch.tensor(target[:-1]) == SEP
         want = decay.masked_fill(~starts, 1.0).float()
         torch.testing.assert_close(gates[:, row, 1 : len(target)], want)
+
+
+def test_without_options():
+    """No gate, 256 random vectors in cross attention and 32 in causal attention (appendix A.2)."""
+    model = loops.fresh_model("--arch", "rfa_transformer", *tiny.MODEL[2:])
+    options, documents = RFA(cross_vectors=256, causal_vectors=32), BATCHES["short"]
+    want = by_loops(weights_of(model), documents, options)
+    loops.assert_close(loops.whole(model, documents), want)
+    loops.assert_close(loops.by_steps(model, documents), want)
 
 
 @torch.no_grad()
