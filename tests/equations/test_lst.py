@@ -1,0 +1,123 @@
+"""lst_transformer against plain loops of Herold and Ney (2023), section 3.2 (Zhang et al. 2020).
+
+Where the paper is silent: both variants see the same queries, keys and values; the sentence comes
+first in the concatenation; a separator belongs to the source sentence that it ends, and in the
+decoder, where it is read to predict the first word of the next sentence, to that one.
+"""
+
+from typing import List, Sequence
+
+import pytest
+import tiny
+import torch
+from equations import loops
+from equations.loops import EOS, SEP, heads, weights_of
+from equations.loops import linear as project
+from torch import Tensor
+
+NORM_FIRST = ["--encoder-normalize-before", "--decoder-normalize-before"]
+#: whether norms come first, and options
+VARIANTS = {"norm-last": (False, []), "norm-first": (True, [*NORM_FIRST, *loops.WIDER_ENCODER])}
+
+# ---- the equations -------------------------------------------------------------------------------
+
+
+def source_sentences(tokens: Sequence[int]) -> List[int]:
+    """s(j): the separators before token j."""
+    return [list(tokens[:j]).count(SEP) for j in range(len(tokens))]
+
+
+def target_sentences(tokens: Sequence[int]) -> List[int]:
+    """s(i): the separators before the token that decoder input i predicts."""
+    return [list(tokens[: i + 1]).count(SEP) for i in range(len(tokens))]
+
+
+def attention(w, x: Tensor, sentences: List[int], causal: bool) -> Tensor:
+    """Restricted and non-restricted attention, concatenated and projected."""
+
+    def everything(i):
+        return range(i + 1) if causal else range(len(x))
+
+    def sentence(i):
+        return [j for j in everything(i) if sentences[j] == sentences[i]]
+
+    q, k, v = (heads(project(w, f"{name}_proj", x)) for name in "qkv")
+    parts = [loops.attend(*head, seen) for seen in (sentence, everything) for head in zip(q, k, v)]
+    return project(w, "out_proj", torch.cat(parts, dim=-1))
+
+
+def logits(w, source, target, norm_first: bool) -> Tensor:
+    """(T, V) logits; cross attention remains unchanged."""
+    encoded = loops.encoder(
+        w,
+        loops.embed(w, "encoder", source),
+        lambda w, x: attention(w, x, source_sentences(source), causal=False),
+        norm_first,
+    )
+    return loops.decoder(
+        w,
+        loops.embed(w, "decoder", target),
+        encoded,
+        lambda w, x: attention(w, x, target_sentences(target), causal=True),
+        loops.cross_attention,
+        norm_first,
+    )
+
+
+def by_loops(model, documents, norm_first=False):
+    w, rows = weights_of(model), zip(documents.sources, documents.targets)
+    return [logits(w, s, t, norm_first) for s, t in rows]
+
+
+# ---- the model equals them -----------------------------------------------------------------------
+
+
+def built(*arguments):
+    return tiny.model(*tiny.lst("--encoder-layers", "2", "--decoder-layers", "2", *arguments))
+
+
+@loops.each(VARIANTS, "norm-last")
+def test_whole_sequences(options, arguments, documents):
+    """Logits, and gradients of all parameters."""
+    model = built(*arguments)
+    got, want = loops.whole(model, documents), by_loops(model, documents, norm_first=options)
+    loops.assert_close(got, want)
+    loops.assert_same_gradients(model, got, want, ["out_proj"])
+
+
+@torch.no_grad()
+@loops.each(VARIANTS)
+def test_decoding(options, arguments, documents):
+    """Token by token, and after a prefix that was read at once."""
+    model = built(*arguments)
+    want = by_loops(model, documents, norm_first=options)
+    loops.assert_close(loops.by_steps(model, documents), want)
+    loops.assert_close(loops.by_prefix(model, documents), want)
+
+
+def test_sentences_by_hand():
+    assert source_sentences([4, SEP, 5, SEP, SEP, EOS]) == [0, 0, 1, 1, 2, 3]
+    assert target_sentences([EOS, 4, SEP, 5, SEP, SEP]) == [0, 0, 1, 1, 2, 3]
+
+
+# ---- where a model starts ------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_a_single_sentence_is_translated_by_a_transformer():
+    """Without separators both variants are the same: halves of the projection add up."""
+    model = loops.fresh_model(*tiny.lst())
+    w = weights_of(model)
+    for name, value in w.items():
+        if "self_attn.out_proj.weight" in name:
+            w[name] = value[:, : value.size(0)] + value[:, value.size(0) :]
+    documents = loops.Batch([[4, 5, 9, EOS], [6, EOS]], [[EOS, 4, 7], [EOS, 8, 8, 5]], True)
+    want = loops.transformers(w, documents)
+    loops.assert_close(loops.whole(model, documents), want)
+    loops.assert_close(loops.by_steps(model, documents), want)
+
+
+def test_a_transformer_is_no_start():
+    """Its output projections take one context vector, not two."""
+    with pytest.raises(RuntimeError, match="size mismatch for .*self_attn.out_proj.weight"):
+        loops.fresh_model(*tiny.lst()).load_state_dict(tiny.model(*tiny.MODEL).state_dict())
