@@ -1,5 +1,8 @@
 """Batches of the documents that the loops read one by one, and what a model makes of them."""
 
+import contextlib
+from unittest import mock
+
 import tiny
 import torch
 from fairseq import options
@@ -105,6 +108,19 @@ def check_gradients(model, found, wanted, atol=1e-9):
         torch.testing.assert_close(a, b, atol=atol, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
 
 
+@contextlib.contextmanager
+def dropout_that_doubles(model):
+    """Training mode in which dropout doubles all values, so that it shows where it acts."""
+
+    def doubled(x, p=0.5, training=True, inplace=False):
+        return 2 * x if training else x
+
+    with mock.patch.object(torch.nn.functional, "dropout", doubled):
+        model.train()
+        yield
+        model.eval()
+
+
 @torch.no_grad()
 def step_by_step(model, encoder_out, words):
     """(rows, T, V) outputs for (rows, T) decoder inputs, read one word at a time."""
@@ -135,7 +151,7 @@ def random_search(model, encoder_out, sentences, beams, steps, seed=0):
             break
         order = torch.randint(beams, (sentences, beams), generator=generator)
         order = (first + order).flatten()
-        new = torch.randint(4, 9, (len(order), 1), generator=generator)
+        new = torch.randint(4, 7, (len(order), 1), generator=generator)  # often the same
         words = torch.cat([words[order], new], dim=1)
         outputs = [output[order] for output in outputs]
         model.decoder.reorder_incremental_state_scripting(state, order)
@@ -145,7 +161,7 @@ def random_search(model, encoder_out, sentences, beams, steps, seed=0):
 
 
 @torch.no_grad()
-def translate_by_random_search(model, lanes, beams=2, steps=5):
+def translate_by_random_search(model, lanes, beams=3, steps=5):
     """Translate documents as stream decoding does, each sentence after those before it.
 
     A random hypothesis of each sentence is its translation, what later sentences find.

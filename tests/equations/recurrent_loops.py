@@ -19,10 +19,15 @@ import torch
 
 
 class Parameters:
-    """Parameters of a model by name, with their gradients."""
+    """Parameters of a model by name, with their gradients.
 
-    def __init__(self, model):
-        self.by_name = model.state_dict(keep_vars=True)
+    Args:
+        model: any of the recurrent models.
+        drop: what dropout makes of a vector, wherever it acts.
+    """
+
+    def __init__(self, model, drop=lambda x: x):
+        self.by_name, self.drop = model.state_dict(keep_vars=True), drop
 
     def __getitem__(self, name):
         return self.by_name[name]
@@ -34,6 +39,10 @@ class Parameters:
         """``W x``, with ``+ b`` where there is a bias."""
         product = self[f"{name}.weight"] @ x
         return product + self[f"{name}.bias"] if f"{name}.bias" in self else product
+
+    def embed(self, side, word):
+        """Embedding of a word; side is encoder or decoder."""
+        return self.drop(self[f"{side}.embed_tokens.weight"][word])
 
 
 def softmax(logits):
@@ -87,12 +96,12 @@ def encode(p, source, initial=None):
         initial: first states, forwards and backwards in turn, the lowest layer first; zeros by
             default.
     """
-    x, layer = [p["encoder.embed_tokens.weight"][word] for word in source], 0
+    x, layer = [p.embed("encoder", word) for word in source], 0
     while f"encoder.gru.weight_ih_l{layer}" in p:
         first = (None, None) if initial is None else initial[2 * layer : 2 * layer + 2]
         forward = gru_states(p, "encoder.gru", f"l{layer}", x, first[0])
         backward = gru_states(p, "encoder.gru", f"l{layer}_reverse", x[::-1], first[1])[::-1]
-        x = [torch.cat(pair) for pair in zip(forward, backward)]
+        x = [p.drop(torch.cat(pair)) for pair in zip(forward, backward)]
         layer += 1
     return Encoded(x, backward[0])
 
@@ -131,7 +140,7 @@ def decode(p, encoded, words, before=None, told=None):
     keys = [p.linear("decoder.attending.key_proj", h) for h in encoded.states]
     steps = []
     for word in words:
-        y = p["decoder.embed_tokens.weight"][word]
+        y = p.embed("decoder", word)
         from_word = p.linear("decoder.attending.input_proj", y)
         from_state = p.linear("decoder.attending.state_proj", layers[0])
         # The alignment model knows s_{t-1} (B, A.1.2) and the last word (T, section 4.1).
@@ -143,7 +152,7 @@ def decode(p, encoded, words, before=None, told=None):
             gates = gates + told(y, layers[0], c)
         layers[0] = gru(gates, from_state[len(energy) :], layers[0])
         for upper in range(1, len(layers)):
-            below, state = layers[upper - 1], layers[upper]
+            below, state = p.drop(layers[upper - 1]), layers[upper]
             (layers[upper],) = gru_states(p, "decoder.upper", f"l{upper - 1}", [below], state)
         steps.append(Step(y, layers[-1], c, attention))
     return steps
@@ -153,7 +162,7 @@ def logits(p, step, state=None):
     """Linear layers over y_{t-1}, s_t and c_t (T, 2), with a tanh layer between them (M, 2.1)."""
     state = step.state if state is None else state
     readout = torch.tanh(p.linear("decoder.readout", torch.cat([state, step.word, step.context])))
-    return p.linear("decoder.output_projection", readout)
+    return p.linear("decoder.output_projection", p.drop(readout))
 
 
 def rnnsearch(p, document):
@@ -287,10 +296,10 @@ def _always(vector):
 
 def read_previous(p, source):
     """States of the words of a sentence by the bidirectional context encoder (J)."""
-    x = [p["encoder.embed_tokens.weight"][word] for word in source]
+    x = [p.embed("encoder", word) for word in source]
     forward = gru_states(p, "encoder.context_gru", "l0", x)
     backward = gru_states(p, "encoder.context_gru", "l0_reverse", x[::-1])[::-1]
-    return [torch.cat(pair) for pair in zip(forward, backward)]
+    return [p.drop(torch.cat(pair)) for pair in zip(forward, backward)]
 
 
 def jean(p, document):
@@ -322,11 +331,10 @@ def _attention_to(p, states):
 
 def summary(p, sources):
     """D (W, section 2): a GRU over the last states of a GRU over each sentence, oldest first."""
-    table = p["encoder.embed_tokens.weight"]
-    last = [
-        gru_states(p, "encoder.context_gru", "l0", [table[word] for word in source])[-1]
-        for source in sources
-    ]
+    last = []
+    for source in sources:
+        x = [p.embed("encoder", word) for word in source]
+        last.append(gru_states(p, "encoder.context_gru", "l0", x)[-1])
     return gru_states(p, "encoder.context_document_gru", "l0", last)[-1]
 
 

@@ -12,6 +12,7 @@ from equations.recurrent_batches import (
     as_constructed,
     check,
     check_gradients,
+    dropout_that_doubles,
     random_document,
     random_search,
     run,
@@ -135,6 +136,35 @@ def test_packed_weights_of_a_search():
     words = tensor_of([words for _, words in PAIRS])
     found = step_by_step(model, encode(model, PAIRS), words)
     check([x.double() for x in without_padding(found, PAIRS)], wanted, atol=1e-6)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("layers", ["1", "2"])
+def test_where_dropout_acts(layers):
+    """On embeddings, encoder states, between layers of the decoder and in the output layer."""
+    model = tiny.model(*tiny.rnnsearch("--decoder-layers", layers, "--dropout", "0.3"))
+    with dropout_that_doubles(model):
+        found = without_padding(run(model, PAIRS)[0], PAIRS)
+    check(found, loops.rnnsearch(loops.Parameters(model, lambda x: 2 * x), PAIRS))
+
+
+def test_dropout_between_other_layers():
+    """Torch applies that itself."""
+    deep = ["--encoder-layers", "3", "--decoder-layers", "3", "--dropout", "0.3"]
+    model = tiny.model(*tiny.rnnsearch(*deep))
+    assert model.encoder.gru.dropout == model.decoder.upper.dropout == 0.3
+
+
+def test_shared_embeddings_are_one_table():
+    """Of the words that go in, of those that come out, and of the source where all are shared."""
+    names = [f"decoder.{part}.weight" for part in ("embed_tokens", "output_projection")]
+    names.append("encoder.embed_tokens.weight")
+    for system, tables in (("one layer", 3), ("shared target embeddings", 2)):
+        parameters = loops.Parameters(tiny.model(*SYSTEMS[system]))
+        assert len({id(parameters[name]) for name in names}) == tables
+        assert (parameters[names[0]] is parameters[names[1]]) == (tables == 2)
+    parameters = loops.Parameters(tiny.model(*SYSTEMS["shared embeddings"]))
+    assert len({id(parameters[name]) for name in names}) == 1
 
 
 # What distinguishes this system from its relatives, without the loops.

@@ -1,5 +1,7 @@
 """``context_rnn`` against the equations of its three systems, written out as loops over words."""
 
+import functools
+
 import pytest
 import tiny
 import torch
@@ -9,6 +11,7 @@ from equations.recurrent_batches import (
     as_constructed,
     check,
     check_gradients,
+    dropout_that_doubles,
     in_lanes,
     random_document,
     run_in_chunks,
@@ -47,6 +50,12 @@ class System:
         self.model = tiny.model(*tiny.context("--context", self.context, *options))
         self.parameters = loops.Parameters(self.model)
 
+    @functools.cached_property
+    def of_references(self):
+        """What the loop makes of the documents above."""
+        with torch.no_grad():
+            return self.outputs(LANES)
+
     def outputs(self, lanes):
         """Outputs of rows in lanes, None for fillers."""
         loop = LOOPS[self.context]
@@ -71,13 +80,25 @@ def test_outputs_and_gradients(system):
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1, 1), (2, 4), (4, 1, 1)], ids=str)
 def test_outputs_in_chunks(system, sizes):
-    check(run_in_chunks(system.model, LANES, sizes), system.outputs(LANES))
+    check(run_in_chunks(system.model, LANES, sizes), system.of_references)
 
 
 def test_a_search_finds_and_leaves_what_references_would(system):
     """Beams that change places; each sentence finds the best hypotheses of those before it."""
     lanes, found = translate_by_random_search(system.model, LANES[:2])
     check(found, system.outputs(lanes))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("context", LOOPS)
+def test_where_dropout_acts(context):
+    """As in RNNSearch; of the context, on embeddings and on the states that Jean attends to."""
+    model = tiny.model(*tiny.context("--context", context, *ONE, "--dropout", "0.3"))
+    with dropout_that_doubles(model):
+        found, _ = run_lanes(model, LANES)
+    parameters = loops.Parameters(model, lambda x: 2 * x)
+    wanted = [[LOOPS[context](parameters, d) for d in lane] for lane in LANES]
+    check(found, in_lanes(wanted, None)[0])
 
 
 @torch.no_grad()
