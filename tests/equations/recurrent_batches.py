@@ -1,0 +1,205 @@
+"""Batches of the documents that the loops read one by one, and what a model makes of them."""
+
+import contextlib
+from unittest import mock
+
+import tiny
+import torch
+from fairseq import options
+from fairseq.data.data_utils import collate_tokens
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from fairseq_docmt.generation.stream_decoder import StreamEnsemble
+
+DICTIONARY = tiny.dictionary()
+PAD, EOS, UNK = DICTIONARY.pad(), DICTIONARY.eos(), DICTIONARY.unk()
+#: what stands in a lane that has come to its end
+FILLER = ([EOS], [EOS])
+
+
+def random_document(lengths, seed, target_words=5):
+    """Pairs (source, decoder input); sentence k has about ``lengths[k]`` words on each side.
+
+    Target words are few, so that they come again, within a sentence and later.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def words(length, kinds):
+        return torch.randint(4, 4 + kinds, (length,), generator=generator).tolist()
+
+    return [([*words(n, 12), EOS], [EOS, *words(n + n % 3, target_words)]) for n in lengths]
+
+
+def in_lanes(lanes, filler=FILLER):
+    """Rows of a stream batch, and which of them begin a document.
+
+    Row ``k * B + b`` is sentence k of lane b, which reads its documents one after the other.
+    Anything that a document has for each of its sentences can be laid out like this.
+    """
+    columns = [
+        [(sentence, number == 0) for document in lane for number, sentence in enumerate(document)]
+        for lane in lanes
+    ]
+    steps = max(map(len, columns))
+    columns = [column + [(filler, False)] * (steps - len(column)) for column in columns]
+    rows = [column[step] for step in range(steps) for column in columns]
+    return [row for row, _ in rows], [start for _, start in rows]
+
+
+def tensor_of(rows, left_pad=False):
+    """(rows, T) padded tokens of lists of words."""
+    return collate_tokens([torch.tensor(row) for row in rows], PAD, left_pad=left_pad)
+
+
+def run(model, pairs, left_pad=True, **stream):
+    """Output of a model for (source, decoder input) pairs as one batch."""
+    source = tensor_of([source for source, _ in pairs], left_pad)
+    words = tensor_of([words for _, words in pairs])
+    return model(source, source.ne(PAD).sum(1), words, **stream)
+
+
+def run_lanes(model, lanes, carry=None, **options):
+    """(T, V) outputs of each row of a stream batch without padding, and extra outputs."""
+    rows, starts = in_lanes(lanes)
+    stream = {"starts": torch.tensor(starts), "lanes": len(lanes), "carry": carry}
+    output, extra = run(model, rows, **stream, **options)
+    return without_padding(output, rows), extra
+
+
+@torch.no_grad()
+def run_in_chunks(model, lanes, sizes):
+    """As :func:`run_lanes` in batches of some sentences of each lane, what is carried between."""
+    rows, starts = in_lanes(lanes)
+    outputs, carry, done = [], None, 0
+    for size in sizes:
+        here = slice(done * len(lanes), (done + size) * len(lanes))
+        stream = {"starts": torch.tensor(starts[here]), "lanes": len(lanes), "carry": carry}
+        output, extra = run(model, rows[here], **stream)
+        outputs += without_padding(output, rows[here])
+        carry, done = extra["carry"], done + size
+    return outputs
+
+
+def without_padding(output, pairs):
+    """(T, V) outputs of each row, as long as its decoder input."""
+    return [found[: len(words)] for found, (_, words) in zip(output, pairs)]
+
+
+def check(found, wanted, atol=1e-9):
+    """The same (T, V) tensors; rows where None is wanted are not looked at."""
+    assert len(found) == len(wanted)
+    for row, (a, b) in enumerate(zip(found, wanted)):
+        if b is not None:
+            torch.testing.assert_close(a, b, atol=atol, rtol=0, msg=lambda m, r=row: f"{r}: {m}")
+
+
+def check_gradients(model, found, wanted, atol=1e-9):
+    """The same gradients of all parameters, of one weighted sum of all outputs."""
+    kept = [(a, b) for a, b in zip(found, wanted) if b is not None]
+    names, parameters = zip(*model.named_parameters())
+    sides = []
+    for outputs in zip(*kept):
+        generator = torch.Generator().manual_seed(1)
+        weights = [torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in outputs]
+        total = sum((w * x).sum() for w, x in zip(weights, outputs))
+        sides.append(torch.autograd.grad(total, parameters, allow_unused=True))
+    for name, parameter, a, b in zip(names, parameters, *sides):
+        a, b = (torch.zeros_like(parameter) if x is None else x for x in (a, b))
+        torch.testing.assert_close(a, b, atol=atol, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@contextlib.contextmanager
+def dropout_that_doubles(model):
+    """Training mode in which dropout doubles all values, so that it shows where it acts."""
+
+    def doubled(x, p=0.5, training=True, inplace=False):
+        return 2 * x if training else x
+
+    with mock.patch.object(torch.nn.functional, "dropout", doubled):
+        model.train()
+        yield
+        model.eval()
+
+
+@torch.no_grad()
+def step_by_step(model, encoder_out, words):
+    """(rows, T, V) outputs for (rows, T) decoder inputs, read one word at a time."""
+    state, found = {}, []
+    for end in range(1, words.size(1) + 1):
+        output, _ = model.decoder(words[:, :end], encoder_out=encoder_out, incremental_state=state)
+        found.append(output[:, -1])
+    return torch.stack(found, dim=1)
+
+
+@torch.no_grad()
+def random_search(model, encoder_out, sentences, beams, steps, seed=0):
+    """Hypotheses that grow by random words while the beams of a sentence change places.
+
+    Returns:
+        (B, beams, T) decoder inputs, and the (B, beams, T, V) outputs that led to them.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    first = torch.arange(sentences).unsqueeze(1) * beams
+    encoder_out = model.encoder.reorder_encoder_out(
+        encoder_out, torch.arange(sentences).repeat_interleave(beams)
+    )
+    words, outputs, state = torch.full((sentences * beams, 1), EOS), [], {}
+    while True:
+        output, _ = model.decoder(words, encoder_out=encoder_out, incremental_state=state)
+        outputs.append(output[:, -1])
+        if words.size(1) == steps:
+            break
+        order = torch.randint(beams, (sentences, beams), generator=generator)
+        order = (first + order).flatten()
+        new = torch.randint(4, 7, (len(order), 1), generator=generator)  # often the same
+        words = torch.cat([words[order], new], dim=1)
+        outputs = [output[order] for output in outputs]
+        model.decoder.reorder_incremental_state_scripting(state, order)
+        encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+    shape = (sentences, beams)
+    return words.unflatten(0, shape), torch.stack(outputs, dim=1).unflatten(0, shape)
+
+
+@torch.no_grad()
+def translate_by_random_search(model, lanes, beams=3, steps=5):
+    """Translate documents as stream decoding does, each sentence after those before it.
+
+    A random hypothesis of each sentence is its translation, what later sentences find.
+
+    Returns:
+        lanes of documents with those translations as decoder inputs, and the outputs of their rows.
+    """
+    rows, starts = in_lanes(lanes)
+    ensemble, carry, pairs, outputs = StreamEnsemble([model]), None, [], []
+    for first in range(0, len(rows), len(lanes)):
+        here = slice(first, first + len(lanes))
+        source = tensor_of([source for source, _ in rows[here]], left_pad=True)
+        ensemble.streams = [{"starts": torch.tensor(starts[here]), "carry": carry}]
+        net_input = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}
+        (encoder_out,) = ensemble.forward_encoder(net_input)
+        words, found = random_search(model, encoder_out, len(lanes), beams, steps, seed=first)
+        chosen = []
+        for lane in range(len(lanes)):
+            beam, length = (first + lane) % beams, steps - (first + lane) % 3
+            chosen.append(words[lane, beam, :length].tolist())
+            outputs.append(found[lane, beam, :length])
+        pairs += [(source, best) for (source, _), best in zip(rows[here], chosen)]
+        (carry,) = ensemble.carry_on(tensor_of(chosen))
+    return [_documents(pairs, starts, lane, len(lanes)) for lane in range(len(lanes))], outputs
+
+
+def _documents(rows, starts, lane, lanes):
+    found = []
+    for row, start in zip(rows[lane::lanes], starts[lane::lanes]):
+        if start:
+            found.append([])
+        found[-1].append(row)
+    return found
+
+
+def as_constructed(*arguments, seed=0):
+    """A model in float64 and evaluation mode, with parameters as training begins with them."""
+    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
+    torch.manual_seed(seed)
+    task = TranslationTask(TranslationConfig(), tiny.dictionary(), tiny.dictionary())
+    return task.build_model(args).double().eval()

@@ -1,0 +1,272 @@
+"""``cache_rnn`` against the equations of Tu et al. (2018), written out as loops over words."""
+
+import functools
+
+import pytest
+import tiny
+import torch
+from equations import recurrent_loops as loops
+from equations.recurrent_batches import (
+    EOS,
+    PAD,
+    UNK,
+    as_constructed,
+    check,
+    check_gradients,
+    in_lanes,
+    random_document,
+    run_in_chunks,
+    run_lanes,
+    tensor_of,
+    translate_by_random_search,
+)
+from fairseq import checkpoint_utils
+
+#: options of the model, and of the loop: slots, fusion, whether known words keep their slot
+SYSTEMS = {
+    "few slots": ([], 4, "deep", True),
+    "one slot": ([], 1, "deep", True),
+    "many slots": ([], 40, "deep", True),
+    "a new slot for every word": ([], 7, "deep", False),
+    "layers": (["--encoder-layers", "2", "--decoder-layers", "3"], 6, "deep", True),
+    "shallow": ([], 4, "shallow", True),
+    "shallow, a new slot for every word": ([], 9, "shallow", False),
+    "shallow, many slots and layers": (["--decoder-layers", "2"], 40, "shallow", False),
+    "no slots": ([], 0, "deep", True),
+}
+#: Shallow fusion mixes probabilities in single precision: 1e-6 is about eight roundings of 1, and
+#: gradients are sums of such parts.
+ATOL, ATOL_OF_GRADIENTS = {"deep": 1e-9, "shallow": 1e-6}, {"deep": 1e-9, "shallow": 5e-6}
+#: Three lanes: documents of 4, of 2 and 2, and of 1 and 2 sentences.  They have more words than
+#: most caches have slots, and words that come again.
+LANES = [
+    [random_document([3, 5, 2, 4], seed=1)],
+    [random_document([4, 3], seed=2), random_document([2, 6], seed=3)],
+    [random_document([6], seed=4), random_document([1, 3], seed=5)],
+]
+
+
+def arguments(name):
+    options, size, fusion, overwrite = SYSTEMS[name]
+    options = [*options, "--cache-size", str(size), "--fusion", fusion]
+    return tiny.cache(*options, *([] if overwrite else ["--no-overwrite"]))
+
+
+class System:
+    """A model with random parameters, and the loop that it should equal."""
+
+    def __init__(self, name):
+        _, self.size, self.fusion, self.overwrite = SYSTEMS[name]
+        self.model = tiny.model(*arguments(name))
+        self.parameters, self.atol = loops.Parameters(self.model), ATOL[self.fusion]
+
+    def loop(self, document):
+        """Outputs of each sentence, and the slots after it."""
+        options = (self.size, self.fusion, self.overwrite)
+        return loops.cache_rnn(self.parameters, document, *options)
+
+    @functools.cached_property
+    def of_references(self):
+        """What the loop makes of the documents above, by lane: outputs and slots by sentence."""
+        with torch.no_grad():
+            return [[self.loop(document) for document in lane] for lane in LANES]
+
+    def outputs(self, lanes):
+        """Outputs of rows in lanes, None for fillers."""
+        return in_lanes([[self.loop(d)[0] for d in lane] for lane in lanes], filler=None)[0]
+
+
+@pytest.fixture(scope="module", params=SYSTEMS)
+def system(request):
+    return System(request.param)
+
+
+def slots_of(carry, lane):
+    """Slots of one lane in what is carried on, the least recently written first."""
+    keys, values, words, ages = (
+        carry[f"cache.{name}"][lane] for name in ("keys", "values", "words", "ages")
+    )
+    filled = [slot for slot in ages.argsort().tolist() if words[slot] >= 0]
+    return [loops.Slot(keys[slot], values[slot], int(words[slot])) for slot in filled]
+
+
+def check_slots(found, wanted):
+    assert [slot.word for slot in found] == [slot.word for slot in wanted]
+    check([slot.key for slot in found], [slot.key for slot in wanted])
+    check([slot.value for slot in found], [slot.value for slot in wanted])
+
+
+def test_outputs_and_gradients(system):
+    """References of three lanes in one batch; documents end and begin in its midst."""
+    found, _ = run_lanes(system.model, LANES)
+    wanted = system.outputs(LANES)
+    check(found, wanted, system.atol)
+    check_gradients(system.model, found, wanted, ATOL_OF_GRADIENTS[system.fusion])
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (2, 2), (3, 1)], ids=str)
+def test_outputs_in_chunks(system, sizes):
+    wanted = [[outputs for outputs, _ in lane] for lane in system.of_references]
+    wanted, _ = in_lanes(wanted, filler=None)
+    check(run_in_chunks(system.model, LANES, sizes), wanted, system.atol)
+
+
+@torch.no_grad()
+def test_slots_after_each_sentence(system):
+    """Keys c_t, values s_t of the top layer and words y_t, and which were written last."""
+    for number in range(4):
+        shorter = [[document[: number + 1] for document in lane[:1]] for lane in LANES]
+        _, extra = run_lanes(system.model, shorter)
+        for lane, ((_, history), *_) in enumerate(system.of_references):
+            # A lane that has come to its end writes nothing.
+            check_slots(slots_of(extra["carry"], lane), history[: number + 1][-1])
+
+
+@torch.no_grad()
+def test_matching_for_analysis(system):
+    """``P_m(c_i | c_t)`` of every word of a document (equation 5), slot by slot."""
+    pairs = LANES[0][0]
+    source, words = (tensor_of(side) for side in zip(*pairs))
+    stream = {"starts": torch.tensor([True, False, False, False]), "lanes": 1}
+    encoder_out = system.model.encoder(source, source.ne(PAD).sum(1), **stream)
+    cache, found = system.model.decoder.matching(words, encoder_out)
+    history = [[], *system.of_references[0][0][1]]
+    for row, (source, words) in enumerate(pairs):
+        order = [i for i in cache.ages[row].argsort().tolist() if cache.words[row, i] >= 0]
+        assert [int(cache.words[row, i]) for i in order] == [s.word for s in history[row]]
+        steps = loops.decode(system.parameters, loops.encode(system.parameters, source), words)
+        for t, step in enumerate(steps):
+            if history[row]:
+                wanted = torch.stack(loops.match(history[row], step.context))
+                check([found[row, t, order]], [wanted])
+
+
+def test_a_search_finds_and_leaves_what_references_would(system):
+    """Beams that change places; each sentence finds the best hypotheses of those before it."""
+    lanes, found = translate_by_random_search(system.model, LANES[:2])
+    check(found, system.outputs(lanes), system.atol)
+
+
+# The rules of section 3.3 by hand: target sentences, slots, words in the cache from old to new.
+WRITTEN = [
+    # Every word but </s>, in the order of writing.
+    (["5 6 7"], 9, True, "5 6 7"),
+    # A known word keeps its slot, which is then the latest.
+    (["5 6 5 7"], 9, True, "6 5 7"),
+    (["5 6 5 7"], 9, False, "5 6 5 7"),
+    # Later sentences go on.
+    (["5 6 7", "6 8"], 9, True, "5 7 6 8"),
+    (["5 6 7", "6 8"], 9, False, "5 6 7 6 8"),
+    # The least recently written word makes room.
+    (["5 6 7 8"], 3, True, "6 7 8"),
+    (["5 6 7", "8"], 3, True, "6 7 8"),
+    (["5 6 7", "5 8"], 3, True, "7 5 8"),
+    (["5 6 7", "5 8"], 3, False, "7 5 8"),
+    (["5 6", "7 8 9 10 11"], 2, True, "10 11"),
+    (["5 6 7"], 1, True, "7"),
+    # Nothing said, nothing written; unknown words are words.
+    (["5 6", ""], 9, True, "5 6"),
+    ([f"5 {UNK} 6"], 9, True, f"5 {UNK} 6"),
+    (["5 6"], 0, True, ""),
+]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("sentences, size, overwrite, wanted", WRITTEN)
+def test_words_in_the_cache(sentences, size, overwrite, wanted):
+    options = ["--cache-size", str(size), *([] if overwrite else ["--no-overwrite"])]
+    pairs = [([4, EOS], [EOS, *map(int, line.split())]) for line in sentences]
+    _, extra = run_lanes(tiny.model(*tiny.cache(*options)), [[pairs]])
+    assert [slot.word for slot in slots_of(extra["carry"], 0)] == [int(w) for w in wanted.split()]
+
+
+@torch.no_grad()
+def test_a_word_that_comes_again_is_halved():
+    """Rule 2: after three times ``((k_1 + k_2) / 2 + k_3) / 2``."""
+    pairs = [([4, 9, EOS], [EOS, 5, 5]), ([8, EOS], [EOS, 5])]
+    once = tiny.model(*tiny.cache("--no-overwrite"))
+    first, second, third = slots_of(run_lanes(once, [[pairs]])[1]["carry"], 0)
+    (slot,) = slots_of(run_lanes(tiny.model(*tiny.cache()), [[pairs]])[1]["carry"], 0)
+    for part in ("key", "value"):
+        one, two, three = (getattr(s, part) for s in (first, second, third))
+        check([getattr(slot, part)], [(one + two) / 4 + three / 2])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("fusion", ["deep", "shallow"])
+def test_an_empty_cache_changes_nothing(fusion):
+    """The first sentence of each document is that of RNNSearch; the next is not."""
+    model = tiny.model(*tiny.cache("--fusion", fusion))
+    found, _ = run_lanes(model, LANES)
+    base = [[loops.rnnsearch(loops.Parameters(model), d) for d in lane] for lane in LANES]
+    wanted, starts = in_lanes(base, filler=None)
+    for row, first in enumerate(starts):
+        if wanted[row] is not None:
+            scores = (found[row].log_softmax(-1), wanted[row].log_softmax(-1))
+            assert torch.allclose(*scores, atol=1e-6, rtol=0) == first
+
+
+@pytest.mark.parametrize("fusion", ["deep", "shallow"])
+def test_the_gate_is_all_that_is_new(fusion):
+    """U, V and W without bias: 4.0 million in table 5; lambda is a vector, or one number (4.4)."""
+    known = tiny.model(*tiny.rnnsearch()).state_dict()
+    model = tiny.model(*tiny.cache("--fusion", fusion))
+    new = {name: tuple(x.shape) for name, x in model.state_dict().items() if name not in known}
+    state, context = 10, 16
+    gate = state if fusion == "deep" else 1
+    wanted = {"of_state": (gate, state), "of_context": (gate, context), "of_cache": (gate, state)}
+    assert new == {f"decoder.cache_gate.{part}.weight": shape for part, shape in wanted.items()}
+
+
+@torch.no_grad()
+def test_shallow_fusion_is_a_distribution():
+    """Whatever comes again, and whatever the cache lacks."""
+    model = tiny.model(*tiny.cache("--fusion", "shallow", "--no-overwrite", "--cache-size", "40"))
+    for output in run_lanes(model, LANES)[0]:
+        check([output.exp().sum(-1)], [output.new_ones(len(output))], atol=1e-6)
+
+
+# What training begins with.
+
+
+def pretrained(*options):
+    """``cache_rnn`` as ``--finetune-from-model`` makes it of a checkpoint of ``rnnsearch``."""
+    base, model = as_constructed(*tiny.rnnsearch(), seed=1), as_constructed(*tiny.cache(*options))
+    model.load_state_dict(base.state_dict(), strict=True)
+    return base, model
+
+
+@torch.no_grad()
+def check_beginning(base, model, fusion):
+    """The first sentence is that of RNNSearch; in the second the gate is half open."""
+    pairs, parameters = LANES[0][0], loops.Parameters(model)
+    alone = loops.rnnsearch(loops.Parameters(base), pairs)
+    wanted, history = loops.cache_rnn(parameters, pairs, model.decoder.cache_size, fusion)
+    found, _ = run_lanes(model, [[pairs]])
+    check(found, wanted, ATOL[fusion])
+    check([found[0].log_softmax(-1)], [alone[0].log_softmax(-1)], ATOL[fusion])
+    (source, words), slots = pairs[1], history[0]
+    for t, step in enumerate(loops.decode(parameters, loops.encode(parameters, source), words)):
+        opened = loops.gate(parameters, step, loops.recall(slots, step.context))
+        assert 0.25 < opened.min() and opened.max() < 0.75
+        if fusion == "shallow":  # words that are not in the cache lose what the gate takes
+            absent = [word for word in range(9, 16)]
+            lost = found[1][t].exp()[absent] / alone[1][t].softmax(-1)[absent]
+            check([lost], [(1 - opened).expand(len(absent))], atol=1e-6)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("fusion", ["deep", "shallow"])
+def test_it_begins_with_rnnsearch_and_a_gate_half_open(fusion):
+    check_beginning(*pretrained("--fusion", fusion), fusion)
+
+
+def test_the_second_pass_begins_like_that(binarised, tmp_path):
+    """By the commands of the two passes, the second with a rate of almost nothing."""
+    sentence = ["--task", "sliding_window_translation", "--window-size", "1"]
+    stream = ["--task", "sentence_stream_translation", "--batch-size", "2"]
+    base = tiny.train(binarised, tmp_path / "a", *sentence, model=tiny.rnnsearch(), updates=3)
+    stream += ["--finetune-from-model", base, "--freeze-pretrained", "--lr", "1e-12"]
+    path = tiny.train(binarised, tmp_path / "b", *stream, model=tiny.cache(), updates=1)
+    models = [checkpoint_utils.load_model_ensemble([str(p)])[0][0] for p in (base, path)]
+    check_beginning(*(model.double().eval() for model in models), "deep")
