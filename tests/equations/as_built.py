@@ -17,11 +17,14 @@ def as_built(*arguments: str, seed: int = 0):
 
 
 def with_noise(checkpoint: Path, deviation: float = 0.3) -> Path:
-    """The checkpoint with noise on all parameters, so that none is near where it began."""
+    """The checkpoint with noise on all parameters, so that none is near where it began.
+
+    What vectors are divided by stays.
+    """
     state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
     generator = torch.Generator().manual_seed(4)
-    for value in state["model"].values():
-        if value.is_floating_point() and value.numel() > 1:
+    for name, value in state["model"].items():
+        if value.is_floating_point() and not name.endswith((".version", ".deviation")):
             value += deviation * torch.randn(value.shape, generator=generator)
     checkpoint_utils.torch_persistent_save(state, str(checkpoint))
     return checkpoint
