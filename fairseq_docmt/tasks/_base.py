@@ -62,6 +62,21 @@ class DocumentTranslationConfig(TranslationConfig):
             "first pass on, instead of decoding again only where the number came out wrong"
         },
     )
+    wrong_sentence_count: ChoiceEnum(["repair", "keep"]) = field(
+        default="repair",
+        metadata={
+            "help": "what becomes of an output with a wrong number of sentences: repair (it is "
+            "decoded again with the right number), keep (its sentences are printed in order, "
+            "missing ones at the end are empty, surplus ones become part of the last)"
+        },
+    )
+    override_checkpoint_options: bool = field(
+        default=False,
+        metadata={
+            "help": "decode with the task and the options given here, as --window-size, where they "
+            "differ from those the checkpoint was trained with"
+        },
+    )
     gold_context: bool = field(
         default=False,
         metadata={
@@ -129,7 +144,7 @@ class DocumentTranslationTask(TranslationTask):
                 f"--decoding {self.decoding} is not for --task {self.task_name}; "
                 f"choose from {', '.join(self.decodings)}"
             )
-        if cfg.gold_context and self.decoding not in ("sequential", "stream"):
+        if cfg.gold_context and not (self.sequential or self.decoding == "stream"):
             raise UserError(
                 f"--gold-context has no meaning with --decoding {self.decoding}, which does not "
                 "translate sentences one after the other; leave it out"
@@ -157,6 +172,11 @@ class DocumentTranslationTask(TranslationTask):
         """Sentences of a decoding window, of which the last is kept; 0 if spans are kept whole."""
         raise NotImplementedError
 
+    @property
+    def sequential(self) -> bool:
+        """Whether each sentence is translated after the model's own output for those before it."""
+        return self.decoding in ("sequential", "sequential-full-source")
+
     def view_options(self) -> dict:
         """Keyword arguments of :class:`DocumentView` that the task sets."""
         return {}
@@ -178,7 +198,7 @@ class DocumentTranslationTask(TranslationTask):
         return getattr(self.state, KEY)
 
     def load_state_dict(self, state_dict):
-        adopted = self.stored.adopt(state_dict)
+        adopted = self.stored.adopt(state_dict, self.cfg.override_checkpoint_options)
         super().load_state_dict(state_dict)
         self.state.merge_state_dict({KEY: adopted})
 

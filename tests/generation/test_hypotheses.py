@@ -33,7 +33,9 @@ def test_split_hypothesis():
 
 
 def sentence(*tokens):
-    return {"tokens": torch.tensor([*tokens, EOS]), "score": torch.tensor(-9.0)}
+    scores = torch.zeros(len(tokens) + 1)
+    ended = torch.tensor([*tokens, EOS])
+    return {"tokens": ended, "score": torch.tensor(-9.0), "positional_scores": scores}
 
 
 def test_nbest_lists_have_no_sentence_twice_and_are_in_order():
@@ -50,7 +52,21 @@ def test_nbest_lists_have_no_sentence_twice_and_are_in_order():
     assert [len(row) for row in nbest_of_sentences(ranked, 1)] == [1, 1]
 
 
-def test_a_wrong_number_of_sentences_is_cut_or_filled():
-    two = JointHypothesis(-1.0, [sentence(5), sentence(6)])
-    assert [len(h["tokens"]) for h in two.with_count(3, EOS).sentences] == [2, 2, 1]
-    assert [h["tokens"].tolist() for h in two.with_count(1, EOS).sentences] == [[5, EOS]]
+def test_a_wrong_number_of_sentences_is_matched_without_loss():
+    two = JointHypothesis(-1.0, [sentence(5), sentence(6, 7)])
+    for count, wanted in (
+        (3, [[5, EOS], [6, 7, EOS], [EOS]]),
+        (2, [[5, EOS], [6, 7, EOS]]),
+        (1, [[5, 6, 7, EOS]]),
+    ):
+        assert [h["tokens"].tolist() for h in two.matched(count, EOS).sentences] == wanted
+    four = JointHypothesis(-1.0, [scored(1.0), scored(2.0), scored(3.0, 4.0), scored(5.0)])
+    last = four.matched(2, EOS).sentences[-1]
+    assert last["positional_scores"].tolist() == [2.0, 3.0, 4.0, 5.0, 0.0]
+
+
+def scored(*values):
+    return {
+        "tokens": torch.tensor([4] * len(values) + [EOS]),
+        "positional_scores": torch.tensor([*values, 0.0]),
+    }

@@ -2,8 +2,9 @@
 
     python tests/golden/systems.py [NAME ...]      # makes checkpoints and outputs anew
 
-A checkpoint is saved in the middle of an epoch.  What it prints, and what it prints after training has
-gone on from it, lies beside it.  Making one anew is a decision: say in the README's changes why.
+A checkpoint is saved in the middle of an epoch.  What it prints, and what it prints after training
+has gone on from it, lies beside it.  Make one anew only for a reason, and name it in the README's
+changes.
 """
 
 import gzip

@@ -179,9 +179,17 @@ def test_two_processes_learn_what_one_learns(tmp_path, traced):
 
 @pytest.mark.parametrize("option", [["--update-freq", "3"], ["--chunk-sentences", "4"]])
 def test_processes_with_nothing_left_do_not_hang(tmp_path, traced, option):
-    traced("trace")
+    """And every sentence is read once an epoch, by one of them."""
+    trace = traced("trace")
     data = tiny.corpus(tmp_path, train=(7, 1), valid=(2,))
     train_in_processes(data, tmp_path / "a", *option, "--batch-size", "1", "--max-epoch", "2")
+    read = []
+    for path in (trace, trace.with_suffix(".1")):
+        for line in path.read_text().splitlines():
+            if line.split()[1] == "False":  # not a dummy batch, whose gradients are ignored
+                read += [int(row) for row in re.search(r"\[(.*?)\]", line).group(1).split(",")]
+    rows = tiny.rows_of([[""] * 7, [""]])
+    assert sorted(row for row in read if row >= 0) == sorted(rows * 2)
 
 
 def test_validation_does_not_depend_on_chunks(binarised, tmp_path, caplog):
@@ -201,9 +209,11 @@ def test_validation_does_not_depend_on_chunks(binarised, tmp_path, caplog):
 def test_validation_bleu_decodes_streams(binarised, tmp_path, caplog):
     caplog.set_level("INFO")
     arguments = [*PLAIN, "--batch-size", "2", "--chunk-sentences", "3", "--eval-bleu"]
-    arguments += ["--eval-bleu-args", '{"beam": 2, "max_len_b": 10}']
-    tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
-    assert re.search(r"valid on .valid. subset.* bleu [\d.]+", caplog.text)
+    arguments += ["--eval-bleu-args", '{"beam": 2, "max_len_b": 10}', "--lr", "0.02"]
+    checkpoint = tiny.train(binarised, tmp_path, *arguments, updates=40, model=tiny.memory())
+    logged = re.findall(r"valid on .valid. subset.* bleu ([\d.]+)", caplog.text)[-1]
+    assert float(logged) == pytest.approx(tiny.valid_bleu(binarised, checkpoint, *PLAIN), abs=0.011)
+    assert float(logged) > 1
 
 
 def test_validation_translates_as_the_command_does(binarised, memory_stream_checkpoint):
