@@ -97,6 +97,7 @@ class DocumentTranslationConfig(TranslationConfig):
     # Set in fairseq-generate and fairseq-interactive only, which have no other mark of their own.
     checkpoint_to_decode: Optional[str] = II("common_eval.path")
     max_batch_tokens: Optional[int] = II("dataset.max_tokens")
+    language_model: Optional[str] = II("generation.lm_path")
 
 
 class TypedLines(LanguagePairDataset):
@@ -124,6 +125,11 @@ class DocumentTranslationTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         if cfg.load_alignments:
             raise UserError("--load-alignments is not supported by document tasks; leave it out")
+        if cfg.language_model:
+            raise UserError(
+                "--lm-path is not supported by document tasks: a language model of fairseq does "
+                "not know <sep> and <bod>; leave it out"
+            )
         with open_dict(cfg):
             # Batches depend on the number of the epoch alone, so that resuming finds the same.
             cfg.rebuild_batches = True

@@ -12,6 +12,7 @@ import pytest
 import tiny
 import torch
 from fairseq import checkpoint_utils
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 
 from fairseq_docmt.errors import UserError
 
@@ -252,13 +253,47 @@ def test_what_makes_no_sense_is_refused(binarised, tmp_path, model, options, mes
         tiny.train(binarised, tmp_path, *PLAIN, *options, model=model)
 
 
-def test_other_lanes_in_the_midst_of_an_epoch_are_refused(binarised, tmp_path):
-    arguments = [*PLAIN, "--chunk-sentences", "2"]
-    tiny.train(binarised, tmp_path, *arguments, "--batch-size", "2", updates=2, model=tiny.memory())
-    with pytest.raises(UserError, match="with 2 lanes; give the same --batch-size again instead"):
-        tiny.train(
-            binarised, tmp_path, *arguments, "--batch-size", "3", updates=4, model=tiny.memory()
-        )
+ORDER = ["--batch-size", "2", "--chunk-sentences", "2"]
+
+
+@pytest.mark.parametrize(
+    "other, message",
+    [
+        (["--batch-size", "3"], "with --batch-size 2, not 3, which would leave sentences out"),
+        (["--chunk-sentences", "4"], "with --chunk-sentences 2, not 4"),
+        (["--seed", "7"], "with --seed 1, not 7"),
+        (["--random-chunk"], "with --random-chunk False, not True"),
+    ],
+)
+def test_another_order_is_for_another_epoch(binarised, tmp_path, other, message):
+    """In the middle of one it would leave sentences out; at its end anything goes."""
+    arguments = [*PLAIN, *ORDER]
+    tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
+    with pytest.raises(UserError, match=message):
+        tiny.train(binarised, tmp_path, *arguments, *other, updates=4, model=tiny.memory())
+    whole = [*arguments, "--max-epoch", "1"]
+    tiny.train(binarised, tmp_path, *whole, updates=99, model=tiny.memory())
+    again = [*arguments, *other, "--max-epoch", "2"]
+    path = tiny.train(binarised, tmp_path, *again, updates=99, model=tiny.memory())
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert state["extra_state"]["train_iterator"]["epoch"] == 3
+
+
+def test_fillers_are_no_sentences(binarised, memory_stream_checkpoint):
+    """Neither in the counts of a batch nor in averages over sentences."""
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(memory_stream_checkpoint)])
+    task.load_dataset("valid")
+    iterator = task.get_batch_iterator(task.dataset("valid"), max_sentences=3)
+    counts = []
+    for average in (False, True):
+        criterion = CrossEntropyCriterion(task, sentence_avg=average)
+        for batch in iterator.next_epoch_itr(shuffle=False):
+            real = int(batch["id"].ge(0).sum())
+            counts.append((real, len(batch["id"])))
+            _, size, log = task.valid_step(batch, models[0], criterion)
+            assert log["nsentences"] == real
+            assert size == log["sample_size"] == (real if average else batch["ntokens"])
+    assert any(real < rows for real, rows in counts)
 
 
 def test_sentences_that_are_too_long_are_left_out(binarised, tmp_path, caplog):
