@@ -1,7 +1,6 @@
 """Translates units of documents with a stock generator (``inference_step`` of the tasks)."""
 
 import logging
-import math
 from typing import Callable, Dict, List, Optional
 
 import torch
@@ -150,9 +149,7 @@ class DocumentDecoder:
             generator, models, [units[i] for i in again], [counts[i] for i in again]
         )
         for i, outputs in zip(again, repaired):
-            # The best stays the one that is printed without --nbest.
-            best = math.inf if wrong[i] else found[i][0].score
-            outputs = [o.matched(counts[i], self.eos) for o in outputs if o.score <= best]
+            outputs = [o.matched(counts[i], self.eos) for o in outputs]
             found[i] = sorted(found[i] + outputs, key=lambda o: -o.score)
         return found
 

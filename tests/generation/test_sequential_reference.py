@@ -26,7 +26,7 @@ def load(checkpoints):
     return task, models
 
 
-def naive_translation(task, models, sources, context, beam=3, **options):
+def naive_translation(task, models, sources, context, beam=3, nbest=1, **options):
     """Hypotheses of the sentence after ``context`` (token lists) in a span of sources."""
     dictionary = task.tgt_dict
     eos, separator = dictionary.eos(), dictionary.index("<sep>")
@@ -49,7 +49,8 @@ def naive_translation(task, models, sources, context, beam=3, **options):
         return (total / len(models)).log()
 
     never = [dictionary.pad(), other_end]
-    return beam_search(next_words, beam=beam, limit=LIMIT, end=end, never=never, **options)
+    search = {"beam": beam, "nbest": nbest, "limit": LIMIT, "end": end, "never": never}
+    return beam_search(next_words, **search, **options)
 
 
 def source_documents(task):
@@ -134,12 +135,12 @@ def test_full_documents(binarised, checkpoint, decoding):
 @pytest.mark.parametrize(
     "options, search",
     [
-        ([], {}),
-        (["--lenpen", "0.4"], {"len_penalty": 0.4}),
-        (["--lenpen", "2"], {"len_penalty": 2.0}),
+        (["--nbest", "3"], {"nbest": 3}),
+        (["--nbest", "3", "--lenpen", "0.4"], {"nbest": 3, "len_penalty": 0.4}),
+        (["--nbest", "2", "--lenpen", "2"], {"nbest": 2, "len_penalty": 2.0}),
         (["--unnormalized"], {"len_penalty": 0.0}),
-        (["--beam", "1", "--nbest", "1"], {"beam": 1}),
-        (["--beam", "5", "--nbest", "5"], {"beam": 5}),
+        (["--beam", "1"], {"beam": 1}),
+        (["--beam", "5", "--nbest", "4"], {"beam": 5, "nbest": 4}),
     ],
 )
 def test_every_hypothesis_of_the_beam(binarised, window_checkpoint, options, search):
@@ -156,9 +157,9 @@ def test_every_hypothesis_of_the_beam(binarised, window_checkpoint, options, sea
         binarised,
         window_checkpoint,
         *["--task", "sliding_window_translation", "--decoding", "sequential", "--gold-context"],
-        *["--nbest", "3", *options],
+        *options,
     )
-    check(output, tiny.rows_of(docs), expected, task.tgt_dict, nbest=search.get("beam", 3))
+    check(output, tiny.rows_of(docs), expected, task.tgt_dict, nbest=search.get("nbest", 1))
 
 
 @torch.no_grad()
