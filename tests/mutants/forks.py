@@ -103,7 +103,7 @@ def _fork(copy: Path, tests: dict) -> int:
         return pid
     code = 1
     try:
-        os.setsid()
+        os.setpgid(0, 0)
         code = _run(copy, tests)
     except BaseException:
         traceback.print_exc()

@@ -37,7 +37,7 @@ def main() -> int:
             print(f"{mutant.file}:{mutant.line} {mutant.function}: {mutant.change}")
         return 0
     KEPT.mkdir(exist_ok=True)
-    verdicts = Verdicts(args.keep_killed)
+    verdicts = Verdicts(args)
     jobs = [m for mutants in sample.values() for m in mutants if verdicts.of(m) is None]
     if jobs:
         with tempfile.TemporaryDirectory(prefix="mutants") as folder:
@@ -54,7 +54,7 @@ def parse_arguments():
     add("--sample", type=int, default=300, help="mutants of each group")
     add("--seed", default="1", help="another seed draws other mutants")
     add("--groups", nargs="+", default=list(GROUPS), choices=list(GROUPS))
-    add("--files", default="*", help="only of files that fit, as '*/ops/*'")
+    add("--files", nargs="+", default=["*"], help="only of files that fit, as '*/ops/*'")
     add("--jobs", type=int, default=2, help="processes at a time")
     add("--budget", type=float, default=120, help="seconds of tests for one mutant")
     add("--tests", nargs="+", default=[], help="only the tests in these folders of tests/")
@@ -81,7 +81,7 @@ def draw(group: str, args, equivalents: dict) -> list:
         for folder in GROUPS[group][0]
         for path in sorted((ROOT / "fairseq_docmt" / folder).glob("*.py"))
     ]
-    files = fnmatch.filter(files, args.files)
+    files = [file for file in files if any(fnmatch.fnmatch(file, fit) for fit in args.files)]
     every = [mutant for file in files for mutant in mutations.mutants(ROOT, file)]
     every.sort(key=lambda m: hashlib.sha256("\t".join((args.seed, *m.key)).encode()).digest())
     sources = {file: (ROOT / file).read_text(encoding="utf-8") for file in files}
@@ -97,20 +97,26 @@ def draw(group: str, args, equivalents: dict) -> list:
 class Verdicts:
     """Kept in ``.mutants/verdicts.jsonl``, which the next run goes on from."""
 
-    def __init__(self, keep_killed: bool) -> None:
+    def __init__(self, args) -> None:
         folders = ("fairseq_docmt", "tests", "data_prep", "examples")
         self._tree = digest(*(ROOT / name for name in folders))
+        self._tests = f"{args.budget:g} s of {' '.join(sorted(args.tests)) or 'all'}"
         self._file, self._found = KEPT / "verdicts.jsonl", {}
         for line in self._file.read_text().splitlines() if self._file.exists() else ():
             verdict = json.loads(line)
-            if verdict["tree"] == self._tree or (keep_killed and verdict["status"] in NOTICED):
+            stays = verdict["tree"] == self._tree
+            if verdict["status"] in NOTICED:
+                stays = stays or args.keep_killed
+            else:
+                stays = stays and verdict["of"] == self._tests
+            if stays:
                 self._found[tuple(verdict["key"])] = verdict
 
     def of(self, mutant):
         return self._found.get(mutant.key)
 
     def add(self, mutant, **verdict) -> None:
-        verdict = {"key": mutant.key, "tree": self._tree, **verdict}
+        verdict = {"key": mutant.key, "tree": self._tree, "of": self._tests, **verdict}
         self._found[mutant.key] = verdict
         with self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(verdict) + "\n")
