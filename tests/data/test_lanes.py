@@ -63,6 +63,12 @@ def test_which_of_equally_long_documents_go_together_changes():
     assert len(pairs) > 3
 
 
+def test_lanes_without_documents():
+    lanes = fill_lanes(DocumentIndex.from_lengths([2]), 2)
+    assert [lane.tolist() for lane in lanes] == [[0], []]
+    assert all(lane.dtype == np.int64 for lane in lanes)
+
+
 def test_a_batch_by_hand():
     index = DocumentIndex.from_lengths([2, 3])
     batches = stream_batches(index, [np.array([0]), np.array([1])], [2, 1], shards=1)
@@ -95,6 +101,8 @@ def test_epochs_read_in_different_orders():
 def test_chunks():
     assert chunk_sizes(10, 4) == [4, 4, 2]
     assert chunk_sizes(8, 4) == [4, 4]
+    for seed in range(20):
+        assert sum(chunk_sizes(10, 2, seed)) == 10 and set(chunk_sizes(10, 2, seed)) <= {1, 2}
     assert chunk_sizes(0, 4) == chunk_sizes(0, 4, seed=1) == []
     drawn = chunk_sizes(1000, 4, seed=1)
     assert sum(drawn) == 1000
