@@ -1,8 +1,12 @@
 """memnet_rnn through the stock commands."""
 
+import math
+
 import pytest
 import tiny
 import torch
+from equations import recurrent_loops_memnet as loops
+from equations.as_built import with_noise
 from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
 from fairseq_cli import preprocess
@@ -11,6 +15,10 @@ from fairseq_docmt.errors import UserError
 
 DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "20"]
 TEST = tiny.documents((1, 5, 2, 7), 2)
+#: lines of the drafts of the test set
+DRAFTS = [
+    line for document in tiny.translate(tiny.documents((1, 5, 2, 7), 52)) for line in document
+]
 LIMIT = 12
 
 
@@ -43,16 +51,78 @@ def train(data, folder, *arguments, options=(), updates=3):
     )
 
 
+@torch.no_grad()
+def scores_by_equations(checkpoint, place, translations, known=None, own_query=True):
+    """Probabilities (log2) of words of the test documents by the loops of tests/equations.
+
+    Args:
+        translations: that are scored, a line for each sentence.
+        known: what is in memory, as many lines; None to read nothing.
+        own_query: whether a sentence's own cell is part of its query.
+    """
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
+    p, eos = loops.values_of(model.double()), torch.tensor([2])
+
+    def tokens(line):
+        return torch.tensor([task.tgt_dict.index(word) for word in line.split()]).long()
+
+    def read(lines, count):
+        return [torch.cat([eos, tokens(next(lines))]) for _ in range(count)]
+
+    translations = iter(translations)
+    known, found = None if known is None else iter(known), []
+    for part in parts_of(TEST, task):
+        sources = [task.src_dict.encode_line(s, add_if_not_exist=False).long() for s in part]
+        memories = [None] * len(part)
+        if known is not None:
+            memories = loops.readings(p, sources, read(known, len(part)), own_query)
+        for source, words, c_mem in zip(sources, read(translations, len(part)), memories):
+            logits, _ = loops.decode(p, loops.encode(p, source), words, c_mem, place)
+            target = torch.cat([words[1:], eos])
+            scores = logits.log_softmax(-1).gather(1, target.unsqueeze(1)).squeeze(1)
+            found.append((scores / math.log(2)).tolist())
+    return found
+
+
+def printed(output, kind="H"):
+    """Texts and scores of words (log2) of the test documents."""
+    rows = tiny.rows_of(TEST)
+    texts, scores = tiny.lines_of(output, kind), tiny.lines_of(output, "P")
+    assert sorted(texts) == rows
+    return [texts[row] for row in rows], [[float(x) for x in scores[row].split()] for row in rows]
+
+
+def check_scores(found, wanted):
+    for a, b in zip(found, wanted, strict=True):
+        assert a == pytest.approx(b, abs=2e-4)  # single precision, four digits are printed
+
+
 @pytest.mark.parametrize("memory", ["source", "target", "both"])
 @pytest.mark.parametrize("place", ["context", "output"])
 def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, memory, place):
+    """Each pass is scored as the equations say, given what the pass before it has translated."""
     options = ["--memory", memory, "--memory-to", place]
     if memory != "target":
         options += ["--sentence-lm", sentence_lm]
     arguments = [] if memory == "source" else ["--drafts", str(drafts)]
-    checkpoint = train(binarised, tmp_path, *arguments, options=options)
-    output = tiny.generate(binarised, checkpoint, *DOCUMENTS, "--decode-passes", "2")
-    assert sorted(tiny.lines_of(output)) == tiny.rows_of(TEST)
+    checkpoint = with_noise(train(binarised, tmp_path, *arguments, options=options))
+
+    def run(*extra):
+        return printed(tiny.generate(binarised, checkpoint, *DOCUMENTS, *extra))
+
+    found, before = [run("--decode-passes", str(number)) for number in range(3)], None
+    for texts, scores in found:
+        check_scores(scores, scores_by_equations(checkpoint, place, texts, before))
+        before = texts
+    # Wherever there is another sentence, it matters.
+    _, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
+    alone = [len(part) == 1 for part in parts_of(TEST, task) for _ in part]
+    assert [a == b for a, b in zip(found[0][1], found[1][1])] == alone
+    # References are scored given those of other sentences, or given drafts.
+    texts, scores = run("--score-reference")
+    check_scores(scores, scores_by_equations(checkpoint, place, texts, texts, own_query=False))
+    texts, scores = run("--score-reference", "--drafts", str(drafts))
+    check_scores(scores, scores_by_equations(checkpoint, place, texts, DRAFTS))
 
 
 def test_vectors_are_those_of_the_language_models(binarised, sentence_lm, tmp_path):
@@ -104,27 +174,45 @@ def test_documents_may_be_longer_than_positions(binarised, tmp_path):
     assert sorted(tiny.lines_of(output)) == tiny.rows_of(TEST)
 
 
-def test_two_processes(binarised, sentence_lm, tmp_path):
-    arguments = [*DOCUMENTS, "--gold-drafts", "--max-update", "4", "--max-tokens", "60"]
+def test_two_processes_learn_what_one_learns(binarised, sentence_lm, tmp_path):
+    """Batches that two processes take side by side are those of one that adds up two of them."""
+    arguments = [*DOCUMENTS, "--gold-drafts", "--max-tokens", "20", "--dropout", "0"]
+    arguments += ["--memory-dropout", "0", "--max-update", "5"]
     model = tiny.memnet("--sentence-lm", sentence_lm)
-    tiny.train_in_processes(binarised, tmp_path, *arguments, model=model)
-    assert (tmp_path / "checkpoint_last.pt").exists()
+    tiny.train_in_processes(binarised, tmp_path / "two", *arguments, model=model)
+    one = tiny.train(
+        binarised, tmp_path / "one", *arguments, "--update-freq", "2", updates=5, model=model
+    )
+    wanted, found = tiny.weights(one), tiny.weights(tmp_path / "two" / "checkpoint_last.pt")
+    assert wanted.keys() == found.keys()
+    for name, value in wanted.items():
+        torch.testing.assert_close(found[name], value, atol=1e-5, rtol=0, msg=name)
+    assert (wanted["decoder.of_memory.weight"].abs() > 1e-3).any()  # where it has begun as zeros
 
 
 def test_second_stage_begins_with_rnnsearch(binarised, sentence_lm, tmp_path):
+    """It translates and scores as the first stage does; nothing is learned here."""
     sentence = ["--task", "sliding_window_translation", "--window-size", "1"]
-    base = tiny.train(binarised, tmp_path / "a", *sentence, model=tiny.rnnsearch(), updates=4)
-    options = ["--sentence-lm", sentence_lm, "--decoder-layers", "1"]
-    arguments = ["--gold-drafts", "--finetune-from-model", str(base), "--lr", "1e-9"]
-    path = train(binarised, tmp_path / "b", *arguments, options=options, updates=1)
+    model = tiny.rnnsearch("--decoder-layers", "2")
+    base = with_noise(tiny.train(binarised, tmp_path / "a", *sentence, model=model, updates=1))
+    arguments = ["--gold-drafts", "--finetune-from-model", str(base), "--lr", "0"]
+    path = train(
+        binarised, tmp_path / "b", *arguments, options=["--sentence-lm", sentence_lm], updates=1
+    )
     old, new = tiny.weights(base), tiny.weights(path)
     for name, value in old.items():
-        torch.testing.assert_close(new[name][: len(value)], value, atol=1e-6, rtol=0)
+        assert torch.equal(new[name][: len(value)], value), name
     assert {name.split(".")[1] for name in new if name not in old} == {
         "source_memory",
         "target_query",
         "of_memory",
     }
+    for extra in ([], ["--score-reference"]):
+        first = tiny.generate(binarised, base, *sentence, "--decoding", "window", *extra)
+        second = tiny.generate(binarised, path, *DOCUMENTS, *extra)
+        (texts, scores), (again, found) = printed(first), printed(second)
+        assert again == texts
+        check_scores(found, scores)
 
 
 def test_validation_bleu_and_valid_drafts(binarised, sentence_lm, drafts, tmp_path):

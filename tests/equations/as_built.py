@@ -1,0 +1,30 @@
+"""Models as their constructors leave them, and checkpoints as no training leaves them."""
+
+from pathlib import Path
+
+import tiny
+import torch
+from fairseq import checkpoint_utils, options
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+
+def as_built(*arguments: str, seed: int = 0):
+    """A model of a command line in evaluation mode, in float64; tiny.model changes its values."""
+    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
+    torch.manual_seed(seed)
+    task = TranslationTask(TranslationConfig(), tiny.dictionary(), tiny.dictionary())
+    return task.build_model(args).double().eval()
+
+
+def with_noise(checkpoint: Path, deviation: float = 0.3) -> Path:
+    """The checkpoint with noise on all parameters, so that none is near where it began.
+
+    What vectors are divided by stays.
+    """
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+    generator = torch.Generator().manual_seed(4)
+    for name, value in state["model"].items():
+        if value.is_floating_point() and not name.endswith((".version", ".deviation")):
+            value += deviation * torch.randn(value.shape, generator=generator)
+    checkpoint_utils.torch_persistent_save(state, str(checkpoint))
+    return checkpoint

@@ -1,0 +1,438 @@
+"""memory_transformer against the equations of Feng et al. (2022), written as loops."""
+
+import math
+
+import pytest
+import tiny
+import torch
+from equations.as_built import as_built, with_noise
+from equations.memory_loops import MemoryTransformer, gelu, mha, norm, values_of
+from fairseq import checkpoint_utils
+from fairseq.data.data_utils import collate_tokens
+
+import fairseq_docmt  # noqa: F401
+
+PAD, EOS = 1, 2
+STREAM = ["--task", "sentence_stream_translation"]
+TEST = tiny.documents((1, 5, 2, 7), 2)
+TWO = ["--encoder-layers", "2", "--decoder-layers", "2"]
+PRE_NORM = ["--encoder-normalize-before", "--decoder-normalize-before"]
+#: options, layers with a memory of encoder and decoder
+VARIANTS = {
+    "both": ([], [0], [0]),
+    "source": (["--memory-side", "source", *TWO], [1], []),
+    "target": (["--memory-side", "target", *TWO], [], [1]),
+    "top layers": (["--encoder-layers", "2", "--decoder-layers", "3"], [1], [2]),
+    "all layers": (["--memory-layers", "1,0", *TWO], [0, 1], [0, 1]),
+    "lowest layer": (["--memory-layers", "0", *TWO], [0], [0]),
+    "one vector": (["--memory-size", "1"], [0], [0]),
+    "seven vectors": (["--memory-size", "7"], [0], [0]),
+    "two sentences": (["--memory-gradient-sentences", "2", *TWO], [1], [1]),
+    "whole batches": (["--memory-gradient-sentences", "0"], [0], [0]),
+    "two sentences, all layers": (
+        ["--memory-gradient-sentences", "2", "--memory-layers", "0,1", *TWO],
+        [0, 1],
+        [0, 1],
+    ),
+    "unequal sides": (
+        ["--encoder-embed-dim", "12", "--encoder-attention-heads", "3", "--memory-size", "5"]
+        + ["--decoder-attention-heads", "4"],
+        [0],
+        [0],
+    ),
+    "pre-norm": (["--memory-layers", "0,1", *TWO, *PRE_NORM], [0, 1], [0, 1]),
+    "learned positions": (["--encoder-learned-pos", "--decoder-learned-pos"], [0], [0]),
+}
+
+
+def option(options, name, default):
+    return options[options.index(name) + 1] if name in options else default
+
+
+def loop_of(model, variant) -> MemoryTransformer:
+    options, encoder_layers, decoder_layers = VARIANTS[variant]
+    sides = ("encoder", "decoder")
+    return MemoryTransformer(
+        values_of(model),
+        tuple(int(option(options, f"--{side}-layers", 1)) for side in sides),
+        tuple(int(option(options, f"--{side}-attention-heads", 2)) for side in sides),
+        (encoder_layers, decoder_layers),
+        int(option(options, "--memory-gradient-sentences", 1)),
+        "--encoder-normalize-before" in options,
+    )
+
+
+def built(variant, *more):
+    model = tiny.model(*tiny.memory("--dropout", "0", *VARIANTS[variant][0], *more))
+    return model, loop_of(model, variant)
+
+
+def document(sentences, seed):
+    """Pairs (source, target) of 1 to 5 words, each with ``</s>``."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def sentence():
+        length = int(torch.randint(1, 6, (), generator=generator))
+        words = torch.randint(4, 16, (length,), generator=generator)
+        return torch.cat([words, torch.tensor([EOS])])
+
+    return [(sentence(), sentence()) for _ in range(sentences)]
+
+
+#: three lanes, in which documents follow each other; the last one comes to its end early
+LANES = [
+    [document(5, 1)],
+    [document(2, 2), document(1, 3), document(2, 4)],
+    [document(3, 5)],
+]
+STEPS = 5
+FILLER = (torch.tensor([EOS]), torch.tensor([PAD]))
+
+
+def previous_of(target):
+    return torch.cat([target[-1:], target[:-1]])
+
+
+def run(model, chunks, left_pad=True):
+    """Logits by lane and step, from batches of so many sentences of each lane."""
+    table = []
+    for documents in LANES:
+        lane = [(pair, n == 0) for sentences in documents for n, pair in enumerate(sentences)]
+        table.append(lane + [(FILLER, False)] * (STEPS - len(lane)))
+    found, carry, done = {}, None, 0
+    for size in chunks:
+        rows = [lane[step] for step in range(done, done + size) for lane in table]
+        source = collate_tokens([pair[0] for pair, _ in rows], PAD, left_pad=left_pad)
+        previous = collate_tokens([previous_of(pair[1]) for pair, _ in rows], PAD)
+        logits, extra = model(
+            source,
+            source.ne(PAD).sum(1),
+            previous,
+            starts=torch.tensor([begins for _, begins in rows]),
+            lanes=len(LANES),
+            carry=carry,
+        )
+        carry = {name: x.detach() for name, x in extra["carry"].items()}
+        for row, (pair, _) in enumerate(rows):
+            if pair is not FILLER:
+                place = (row % len(LANES), done + row // len(LANES))
+                found[place] = logits[row, : len(pair[1])]
+        done += size
+    return found
+
+
+def run_loop(loop, chunks):
+    """The same, document by document."""
+    found, cuts = {}, {sum(chunks[:n]) for n in range(1, len(chunks))}
+    for lane, documents in enumerate(LANES):
+        step = 0
+        for sentences in documents:
+            past = {}
+            for source, target in sentences:
+                past = loop.cut(past) if step in cuts else past
+                found[lane, step], past = loop.sentence(source, previous_of(target), past)
+                step += 1
+    return found
+
+
+def check(found, wanted, **tolerance):
+    assert found.keys() == wanted.keys()
+    for place, logits in wanted.items():
+        torch.testing.assert_close(
+            found[place], logits, **(tolerance or {"atol": 1e-9, "rtol": 0}), msg=str(place)
+        )
+
+
+def random_sum(found):
+    generator = torch.Generator().manual_seed(7)
+    return sum(
+        (torch.randn(x.shape, generator=generator, dtype=x.dtype) * x.log_softmax(-1)).sum()
+        for _, x in sorted(found.items())
+    )
+
+
+def check_gradients(model, p):
+    for name, parameter in model.named_parameters():
+        wanted = p[name].grad
+        wanted = torch.zeros_like(parameter) if wanted is None else wanted
+        found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        torch.testing.assert_close(found, wanted, atol=1e-9, rtol=0, msg=name)
+
+
+# ---- outputs and gradients ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunks", [[5], [2, 3], [1, 1, 1, 1, 1]], ids=str)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_outputs_and_gradients_are_those_of_the_equations(variant, chunks):
+    """Documents in lanes and in batches of one or several sentences; gradients end at batches."""
+    model, loop = built(variant)
+    found, wanted = run(model, chunks), run_loop(loop, chunks)
+    check(found, wanted)
+    random_sum(found).backward()
+    random_sum(wanted).backward()
+    check_gradients(model, loop.p)
+
+
+@pytest.mark.parametrize("variant", ["all layers", "two sentences", "whole batches"])
+def test_training_is_that_of_the_equations(variant):
+    """Without dropout; beginnings are updated from nothing, which must not count."""
+    model, loop = built(variant)
+    found, wanted = run(model.train(), [3, 2], left_pad=False), run_loop(loop, [3, 2])
+    check(found, wanted)
+    random_sum(found).backward()
+    random_sum(wanted).backward()
+    check_gradients(model, loop.p)
+
+
+@torch.no_grad()
+def test_gelu_in_the_update():
+    """As in the authors' code; fairseq computes it in single precision, hence the tolerance."""
+    model, loop = built("both", "--activation-fn", "gelu")
+    loop.activation = gelu
+    check(run(model, [5]), run_loop(loop, [5]), atol=2e-6, rtol=0)
+
+
+@torch.no_grad()
+def test_tables_of_positions():
+    """Sines and cosines as fairseq lays them out, in single precision."""
+    model, _ = built("seven vectors")
+    for name, table in model.named_buffers():
+        first = {"positions": 0, "weights": PAD + 1}.get(name.split(".")[-1])
+        if first is None:
+            continue
+        for place in range(first, 7):
+            # The first row behind padding is of position 2, as in every model of fairseq.
+            angles = [place * 10000 ** (-k / (8 - 1)) for k in range(8)]
+            wanted = [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
+            torch.testing.assert_close(table[place].tolist(), wanted, atol=2e-6, rtol=0)
+
+
+@torch.no_grad()
+def test_forgetful_models_read_the_first_memory_alone():
+    """``--forget-memory``: every sentence is a document."""
+    options = ["--forget-memory", *VARIANTS["all layers"][0]]
+    model = tiny.model(*tiny.memory(*options))
+    loop = loop_of(model, "all layers")
+    wanted = {
+        (lane, step): loop.sentence(source, previous_of(target), {})[0]
+        for lane, documents in enumerate(LANES)
+        for step, (source, target) in enumerate(pair for d in documents for pair in d)
+    }
+    check(run(model, [2, 3]), wanted)
+
+
+# ---- how far gradients reach --------------------------------------------------------------------
+
+SIX = ["--encoder-layers", "6", "--decoder-layers", "6"]
+REACH = {
+    # options: sentences back that gradient flows into, of the source and of the target
+    ("--memory-side", "source", *TWO): (1, 0),
+    ("--memory-side", "target", *TWO): (1, 1),
+    ("--memory-side", "target"): (0, 1),
+    ("--memory-side", "both", *TWO): (2, 1),
+    ("--memory-side", "both"): (1, 1),
+    ("--memory-layers", "0,1", "--memory-side", "source", *TWO): (2, 0),
+    ("--memory-layers", "0,1", "--memory-side", "target", *TWO): (1, 2),
+    ("--memory-layers", "0,1", *TWO): (3, 2),
+    ("--memory-layers", "4,5", *SIX): (4, 2),
+    ("--memory-layers", "0,1,2,3,4,5", *SIX): (11, 6),
+    ("--memory-gradient-sentences", "2", *TWO): (4, 2),
+    ("--memory-gradient-sentences", "3", "--memory-side", "source"): (3, 0),
+    ("--memory-gradient-sentences", "0"): (13, 13),
+}
+
+
+@pytest.mark.parametrize("options", REACH, ids=" ".join)
+def test_reach_of_gradients(options):
+    """Which earlier sentences the last of fourteen in a batch sends gradient to.
+
+    One memory reaches ``--memory-gradient-sentences`` back.  What it is updated from has read the
+    memories below it, and in the decoder the source, so the reaches of memories above each other
+    add up.  As in the authors' code; the paper speaks of the most recent sentence alone.
+    """
+    model = tiny.model(*tiny.memory(*options))
+    count = 14
+    words = torch.arange(count).remainder(12) + 4
+    source = torch.stack([words, torch.full((count,), EOS)], 1)
+    previous = source.roll(1, 1)
+    starts = torch.arange(count).eq(0)
+    embedded = {}
+    for side in (model.encoder, model.decoder):
+        keep_rows(side, embedded)
+    logits, _ = model(source, torch.full((count,), 2), previous, starts=starts, lanes=1)
+    logits[-1].log_softmax(-1)[:, 5].sum().backward()
+    reached = tuple(
+        int((embedded[side].grad.abs().sum((1, 2)) > 0).flip(0).cumprod(0).sum()) - 1
+        for side in (model.encoder, model.decoder)
+    )
+    beyond = [
+        embedded[s].grad.abs().sum((1, 2))[: count - 1 - r] for s, r in zip(embedded, reached)
+    ]
+    assert reached == REACH[options]
+    assert not any(x.any() for x in beyond)
+
+
+def keep_rows(side, embedded):
+    """Keep the embedded rows of a side, with their gradient."""
+
+    def keep(_, inputs, output):
+        output.retain_grad()
+        embedded[side] = output
+
+    side.embed_tokens.register_forward_hook(keep)
+
+
+# ---- decoding -----------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variant", ["both", "all layers", "two sentences, all layers", "target"])
+def test_steps_of_beam_search_are_those_of_the_equations(variant):
+    """Memories stay as they are while beams change places; those of the best beams go on."""
+    model, loop = built(variant)
+    generator, length, carry = torch.Generator().manual_seed(3), 4, None
+    pasts = [{}, {}, {}]
+    sources = [[pair[0] for pair in document(4, seed)] for seed in (21, 22, 23)]
+    for number in range(4):
+        begins = [number == 0, number in (0, 2), number == 0]  # another document in the second row
+        pasts = [{} if begin else past for begin, past in zip(begins, pasts)]
+        source = collate_tokens([lane[number] for lane in sources], PAD, left_pad=True)
+        stream = {"starts": torch.tensor(begins), "lanes": 3, "carry": carry}
+        encoded = model.encoder(source, source.ne(PAD).sum(1), **stream)
+        owners, state = torch.arange(3).repeat_interleave(2), {}
+        beams = model.encoder.reorder_encoder_out(encoded, owners)
+        tokens = torch.full((6, 1), EOS)
+        for _ in range(length):
+            got, _ = model.decoder(tokens, encoder_out=beams, incremental_state=state)
+            for row, owner in enumerate(owners.tolist()):
+                wanted, _ = loop.sentence(sources[owner][number], tokens[row], pasts[owner])
+                torch.testing.assert_close(got[row, -1], wanted[-1], atol=1e-9, rtol=0)
+            order = torch.tensor([1, 0, 2, 2, 5, 4])
+            model.decoder.reorder_incremental_state_scripting(state, order)
+            beams = model.encoder.reorder_encoder_out(beams, order)
+            new = torch.randint(4, 16, (6, 1), generator=generator)
+            tokens = torch.cat([tokens[order], new], dim=1)
+        best = torch.tensor([1, 2, 4])
+        _, extra = model.decoder(tokens[best], encoder_out=encoded, features_only=True)
+        carry = extra["carry"]
+        pasts = [
+            loop.sentence(lane[number], tokens[row], past)[1]
+            for lane, row, past in zip(sources, best.tolist(), pasts)
+        ]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(binarised, tmp_path_factory):
+    """A model whose memories matter, in a checkpoint."""
+    folder = tmp_path_factory.mktemp("memories")
+    arguments = [*STREAM, "--batch-size", "3", "--disable-validation"]
+    path = tiny.train(
+        binarised, folder, *arguments, updates=1, model=tiny.memory(*VARIANTS["all layers"][0])
+    )
+    return with_noise(path)
+
+
+@torch.no_grad()
+def scored_by_loop(loop, task, texts, forget=False):
+    """Probabilities (log2) of the translations of the test documents, each after those before."""
+    wanted, lines = [], iter(texts)
+    for sentences in TEST:
+        past = {}
+        for sentence in sentences:
+            source = task.src_dict.encode_line(sentence, add_if_not_exist=False).long()
+            words = [task.tgt_dict.index(word) for word in next(lines).split()]
+            logits, past = loop.sentence(
+                source, torch.tensor([EOS, *words]), {} if forget else past
+            )
+            target = torch.tensor([*words, EOS])
+            scores = logits.log_softmax(-1).gather(1, target.unsqueeze(1)).squeeze(1)
+            wanted.append((scores / math.log(2)).tolist())
+    return wanted
+
+
+@pytest.mark.parametrize("options", [[], ["--score-reference"]], ids=["search", "references"])
+def test_scores_that_are_printed_are_those_of_the_equations(binarised, checkpoint, options):
+    """Documents side by side: what goes on is the memory of the best hypothesis.
+
+    It reads what training reads, ``</s>`` and the words, and not the last ``</s>`` again.
+    """
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
+    loop = loop_of(model.double().eval(), "all layers")
+    output = tiny.generate(binarised, checkpoint, *STREAM, *options)
+    texts, printed = tiny.lines_of(output), tiny.lines_of(output, "P")
+    rows = tiny.rows_of(TEST)
+    found = [[float(x) for x in printed[row].split()] for row in rows]
+    wanted, forgetful = (
+        scored_by_loop(loop, task, [texts[row] for row in rows], forget) for forget in (False, True)
+    )
+    for line, scores in zip(wanted, found):
+        # The model is in single precision, and four digits are printed.
+        assert scores == pytest.approx(line, abs=2e-4)
+    begins = [n == 0 for sentences in TEST for n in range(len(sentences))]
+    remembers = [max(abs(a - b) for a, b in zip(*x)) > 2e-3 for x in zip(wanted, forgetful)]
+    assert remembers == [not begin for begin in begins]
+
+
+# ---- what training begins with ------------------------------------------------------------------
+
+
+def first_sentences(model):
+    """Logits of lone sentences."""
+    pairs = document(3, 9)
+    source = collate_tokens([s for s, _ in pairs], PAD, left_pad=True)
+    previous = collate_tokens([previous_of(t) for _, t in pairs], PAD)
+    logits, _ = model(source, source.ne(PAD).sum(1), previous)
+    return torch.cat([x[: len(t)] for x, (_, t) in zip(logits, pairs)])
+
+
+@torch.no_grad()
+def test_finetuning_begins_with_the_transformer_and_a_random_sublayer():
+    """The second stage (section 3.4) does not begin with what the first one computes.
+
+    It begins with the transformer of the first stage, between whose sublayers stands
+    ``LayerNorm(x + MHA(x, M, M))`` with random projections and a random first memory.  Neither
+    the attention nor the norm begins as the identity, so that outputs change at once.
+    """
+    base = tiny.model(*tiny.MODEL, *TWO)
+    model = as_built(*tiny.memory(*TWO))
+    new = {name for name, _ in model.named_parameters() if ".memories." in name}
+    p = values_of(model)
+    model.load_state_dict(base.state_dict(), strict=True)
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, p[name] if name in new else base.state_dict()[name])
+    stock, begins = first_sentences(base), first_sentences(model)
+
+    def insert(module, name, attends):
+        def sublayer(_, inputs, x):
+            rows = x.flatten(0, 1)
+            memory = norm(p, f"{name}.initial_norm", p[f"{name}.initial"])
+            added = mha(p, f"{name}.output_attention", 2, rows, memory) if attends else 0
+            return norm(p, f"{name}.output_norm", rows + added).view_as(x)
+
+        return module.self_attn_layer_norm.register_forward_hook(sublayer)
+
+    for attends in (True, False):
+        hooks = [
+            insert(getattr(base, side).layers[1], f"{side}.memories.1", attends)
+            for side in ("encoder", "decoder")
+        ]
+        with_sublayers = first_sentences(base)
+        for hook in hooks:
+            hook.remove()
+        if attends:  # attention of the stock transformer has a softmax in single precision
+            torch.testing.assert_close(begins, with_sublayers, atol=1e-6, rtol=0)
+        assert (with_sublayers.log_softmax(-1) - stock.log_softmax(-1)).abs().max() > 0.1
+
+
+@torch.no_grad()
+def test_new_parameters_as_they_are_built():
+    """Vectors of the first memory from N(0, 1), norms as they are without training."""
+    model = as_built(*tiny.memory("--memory-size", "500"))
+    for memory in (model.encoder.memories["0"], model.decoder.memories["0"]):
+        assert memory.initial.mean().abs() < 0.05 and abs(memory.initial.std() - 1) < 0.05
+        for name, parameter in memory.named_parameters():
+            if "norm.weight" in name:
+                assert (parameter == 1).all(), name
+            if "norm.bias" in name or "out_proj.bias" in name:
+                assert (parameter == 0).all(), name
