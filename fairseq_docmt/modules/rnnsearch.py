@@ -229,11 +229,15 @@ class GRUDecoder(FairseqIncrementalDecoder):
         padding = encoder_out["encoder_padding_mask"][0]
         states = encoder_out["encoder_out"][0].transpose(0, 1)
         source = self.attending.remember_source(states, padding if padding.any() else None)
-        _, first_backward = encoder_out["summary"][0].chunk(2, dim=-1)
-        initial = torch.tanh(self.initial(first_backward))
+        initial = torch.tanh(self._before_tanh(encoder_out))
         first, *upper = initial.split(self.attending.hidden_dim, dim=-1)
         upper = torch.stack(upper) if upper else first.new_zeros(0, *first.shape)
         return GRUState(first, upper, source, 1)
+
+    def _before_tanh(self, encoder_out: dict) -> Tensor:
+        """(B, layers * d) first states before the tanh, ``W_s h`` of the first backward state."""
+        _, first_backward = encoder_out["summary"][0].chunk(2, dim=-1)
+        return self.initial(first_backward)
 
     def forward(
         self,

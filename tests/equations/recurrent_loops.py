@@ -339,19 +339,24 @@ def summary(p, sources):
 
 
 def wang_encoder_start(p, d):
-    """First states of the encoder given D, see :func:`wang_decoder_start`."""
-    size = p["encoder.gru.weight_hh_l0"].size(1)
-    return torch.tanh(p.linear("encoder.context_initial", d)).split(size)
+    """First states of the encoder given D: D itself, in every layer and direction.
+
+    The paper initialises "the encoder's recurrent state with D"; its authors' code (LC-NMT) gives D
+    as it is to both directions of its one layer.
+    """
+    layers = sum(f"encoder.gru.weight_hh_l{layer}" in p for layer in range(9))
+    return [d] * (2 * layers)
 
 
 def wang_decoder_start(p, encoded, d):
-    """First states of the decoder given D: ``tanh(W_s backward_1) + W_D D``, the lowest layer only.
+    """First states of the decoder given D: ``tanh(W_s backward_1 + W_D D)``, the lowest layer only.
 
-    The one place where the tests say how both begin.  The authors' code differs: D is inside the
-    tanh here, and their encoder begins with D itself.
+    One layer before a tanh, of the summary of the sentence and D together, as in the authors' code.
     """
-    lowest, *upper = first_states(p, encoded)
-    return [lowest + p.linear("decoder.context_initial", d), *upper]
+    size = p["decoder.attending.source_gates.weight"].size(0) // 3
+    lowest, *upper = p.linear("decoder.initial", encoded.first_backward).split(size)
+    lowest = lowest + p.linear("decoder.context_initial", d)
+    return [torch.tanh(x) for x in (lowest, *upper)]
 
 
 def wang(p, document, back=3):
