@@ -196,6 +196,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
         self.embed_tokens, self.padding_idx = embed_tokens, dictionary.pad()
         embed_dim = embed_tokens.embedding_dim
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.output_dropout = FairseqDropout(dropout, module_name=type(self).__name__)
         self.initial = nn.Linear(encoder_units // 2, layers * hidden_size)
         self.attending = AttentiveGRU(embed_dim, encoder_units, hidden_size, attention_dim)
         self.upper = None
@@ -326,7 +327,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
     def _features(self, words, hidden, contexts, attention, history):
         """(rows, T, E) features given what is known of earlier sentences, and extra outputs."""
         features = torch.cat([hidden, words, contexts], dim=-1)
-        return self.dropout(torch.tanh(self.readout(features))), {}
+        return self.output_dropout(torch.tanh(self.readout(features))), {}
 
     def _read_upper(self, hidden: Tensor, state: Tensor, lengths: Tensor):
         """States of the top layer, and of all upper layers after the last token of each row."""

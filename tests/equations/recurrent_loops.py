@@ -24,10 +24,12 @@ class Parameters:
     Args:
         model: any of the recurrent models.
         drop: what dropout makes of a vector, wherever it acts.
+        drop_output: what it makes of the output layer; as ``drop`` by default.
     """
 
-    def __init__(self, model, drop=lambda x: x):
+    def __init__(self, model, drop=lambda x: x, drop_output=None):
         self.by_name, self.drop = model.state_dict(keep_vars=True), drop
+        self.drop_output = drop_output or drop
 
     def __getitem__(self, name):
         return self.by_name[name]
@@ -162,7 +164,7 @@ def logits(p, step, state=None):
     """Linear layers over y_{t-1}, s_t and c_t (T, 2), with a tanh layer between them (M, 2.1)."""
     state = step.state if state is None else state
     readout = torch.tanh(p.linear("decoder.readout", torch.cat([state, step.word, step.context])))
-    return p.linear("decoder.output_projection", p.drop(readout))
+    return p.linear("decoder.output_projection", p.drop_output(readout))
 
 
 def rnnsearch(p, document):

@@ -13,6 +13,7 @@ from equations.recurrent_batches import (
     as_constructed,
     check,
     check_gradients,
+    dropout_that_doubles,
     in_lanes,
     random_document,
     run_in_chunks,
@@ -21,6 +22,8 @@ from equations.recurrent_batches import (
     translate_by_random_search,
 )
 from fairseq import checkpoint_utils
+
+from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 
 #: options of the model, and of the loop: slots, fusion, whether known words keep their slot
 SYSTEMS = {
@@ -224,6 +227,61 @@ def test_shallow_fusion_is_a_distribution():
     model = tiny.model(*tiny.cache("--fusion", "shallow", "--no-overwrite", "--cache-size", "40"))
     for output in run_lanes(model, LANES)[0]:
         check([output.exp().sum(-1)], [output.new_ones(len(output))], atol=1e-6)
+
+
+# What training is.
+
+
+def dropping(name, frozen):
+    """A model with dropout, its base frozen or not."""
+    model = tiny.model(*arguments(name), "--dropout", "0.3")
+    if frozen:
+        freeze_pretrained(model)
+    return model
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("name", ["few slots", "shallow"])
+def test_where_dropout_acts(name, frozen):
+    """In the second pass c_t and s_t "remain the same" (section 3.4): only the output layer drops.
+
+    Where the base is trained too, embeddings and encoder states drop as in RNNSearch.
+    """
+
+    def doubled(x):
+        return 2 * x
+
+    model, (_, size, fusion, overwrite) = dropping(name, frozen), SYSTEMS[name]
+    with dropout_that_doubles(model):
+        found, extra = run_lanes(model, LANES)
+    drop = (lambda x: x) if frozen else doubled
+    parameters = loops.Parameters(model, drop, drop_output=doubled)
+    wanted = [
+        [loops.cache_rnn(parameters, d, size, fusion, overwrite) for d in lane] for lane in LANES
+    ]
+    check(
+        found,
+        in_lanes([[outputs for outputs, _ in lane] for lane in wanted], None)[0],
+        ATOL[fusion],
+    )
+    for lane, documents in enumerate(wanted):
+        check_slots(slots_of(extra["carry"], lane), documents[-1][1][-1])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["few slots", "layers"])
+def test_slots_of_a_frozen_base_are_those_of_evaluation(name):
+    """In training mode, whatever the dropout; between layers too."""
+    model = dropping(name, frozen=True)
+    wanted = run_lanes(model, LANES)[1]["carry"]
+    found, extra = run_lanes(model.train(), LANES)
+    for key, value in wanted.items():
+        torch.testing.assert_close(extra["carry"][key], value, atol=0, rtol=0)
+    # The output layer drops all the same, and a model that is not frozen drops everywhere.
+    assert not torch.equal(found[0], run_lanes(model, LANES)[0][0])
+    free = run_lanes(dropping(name, frozen=False).train(), LANES)[1]["carry"]
+    assert not torch.allclose(free["cache.keys"], wanted["cache.keys"])
 
 
 # What training begins with.
