@@ -201,13 +201,16 @@ def write(slots, size, overwrite, triple):
     return [*(slots if len(slots) < size else slots[1:]), triple]
 
 
-def write_sentence(slots, size, overwrite, steps, words):
+def write_sentence(slots, size, overwrite, steps, words, marks=()):
     """The slots after a sentence: step t is kept with the word y_t that it produced.
 
-    The input of step t + 1 is y_t; the last step, which produced ``</s>``, is not written.  No
+    The input of step t + 1 is y_t; the last step, which produced ``</s>``, is not written, nor are
+    ``marks``: words that are given and not produced, as the mark of the first sentence.  No
     gradient flows into the cache: it belongs to sentences that are fully generated (T, 3.3).
     """
     for step, produced in zip(steps, words[1:]):
+        if produced in marks:
+            continue
         triple = Slot(step.context.detach(), step.state.detach(), produced)
         slots = write(slots, size, overwrite, triple)
     return slots
@@ -257,7 +260,7 @@ def shallow_fusion(p, step, slots):
 FUSIONS = {"deep": deep_fusion, "shallow": shallow_fusion}
 
 
-def cache_rnn(p, document, size, fusion="deep", overwrite=True, slots=()):
+def cache_rnn(p, document, size, fusion="deep", overwrite=True, slots=(), marks=()):
     """(T, V) outputs of each sentence, and the slots after each.
 
     The recurrence goes on from s_t, not from what the cache makes of it (T, 3 and 6).
@@ -266,7 +269,7 @@ def cache_rnn(p, document, size, fusion="deep", overwrite=True, slots=()):
     for source, words in document:
         steps = decode(p, encode(p, source), words)
         outputs.append(torch.stack([FUSIONS[fusion](p, step, slots) for step in steps]))
-        slots = write_sentence(slots, size, overwrite, steps, words)
+        slots = write_sentence(slots, size, overwrite, steps, words, marks)
         history.append(slots)
     return outputs, history
 

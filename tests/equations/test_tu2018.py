@@ -7,6 +7,7 @@ import tiny
 import torch
 from equations import recurrent_loops as loops
 from equations.recurrent_batches import (
+    BOD,
     EOS,
     PAD,
     UNK,
@@ -23,6 +24,7 @@ from equations.recurrent_batches import (
 )
 from fairseq import checkpoint_utils
 
+from fairseq_docmt.modules.cache_decoder import CacheDecoder
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 
 #: options of the model, and of the loop: slots, fusion, whether known words keep their slot
@@ -171,6 +173,9 @@ WRITTEN = [
     (["5 6", ""], 9, True, "5 6"),
     ([f"5 {UNK} 6"], 9, True, f"5 {UNK} 6"),
     (["5 6"], 0, True, ""),
+    # The mark of the first sentence is given, not produced.
+    ([f"{BOD} 5 6", "7"], 9, True, "5 6 7"),
+    ([f"{BOD} 5 6", f"{BOD} 7"], 9, False, "5 6 7"),
 ]
 
 
@@ -227,6 +232,44 @@ def test_shallow_fusion_is_a_distribution():
     model = tiny.model(*tiny.cache("--fusion", "shallow", "--no-overwrite", "--cache-size", "40"))
     for output in run_lanes(model, LANES)[0]:
         check([output.exp().sum(-1)], [output.new_ones(len(output))], atol=1e-6)
+
+
+@torch.no_grad()
+def test_marked_documents():
+    """Their first sentences are read with ``<bod>``, whose context and state nobody finds."""
+    model = tiny.model(*tiny.cache("--cache-size", "9"))
+    lanes = [
+        [[(s, [EOS, BOD, *w[1:]] if n == 0 else w) for n, (s, w) in enumerate(d)] for d in lane]
+        for lane in LANES
+    ]
+    parameters = loops.Parameters(model)
+    wanted = [[loops.cache_rnn(parameters, d, 9, marks=[BOD]) for d in lane] for lane in lanes]
+    found, extra = run_lanes(model, lanes)
+    check(found, in_lanes([[outputs for outputs, _ in lane] for lane in wanted], None)[0])
+    for lane, documents in enumerate(wanted):
+        check_slots(slots_of(extra["carry"], lane), documents[-1][1][-1])
+
+
+def test_commands_with_marked_documents(binarised, tmp_path, monkeypatch):
+    """``--mark-document-start``: decoders read ``<bod>``, and caches do not get it."""
+    read, written, follow = set(), set(), CacheDecoder._follow
+
+    def watched(self, stream, tokens, *states):
+        found, cache = follow(self, stream, tokens, *states)
+        read.update(tokens.flatten().tolist())
+        written.update(cache.words.flatten().tolist())
+        return found, cache
+
+    monkeypatch.setattr(CacheDecoder, "_follow", watched)
+    options = ["--task", "sentence_stream_translation", "--batch-size", "2"]
+    marked = [*options, "--mark-document-start", "--disable-validation"]
+    path = tiny.train(
+        binarised, tmp_path, *marked, model=tiny.cache("--cache-size", "40"), updates=2
+    )
+    assert BOD in read and BOD not in written and max(written) > EOS
+    read.clear()
+    tiny.generate(binarised, path, *options)
+    assert BOD in read and BOD not in written
 
 
 # What training is.
