@@ -14,7 +14,7 @@ from fairseq_docmt.modules.recent_tokens import RecentTokens
 from fairseq_docmt.modules.sentence_memory import MemoryState, SentenceMemory
 from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.stateful_decoder import StatefulDecoder, batch_first_source
-from fairseq_docmt.modules.stream import Stream
+from fairseq_docmt.modules.stream import Stream, side_by_side
 from fairseq_docmt.modules.telling import telling
 
 
@@ -65,15 +65,25 @@ class MemoryReader:
         memory, name = self.memories[str(layer)], f"{self.side}.{layer}"
 
         def read(x: Tensor) -> Tensor:
-            starts, lanes, carry = self.stream
-            before = MemoryState.of_carry(carry, name)
-            seen, after = memory.read_sentences(
-                memory.states_of(x), self.present, starts, lanes, before
-            )
+            before = MemoryState.of_carry(self.stream.carry, name)
+            seen, after = self._read_sentences(memory, memory.states_of(x), before)
             self.carry.update(after.as_carry(name))
             return memory(x, memory.remember(seen))
 
         return read
+
+    def _read_sentences(self, memory: SentenceMemory, states: Tensor, before):
+        """Memory of each row, and what is carried on, see :meth:`SentenceMemory.read_sentences`.
+
+        Copies are what memories are updated from, and read memories as constants: the gradient of
+        a later sentence goes through them and not into the sentences before.
+        """
+        stream, rows = self.stream, (states, self.present, self.stream.starts)
+        if not stream.copied:
+            return memory.read_sentences(*rows, stream.lanes, before)
+        lanes = stream.lanes // 2
+        seen, after = memory.read_sentences(*stream.copies(*rows), lanes, before)
+        return side_by_side(seen, seen.detach(), lanes), after
 
 
 class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
@@ -117,6 +127,7 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
         starts: Optional[Tensor] = None,
         lanes: Optional[int] = None,
         carry: Optional[Carry] = None,
+        copied: bool = False,
     ):
         """As in the base class, for sentences that follow each other.
 
@@ -124,11 +135,13 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
             starts: (rows,) rows that begin a document; all if not given.
             lanes: documents side by side, as many as rows if not given.
             carry: what is carried into the first sentence of each lane.
+            copied: see :class:`Stream`.
 
         Returns:
             Also ``stream``, for the decoder, and ``carry``: what the encoder's memories carry on.
         """
         stream = Stream.of(src_tokens, None if self.forget_memory else starts, lanes, carry)
+        stream = stream._replace(copied=copied)
         reader = MemoryReader("encoder", self.memories, stream, src_tokens.ne(self.padding_idx))
         sublayers = [reader.sublayer(layer) for layer in range(len(self.layers))]
         with telling(self.layers, memory=sublayers):
@@ -241,17 +254,18 @@ class MemoryTransformerDecoder(StatefulDecoder):
             )
             inner_states.append(x)
         carry = {**encoder_out["carry"], **reader.carry}
+        if stream.copied:  # nothing is predicted from copies
+            (x,) = stream.sentences(x)
         return x, {"inner_states": inner_states, "attn": attention or [None], "carry": carry}
 
     def begin(self, encoder_out):
         source, padding, _ = batch_first_source(encoder_out)
-        starts, _, carry = encoder_out["stream"]
-        layers = []
+        stream, layers = encoder_out["stream"], []
         for number, layer in enumerate(self.layers):
             memory = self._memory(number)
             if memory is not None:
-                before = MemoryState.of_carry(carry, f"decoder.{number}")
-                memory = memory.remember(memory.begin_sentence(before, starts)[0])
+                before = MemoryState.of_carry(stream.carry, f"decoder.{number}")
+                memory = memory.remember(memory.begin_sentence(before, stream.starts)[0])
             attended = layer.encoder_attn.remember_source(source, padding)
             layers.append(MemoryLayerState(None, attended, memory, 1))
         return layers, None

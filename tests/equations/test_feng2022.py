@@ -17,6 +17,7 @@ STREAM = ["--task", "sentence_stream_translation"]
 TEST = tiny.documents((1, 5, 2, 7), 2)
 TWO = ["--encoder-layers", "2", "--decoder-layers", "2"]
 PRE_NORM = ["--encoder-normalize-before", "--decoder-normalize-before"]
+EXACT = "--exact-memory-gradient"
 #: options, layers with a memory of encoder and decoder
 VARIANTS = {
     "both": ([], [0], [0]),
@@ -40,6 +41,18 @@ VARIANTS = {
         [0],
         [0],
     ),
+    "exact": ([EXACT, *TWO], [1], [1]),
+    "exact, all layers": ([EXACT, "--memory-layers", "0,1", *TWO], [0, 1], [0, 1]),
+    "exact, target": (
+        [EXACT, "--memory-side", "target", "--memory-layers", "0,1", *TWO],
+        [],
+        [0, 1],
+    ),
+    "exact, two sentences": (
+        [EXACT, "--memory-gradient-sentences", "2", "--memory-layers", "0,1", *TWO, *PRE_NORM],
+        [0, 1],
+        [0, 1],
+    ),
     "pre-norm": (["--memory-layers", "0,1", *TWO, *PRE_NORM], [0, 1], [0, 1]),
     "learned positions": (["--encoder-learned-pos", "--decoder-learned-pos"], [0], [0]),
 }
@@ -58,6 +71,7 @@ def loop_of(model, variant) -> MemoryTransformer:
         tuple(int(option(options, f"--{side}-attention-heads", 2)) for side in sides),
         (encoder_layers, decoder_layers),
         int(option(options, "--memory-gradient-sentences", 1)),
+        EXACT in options,
         "--encoder-normalize-before" in options,
     )
 
@@ -174,7 +188,9 @@ def test_outputs_and_gradients_are_those_of_the_equations(variant, chunks):
     check_gradients(model, loop.p)
 
 
-@pytest.mark.parametrize("variant", ["all layers", "two sentences", "whole batches"])
+@pytest.mark.parametrize(
+    "variant", ["all layers", "two sentences", "whole batches", "exact, all layers"]
+)
 def test_training_is_that_of_the_equations(variant):
     """Without dropout; beginnings are updated from nothing, which must not count."""
     model, loop = built(variant)
@@ -240,6 +256,13 @@ REACH = {
     ("--memory-gradient-sentences", "2", *TWO): (4, 2),
     ("--memory-gradient-sentences", "3", "--memory-side", "source"): (3, 0),
     ("--memory-gradient-sentences", "0"): (13, 13),
+    # As the paper says, whatever has a memory.
+    (EXACT, "--memory-side", "source", *TWO): (1, 0),
+    (EXACT, "--memory-side", "target", *TWO): (1, 1),
+    (EXACT, "--memory-side", "both", *TWO): (1, 1),
+    (EXACT, "--memory-layers", "4,5", *SIX): (1, 1),
+    (EXACT, "--memory-layers", "0,1,2,3,4,5", *SIX): (1, 1),
+    (EXACT, "--memory-gradient-sentences", "3", "--memory-layers", "0,1", *TWO): (3, 3),
 }
 
 
@@ -249,7 +272,8 @@ def test_reach_of_gradients(options):
 
     One memory reaches ``--memory-gradient-sentences`` back.  What it is updated from has read the
     memories below it, and in the decoder the source, so the reaches of memories above each other
-    add up.  As in the authors' code; the paper speaks of the most recent sentence alone.
+    add up.  As in the authors' code; the paper speaks of the most recent sentence alone, which is
+    what ``--exact-memory-gradient`` has.
     """
     model = tiny.model(*tiny.memory(*options))
     count = 14
@@ -262,13 +286,13 @@ def test_reach_of_gradients(options):
         keep_rows(side, embedded)
     logits, _ = model(source, torch.full((count,), 2), previous, starts=starts, lanes=1)
     logits[-1].log_softmax(-1)[:, 5].sum().backward()
-    reached = tuple(
-        int((embedded[side].grad.abs().sum((1, 2)) > 0).flip(0).cumprod(0).sum()) - 1
+    # With exact gradients a sentence may have a second row, for those after it.
+    strengths = [
+        embedded[side].grad.abs().sum((1, 2)).view(count, -1).sum(1)
         for side in (model.encoder, model.decoder)
-    )
-    beyond = [
-        embedded[s].grad.abs().sum((1, 2))[: count - 1 - r] for s, r in zip(embedded, reached)
     ]
+    reached = tuple(int((x > 0).flip(0).cumprod(0).sum()) - 1 for x in strengths)
+    beyond = [x[: count - 1 - r] for x, r in zip(strengths, reached)]
     assert reached == REACH[options]
     assert not any(x.any() for x in beyond)
 
