@@ -75,13 +75,18 @@ def mha(p, name: str, heads: int, query: Tensor, source: Tensor, causal: bool = 
 # ---- the memory ---------------------------------------------------------------------------------
 
 
-def update_attention(p, name: str, heads: int, memory, states, activation=relu) -> Tensor:
-    """``M^{t+1} = UpdateAttention(M^t, h^t)`` (equations 2 to 4)."""
-    memory = memory + p[f"{name}.positions"]  # (4)
+def update_attention(p, name, heads: int, memory, states, activation=relu, drop=lambda x: x):
+    """``M^{t+1} = UpdateAttention(M^t, h^t)`` (equations 2 to 4).
+
+    Args:
+        drop: dropout, which the paper does not speak of; as in the authors' code, where what is
+            added to the attention is the dropped query too.
+    """
+    memory = drop(memory + p[f"{name}.positions"])  # (4)
     attended = mha(p, f"{name}.update_attention", heads, memory, states)
-    memory = norm(p, f"{name}.update_norm", memory + attended)  # (2)
-    inner = activation(linear(p, f"{name}.fc1", memory))
-    return norm(p, f"{name}.final_norm", memory + linear(p, f"{name}.fc2", inner))  # (3)
+    memory = norm(p, f"{name}.update_norm", memory + drop(attended))  # (2)
+    inner = drop(activation(linear(p, f"{name}.fc1", memory)))
+    return norm(p, f"{name}.final_norm", memory + drop(linear(p, f"{name}.fc2", inner)))  # (3)
 
 
 @dataclass

@@ -6,11 +6,19 @@ import pytest
 import tiny
 import torch
 from equations.as_built import as_built, with_noise
-from equations.memory_loops import MemoryTransformer, gelu, mha, norm, values_of
+from equations.memory_loops import (
+    MemoryTransformer,
+    gelu,
+    mha,
+    norm,
+    update_attention,
+    values_of,
+)
 from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
 
 import fairseq_docmt  # noqa: F401
+from fairseq_docmt.modules.sentence_memory import ReadSentence, SentenceMemory
 
 PAD, EOS = 1, 2
 STREAM = ["--task", "sentence_stream_translation"]
@@ -209,6 +217,27 @@ def test_gelu_in_the_update():
     check(run(model, [5]), run_loop(loop, [5]), atol=2e-6, rtol=0)
 
 
+class Doubling(torch.nn.Module):
+    """In place of dropout, so that it shows where it acts."""
+
+    def forward(self, x):
+        return 2 * x
+
+
+@torch.no_grad()
+def test_where_dropout_acts_in_the_update():
+    """On the query, which is also what attention is added to, and behind each product."""
+    model, loop = built("both")
+    memory, states = model.encoder.memories["0"], torch.randn(1, 3, 16)
+    memory.dropout, states = Doubling(), states.double()
+    sentence = ReadSentence(states, torch.ones(1, 3, dtype=torch.bool))
+    before = memory.first(1)
+    wanted = update_attention(
+        loop.p, "encoder.memories.0", 2, before[0], states[0], drop=lambda x: 2 * x
+    )
+    torch.testing.assert_close(memory.update(before, sentence)[0], wanted, atol=1e-9, rtol=0)
+
+
 @torch.no_grad()
 def test_tables_of_positions():
     """Sines and cosines as fairseq lays them out, in single precision."""
@@ -312,9 +341,20 @@ def keep_rows(side, embedded):
 
 @torch.no_grad()
 @pytest.mark.parametrize("variant", ["both", "all layers", "two sentences, all layers", "target"])
-def test_steps_of_beam_search_are_those_of_the_equations(variant):
-    """Memories stay as they are while beams change places; those of the best beams go on."""
+def test_steps_of_beam_search_are_those_of_the_equations(variant, monkeypatch):
+    """Memories stay as they are while beams change places; those of the best beams go on.
+
+    Each of them is updated once before a sentence.
+    """
     model, loop = built(variant)
+    begin, begun = SentenceMemory.begin_sentence, []
+
+    def counted(self, *args):
+        begun.append(self)
+        return begin(self, *args)
+
+    monkeypatch.setattr(SentenceMemory, "begin_sentence", counted)
+    memories = {m for m in model.modules() if isinstance(m, SentenceMemory)}
     generator, length, carry = torch.Generator().manual_seed(3), 4, None
     pasts = [{}, {}, {}]
     sources = [[pair[0] for pair in document(4, seed)] for seed in (21, 22, 23)]
@@ -340,6 +380,8 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant):
         best = torch.tensor([1, 2, 4])
         _, extra = model.decoder(tokens[best], encoder_out=encoded, features_only=True)
         carry = extra["carry"]
+        assert set(begun) == memories and len(begun) == len(memories)
+        begun.clear()
         pasts = [
             loop.sentence(lane[number], tokens[row], past)[1]
             for lane, row, past in zip(sources, best.tolist(), pasts)
