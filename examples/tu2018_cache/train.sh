@@ -35,9 +35,10 @@ stream() {
   train --task sentence_stream_translation --batch-size "$lanes" --chunk-sentences "$chunk" "$@"
 }
 
-# Without dropout, so that what the frozen model writes and looks up is the same as in decoding.
+# Dropout acts on the output layer alone here: what the frozen model writes and looks up is the same as
+# in decoding.
 cache() {
-  stream --arch cache_rnn --cache-size "$slots" --dropout 0.0 --freeze-pretrained --max-epoch 5 "$@"
+  stream --arch cache_rnn --cache-size "$slots" --dropout "$dropout" --freeze-pretrained --max-epoch 5 "$@"
 }
 
 case $system in

@@ -24,7 +24,16 @@ def add_document_symbols(dictionary: Dictionary) -> Dictionary:
 
 def separator_index(dictionary: Dictionary) -> int:
     """Index of ``<sep>``; -1, which no token has, in dictionaries of sentence-level tasks."""
-    index = dictionary.index(SENTENCE_SEPARATOR)
+    return _index(dictionary, SENTENCE_SEPARATOR)
+
+
+def begin_index(dictionary: Dictionary) -> int:
+    """Index of ``<bod>``; -1, which no token has, in dictionaries of sentence-level tasks."""
+    return _index(dictionary, BEGIN_OF_DOCUMENT)
+
+
+def _index(dictionary: Dictionary, symbol: str) -> int:
+    index = dictionary.index(symbol)
     return -1 if index == dictionary.unk() else index
 
 

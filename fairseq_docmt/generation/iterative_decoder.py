@@ -1,7 +1,10 @@
 """Translates sentences knowing how the rest of their document is translated (``iterative``).
 
-Block coordinate descent of Maruf and Haffari (2018), section 3: translations without document
-context first; then every sentence is translated again, given those of the others.
+Block coordinate descent of Maruf and Haffari (2018), section 3: first translations that know of no
+others; then every sentence is translated again, given those of the others.  The first ones have the
+source memory where there is one, as in the authors' code; those of the paper (footnote 7) come from
+the base model, as ``--drafts`` can.  A source memory alone reads no translations: one search is
+enough.
 """
 
 import logging
@@ -69,14 +72,26 @@ class _Memories:
             model.encoder(src_tokens, src_lengths=lengths, documents=documents) for model in models
         ]
         self.cells: List[Optional[Tensor]] = [None for _ in models]
+        #: for each model (R, s) what the source memory gives, None without one
+        self.of_source = [
+            model.decoder.recall_source(encoded, documents)
+            for model, encoded in zip(models, self.encoded)
+        ]
+
+    @property
+    def hold_translations(self) -> bool:
+        """Whether any model has a target memory."""
+        return any(model.remembers_translations for model in self.models)
 
     def translate(self, rows: Tensor, previous: Tensor) -> None:
         """Remember (n, T) tokens, as a decoder reads them, as the translations of some rows."""
-        for i, (model, encoded) in enumerate(zip(self.models, self.encoded)):
+        parts = zip(self.models, self.encoded, self.of_source)
+        for i, (model, encoded, of_source) in enumerate(parts):
             if not model.remembers_translations:
                 continue
             some = model.encoder.reorder_encoder_out(encoded, rows)
-            new = model.decoder.target_cells(previous, some)
+            readings = None if of_source is None else of_source.index_select(0, rows)
+            new = model.decoder.target_cells(previous, some, readings)
             if self.cells[i] is None:
                 self.cells[i] = new.new_zeros(len(self.documents), new.size(1))
             self.cells[i][rows] = new
@@ -97,21 +112,30 @@ class IterativeDecoder(DocumentDecoder):
         return MemnetEnsemble(models)
 
     def translate_units(self, generator, models, units) -> List[list]:
-        """First without document context, or from drafts; then ``--decode-passes`` times again."""
+        """First without other translations, or from drafts; then ``--decode-passes`` times again.
+
+        Without passes no memory is read at all.
+        """
         if not units:
             return []
-        sentences = _sentences(units)
-        everything = list(range(len(sentences)))
-        passes = self.task.cfg.decode_passes
+        sentences, drafts = _sentences(units), units[0]["drafts"]
+        everything, passes = list(range(len(sentences))), self.task.cfg.decode_passes
         found: List[list] = [[] for _ in sentences]
-        if units[0]["drafts"] is None or passes == 0:
-            self._search(generator, models, sentences, everything, None, found)
+        memories = self._memories(models, sentences) if passes else None
+        if memories is None or not memories.hold_translations or drafts is None:
+            readings = None if memories is None else memories.recall()
+            self._search(generator, models, sentences, everything, readings, found)
             current = [best_tokens(rows[0], self.pad) for rows in found]
         else:
             current = [draft[:-1] for unit in units for draft in unit["drafts"]]
-        memories = self._memories(models, sentences)
-        self._remember_translations(memories, sentences, everything, current)
-        for _ in range(passes):
+        if memories is not None and memories.hold_translations:
+            self._translate_again(generator, models, sentences, memories, current, found)
+        return _by_unit(found, units)
+
+    def _translate_again(self, generator, models, sentences, memories, current, found) -> None:
+        """Passes over all sentences that begin with ``current`` translations; fills ``found``."""
+        self._remember_translations(memories, sentences, range(len(sentences)), current)
+        for _ in range(self.task.cfg.decode_passes):
             before = list(current)
             for wave in self._waves(sentences):
                 self._search(generator, models, sentences, wave, memories.recall(), found)
@@ -120,7 +144,6 @@ class IterativeDecoder(DocumentDecoder):
                 self._remember_translations(memories, sentences, wave, current)
             if all(torch.equal(a, b) for a, b in zip(before, current)):
                 break
-        return _by_unit(found, units)
 
     def score_units(self, scorer, models, units) -> List[list]:
         """Scores of references, given those of the other sentences, or given drafts."""
@@ -160,7 +183,7 @@ class IterativeDecoder(DocumentDecoder):
             for i in wave
         ]
         previous = previous_tokens(ended, self.task.target_dictionary)
-        rows = torch.tensor(wave, device=self._device)
+        rows = torch.tensor(list(wave), device=self._device)
         memories.translate(rows, previous.to(self._device))
 
     @property

@@ -69,6 +69,19 @@ class CacheRNNModel(StreamModel, RNNSearchModel):
             overwrite=not args.no_overwrite,
         )
 
+    def train(self, mode: bool = True):
+        """As in torch; a frozen base stays as it is in evaluation.
+
+        Section 3.4: the attention contexts and states that are kept "remain the same".  Dropout is
+        on the output layer alone then, as in the paper.
+        """
+        super().train(mode)
+        if not any(parameter.requires_grad for parameter in self.encoder.parameters()):
+            for part in (self.encoder, self.decoder.dropout, self.decoder.upper):
+                if part is not None:
+                    part.eval()
+        return self
+
     def upgrade_state_dict_named(self, state_dict, name):
         """Let checkpoints of ``rnnsearch`` be the start."""
         super().upgrade_state_dict_named(state_dict, name)

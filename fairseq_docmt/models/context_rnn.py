@@ -4,6 +4,7 @@ Jean, Lauly, Firat and Cho (2017), "Does Neural Machine Translation Benefit from
 Wang, Tu, Way and Liu (2017), "Exploiting Cross-Sentence Context for Neural Machine Translation".
 """
 
+import logging
 from dataclasses import dataclass, field
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -20,6 +21,8 @@ from fairseq_docmt.modules.context_rnn import (
     SourceContextDecoder,
 )
 from fairseq_docmt.modules.contextual_gru import AttendingToPrevious, GatedContext
+
+logger = logging.getLogger(__name__)
 
 #: parameters that rnnsearch lacks
 NEW_PARAMETERS = (".context_",)
@@ -80,8 +83,17 @@ class ContextRNNModel(StreamModel, RNNSearchModel):
         )
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Let checkpoints of ``rnnsearch`` be the start."""
+        """Let checkpoints of ``rnnsearch`` be the start, and earlier ones of this model load."""
         super().upgrade_state_dict_named(state_dict, name)
+        earlier = [key for key in state_dict if ".context_initial." in key and "encoder" in key]
+        for key in earlier:
+            del state_dict[key]
+        if earlier:
+            logger.warning(
+                "this checkpoint was trained with a layer between the summary of earlier sentences "
+                "and the start of the encoder, and with the summary outside of the tanh that the "
+                "decoder begins with; its translations differ from those of then: train it again"
+            )
         fill_missing(self, state_dict, NEW_PARAMETERS)
 
 

@@ -3,15 +3,17 @@
 Maruf and Haffari (2018), "Document Context Neural Machine Translation with Memory Networks".
 """
 
+import contextlib
 import os
 from dataclasses import dataclass, field
 from typing import Iterable, Optional
 
+import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._options import fill_missing, mark_new, set_defaults
@@ -56,6 +58,18 @@ class MemnetConfig(FairseqDataclass):
     sentence_lm_hidden_size: int = field(
         default=512, metadata={"help": "size of the states of the language models"}
     )
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module):
+    """Evaluation mode for a while; each part then goes on in the mode that it was in."""
+    before = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
 
 
 @register_model("memnet_rnn")
@@ -136,12 +150,23 @@ class MemnetRNNModel(RNNSearchModel):
             cells = None
             if self.remembers_translations:
                 previous = prev_output_tokens if drafts is None else drafts
-                cells = self.decoder.target_cells(previous, encoder_out)
+                batch = (src_tokens, src_lengths, previous, documents)
+                cells = self._target_cells(encoder_out, *batch)
             readings = self.decoder.recall(encoder_out, documents, cells, own=drafts is not None)
             encoder_out = {**encoder_out, "readings": [readings]}
         return self.decoder(
             prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs
         )
+
+    @torch.no_grad()
+    def _target_cells(self, encoder_out, src_tokens, src_lengths, previous, documents) -> Tensor:
+        """(rows, d) cells of translations as decoding has them, without dropout in training too."""
+        if self.training:
+            with evaluating(self):
+                again = self.encoder(src_tokens, src_lengths=src_lengths, documents=documents)
+                return self._target_cells(again, src_tokens, src_lengths, previous, documents)
+        readings = self.decoder.recall_source(encoder_out, documents)
+        return self.decoder.target_cells(previous, encoder_out, readings)
 
     def load_pretrained_parts(self, sentences: Iterable[Tensor]) -> None:
         """Load the language models, at the beginning of training.

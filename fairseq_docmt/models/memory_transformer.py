@@ -7,6 +7,7 @@ Document-Level Machine Translation".
 from dataclasses import dataclass, field
 from typing import List, Optional
 
+import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
@@ -22,6 +23,7 @@ from fairseq_docmt.models._options import (
 )
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.modules.memory_decoder import MemoryTransformerDecoder, MemoryTransformerEncoder
+from fairseq_docmt.modules.stream import side_by_side
 
 #: parameters that a transformer lacks; they start anew in finetuning
 NEW_PARAMETERS = (".memories.",)
@@ -41,8 +43,17 @@ class MemoryConfig(FairseqDataclass):
     memory_gradient_sentences: int = field(
         default=1,
         metadata={
-            "help": "previous sentences that the gradient of a sentence flows into; it ends where "
-            "a batch begins; 0: all of the batch"
+            "help": "previous sentences that the gradient of a sentence flows into by one memory; "
+            "0: all of the batch. It ends where a batch begins. What a memory is updated from has "
+            "read the memories below it, those of the encoder included, so that with several the "
+            "gradient reaches further, as in the authors' code; see --exact-memory-gradient"
+        },
+    )
+    exact_memory_gradient: bool = field(
+        default=False,
+        metadata={
+            "help": "let the gradient end exactly there whatever has a memory, as the paper says; "
+            "training then computes every sentence twice"
         },
     )
     forget_memory: bool = field(
@@ -99,7 +110,13 @@ class MemoryTransformerModel(StreamModel, TransformerModel):
             if getattr(args, name) < least:
                 option = "--" + name.replace("_", "-")
                 raise UserError(f"{option} must be at least {least}, not {getattr(args, name)}")
+        if args.exact_memory_gradient and args.memory_gradient_sentences == 0:
+            raise UserError(
+                "--exact-memory-gradient has no meaning with --memory-gradient-sentences 0, with "
+                "which gradients flow into all of the batch; leave one of them out"
+            )
         model = super().build_model(args, task)
+        model.exact_memory_gradient = args.exact_memory_gradient
         mark_new(model, NEW_PARAMETERS)
         return model
 
@@ -114,6 +131,36 @@ class MemoryTransformerModel(StreamModel, TransformerModel):
         cfg, separator = TransformerConfig.from_namespace(args), separator_index(tgt_dict)
         layers = layers_with_memory(args, "decoder")
         return MemoryTransformerDecoder(cfg, tgt_dict, embed_tokens, separator, layers)
+
+    def forward(
+        self,
+        src_tokens,
+        src_lengths,
+        prev_output_tokens,
+        starts=None,
+        lanes=None,
+        carry=None,
+        **kwargs,
+    ):
+        """As in the base class; for exact gradients each sentence is computed twice.
+
+        What later sentences learn from is a copy that reads memories as constants.  A memory that
+        has none below it is exact without.
+        """
+        memories = len(self.encoder.memories) + len(self.decoder.memories)
+        if not (self.exact_memory_gradient and torch.is_grad_enabled() and memories > 1):
+            return super().forward(
+                src_tokens, src_lengths, prev_output_tokens, starts, lanes, carry, **kwargs
+            )
+        lanes = lanes or len(src_tokens)
+        if starts is None:
+            starts = torch.ones_like(src_tokens[:, 0], dtype=torch.bool)
+        rows = (src_tokens, src_lengths, prev_output_tokens, starts)
+        source, lengths, previous, starts = (side_by_side(x, x, lanes) for x in rows)
+        encoder_out = self.encoder(
+            source, src_lengths=lengths, starts=starts, lanes=2 * lanes, carry=carry, copied=True
+        )
+        return self.decoder(previous, encoder_out=encoder_out, src_lengths=lengths, **kwargs)
 
     def upgrade_state_dict_named(self, state_dict, name):
         """Let checkpoints of transformers be the start."""

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_docmt.data.carry import Carry
+from fairseq_docmt.data.symbols import begin_index
 from fairseq_docmt.modules.rnnsearch import KEY, GRUDecoder, GRUState, init_uniform
 from fairseq_docmt.modules.search_trace import SearchTrace
 from fairseq_docmt.modules.stream import Stream
@@ -123,6 +124,7 @@ class CacheDecoder(GRUDecoder):
     def __init__(self, *args, cache_size: int, fusion: str, overwrite: bool):
         super().__init__(*args)
         self.cache_size, self.fusion, self.overwrite = cache_size, fusion, overwrite
+        self.begin_of_document = begin_index(self.dictionary)
         self.hidden_size = self.attending.hidden_dim
         self.context_size = self.attending.key_proj.in_features
         outputs = self.hidden_size if fusion == "deep" else 1
@@ -230,9 +232,11 @@ class CacheDecoder(GRUDecoder):
     ) -> Tuple[Cache, Cache]:
         """The cache that each row finds, with rows K * B, and what the B lanes carry on."""
         cache, found = self._carried(stream), []
-        # What a step produces is the next input; what ends a sentence is not written.
+        # What a step produces is the next input; what ends a sentence is not written, nor is <bod>,
+        # which is given and not produced.
         produced = F.pad(tokens[:, 1:], (0, 1), value=self.padding_idx)
-        produced = produced.masked_fill(produced.eq(self.padding_idx), NO_WORD)
+        unwritten = produced.eq(self.padding_idx) | produced.eq(self.begin_of_document)
+        produced = produced.masked_fill(unwritten, NO_WORD)
         rows = (stream.starts, contexts.detach(), hidden.detach(), produced)
         for starts, *sentence in zip(*(x.unflatten(0, (-1, stream.lanes)) for x in rows)):
             cache = cache.emptied(starts)

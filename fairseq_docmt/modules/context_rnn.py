@@ -3,6 +3,7 @@
 from typing import Type
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_docmt.modules.contextual_gru import ContextualGRU, SourceContext
@@ -19,7 +20,16 @@ from fairseq_docmt.modules.stream import Stream
 PREVIOUS_STATE = "context.state"
 
 
-class PreviousSentenceEncoder(GRUEncoder):
+class ContextEncoder(GRUEncoder):
+    """Base of encoders whose output has ``context``, a :class:`SourceContext`, and ``carry_on``."""
+
+    def _select(self, encoder_out, sentences, beams):
+        selected = super()._select(encoder_out, sentences, beams)
+        context = [x.index_select(0, sentences) for x in encoder_out["context"]]
+        return {**selected, "context": context, "carry_on": encoder_out["carry_on"]}
+
+
+class PreviousSentenceEncoder(ContextEncoder):
     """Reads the previous source sentence too, with a GRU of its own (Jean et al. 2017)."""
 
     def __init__(self, dictionary, embed_tokens, hidden_size: int, layers: int, dropout: float):
@@ -39,16 +49,13 @@ class PreviousSentenceEncoder(GRUEncoder):
         context = [self.dropout(states)[place], padding]
         return {**output, "context": context, "carry_on": previous.carry}
 
-    def _select(self, encoder_out, sentences, beams):
-        selected = super()._select(encoder_out, sentences, beams)
-        context = [x.index_select(0, sentences) for x in encoder_out["context"]]
-        return {**selected, "context": context, "carry_on": encoder_out["carry_on"]}
 
-
-class HierarchicalEncoder(PreviousSentenceEncoder):
+class HierarchicalEncoder(ContextEncoder):
     """Sums up three earlier source sentences and begins with that (Wang et al. 2017).
 
-    A GRU reads each sentence; another reads their last states, and its own is the summary D.
+    A GRU reads each sentence; another reads their last states, and its own is the summary D.  As in
+    the authors' code D itself is the first state of the encoder, here of all layers; zeros where
+    nothing comes before.
     """
 
     #: sentences looked back on, as in the paper
@@ -58,8 +65,6 @@ class HierarchicalEncoder(PreviousSentenceEncoder):
         super().__init__(dictionary, embed_tokens, hidden_size, layers, dropout)
         self.context_gru = nn.GRU(embed_tokens.embedding_dim, hidden_size, batch_first=True)
         self.context_document_gru = nn.GRU(hidden_size, hidden_size, batch_first=True)
-        self.context_initial = nn.Linear(hidden_size, 2 * layers * hidden_size)
-        init_uniform(self.context_initial, hidden_size)
 
     def forward(self, src_tokens, src_lengths=None, starts=None, lanes=None, carry=None, **_):
         """As in the base class; ``context`` has one state for each sentence, (B, 1, d)."""
@@ -67,17 +72,17 @@ class HierarchicalEncoder(PreviousSentenceEncoder):
         previous = PreviousSentences.of(src_tokens, stream, self.sentences_back, self.padding_idx)
         _, last = self.read(self.context_gru, previous.tokens)
         summary = self._sum_up(last[-1][previous.place], previous.known)
+        initial = summary.repeat(2 * self.gru.num_layers, 1, 1)
+        output = super().forward(src_tokens, src_lengths, starts, lanes, carry, initial=initial)
         nothing = ~previous.known.any(dim=1, keepdim=True)
-        initial = torch.tanh(self.context_initial(summary)).masked_fill(nothing, 0.0)
-        initial = initial.unflatten(1, (-1, self.gru.hidden_size)).transpose(0, 1).contiguous()
-        output = GRUEncoder.forward(
-            self, src_tokens, src_lengths, starts, lanes, carry, initial=initial
-        )
         context = [summary.unsqueeze(1), nothing]
         return {**output, "context": context, "carry_on": previous.carry}
 
     def _sum_up(self, vectors: Tensor, known: Tensor) -> Tensor:
-        """(rows, d) last state over (rows, n, d) sentences, of which the last ones are known."""
+        """(rows, d) last state over (rows, n, d) sentences, of which the last ones are known.
+
+        Zeros where none is.
+        """
         state = vectors.new_zeros(1, len(vectors), vectors.size(2))
         for sentence, there in zip(vectors.unbind(1), known.unbind(1)):
             _, after = self.context_document_gru(sentence.unsqueeze(1).contiguous(), state)
@@ -92,7 +97,8 @@ class SourceContextDecoder(GRUDecoder):
         *args: as in the base class.
         recurrence: the class of that layer.
         context_size: size of context states.
-        begins_with_context: whether the first state knows the context too (Wang et al. 2017).
+        begins_with_context: whether the first state of the lowest layer knows the context too:
+            ``tanh(W_s h + W_D D)`` (Wang et al. 2017).
     """
 
     def __init__(
@@ -118,11 +124,15 @@ class SourceContextDecoder(GRUDecoder):
 
     def begin(self, encoder_out: dict) -> GRUState:
         """State before the first token, with the context of its sentences."""
-        state, context = super().begin(encoder_out), SourceContext(*encoder_out["context"])
-        if self.context_initial is not None:
-            summary = context.states[:, 0].masked_fill(context.padding, 0.0)
-            state = state._replace(hidden=state.hidden + self.context_initial(summary))
-        return state._replace(history=context)
+        context = SourceContext(*encoder_out["context"])
+        return super().begin(encoder_out)._replace(history=context)
+
+    def _before_tanh(self, encoder_out: dict) -> Tensor:
+        first = super()._before_tanh(encoder_out)
+        if self.context_initial is None:
+            return first
+        lowest = self.context_initial(encoder_out["context"][0][:, 0])
+        return first + F.pad(lowest, (0, first.size(1) - lowest.size(1)))
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
         """As in the base class; the extra outputs of whole sequences hold ``carry``."""

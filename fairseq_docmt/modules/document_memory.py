@@ -1,6 +1,6 @@
 """Memories of whole documents of ``memnet_rnn`` (Maruf and Haffari 2018, section 4)."""
 
-from typing import Dict, Iterable
+from typing import Dict, Iterable, Optional
 
 import torch
 import torch.nn.functional as F
@@ -205,13 +205,31 @@ class MemnetDecoder(GRUDecoder):
         # memories are switched off before they are found to be of use.
         nn.init.zeros_(self.of_memory.weight)
 
+    def recall_source(self, encoder_out: dict, documents: Tensor) -> Optional[Tensor]:
+        """(rows, s) readings of the source memory, as in :meth:`recall`; None without one."""
+        if not encoder_out["source_cells"]:
+            return None
+        return recall_others(encoder_out["summary"][0], encoder_out["source_cells"][0], documents)
+
     @torch.no_grad()
-    def target_cells(self, previous: Tensor, encoder_out: dict) -> Tensor:
-        """(rows, d) last states of the top layer after (rows, T) tokens, memories not read."""
+    def target_cells(
+        self, previous: Tensor, encoder_out: dict, source_readings: Optional[Tensor] = None
+    ) -> Tensor:
+        """(rows, d) last states of the top layer after (rows, T) tokens of translations.
+
+        As in the authors' code they are read with what the source memory gives, (rows, s), if there
+        is one, and with nothing from the target memory.
+        """
         state = super().begin(encoder_out)
+        if source_readings is not None:
+            state = state._replace(history=PerSentence(self._filled_up(source_readings)))
         _, hidden, _, _ = self._all_tokens(previous, state)
         last = previous.ne(self.padding_idx).sum(dim=1) - 1
         return hidden[torch.arange(len(last), device=last.device), last]
+
+    def _filled_up(self, readings: Tensor) -> Tensor:
+        """Readings with zeros for those of the target memory."""
+        return F.pad(readings, (0, self.readings_size - readings.size(1)))
 
     def recall(self, encoder_out: dict, documents: Tensor, cells=None, own: bool = True) -> Tensor:
         """(rows, r) readings of the memories.
@@ -219,16 +237,16 @@ class MemnetDecoder(GRUDecoder):
         Args:
             encoder_out: of the rows.
             documents: (rows,) number of the document of each, whose sentences follow each other.
-            cells: (rows, d) target cells; needed with a target memory.
+            cells: (rows, d) target cells; None where there are no translations yet, so that nothing
+                is read from the target memory.
             own: whether a sentence's own cell may be part of its query.
         """
-        summary, readings = encoder_out["summary"][0], []
-        for source_cells in encoder_out["source_cells"]:
-            readings.append(recall_others(summary, source_cells, documents))
-        if self.target_query is not None:
-            queries = self.target_query(summary) + (cells if own else 0)
-            readings.append(recall_others(queries, cells, documents))
-        return torch.cat(readings, dim=-1)
+        summary, source = encoder_out["summary"][0], self.recall_source(encoder_out, documents)
+        readings = summary.new_zeros(len(summary), 0) if source is None else source
+        if self.target_query is None or cells is None:
+            return self._filled_up(readings)
+        queries = self.target_query(summary) + (cells if own else 0)
+        return torch.cat([readings, recall_others(queries, cells, documents)], dim=-1)
 
     def begin(self, encoder_out: dict) -> GRUState:
         """State before the first token, with what was read for its sentences."""

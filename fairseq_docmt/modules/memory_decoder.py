@@ -1,6 +1,6 @@
 """Encoder and decoder of ``memory_transformer``."""
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
@@ -14,7 +14,7 @@ from fairseq_docmt.modules.recent_tokens import RecentTokens
 from fairseq_docmt.modules.sentence_memory import MemoryState, SentenceMemory
 from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.stateful_decoder import StatefulDecoder, batch_first_source
-from fairseq_docmt.modules.stream import Stream
+from fairseq_docmt.modules.stream import Stream, side_by_side
 from fairseq_docmt.modules.telling import telling
 
 
@@ -52,10 +52,14 @@ class MemoryReader:
         memories: of the side, by layer.
         stream: how rows follow each other.
         present: (rows, T) where tokens stand.
+        begun: what :meth:`SentenceMemory.begin_sentence` has given for some layers.
     """
 
-    def __init__(self, side: str, memories: nn.ModuleDict, stream: Stream, present: Tensor):
+    def __init__(
+        self, side: str, memories: nn.ModuleDict, stream: Stream, present: Tensor, begun=None
+    ):
         self.side, self.memories, self.stream, self.present = side, memories, stream, present
+        self.begun: Dict[int, Tuple[Tensor, MemoryState]] = begun or {}
         self.carry: Carry = {}
 
     def sublayer(self, layer: int):
@@ -65,15 +69,26 @@ class MemoryReader:
         memory, name = self.memories[str(layer)], f"{self.side}.{layer}"
 
         def read(x: Tensor) -> Tensor:
-            starts, lanes, carry = self.stream
-            before = MemoryState.of_carry(carry, name)
-            seen, after = memory.read_sentences(
-                memory.states_of(x), self.present, starts, lanes, before
-            )
+            before = MemoryState.of_carry(self.stream.carry, name)
+            begun = self.begun.get(layer)
+            seen, after = self._read_sentences(memory, memory.states_of(x), before, begun)
             self.carry.update(after.as_carry(name))
             return memory(x, memory.remember(seen))
 
         return read
+
+    def _read_sentences(self, memory: SentenceMemory, states: Tensor, before, begun):
+        """Memory of each row, and what is carried on, see :meth:`SentenceMemory.read_sentences`.
+
+        Copies are what memories are updated from, and read memories as constants: the gradient of
+        a later sentence goes through them and not into the sentences before.
+        """
+        stream, rows = self.stream, (states, self.present, self.stream.starts)
+        if not stream.copied:
+            return memory.read_sentences(*rows, stream.lanes, before, begun)
+        lanes = stream.lanes // 2
+        seen, after = memory.read_sentences(*stream.copies(*rows), lanes, before)
+        return side_by_side(seen, seen.detach(), lanes), after
 
 
 class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
@@ -117,6 +132,7 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
         starts: Optional[Tensor] = None,
         lanes: Optional[int] = None,
         carry: Optional[Carry] = None,
+        copied: bool = False,
     ):
         """As in the base class, for sentences that follow each other.
 
@@ -124,20 +140,24 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
             starts: (rows,) rows that begin a document; all if not given.
             lanes: documents side by side, as many as rows if not given.
             carry: what is carried into the first sentence of each lane.
+            copied: see :class:`Stream`.
 
         Returns:
-            Also ``stream``, for the decoder, and ``carry``: what the encoder's memories carry on.
+            Also ``stream``, for the decoder, ``carry``: what the encoder's memories carry on, and
+            ``begun``, where the decoder keeps its memories for when the result of a search is read.
         """
         stream = Stream.of(src_tokens, None if self.forget_memory else starts, lanes, carry)
+        stream = stream._replace(copied=copied)
         reader = MemoryReader("encoder", self.memories, stream, src_tokens.ne(self.padding_idx))
         sublayers = [reader.sublayer(layer) for layer in range(len(self.layers))]
         with telling(self.layers, memory=sublayers):
             output = super().forward(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
-        return {**output, "stream": stream, "carry": reader.carry}
+        return {**output, "stream": stream, "carry": reader.carry, "begun": {}}
 
     def _select(self, encoder_out, sentences, beams):
         stream = encoder_out["stream"].of_rows(sentences)
-        return {**super()._select(encoder_out, sentences, beams), "stream": stream, "carry": {}}
+        selected = super()._select(encoder_out, sentences, beams)
+        return {**selected, "stream": stream, "carry": {}, "begun": {}}
 
 
 class MemoryLayerState(NamedTuple):
@@ -223,7 +243,9 @@ class MemoryTransformerDecoder(StatefulDecoder):
         source, source_padding, _ = batch_first_source(encoder_out)
         present = tokens.ne(self.padding_idx)
         stream = encoder_out["stream"].for_rows(len(tokens))
-        reader = MemoryReader("decoder", self.memories, stream, present)
+        # One row for each sentence, as when the search began.
+        begun = encoder_out["begun"] if stream is encoder_out["stream"] else None
+        reader = MemoryReader("decoder", self.memories, stream, present, begun)
         inner_states, padding, attention = [x], self._padding(tokens), []
         for number, layer in enumerate(self.layers):
             attended = layer.encoder_attn.remember_source(source, source_padding)
@@ -241,17 +263,21 @@ class MemoryTransformerDecoder(StatefulDecoder):
             )
             inner_states.append(x)
         carry = {**encoder_out["carry"], **reader.carry}
+        if stream.copied:  # nothing is predicted from copies
+            (x,) = stream.sentences(x)
         return x, {"inner_states": inner_states, "attn": attention or [None], "carry": carry}
 
     def begin(self, encoder_out):
         source, padding, _ = batch_first_source(encoder_out)
-        starts, _, carry = encoder_out["stream"]
-        layers = []
+        stream, layers = encoder_out["stream"], []
         for number, layer in enumerate(self.layers):
             memory = self._memory(number)
             if memory is not None:
-                before = MemoryState.of_carry(carry, f"decoder.{number}")
-                memory = memory.remember(memory.begin_sentence(before, starts)[0])
+                before = MemoryState.of_carry(stream.carry, f"decoder.{number}")
+                begun = memory.begin_sentence(before, stream.starts)
+                if not torch.is_grad_enabled():  # nothing is learned when it is read again
+                    encoder_out["begun"][number] = begun
+                memory = memory.remember(begun[0])
             attended = layer.encoder_attn.remember_source(source, padding)
             layers.append(MemoryLayerState(None, attended, memory, 1))
         return layers, None

@@ -196,6 +196,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
         self.embed_tokens, self.padding_idx = embed_tokens, dictionary.pad()
         embed_dim = embed_tokens.embedding_dim
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.output_dropout = FairseqDropout(dropout, module_name=type(self).__name__)
         self.initial = nn.Linear(encoder_units // 2, layers * hidden_size)
         self.attending = AttentiveGRU(embed_dim, encoder_units, hidden_size, attention_dim)
         self.upper = None
@@ -229,11 +230,15 @@ class GRUDecoder(FairseqIncrementalDecoder):
         padding = encoder_out["encoder_padding_mask"][0]
         states = encoder_out["encoder_out"][0].transpose(0, 1)
         source = self.attending.remember_source(states, padding if padding.any() else None)
-        _, first_backward = encoder_out["summary"][0].chunk(2, dim=-1)
-        initial = torch.tanh(self.initial(first_backward))
+        initial = torch.tanh(self._before_tanh(encoder_out))
         first, *upper = initial.split(self.attending.hidden_dim, dim=-1)
         upper = torch.stack(upper) if upper else first.new_zeros(0, *first.shape)
         return GRUState(first, upper, source, 1)
+
+    def _before_tanh(self, encoder_out: dict) -> Tensor:
+        """(B, layers * d) first states before the tanh, ``W_s h`` of the first backward state."""
+        _, first_backward = encoder_out["summary"][0].chunk(2, dim=-1)
+        return self.initial(first_backward)
 
     def forward(
         self,
@@ -322,7 +327,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
     def _features(self, words, hidden, contexts, attention, history):
         """(rows, T, E) features given what is known of earlier sentences, and extra outputs."""
         features = torch.cat([hidden, words, contexts], dim=-1)
-        return self.dropout(torch.tanh(self.readout(features))), {}
+        return self.output_dropout(torch.tanh(self.readout(features))), {}
 
     def _read_upper(self, hidden: Tensor, state: Tensor, lengths: Tensor):
         """States of the top layer, and of all upper layers after the last token of each row."""

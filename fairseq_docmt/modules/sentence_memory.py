@@ -115,13 +115,16 @@ class SentenceMemory(nn.Module):
         return self.initial_norm(self.initial).expand(rows, -1, -1)
 
     def update(self, memory: Tensor, sentence: ReadSentence) -> Tensor:
-        """(B, m, C) memory after a sentence (equations 2 to 4); as before where there is none."""
+        """(B, m, C) memory after a sentence (equations 2 to 4); as before where there is none.
+
+        Dropout is where the authors' code has it: what attention is added to has it too.
+        """
         absent = ~sentence.present.any(dim=1)
         # Attention over nothing is not a number; its result is not used.
         padding = ~sentence.present & ~absent.unsqueeze(1)
-        query = memory + self.positions.to(memory.dtype)
+        query = self.dropout(memory + self.positions.to(memory.dtype))
         source = self.update_attention.remember_source(sentence.states, padding)
-        x = self.dropout(self.update_attention(self.dropout(query), source))
+        x = self.dropout(self.update_attention(query, source))
         x = self.update_norm(query + x)
         x = self.final_norm(x + self.dropout(self.fc2(self.dropout(self.activation(self.fc1(x))))))
         return torch.where(absent[:, None, None], memory, x)
@@ -161,6 +164,7 @@ class SentenceMemory(nn.Module):
         starts: Tensor,
         lanes: int,
         before: Optional[MemoryState],
+        begun: Optional[Tuple[Tensor, MemoryState]] = None,
     ) -> Tuple[Tensor, MemoryState]:
         """Consecutive sentences of each of B documents.
 
@@ -170,13 +174,15 @@ class SentenceMemory(nn.Module):
             starts: (K * B,) rows that begin a document.
             lanes: number of documents B.
             before: what was carried before them, with rows B.
+            begun: what :meth:`begin_sentence` has given for the first ones, if that is known.
 
         Returns:
             (K * B, m, C) memory that each sentence reads, and what is carried after them.
         """
         memories, state = [], before
         for sentence in zip(*(x.unflatten(0, (-1, lanes)) for x in (states, present, starts))):
-            memory, state = self.begin_sentence(state, sentence[2])
+            memory, state = begun or self.begin_sentence(state, sentence[2])
+            begun = None
             memories.append(memory)
             state = state._replace(sentences=[*state.sentences, ReadSentence(*sentence[:2])])
         return torch.cat(memories), state

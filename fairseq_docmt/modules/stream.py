@@ -1,6 +1,6 @@
 """Sentences that follow each other in the rows of batches."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -15,11 +15,14 @@ class Stream(NamedTuple):
         starts: (rows,) rows that begin a document.
         lanes: documents side by side; row r goes on from row r - lanes.
         carry: what is carried into the first sentence of each lane, None if nothing is.
+        copied: whether each lane has a copy that later sentences learn from: the first half of the
+            lanes are sentences, the other their copies; ``carry`` has rows for the first half.
     """
 
     starts: Tensor
     lanes: int
     carry: Optional[Carry]
+    copied: bool = False
 
     @classmethod
     def of(cls, src_tokens: Tensor, starts=None, lanes=None, carry=None) -> "Stream":
@@ -28,6 +31,16 @@ class Stream(NamedTuple):
         if starts is None:
             starts = torch.ones(rows, dtype=torch.bool, device=src_tokens.device)
         return cls(starts, lanes or rows, carry)
+
+    def copies(self, *values: Tensor) -> Tuple[Tensor, ...]:
+        """Rows of the copies (rows / 2, ...) of values (rows, ...)."""
+        half = self.lanes // 2
+        return tuple(x.unflatten(0, (-1, self.lanes))[:, half:].flatten(0, 1) for x in values)
+
+    def sentences(self, *values: Tensor) -> Tuple[Tensor, ...]:
+        """Rows of the sentences (rows / 2, ...) of values (rows, ...)."""
+        half = self.lanes // 2
+        return tuple(x.unflatten(0, (-1, self.lanes))[:, :half].flatten(0, 1) for x in values)
 
     def of_rows(self, rows: Tensor) -> "Stream":
         """Of some rows, while each row is a lane of its own."""
@@ -40,3 +53,9 @@ class Stream(NamedTuple):
             return self
         sentences = torch.arange(len(self.starts), device=self.starts.device)
         return self.of_rows(sentences.repeat_interleave(rows // len(sentences)))
+
+
+def side_by_side(values: Tensor, copies: Tensor, lanes: int) -> Tensor:
+    """(2 * rows, ...) rows in which each step has its ``lanes`` sentences and then their copies."""
+    steps = [x.unflatten(0, (-1, lanes)) for x in (values, copies)]
+    return torch.cat(steps, dim=1).flatten(0, 1)

@@ -35,6 +35,7 @@ def freeze_pretrained(model: nn.Module) -> None:
         )
     for parameter in model.parameters():
         parameter.requires_grad = is_new(parameter)
+    model.train(model.training)  # a model may leave dropout out of what is frozen
 
 
 @dataclass

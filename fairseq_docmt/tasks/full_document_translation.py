@@ -51,7 +51,11 @@ class FullDocumentTranslationConfig(DocumentTranslationConfig):
     )
     decode_passes: int = field(
         default=1,
-        metadata={"help": "iterative decoding: times that all sentences are translated again"},
+        metadata={
+            "help": "iterative decoding: times that all sentences are translated again, knowing "
+            "translations of the others (a source memory alone needs no second time); 0: no memory "
+            "is read"
+        },
     )
     decode_order: ChoiceEnum(ORDERS) = field(
         default="together",

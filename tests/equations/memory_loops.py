@@ -6,6 +6,7 @@ own, between self-attention and what follows it, with residual and norm; the fir
 through a norm.  Nothing here calls the package; parameters are read by their names.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Tuple
@@ -74,13 +75,18 @@ def mha(p, name: str, heads: int, query: Tensor, source: Tensor, causal: bool = 
 # ---- the memory ---------------------------------------------------------------------------------
 
 
-def update_attention(p, name: str, heads: int, memory, states, activation=relu) -> Tensor:
-    """``M^{t+1} = UpdateAttention(M^t, h^t)`` (equations 2 to 4)."""
-    memory = memory + p[f"{name}.positions"]  # (4)
+def update_attention(p, name, heads: int, memory, states, activation=relu, drop=lambda x: x):
+    """``M^{t+1} = UpdateAttention(M^t, h^t)`` (equations 2 to 4).
+
+    Args:
+        drop: dropout, which the paper does not speak of; as in the authors' code, where what is
+            added to the attention is the dropped query too.
+    """
+    memory = drop(memory + p[f"{name}.positions"])  # (4)
     attended = mha(p, f"{name}.update_attention", heads, memory, states)
-    memory = norm(p, f"{name}.update_norm", memory + attended)  # (2)
-    inner = activation(linear(p, f"{name}.fc1", memory))
-    return norm(p, f"{name}.final_norm", memory + linear(p, f"{name}.fc2", inner))  # (3)
+    memory = norm(p, f"{name}.update_norm", memory + drop(attended))  # (2)
+    inner = drop(activation(linear(p, f"{name}.fc1", memory)))
+    return norm(p, f"{name}.final_norm", memory + drop(linear(p, f"{name}.fc2", inner)))  # (3)
 
 
 @dataclass
@@ -110,6 +116,9 @@ class MemoryTransformer:
         p: its parameters.
         layers, heads, memory_layers: each of encoder and decoder.
         gradient_sentences: sentences back that gradients flow into by one memory; 0: all.
+        exact: they end there whatever memories lie below, as the paper says; otherwise what a
+            memory is updated from has read the memories below it, and reaches add up, as in the
+            authors' code.
         pre_norm: norms stand before their sublayers (not in the paper).
         activation: in feed-forward networks, those of memories included.
     """
@@ -119,8 +128,10 @@ class MemoryTransformer:
     heads: Tuple[int, int]
     memory_layers: Tuple[list, list]
     gradient_sentences: int = 1
+    exact: bool = False
     pre_norm: bool = False
     activation: Callable[[Tensor], Tensor] = relu
+    constant_memories: bool = False
 
     def read_memory(self, name: str, heads: int, past: Past) -> Tensor:
         """M^t, from all that came before (equation 1).
@@ -150,6 +161,7 @@ class MemoryTransformer:
         memory = self.read_memory(name, heads, before)
         states = norm(self.p, f"{name}.output_norm", x) if self.pre_norm else x
         now[key] = before.then(memory, states)
+        memory = memory.detach() if self.constant_memories else memory
         return self.add_norm(
             f"{name}.output_norm",
             x,
@@ -213,6 +225,14 @@ class MemoryTransformer:
             previous: what the decoder reads: ``</s>`` and the translation without its own.
             past: of the document; empty at its beginning.
         """
+        logits, now = self._read(source, previous, past)
+        if self.exact:
+            # The sentence after it sees the same states, in which memories are constants.
+            again = dataclasses.replace(self, constant_memories=True)
+            _, now = again._read(source, previous, past)
+        return logits, now
+
+    def _read(self, source, previous, past: Document) -> Tuple[Tensor, Document]:
         now: Document = {}
         encoded = self.encode(source, past, now)
         return self.decode(previous, encoded, past, now), now

@@ -13,6 +13,7 @@ from fairseq_docmt.generation.stream_decoder import StreamEnsemble
 
 DICTIONARY = tiny.dictionary()
 PAD, EOS, UNK = DICTIONARY.pad(), DICTIONARY.eos(), DICTIONARY.unk()
+BOD = DICTIONARY.index("<bod>")
 #: what stands in a lane that has come to its end
 FILLER = ([EOS], [EOS])
 

@@ -24,10 +24,12 @@ class Parameters:
     Args:
         model: any of the recurrent models.
         drop: what dropout makes of a vector, wherever it acts.
+        drop_output: what it makes of the output layer; as ``drop`` by default.
     """
 
-    def __init__(self, model, drop=lambda x: x):
+    def __init__(self, model, drop=lambda x: x, drop_output=None):
         self.by_name, self.drop = model.state_dict(keep_vars=True), drop
+        self.drop_output = drop_output or drop
 
     def __getitem__(self, name):
         return self.by_name[name]
@@ -162,7 +164,7 @@ def logits(p, step, state=None):
     """Linear layers over y_{t-1}, s_t and c_t (T, 2), with a tanh layer between them (M, 2.1)."""
     state = step.state if state is None else state
     readout = torch.tanh(p.linear("decoder.readout", torch.cat([state, step.word, step.context])))
-    return p.linear("decoder.output_projection", p.drop(readout))
+    return p.linear("decoder.output_projection", p.drop_output(readout))
 
 
 def rnnsearch(p, document):
@@ -199,13 +201,16 @@ def write(slots, size, overwrite, triple):
     return [*(slots if len(slots) < size else slots[1:]), triple]
 
 
-def write_sentence(slots, size, overwrite, steps, words):
+def write_sentence(slots, size, overwrite, steps, words, marks=()):
     """The slots after a sentence: step t is kept with the word y_t that it produced.
 
-    The input of step t + 1 is y_t; the last step, which produced ``</s>``, is not written.  No
+    The input of step t + 1 is y_t; the last step, which produced ``</s>``, is not written, nor are
+    ``marks``: words that are given and not produced, as the mark of the first sentence.  No
     gradient flows into the cache: it belongs to sentences that are fully generated (T, 3.3).
     """
     for step, produced in zip(steps, words[1:]):
+        if produced in marks:
+            continue
         triple = Slot(step.context.detach(), step.state.detach(), produced)
         slots = write(slots, size, overwrite, triple)
     return slots
@@ -255,7 +260,7 @@ def shallow_fusion(p, step, slots):
 FUSIONS = {"deep": deep_fusion, "shallow": shallow_fusion}
 
 
-def cache_rnn(p, document, size, fusion="deep", overwrite=True, slots=()):
+def cache_rnn(p, document, size, fusion="deep", overwrite=True, slots=(), marks=()):
     """(T, V) outputs of each sentence, and the slots after each.
 
     The recurrence goes on from s_t, not from what the cache makes of it (T, 3 and 6).
@@ -264,7 +269,7 @@ def cache_rnn(p, document, size, fusion="deep", overwrite=True, slots=()):
     for source, words in document:
         steps = decode(p, encode(p, source), words)
         outputs.append(torch.stack([FUSIONS[fusion](p, step, slots) for step in steps]))
-        slots = write_sentence(slots, size, overwrite, steps, words)
+        slots = write_sentence(slots, size, overwrite, steps, words, marks)
         history.append(slots)
     return outputs, history
 
@@ -339,19 +344,24 @@ def summary(p, sources):
 
 
 def wang_encoder_start(p, d):
-    """First states of the encoder given D, see :func:`wang_decoder_start`."""
-    size = p["encoder.gru.weight_hh_l0"].size(1)
-    return torch.tanh(p.linear("encoder.context_initial", d)).split(size)
+    """First states of the encoder given D: D itself, in every layer and direction.
+
+    The paper initialises "the encoder's recurrent state with D"; its authors' code (LC-NMT) gives D
+    as it is to both directions of its one layer.
+    """
+    layers = sum(f"encoder.gru.weight_hh_l{layer}" in p for layer in range(9))
+    return [d] * (2 * layers)
 
 
 def wang_decoder_start(p, encoded, d):
-    """First states of the decoder given D: ``tanh(W_s backward_1) + W_D D``, the lowest layer only.
+    """First states of the decoder given D: ``tanh(W_s backward_1 + W_D D)``, the lowest layer only.
 
-    The one place where the tests say how both begin.  The authors' code differs: D is inside the
-    tanh here, and their encoder begins with D itself.
+    One layer before a tanh, of the summary of the sentence and D together, as in the authors' code.
     """
-    lowest, *upper = first_states(p, encoded)
-    return [lowest + p.linear("decoder.context_initial", d), *upper]
+    size = p["decoder.attending.source_gates.weight"].size(0) // 3
+    lowest, *upper = p.linear("decoder.initial", encoded.first_backward).split(size)
+    lowest = lowest + p.linear("decoder.context_initial", d)
+    return [torch.tanh(x) for x in (lowest, *upper)]
 
 
 def wang(p, document, back=3):

@@ -6,7 +6,7 @@ attention knows the last word, and it may have further layers above the one that
 ``rnnsearch`` of the package.  Nothing here calls the package; parameters are read by their names.
 """
 
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Tuple
 
 import torch
 from torch import Tensor
@@ -168,31 +168,44 @@ def source_cells(p, sources: List[Tensor]) -> List[Tensor]:
     return [torch.cat(pair) for pair in zip(forward, backward)]
 
 
-def target_cells(p, encoded: List[Encoded], read: List[Tensor]) -> List[Tensor]:
-    """Last states of the decoder when translations were generated; they are not learned from.
+def target_cells(p, encoded: List[Encoded], read: List[Tensor], c_src, place) -> List[Tensor]:
+    """Last states of the decoder that reads translations; they are not learned from.
 
-    They are of the sentence-level decoder, as initial translations are (section 3), and of the last
-    word that is read: ``</s>`` is predicted.
+    They are of the last word that is read: ``</s>`` is predicted.  The paper has "the last states
+    of the decoder when these translations were generated"; as in the authors' code translations
+    are read again, with the source memory if there is one, and nothing from the target memory.
+
+    Args:
+        c_src: what the source memory gives to each sentence, None without one.
     """
-    return [decode(p, sentence, words)[1][-1].detach() for sentence, words in zip(encoded, read)]
+    size, found = p["decoder.attending.state_proj.weight"].size(1), []
+    for t, (sentence, words) in enumerate(zip(encoded, read)):
+        c_mem = None if c_src is None else torch.cat([c_src[t], c_src[t].new_zeros(size)])
+        found.append(decode(p, sentence, words, c_mem, place)[1][-1].detach())
+    return found
 
 
-def readings(p, sources, translations: Optional[List[Tensor]], own_query: bool = True):
+def readings(p, sources, translations, own_query: bool = True, place: str = "context"):
     """``[c^src; c^trg]`` of each sentence of a document, of those of the two that the model has.
 
     Args:
-        translations: what the decoder reads of each, ``</s>`` first.
+        translations: what the decoder reads of each, ``</s>`` first; None while there are none, so
+            that ``c^trg`` is zero.
         own_query: the query of the target memory has s_t; where the memory is filled with
             references it would give away the sentence, and is ``W_at h_t`` alone.
+        place: see :func:`decode`.
     """
-    encoded = [encode(p, source) for source in sources]
+    encoded, c_src = [encode(p, source) for source in sources], None
     found: List[List[Tensor]] = [[] for _ in sources]
     if "encoder.source_memory.document_gru.weight_ih_l0" in p:
         cells = source_cells(p, sources)
-        for t, sentence in enumerate(encoded):
-            found[t].append(read_memory(cells, sentence.summary, t))
+        c_src = [read_memory(cells, sentence.summary, t) for t, sentence in enumerate(encoded)]
+        found = [[reading] for reading in c_src]
     if "decoder.target_query.weight" in p:
-        cells = target_cells(p, encoded, translations)
+        size = p["decoder.target_query.weight"].size(0)
+        cells = [encoded[0].summary.new_zeros(size) for _ in sources]
+        if translations is not None:
+            cells = target_cells(p, encoded, translations, c_src, place)
         for t, sentence in enumerate(encoded):
             query = linear(p, "decoder.target_query", sentence.summary)  # s_t + W_at h_t
             found[t].append(read_memory(cells, query + cells[t] if own_query else query, t))
@@ -207,7 +220,8 @@ def document_logits(p, sources, previous, drafts=None, place: str = "context") -
         drafts: what it reads of the translations in memory; None for ``previous``, see
             :func:`readings`.
     """
-    memories = readings(p, sources, previous if drafts is None else drafts, drafts is not None)
+    known = previous if drafts is None else drafts
+    memories = readings(p, sources, known, drafts is not None, place)
     return [
         decode(p, encode(p, source), words, c_mem, place)[0]
         for source, words, c_mem in zip(sources, previous, memories)

@@ -157,6 +157,22 @@ def test_the_order_of_earlier_sentences_matters_to_wang():
     assert (one - other).abs().max() > 1e-6
 
 
+@torch.no_grad()
+def test_checkpoints_from_before_load(caplog):
+    """They have a layer that the encoder began with; it is left out, which is said."""
+    system = System("hierarchical, layers")
+    other, size = tiny.model(*tiny.context("--context", system.context, *LAYERS), seed=5), 8
+    of_today = system.model.state_dict()
+    extra = {"weight": torch.ones(4 * size, size), "bias": torch.ones(4 * size)}
+    earlier = {f"encoder.context_initial.{part}": value for part, value in extra.items()}
+    other.load_state_dict({**of_today, **earlier}, strict=True)
+    check(run_lanes(other, LANES)[0], system.of_references)
+    assert "train it again" in caplog.text
+    caplog.clear()
+    other.load_state_dict(of_today, strict=True)
+    assert caplog.text == ""
+
+
 # What training begins with.
 
 

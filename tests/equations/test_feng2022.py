@@ -6,17 +6,26 @@ import pytest
 import tiny
 import torch
 from equations.as_built import as_built, with_noise
-from equations.memory_loops import MemoryTransformer, gelu, mha, norm, values_of
+from equations.memory_loops import (
+    MemoryTransformer,
+    gelu,
+    mha,
+    norm,
+    update_attention,
+    values_of,
+)
 from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
 
 import fairseq_docmt  # noqa: F401
+from fairseq_docmt.modules.sentence_memory import ReadSentence, SentenceMemory
 
 PAD, EOS = 1, 2
 STREAM = ["--task", "sentence_stream_translation"]
 TEST = tiny.documents((1, 5, 2, 7), 2)
 TWO = ["--encoder-layers", "2", "--decoder-layers", "2"]
 PRE_NORM = ["--encoder-normalize-before", "--decoder-normalize-before"]
+EXACT = "--exact-memory-gradient"
 #: options, layers with a memory of encoder and decoder
 VARIANTS = {
     "both": ([], [0], [0]),
@@ -40,6 +49,18 @@ VARIANTS = {
         [0],
         [0],
     ),
+    "exact": ([EXACT, *TWO], [1], [1]),
+    "exact, all layers": ([EXACT, "--memory-layers", "0,1", *TWO], [0, 1], [0, 1]),
+    "exact, target": (
+        [EXACT, "--memory-side", "target", "--memory-layers", "0,1", *TWO],
+        [],
+        [0, 1],
+    ),
+    "exact, two sentences": (
+        [EXACT, "--memory-gradient-sentences", "2", "--memory-layers", "0,1", *TWO, *PRE_NORM],
+        [0, 1],
+        [0, 1],
+    ),
     "pre-norm": (["--memory-layers", "0,1", *TWO, *PRE_NORM], [0, 1], [0, 1]),
     "learned positions": (["--encoder-learned-pos", "--decoder-learned-pos"], [0], [0]),
 }
@@ -58,6 +79,7 @@ def loop_of(model, variant) -> MemoryTransformer:
         tuple(int(option(options, f"--{side}-attention-heads", 2)) for side in sides),
         (encoder_layers, decoder_layers),
         int(option(options, "--memory-gradient-sentences", 1)),
+        EXACT in options,
         "--encoder-normalize-before" in options,
     )
 
@@ -178,7 +200,9 @@ def test_outputs_and_gradients_are_those_of_the_equations(variant, chunks):
     check_gradients(model, loop.p)
 
 
-@pytest.mark.parametrize("variant", ["all layers", "two sentences", "whole batches"])
+@pytest.mark.parametrize(
+    "variant", ["all layers", "two sentences", "whole batches", "exact, all layers"]
+)
 def test_training_is_that_of_the_equations(variant):
     """Without dropout; beginnings are updated from nothing, which must not count."""
     model, loop = built(variant)
@@ -195,6 +219,27 @@ def test_gelu_in_the_update():
     model, loop = built("both", "--activation-fn", "gelu")
     loop.activation = gelu
     check(run(model, [5]), run_loop(loop, [5]), tolerance=2e-6)
+
+
+class Doubling(torch.nn.Module):
+    """In place of dropout, so that it shows where it acts."""
+
+    def forward(self, x):
+        return 2 * x
+
+
+@torch.no_grad()
+def test_where_dropout_acts_in_the_update():
+    """On the query, which is also what attention is added to, and behind each product."""
+    model, loop = built("both")
+    memory, states = model.encoder.memories["0"], torch.randn(1, 3, 16)
+    memory.dropout, states = Doubling(), states.double()
+    sentence = ReadSentence(states, torch.ones(1, 3, dtype=torch.bool))
+    before = memory.first(1)
+    wanted = update_attention(
+        loop.p, "encoder.memories.0", 2, before[0], states[0], drop=lambda x: 2 * x
+    )
+    torch.testing.assert_close(memory.update(before, sentence)[0], wanted, atol=1e-9, rtol=0)
 
 
 @torch.no_grad()
@@ -244,6 +289,13 @@ REACH = {
     ("--memory-gradient-sentences", "2", *TWO): (4, 2),
     ("--memory-gradient-sentences", "3", "--memory-side", "source"): (3, 0),
     ("--memory-gradient-sentences", "0"): (13, 13),
+    # As the paper says, whatever has a memory.
+    (EXACT, "--memory-side", "source", *TWO): (1, 0),
+    (EXACT, "--memory-side", "target", *TWO): (1, 1),
+    (EXACT, "--memory-side", "both", *TWO): (1, 1),
+    (EXACT, "--memory-layers", "4,5", *SIX): (1, 1),
+    (EXACT, "--memory-layers", "0,1,2,3,4,5", *SIX): (1, 1),
+    (EXACT, "--memory-gradient-sentences", "3", "--memory-layers", "0,1", *TWO): (3, 3),
 }
 
 
@@ -253,7 +305,8 @@ def test_reach_of_gradients(options):
 
     One memory reaches ``--memory-gradient-sentences`` back.  What it is updated from has read the
     memories below it, and in the decoder the source, so the reaches of memories above each other
-    add up.  As in the authors' code; the paper speaks of the most recent sentence alone.
+    add up.  As in the authors' code; the paper speaks of the most recent sentence alone, which is
+    what ``--exact-memory-gradient`` has.
     """
     model = tiny.model(*tiny.memory(*options))
     count = 14
@@ -266,13 +319,13 @@ def test_reach_of_gradients(options):
         keep_rows(side, embedded)
     logits, _ = model(source, torch.full((count,), 2), previous, starts=starts, lanes=1)
     logits[-1].log_softmax(-1)[:, 5].sum().backward()
-    reached = tuple(
-        int((embedded[side].grad.abs().sum((1, 2)) > 0).flip(0).cumprod(0).sum()) - 1
+    # With exact gradients a sentence may have a second row, for those after it.
+    strengths = [
+        embedded[side].grad.abs().sum((1, 2)).view(count, -1).sum(1)
         for side in (model.encoder, model.decoder)
-    )
-    beyond = [
-        embedded[s].grad.abs().sum((1, 2))[: count - 1 - r] for s, r in zip(embedded, reached)
     ]
+    reached = tuple(int((x > 0).flip(0).cumprod(0).sum()) - 1 for x in strengths)
+    beyond = [x[: count - 1 - r] for x, r in zip(strengths, reached)]
     assert reached == REACH[options]
     assert not any(x.any() for x in beyond)
 
@@ -292,9 +345,20 @@ def keep_rows(side, embedded):
 
 @torch.no_grad()
 @pytest.mark.parametrize("variant", ["both", "all layers", "two sentences, all layers", "target"])
-def test_steps_of_beam_search_are_those_of_the_equations(variant):
-    """Memories stay as they are while beams change places; those of the best beams go on."""
+def test_steps_of_beam_search_are_those_of_the_equations(variant, monkeypatch):
+    """Memories stay as they are while beams change places; those of the best beams go on.
+
+    Each of them is updated once before a sentence.
+    """
     model, loop = built(variant)
+    begin, begun = SentenceMemory.begin_sentence, []
+
+    def counted(self, *args):
+        begun.append(self)
+        return begin(self, *args)
+
+    monkeypatch.setattr(SentenceMemory, "begin_sentence", counted)
+    memories = {m for m in model.modules() if isinstance(m, SentenceMemory)}
     generator, carry, pasts = torch.Generator().manual_seed(3), None, [{}, {}, {}]
     sources = [[pair[0] for pair in document(4, seed)] for seed in (21, 22, 23)]
     for number in range(4):
@@ -323,6 +387,8 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant):
         best = collate_tokens([said[lane] for lane in range(3)], PAD)
         _, extra = model.decoder(best, encoder_out=encoded, features_only=True)
         carry = extra["carry"]
+        assert set(begun) == memories and len(begun) == len(memories)
+        begun.clear()
         pasts = [
             loop.sentence(lane[number], said[row], past)[1]
             for row, (lane, past) in enumerate(zip(sources, pasts))

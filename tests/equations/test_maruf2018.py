@@ -8,8 +8,11 @@ from equations.recurrent_loops_memnet import (
     decode,
     document_logits,
     encode,
+    read_memory,
     readings,
     sentence_vector,
+    source_cells,
+    target_cells,
     values_of,
 )
 from fairseq.data.data_utils import collate_tokens
@@ -192,13 +195,15 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant):
     encoded = model.encoder(source, source.ne(PAD).sum(1), documents=numbers)
     cells = None
     if model.remembers_translations:
-        cells = model.decoder.target_cells(drafts, encoded)
+        read = model.decoder.recall_source(encoded, numbers)
+        cells = model.decoder.target_cells(drafts, encoded, read)
     encoded = {**encoded, "readings": [model.decoder.recall(encoded, numbers, cells)]}
     memories, sources = [], []
     for sentences in DOCUMENTS:
         lines, _, known = zip(*sentences)
         sources += lines
-        memories += readings(p, lines, [previous_of(draft) for draft in known])
+        known = [previous_of(draft) for draft in known]
+        memories += readings(p, lines, known, place=place_of(variant))
     count, generator, state = len(sources), torch.Generator().manual_seed(5), {}
     owners = torch.arange(count).repeat_interleave(2)
     beams = model.encoder.reorder_encoder_out(encoded, owners)
@@ -217,6 +222,34 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant):
         owners = owners[order]
         new = torch.randint(4, 16, (len(order), 1), generator=generator)
         tokens = torch.cat([tokens[order], new], dim=1)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("place", ["context", "output"])
+def test_training_reads_target_cells_without_dropout(place):
+    """What is in the target memory is what decoding has there; the rest of the model drops."""
+    options = ["--memory", "both", "--memory-to", place, "--dropout", "0.4"]
+    model = tiny.model(*tiny.memnet("--memory-dropout", "0.4", *options))
+    p, seen = values_of(model), []
+    recall = model.decoder.recall
+
+    def recall_and_keep(encoder_out, documents, cells, own):
+        seen.append(cells)
+        return recall(encoder_out, documents, cells, own)
+
+    model.decoder.recall = recall_and_keep
+    trained, evaluated = run(model.train()), run(model.eval())
+    wanted = []
+    for sentences in DOCUMENTS:
+        sources, _, drafts = zip(*sentences)
+        encoded = [encode(p, source) for source in sources]
+        cells = source_cells(p, sources)
+        c_src = [read_memory(cells, x.summary, t) for t, x in enumerate(encoded)]
+        wanted += target_cells(p, encoded, [previous_of(d) for d in drafts], c_src, place)
+    for cells in seen:
+        torch.testing.assert_close(cells, torch.stack(wanted), atol=1e-9, rtol=0)
+    assert all(not torch.allclose(a, b) for a, b in zip(trained, evaluated))
+    assert all(not module.training for module in model.modules())
 
 
 # ---- vectors of sentences -----------------------------------------------------------------------

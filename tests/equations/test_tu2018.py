@@ -7,12 +7,14 @@ import tiny
 import torch
 from equations import recurrent_loops as loops
 from equations.recurrent_batches import (
+    BOD,
     EOS,
     PAD,
     UNK,
     as_constructed,
     check,
     check_gradients,
+    dropout_that_doubles,
     in_lanes,
     random_document,
     run_in_chunks,
@@ -21,6 +23,9 @@ from equations.recurrent_batches import (
     translate_by_random_search,
 )
 from fairseq import checkpoint_utils
+
+from fairseq_docmt.modules.cache_decoder import CacheDecoder
+from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 
 #: options of the model, and of the loop: slots, fusion, whether known words keep their slot
 SYSTEMS = {
@@ -168,6 +173,9 @@ WRITTEN = [
     (["5 6", ""], 9, True, "5 6"),
     ([f"5 {UNK} 6"], 9, True, f"5 {UNK} 6"),
     (["5 6"], 0, True, ""),
+    # The mark of the first sentence is given, not produced.
+    ([f"{BOD} 5 6", "7"], 9, True, "5 6 7"),
+    ([f"{BOD} 5 6", f"{BOD} 7"], 9, False, "5 6 7"),
 ]
 
 
@@ -224,6 +232,99 @@ def test_shallow_fusion_is_a_distribution():
     model = tiny.model(*tiny.cache("--fusion", "shallow", "--no-overwrite", "--cache-size", "40"))
     for output in run_lanes(model, LANES)[0]:
         check([output.exp().sum(-1)], [output.new_ones(len(output))], atol=1e-6)
+
+
+@torch.no_grad()
+def test_marked_documents():
+    """Their first sentences are read with ``<bod>``, whose context and state nobody finds."""
+    model = tiny.model(*tiny.cache("--cache-size", "9"))
+    lanes = [
+        [[(s, [EOS, BOD, *w[1:]] if n == 0 else w) for n, (s, w) in enumerate(d)] for d in lane]
+        for lane in LANES
+    ]
+    parameters = loops.Parameters(model)
+    wanted = [[loops.cache_rnn(parameters, d, 9, marks=[BOD]) for d in lane] for lane in lanes]
+    found, extra = run_lanes(model, lanes)
+    check(found, in_lanes([[outputs for outputs, _ in lane] for lane in wanted], None)[0])
+    for lane, documents in enumerate(wanted):
+        check_slots(slots_of(extra["carry"], lane), documents[-1][1][-1])
+
+
+def test_commands_with_marked_documents(binarised, tmp_path, monkeypatch):
+    """``--mark-document-start``: decoders read ``<bod>``, and caches do not get it."""
+    read, written, follow = set(), set(), CacheDecoder._follow
+
+    def watched(self, stream, tokens, *states):
+        found, cache = follow(self, stream, tokens, *states)
+        read.update(tokens.flatten().tolist())
+        written.update(cache.words.flatten().tolist())
+        return found, cache
+
+    monkeypatch.setattr(CacheDecoder, "_follow", watched)
+    options = ["--task", "sentence_stream_translation", "--batch-size", "2"]
+    marked = [*options, "--mark-document-start", "--disable-validation"]
+    path = tiny.train(
+        binarised, tmp_path, *marked, model=tiny.cache("--cache-size", "40"), updates=2
+    )
+    assert BOD in read and BOD not in written and max(written) > EOS
+    read.clear()
+    tiny.generate(binarised, path, *options)
+    assert BOD in read and BOD not in written
+
+
+# What training is.
+
+
+def dropping(name, frozen):
+    """A model with dropout, its base frozen or not."""
+    model = tiny.model(*arguments(name), "--dropout", "0.3")
+    if frozen:
+        freeze_pretrained(model)
+    return model
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("name", ["few slots", "shallow"])
+def test_where_dropout_acts(name, frozen):
+    """In the second pass c_t and s_t "remain the same" (section 3.4): only the output layer drops.
+
+    Where the base is trained too, embeddings and encoder states drop as in RNNSearch.
+    """
+
+    def doubled(x):
+        return 2 * x
+
+    model, (_, size, fusion, overwrite) = dropping(name, frozen), SYSTEMS[name]
+    with dropout_that_doubles(model):
+        found, extra = run_lanes(model, LANES)
+    drop = (lambda x: x) if frozen else doubled
+    parameters = loops.Parameters(model, drop, drop_output=doubled)
+    wanted = [
+        [loops.cache_rnn(parameters, d, size, fusion, overwrite) for d in lane] for lane in LANES
+    ]
+    check(
+        found,
+        in_lanes([[outputs for outputs, _ in lane] for lane in wanted], None)[0],
+        ATOL[fusion],
+    )
+    for lane, documents in enumerate(wanted):
+        check_slots(slots_of(extra["carry"], lane), documents[-1][1][-1])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["few slots", "layers"])
+def test_slots_of_a_frozen_base_are_those_of_evaluation(name):
+    """In training mode, whatever the dropout; between layers too."""
+    model = dropping(name, frozen=True)
+    wanted = run_lanes(model, LANES)[1]["carry"]
+    found, extra = run_lanes(model.train(), LANES)
+    for key, value in wanted.items():
+        torch.testing.assert_close(extra["carry"][key], value, atol=0, rtol=0)
+    # The output layer drops all the same, and a model that is not frozen drops everywhere.
+    assert not torch.equal(found[0], run_lanes(model, LANES)[0][0])
+    free = run_lanes(dropping(name, frozen=False).train(), LANES)[1]["carry"]
+    assert not torch.allclose(free["cache.keys"], wanted["cache.keys"])
 
 
 # What training begins with.

@@ -12,6 +12,7 @@ from fairseq.data.data_utils import collate_tokens
 from fairseq_cli import preprocess
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation.iterative_decoder import IterativeDecoder
 
 DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "20"]
 TEST = tiny.documents((1, 5, 2, 7), 2)
@@ -75,7 +76,7 @@ def scores_by_equations(checkpoint, place, translations, known=None, own_query=T
         sources = [task.src_dict.encode_line(s, add_if_not_exist=False).long() for s in part]
         memories = [None] * len(part)
         if known is not None:
-            memories = loops.readings(p, sources, read(known, len(part)), own_query)
+            memories = loops.readings(p, sources, read(known, len(part)), own_query, place)
         for source, words, c_mem in zip(sources, read(translations, len(part)), memories):
             logits, _ = loops.decode(p, loops.encode(p, source), words, c_mem, place)
             target = torch.cat([words[1:], eos])
@@ -110,10 +111,12 @@ def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, 
     def run(*extra):
         return printed(tiny.generate(binarised, checkpoint, *DOCUMENTS, *extra))
 
-    found, before = [run("--decode-passes", str(number)) for number in range(3)], None
+    # With both memories the first translations have the source memory, and are not printed.
+    begins = ["--drafts", str(drafts)] if memory == "both" else []
+    found, before = [run(*begins, "--decode-passes", str(n)) for n in range(3)], None
     for texts, scores in found:
         check_scores(scores, scores_by_equations(checkpoint, place, texts, before))
-        before = texts
+        before = texts if before or not begins else DRAFTS
     # Wherever there is another sentence, it matters.
     _, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
     alone = [len(part) == 1 for part in parts_of(TEST, task) for _ in part]
@@ -224,7 +227,34 @@ def test_validation_bleu_and_valid_drafts(binarised, sentence_lm, drafts, tmp_pa
     assert "bleu" in str(state["extra_state"]["metrics"])
 
 
-def greedy(model, task, document, translated):
+def test_a_source_memory_is_searched_with_once(binarised, sentence_lm, tmp_path, monkeypatch):
+    """It reads no translations: more passes find nothing else."""
+    options = ["--memory", "source", "--sentence-lm", sentence_lm]
+    checkpoint = with_noise(train(binarised, tmp_path, options=options))
+    search, searched = IterativeDecoder._search, []
+
+    def counted(self, generator, models, sentences, wave, readings, found):
+        searched.extend(readings is not None for _ in wave)
+        return search(self, generator, models, sentences, wave, readings, found)
+
+    monkeypatch.setattr(IterativeDecoder, "_search", counted)
+    outputs = []
+    for more in (["1"], ["3", "--decode-order", "in-turn"]):
+        output = tiny.generate(binarised, checkpoint, *DOCUMENTS, "--decode-passes", *more)
+        outputs.append(printed(output))
+        assert len(searched) == len(tiny.rows_of(TEST)) and all(searched)
+        searched.clear()
+    assert outputs[0] == outputs[1]
+
+
+def source_alone(model, source, lengths, previous, numbers):
+    """Output with the source memory, while nothing is in the target memory."""
+    encoder_out = model.encoder(source, lengths, documents=numbers)
+    encoder_out["readings"] = [model.decoder.recall(encoder_out, numbers)]
+    return model.decoder(previous, encoder_out)
+
+
+def greedy(model, task, document, translated, with_source=False):
     """Translations of all sentences, one word at a time, given earlier translations of all."""
     dictionary = task.tgt_dict
     eos, pad = dictionary.eos(), dictionary.pad()
@@ -241,6 +271,8 @@ def greedy(model, task, document, translated):
             previous = collate_tokens(rows, pad)
             known = {} if translated is None else {"documents": numbers, "drafts": drafts}
             output = model(source, lengths, previous, **known)
+            if translated is None and with_source:
+                output = source_alone(model, source, lengths, previous, numbers)
             scores = output[0][row, len(tokens)].clone()
             scores[[pad, dictionary.index("<sep>")]] = -float("inf")
             if not tokens:
@@ -271,7 +303,7 @@ def test_iterative_decoding_equals_its_definition(
     found, expected = tiny.lines_of(output), []
     for document in parts_of(TEST, task):
         sources = [task.src_dict.encode_line(s, add_if_not_exist=False).long() for s in document]
-        current = greedy(model, task, sources, None)
+        current = greedy(model, task, sources, None, with_source=passes > 0)
         for _ in range(passes):
             if order == "together":
                 current = greedy(model, task, sources, current)

@@ -16,6 +16,7 @@ MEMORIES = {
     "target": ["--memory-side", "target"],
     "all layers": ["--memory-layers", "0,1", "--encoder-layers", "2", "--decoder-layers", "2"],
     "two sentences": ["--memory-gradient-sentences", "2"],
+    "exact gradients": ["--exact-memory-gradient"],
 }
 ARCHITECTURES = {
     **{f"memory, {name}": tiny.memory(*options) for name, options in MEMORIES.items()},
@@ -159,17 +160,36 @@ def test_rows_without_marks_are_documents_of_their_own(model):
     check(found, wanted)
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_gradients_flow_into_the_previous_sentence(side):
-    model = tiny.model(*tiny.memory("--memory-side", side))
-    pairs = [
-        (torch.tensor([4 + i, EOS]), torch.tensor([4 + i, EOS])) for i in range(5)
-    ]  # words of their own
-    scores, _ = run(model, pairs, [True, False, False, False, False], 1)
-    scores[4].sum().backward()
-    embeddings = model.encoder if side == "source" else model.decoder
-    reached = embeddings.embed_tokens.weight.grad.abs().sum(1)[4:9] > 0
-    assert reached.tolist() == [False, False, False, True, True]
+SIX = ["--encoder-layers", "6", "--decoder-layers", "6"]
+#: how many sentences back gradients flow into the source and the target, of at most eight: as in
+#: the authors' code, and with --exact-memory-gradient
+GRADIENTS = {
+    ("--memory-side", "source"): [(1, 0), (1, 0)],
+    ("--memory-side", "target"): [(0, 1), (0, 1)],
+    (): [(1, 1), (1, 1)],
+    tuple(SIX): [(2, 1), (1, 1)],
+    ("--memory-layers", "4,5", *SIX): [(4, 2), (1, 1)],
+    ("--memory-layers", "0,1,2,3,4,5", *SIX): [(8, 6), (1, 1)],
+    ("--memory-gradient-sentences", "2"): [(2, 2), (2, 2)],
+}
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("options", GRADIENTS, ids=" ".join)
+def test_gradients_flow_into_previous_sentences(options, exact):
+    model = tiny.model(*tiny.memory(*options, *["--exact-memory-gradient"][: int(exact)]))
+    words = torch.arange(4, 13)  # of their own
+    pairs = [(torch.tensor([word, EOS]), torch.tensor([word, EOS])) for word in words]
+    scores, _ = run(model, pairs, [True, *[False] * 8], 1)
+    scores[8].sum().backward()
+    for side, reach in zip((model.encoder, model.decoder), GRADIENTS[options][exact]):
+        reached = side.embed_tokens.weight.grad[words].abs().sum(1) > 0
+        assert reached.tolist() == [8 - number <= reach for number in range(9)]
+
+
+def test_exact_gradients_need_an_end():
+    with pytest.raises(UserError, match="--exact-memory-gradient has no meaning with"):
+        tiny.model(*tiny.memory("--exact-memory-gradient", "--memory-gradient-sentences", "0"))
 
 
 def test_every_parameter_takes_part_in_every_batch(model):
