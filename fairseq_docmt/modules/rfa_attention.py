@@ -82,8 +82,8 @@ class CausalRFA(_RFA):
 
     @property
     def weight_heads(self) -> int:
-        """Heads that forget at different rates."""
-        return 1 if self.gate is None else self.num_heads
+        """Heads that forget at rates of their own; 0 if nothing is forgotten."""
+        return 0 if self.gate is None else self.num_heads
 
     def _features(self, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         """Features of queries and keys, and values, each (H, rows, ...)."""
