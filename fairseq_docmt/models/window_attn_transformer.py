@@ -19,11 +19,11 @@ from fairseq_docmt.models._options import (
     set_defaults,
 )
 from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
-from fairseq_docmt.modules.source_alignment import ALIGNMENTS, TRAINING_ALIGNMENTS
+from fairseq_docmt.modules.source_alignment import ALIGNMENTS, TRAINING_ALIGNMENTS, LengthRatio
 from fairseq_docmt.modules.window_decoder import WindowEncoderLayer, WindowTransformerDecoder
 
 #: what a transformer lacks; it starts anew in finetuning
-NEW_PARAMETERS = ("self_attn.relative", "decoder.source_tokens", "decoder.target_tokens")
+NEW_PARAMETERS = ("self_attn.relative", "decoder.length_ratio")
 
 
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
@@ -44,7 +44,7 @@ class WindowAttentionConfig(FairseqDataclass):
         default="sentence",
         metadata={
             "help": "alignment of targets to sources while decoding: token by token within each "
-            "sentence, by the ratio of lengths in training, or token by token"
+            "sentence, by the average ratio of lengths in training, or token by token"
         },
     )
     train_alignment: ChoiceEnum(TRAINING_ALIGNMENTS) = field(
@@ -115,8 +115,12 @@ class WindowAttentionTransformerModel(TransformerModel):
         return WindowTransformerDecoder(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Let checkpoints of transformers be the start."""
+        """Let checkpoints of transformers be the start, and read those that count tokens."""
         super().upgrade_state_dict_named(state_dict, name)
+        totals = [state_dict.pop(f"decoder.{side}_tokens", None) for side in ("source", "target")]
+        if None not in totals:
+            ratio = LengthRatio.of_totals(*map(int, totals)).state_dict()
+            state_dict.update({f"decoder.length_ratio.{key}": x for key, x in ratio.items()})
         fill_missing(self, state_dict, NEW_PARAMETERS)
 
 

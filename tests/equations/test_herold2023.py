@@ -228,11 +228,26 @@ def test_train_ratio_is_of_source_to_target_tokens():
     assert count(model, PAIRS).decoder.train_ratio == RATIO
 
 
-@pytest.mark.xfail(reason="the ratio of all tokens, which long documents dominate", strict=True)
 def test_train_ratio_is_an_average_over_documents():
     """Ratios 3 and 1 / 2 average to 7 / 4, however long the documents are."""
     model = count(built(), loops.batch([9, 10], [3, 20], left_pad=True))
     assert model.decoder.train_ratio == pytest.approx(1.75)
+    assert count(model, PAIRS).decoder.train_ratio == pytest.approx((3 + 0.5 + 3 * 1.5) / 5)
+
+
+@torch.no_grad()
+def test_checkpoints_that_count_tokens():
+    """They go on with their ratio of all tokens, as one document, and align as they did."""
+    model, documents = built("--alignment", "linear"), BATCHES["left-padded"]
+    state = model.state_dict()
+    assert state.pop("decoder.length_ratio.documents") == 0
+    assert state.pop("decoder.length_ratio.total") == 0
+    totals = {"decoder.source_tokens": torch.tensor(46), "decoder.target_tokens": torch.tensor(44)}
+    model.load_state_dict({**state, **totals}, strict=True)
+    assert model.decoder.train_ratio == pytest.approx(46 / 44, rel=1e-9)
+    want = by_loops(model, documents, Window(alignment="linear"), Fraction(46, 44))
+    loops.assert_close(loops.by_steps(model, documents), want)
+    assert count(model.half(), PAIRS).decoder.train_ratio == pytest.approx((46 / 44 + 4.5) / 4)
 
 
 # ---- where a model starts ------------------------------------------------------------------------
