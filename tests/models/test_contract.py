@@ -18,6 +18,10 @@ ARCHITECTURES = {
     "rfa-average": tiny.rfa("--sentence-gate", "average"),
     "rfa-cross-gate": tiny.rfa("--sentence-gate", "average", "--gate-cross-attention"),
     "rfa-encoder": tiny.rfa("--rfa-encoder"),
+    "rfa-shared": tiny.rfa(
+        *["--sentence-gate", "average", "--gate-cross-attention", "--shared-gate"],
+        *["--share-random-matrices", "--same-matrices-in-decoding"],
+    ),
     "rfa-positive": tiny.rfa("--feature-map", "positive"),
     "rfa-learned-positions": tiny.rfa("--decoder-learned-pos", "--decoder-normalize-before"),
     "window": tiny.window("--train-alignment", "sentence"),
