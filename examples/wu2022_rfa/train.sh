@@ -36,28 +36,33 @@ train() {
     "${select[@]}" "$@"
 }
 
+# One pool of 500 random matrices for all layers, and the same of them in all when decoding.
+pool=(--random-matrices 500 --share-random-matrices --same-matrices-in-decoding)
+
 case $system:$size in
   transformer:group) train --task full_document_translation --arch transformer_iwslt_de_en \
     --encoder-attention-heads 8 --decoder-attention-heads 8 "$@" ;;
   rfa:group) train --task full_document_translation --arch rfa_transformer_iwslt \
-    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "$@" ;;
+    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "${pool[@]}" "$@" ;;
   rfa-sgate:group) train --task full_document_translation --arch rfa_transformer_iwslt \
-    --cross-feature-dim "$cross" --causal-feature-dim "$causal" \
+    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "${pool[@]}" \
     --sentence-gate decay --gate-bias-init "$bias" "$@" ;;
   rfa-sgate-avg:group) train --task full_document_translation --arch rfa_transformer_iwslt \
-    --cross-feature-dim "$cross" --causal-feature-dim "$causal" \
+    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "${pool[@]}" \
     --sentence-gate average --gate-bias-init 0 "$@" ;;
   transformer:[1-4]) train --task sliding_window_translation --window-size "$size" \
     --arch transformer_iwslt_de_en \
     --encoder-attention-heads 8 --decoder-attention-heads 8 "$@" ;;
   rfa:[1-4]) train --task sliding_window_translation --window-size "$size" \
     --arch rfa_transformer_iwslt \
-    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "$@" ;;
+    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "${pool[@]}" "$@" ;;
   rfa-sgate:[1-4]) train --task sliding_window_translation --window-size "$size" \
-    --arch rfa_transformer_iwslt --cross-feature-dim "$cross" --causal-feature-dim "$causal" \
+    --arch rfa_transformer_iwslt \
+    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "${pool[@]}" \
     --sentence-gate decay --gate-bias-init "$bias" "$@" ;;
   rfa-sgate-avg:[1-4]) train --task sliding_window_translation --window-size "$size" \
-    --arch rfa_transformer_iwslt --cross-feature-dim "$cross" --causal-feature-dim "$causal" \
+    --arch rfa_transformer_iwslt \
+    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "${pool[@]}" \
     --sentence-gate average --gate-bias-init 0 "$@" ;;
   *) echo "unknown system $system or window $size" >&2; exit 1 ;;
 esac
