@@ -42,6 +42,10 @@ def test_every_script_is_run():
         ("wu2022_rfa/prepare_iwslt15.sh", 3 * "ted_talks.py " + "prepare.py"),
         ("wu2022_rfa/prepare_opensubtitles.sh", 3 * "sentence_groups.py " + "prepare.py"),
         ("wu2022_rfa/train.sh", "fairseq-train"),
+        (
+            "wu2022_rfa/train_consistency.sh",
+            10 * "fairseq-train fairseq_docmt.scoring best_epoch.py ",
+        ),
     ],
 )
 def test_programs_of_a_script(script, programs):
