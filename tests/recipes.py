@@ -160,10 +160,11 @@ def _wu2022() -> List[Run]:
 
 
 def _herold2023() -> List[Run]:
-    runs = []
+    runs, systems = [], ["sentence", "concat2", "concat1000", "lst"]
+    systems += ["window", "window-abs", "relative1000"]
     for corpus in ("news", "ted", "os"):
         environment = {"CORPUS": corpus}
-        for system in ("sentence", "concat2", "concat1000", "lst", "window", "window-abs"):
+        for system in systems:
             arguments = f"DATA {system} SAVE"
             script = "herold2023_window_attention/train.sh"
             runs.append(Run(script, arguments, system, corpus, environment))

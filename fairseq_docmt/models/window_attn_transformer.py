@@ -36,8 +36,8 @@ class WindowAttentionConfig(FairseqDataclass):
     position: ChoiceEnum(("relative", "absolute")) = field(
         default="relative",
         metadata={
-            "help": "positions: learned relative ones in self-attention and no others, or the "
-            "absolute ones of the transformer"
+            "help": "positions: learned relative ones in self-attention, up to --attention-window, "
+            "and no others; or the absolute ones of the transformer"
         },
     )
     alignment: ChoiceEnum(ALIGNMENTS) = field(
@@ -52,10 +52,12 @@ class WindowAttentionConfig(FairseqDataclass):
         metadata={"help": "alignment of references: by the ratio of their lengths, or by sentence"},
     )
     full_encoder_attention: bool = field(
-        default=False, metadata={"help": "no window in the encoder"}
+        default=False,
+        metadata={"help": "no window in the encoder; all tokens beyond it have one position there"},
     )
     full_decoder_attention: bool = field(
-        default=False, metadata={"help": "no window in the self-attention of the decoder"}
+        default=False,
+        metadata={"help": "no window in the self-attention of the decoder; positions likewise"},
     )
     full_cross_attention: bool = field(
         default=False, metadata={"help": "no window in cross attention"}
@@ -66,7 +68,7 @@ class WindowTransformerEncoder(SharedSourceEncoder):
     """Stock encoder with attention within a window, unless that is switched off."""
 
     def build_encoder_layer(self, cfg):
-        if cfg.full_encoder_attention:
+        if cfg.full_encoder_attention and cfg.position == "absolute":
             return super().build_encoder_layer(cfg)
         return wrapped(WindowEncoderLayer(cfg), cfg)
 
@@ -92,12 +94,6 @@ class WindowAttentionTransformerModel(TransformerModel):
         refuse_stock_options(args, "window_attn_transformer")
         if args.attention_window < 0:
             raise UserError(f"--attention-window must not be negative, as {args.attention_window}")
-        for side in ("encoder", "decoder"):
-            if args.position == "relative" and getattr(args, f"full_{side}_attention"):
-                raise UserError(
-                    f"--full-{side}-attention has no window for relative positions; give "
-                    "--position absolute too"
-                )
         if args.position == "relative":
             args.no_token_positional_embeddings = True
         model = super().build_model(args, task)

@@ -47,16 +47,21 @@ class LayerState(NamedTuple):
         return LayerState(self.recent, self.source.of_sentences(owners), 1)
 
 
+def _farthest(cfg) -> Optional[int]:
+    """Distance of the farthest relative positions, None without them."""
+    return cfg.attention_window if cfg.position == "relative" else None
+
+
 class WindowEncoderLayer(TransformerEncoderLayerBase):
-    """Stock encoder layer with attention within a window."""
+    """Stock encoder layer with attention within a window, or with relative positions."""
 
     def build_self_attention(self, embed_dim, cfg):
         return EncoderWindowAttention(
             embed_dim,
             cfg.encoder.attention_heads,
-            cfg.attention_window,
+            None if cfg.full_encoder_attention else cfg.attention_window,
             cfg.attention_dropout,
-            relative=cfg.position == "relative",
+            relative=_farthest(cfg),
         )
 
 
@@ -69,7 +74,7 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
             cfg.decoder.attention_heads,
             None if cfg.full_decoder_attention else cfg.attention_window,
             cfg.attention_dropout,
-            relative=cfg.position == "relative",
+            relative=_farthest(cfg),
         )
 
     def build_encoder_attention(self, embed_dim, cfg):

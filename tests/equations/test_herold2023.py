@@ -48,6 +48,10 @@ VARIANTS = {
         Window(relative=False, full_decoder=True),
         [*ABSOLUTE, "--full-decoder-attention"],
     ),
+    "concat-adj-relative": (
+        Window(full_encoder=True, full_decoder=True, full_cross=True),
+        ["--full-encoder-attention", "--full-decoder-attention", "--full-cross-attention"],
+    ),
     "full-cross": (Window(full_cross=True), ["--full-cross-attention"]),
     "nothing-around": (Window(size=0), ["--attention-window", "0"]),
     "other-window": (Window(size=7), ["--attention-window", "7"]),
@@ -121,7 +125,7 @@ def self_attention(w, x: Tensor, options: Window, full: bool, causal: bool) -> T
     """b_i = i; with relative positions r_{i-j}, which a query meets as it meets the keys.
 
     M_ij = r_{i-j} of the paper is a vector: its product with the query counts, scaled like that of
-    the key (Shaw et al. 2018), one vector for all heads.
+    the key (Shaw et al. 2018), one vector for all heads.  Without a window i - j is held to w.
     """
 
     def seen(i):
@@ -129,7 +133,8 @@ def self_attention(w, x: Tensor, options: Window, full: bool, causal: bool) -> T
         return around(i, size, len(x), causal)
 
     def position(i, columns):
-        return w["relative"][[j - i + options.size for j in columns]]
+        held = [min(max(j - i, -options.size), options.size) for j in columns]
+        return w["relative"][[distance + options.size for distance in held]]
 
     return loops.multi_head(w, x, x, seen, position if options.relative else None)
 
@@ -185,7 +190,7 @@ def count(model, documents):
 
 @loops.each(
     {name: variant for name, variant in VARIANTS.items() if name not in ("linear", "one-to-one")},
-    *["default", "full-cross"],
+    *["default", "full-cross", "concat-adj-relative"],
 )
 def test_references(options, arguments, documents):
     """Logits with the alignment of training, and gradients of all parameters."""

@@ -62,10 +62,10 @@ def values(script: str, name: str, **environment) -> list:
 
 def test_every_system_of_herold2023_is_trained():
     found = values("herold2023_window_attention/train.sh", "--arch")
-    one = ["transformer"] * 3 + ["lst_transformer"] + ["window_attn_transformer"] * 2
+    one = ["transformer"] * 3 + ["lst_transformer"] + ["window_attn_transformer"] * 3
     assert found == 3 * one
     positions = values("herold2023_window_attention/train.sh", "--position")
-    assert positions == 3 * ["relative", "absolute"]
+    assert positions == 3 * ["relative", "absolute", "relative"]
     decodings = values("herold2023_window_attention/generate.sh", "--decoding")
     assert decodings == 3 * 2 * ["segment", "sequential"]
 

@@ -26,11 +26,16 @@ ARCHITECTURES = {
     "rfa-learned-positions": tiny.rfa("--decoder-learned-pos", "--decoder-normalize-before"),
     "window": tiny.window("--train-alignment", "sentence"),
     "window-absolute": tiny.window("--train-alignment", "sentence", "--position", "absolute"),
+    "window-relative-over-all": tiny.window(
+        *["--train-alignment", "sentence", "--full-encoder-attention"],
+        *["--full-decoder-attention", "--full-cross-attention"],
+    ),
     "window-over-all": tiny.window(
         *["--train-alignment", "sentence", "--position", "absolute", "--full-encoder-attention"],
         *["--full-decoder-attention", "--full-cross-attention"],
     ),
     "lst": tiny.lst(),
+    "lst-separate": tiny.lst("--separate-projections"),
     "rnnsearch": tiny.rnnsearch(),
     "rnnsearch-layers": tiny.rnnsearch("--encoder-layers", "2", "--decoder-layers", "3"),
     "cache": tiny.cache(),
