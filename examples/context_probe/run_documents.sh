@@ -28,7 +28,7 @@ for system in "${systems[@]}"; do
   esac
   train "$system" "$updates" "${documents[@]}" --max-tokens 2000 \
     --share-decoder-input-output-embed "${options[@]}"
-  translate "$system" sequential "${documents[@]}"
-  outputs+=("$system=${system}_sequential")
+  translate "$system" sequential-full-source "${documents[@]}"
+  outputs+=("$system=${system}_sequential-full-source")
 done
 score "${outputs[@]}"

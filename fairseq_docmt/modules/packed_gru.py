@@ -20,7 +20,7 @@ class PackedGRU(nn.Module):
 
     def __init__(self, gru: nn.GRU):
         super().__init__()
-        self.gru, self.hidden_size = gru, gru.hidden_size
+        self.gru, self.hidden_size, self.num_layers = gru, gru.hidden_size, gru.num_layers
         self.directions = 2 if gru.bidirectional else 1
         self.products = nn.ModuleList(
             nn.ModuleDict({"input": _product(*of_input), "state": _product(*of_state)})

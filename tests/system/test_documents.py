@@ -23,7 +23,7 @@ def documents(tmp_path_factory):
     near = [q for q in questions if q["distance"] <= 2]
     far = [q for q in questions if tokens_between(q) > EFFECTIVE_CONTEXT]
     assert len(far) > 100
-    outputs = {name: found[f"{name}_sequential"] for name in systems}
+    outputs = {name: found[f"{name}_sequential-full-source"] for name in systems}
     return outputs, {
         name: [score.accuracy(part, output.hypotheses) for part in (near, far)]
         for name, output in outputs.items()
