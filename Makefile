@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install quickstart test test-system format clean
+.PHONY: help install quickstart test test-system mutants format clean
 
 help:
 	@echo "make quickstart   train and translate on built-in data, about 5 minutes after installation"
 	@echo "make test         format, lint and all tests but the long ones"
 	@echo "make test-system  long tests: do the models use their context?"
+	@echo "make mutants      an hour or two: do the tests notice changes of the code? see tests/README.md"
 	@echo "make format       format the code"
 
 install: $(INSTALLED)
@@ -34,6 +35,10 @@ test: $(INSTALLED)
 
 test-system: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -q -m system -n 2 --dist loadfile
+
+mutants: $(INSTALLED)
+	$(BIN)/python -m pip install --disable-pip-version-check -q mutmut==3.8.1 coverage==7.17.3
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/mutants/run.py $(MUTANTS)
 
 format: $(INSTALLED)
 	$(BIN)/ruff format .

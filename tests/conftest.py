@@ -1,6 +1,10 @@
 """One thread, fixed seeds, and the shared real corpora where they are there."""
 
+import fcntl
+import hashlib
+import os
 import random
+import shutil
 import warnings
 from pathlib import Path
 
@@ -39,21 +43,46 @@ def compiled_kernels():
 
 
 @pytest.fixture(scope="session")
-def binarised(tmp_path_factory):
-    """A binarised tiny corpus; its test documents have 1, 5, 2 and 7 sentences."""
-    import tiny
+def made_once(tmp_path_factory):
+    """Makes a folder that all processes of the tests share: the first that asks makes it."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder = folder / "shared"
+    folder.mkdir(exist_ok=True)
 
-    return tiny.corpus(tmp_path_factory.mktemp("corpus"))
+    def make(key, build):
+        made = folder / hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+        with open(f"{made}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+            if not (made / "complete").exists():
+                shutil.rmtree(made, ignore_errors=True)
+                made.mkdir()
+                build(made)
+                (made / "complete").touch()
+        return made
+
+    return make
 
 
 @pytest.fixture(scope="session")
-def barely_trained(binarised, tmp_path_factory):
+def binarised(made_once):
+    """A binarised tiny corpus; its test documents have 1, 5, 2 and 7 sentences."""
+    import tiny
+
+    return made_once("corpus", tiny.corpus) / "bin"
+
+
+@pytest.fixture(scope="session")
+def barely_trained(binarised, made_once):
     """Trains a tiny model with the given options, just enough for its outputs to differ."""
     import tiny
 
     def train(*arguments, model=tiny.MODEL):
-        folder = tmp_path_factory.mktemp("model")
-        return tiny.train(binarised, folder, *arguments, updates=60, model=model)
+        def build(folder):
+            tiny.train(binarised, folder, *arguments, updates=60, model=model)
+
+        return made_once((arguments, model), build) / "checkpoint_last.pt"
 
     return train
 
@@ -143,11 +172,13 @@ def cache_stream_checkpoint(barely_trained):
 
 
 @pytest.fixture(scope="session")
-def sentence_lm(binarised, tmp_path_factory):
+def sentence_lm(binarised, made_once):
     """``--sentence-lm`` for tiny models: language models of the source, forward and backward."""
     import tiny
 
-    return tiny.sentence_lm(binarised, tmp_path_factory.mktemp("sentence_lm"))
+    folder = made_once("sentence_lm", lambda folder: tiny.sentence_lm(binarised, folder))
+    names = ("forward", "backward")
+    return os.pathsep.join(str(folder / name / "checkpoint_last.pt") for name in names)
 
 
 @pytest.fixture(scope="session")

@@ -18,15 +18,16 @@ def beam_search(
     next_words: Callable[[Sequence[int]], torch.Tensor],
     *,
     beam: int,
+    nbest: int,
     limit: int,
     end: int,
     never: Sequence[int],
     len_penalty: float = 1.0,
 ) -> List[Found]:
-    """The ``beam`` best finished hypotheses, best first.
+    """The ``nbest`` best finished hypotheses, best first.
 
     A hypothesis that ends counts if it is among the ``beam`` best of a step, as in fairseq.  The
-    search goes on until no unfinished hypothesis would be better than the worst of ``beam``
+    search goes on until no unfinished hypothesis would be better than the worst of ``nbest``
     finished ones if it ended at the next step with probability 1; with a beam of 1, until the first
     has ended.
 
@@ -61,9 +62,9 @@ def beam_search(
         ]
         finished = sorted(finished, key=lambda found: -found.score)[:beam]
         active = [(t + [w], s) for s, t, w in candidates[: 2 * beam] if w != end][:beam]
-        full = len(finished) == beam
+        full = len(finished) >= nbest
         if not active or (full and beam == 1):
             break
-        if full and active[0][1] / (length + 1) ** len_penalty <= finished[-1].score:
+        if full and active[0][1] / (length + 1) ** len_penalty <= finished[nbest - 1].score:
             break
-    return finished
+    return finished[:nbest]

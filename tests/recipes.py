@@ -150,16 +150,21 @@ def _wu2022() -> List[Run]:
     for part in ("dev", "test"):
         arguments = f"WORK SETS {part} 4 MODEL OUT"
         runs.append(Run("wu2022_rfa/consistency.sh", arguments, part, "consistency"))
+    for size, label in (("2", "2"), ("4", "group")):
+        arguments = f"WORK SETS rfa-sgate {size} SAVE"
+        script = "wu2022_rfa/train_consistency.sh"
+        runs.append(Run(script, arguments, f"rfa-sgate:{label}", "consistency"))
     runs.append(Run("wu2022_rfa/prepare_iwslt15.sh", "zh-en WORK", corpus="iwslt"))
     runs.append(Run("wu2022_rfa/prepare_opensubtitles.sh", "CORPUS WORK", corpus="opensubtitles"))
     return runs
 
 
 def _herold2023() -> List[Run]:
-    runs = []
+    runs, systems = [], ["sentence", "concat2", "concat1000", "lst"]
+    systems += ["window", "window-abs", "relative1000"]
     for corpus in ("news", "ted", "os"):
         environment = {"CORPUS": corpus}
-        for system in ("sentence", "concat2", "concat1000", "lst", "window", "window-abs"):
+        for system in systems:
             arguments = f"DATA {system} SAVE"
             script = "herold2023_window_attention/train.sh"
             runs.append(Run(script, arguments, system, corpus, environment))

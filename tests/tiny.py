@@ -256,6 +256,13 @@ def generate(data: Path, checkpoint, *arguments: str) -> str:
     )
 
 
+def valid_bleu(data: Path, checkpoint, *arguments: str) -> float:
+    """BLEU of the validation split by ``fairseq-generate``, as validation searches in the tests."""
+    search = ["--gen-subset", "valid", "--beam", "2", "--max-len-b", "10"]
+    output = generate(data, checkpoint, *arguments, *search, "--scoring", "sacrebleu")
+    return float(re.search(r"BLEU\S* = ([\d.]+)", output).group(1))
+
+
 def dictionary(words: int = 12):
     """A dictionary of the tiny language with the document symbols."""
     from fairseq.data import Dictionary

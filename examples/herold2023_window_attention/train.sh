@@ -10,8 +10,9 @@
 #   lst           the same with long-short term attention
 #   window        the same with window attention, relative positions
 #   window-abs    the same with absolute positions
+#   relative1000  concat1000 with relative positions and no window ("concat-adj. rel." of table 4)
 # Environment: CORPUS is news (the default), ted or os; it sets DROPOUT and LABEL_SMOOTHING, which can
-# be set alone too.  WINDOW is the window of attention (20; paper also 10 and 30).  MAX_TOKENS and
+# be set alone too.  WINDOW is the window of attention and of relative positions (20; paper also 10 and 30).  MAX_TOKENS and
 # UPDATE_FREQ make the batch.  Before this: prepare.sh.  After it: generate.sh.
 set -euo pipefail
 data=$1 system=$2 save=$3
@@ -51,5 +52,9 @@ case $system in
   window-abs) train --task full_document_translation --max-document-tokens 1000 \
     --mark-document-start --arch window_attn_transformer \
     --attention-window "$window" --position absolute "$@" ;;
+  relative1000) train --task full_document_translation --max-document-tokens 1000 \
+    --mark-document-start --arch window_attn_transformer \
+    --attention-window "$window" --position relative --full-encoder-attention \
+    --full-decoder-attention --full-cross-attention "$@" ;;
   *) echo "unknown system $system" >&2; exit 1 ;;
 esac

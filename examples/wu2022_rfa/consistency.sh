@@ -6,7 +6,7 @@
 # SETS is the folder consistency_testsets of their repository (README.md says where to get it).  PART
 # is dev (deixis and lexical cohesion, by which the paper selects) or test (all four phenomena).  L is
 # the number of sentences that CHECKPOINT was trained with, 4 for groups.  OUT.json gets the figures.
-# Before this: CORPUS=consistency bash train.sh.
+# Before this: train_consistency.sh.
 set -euo pipefail
 work=$1 sets=$2 part=$3 size=$4 checkpoint=$5 out=$6
 shift 6
@@ -17,7 +17,8 @@ case $part in
   test) files=("$sets"/{deixis_test,lex_cohesion_test,ellipsis_infl,ellipsis_vp}.json) ;;
   *) echo "unknown part $part" >&2; exit 1 ;;
 esac
-# The sets come tokenized; Moses goes over them once more, as over the training data.
+# The sets come tokenized and cased; they are tokenized and truecased as the training data.
 python -m fairseq_docmt.scoring contrastive "${files[@]}" --path "$checkpoint" \
   --data "$work/data/bin" --protocol wu --context $((size - 1)) --bpe-codes "$work/data/codes" \
-  --source-tokenizer moses --target-tokenizer moses --json "$out.json" "$@"
+  --source-tokenizer moses --target-tokenizer moses \
+  --source-truecaser "$work/data/truecase.en" --target-truecaser "$work/data/truecase.ru" --json "$out.json" "$@"

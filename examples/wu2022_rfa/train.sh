@@ -7,57 +7,63 @@
 # sliding window, 1 to 4, or group: each group of OpenSubtitles is one example.  Environment: CORPUS
 # is iwslt (the default), opensubtitles (for BLEU) or consistency (OpenSubtitles for figure 3); it
 # sets CROSS and CAUSAL (random vectors of each head) and GATE_BIAS, which can be set alone too.
-# Before this: prepare_*.sh.  After it: generate.sh, or consistency.sh.
+# Before this: prepare_*.sh.  After it: generate.sh.  Call train_consistency.sh for consistency.
 set -euo pipefail
 work=$1 system=$2 size=$3 save=$4
 shift 4
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
 
-# The best checkpoint by BLEU.  For consistency all are kept: consistency.sh tells the best.
-select=(--eval-bleu --eval-bleu-args '{"beam": 4}' --eval-bleu-remove-bpe --no-epoch-checkpoints
+# The best checkpoint by BLEU, and an early stop after 10 epochs.  For consistency neither can be
+# told from here: train_consistency.sh does it, and needs the latest 11 epochs for that.
+select=(--patience 10 --eval-bleu --eval-bleu-args '{"beam": 4}' --eval-bleu-remove-bpe --no-epoch-checkpoints
   --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
 case ${CORPUS:-iwslt} in
   iwslt) cross=256 causal=32 bias=2 ;;
   opensubtitles) cross=256 causal=32 bias=1 ;;
-  consistency) cross=128 causal=64 bias=1; select=(--best-checkpoint-metric nll_loss) ;;
+  consistency) cross=128 causal=64 bias=1; select=(--keep-last-epochs 11) ;;
   *) echo "unknown corpus $CORPUS" >&2; exit 1 ;;
 esac
 cross=${CROSS:-$cross} causal=${CAUSAL:-$causal} bias=${GATE_BIAS:-$bias}
 
-# 16,384 tokens an update; early stop after 10 epochs.
+# 16,384 tokens an update.
 train() {
   fairseq-train "$work/data/bin" --user-dir "$user_dir" --save-dir "$save" \
     --activation-fn gelu --share-decoder-input-output-embed --dropout 0.3 --weight-decay 0.0001 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 0.0 \
     --lr 0.001 --lr-scheduler inverse_sqrt --warmup-updates 8000 \
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
-    --max-tokens 4096 --update-freq "${UPDATE_FREQ:-4}" --seed 1 --patience 10 \
+    --max-tokens 4096 --update-freq "${UPDATE_FREQ:-4}" --seed 1 \
     "${select[@]}" "$@"
 }
+
+# One pool of 500 random matrices for all layers, and the same of them in all when decoding.
+pool=(--random-matrices 500 --share-random-matrices --same-matrices-in-decoding)
 
 case $system:$size in
   transformer:group) train --task full_document_translation --arch transformer_iwslt_de_en \
     --encoder-attention-heads 8 --decoder-attention-heads 8 "$@" ;;
   rfa:group) train --task full_document_translation --arch rfa_transformer_iwslt \
-    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "$@" ;;
+    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "${pool[@]}" "$@" ;;
   rfa-sgate:group) train --task full_document_translation --arch rfa_transformer_iwslt \
-    --cross-feature-dim "$cross" --causal-feature-dim "$causal" \
+    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "${pool[@]}" \
     --sentence-gate decay --gate-bias-init "$bias" "$@" ;;
   rfa-sgate-avg:group) train --task full_document_translation --arch rfa_transformer_iwslt \
-    --cross-feature-dim "$cross" --causal-feature-dim "$causal" \
+    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "${pool[@]}" \
     --sentence-gate average --gate-bias-init 0 "$@" ;;
   transformer:[1-4]) train --task sliding_window_translation --window-size "$size" \
     --arch transformer_iwslt_de_en \
     --encoder-attention-heads 8 --decoder-attention-heads 8 "$@" ;;
   rfa:[1-4]) train --task sliding_window_translation --window-size "$size" \
     --arch rfa_transformer_iwslt \
-    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "$@" ;;
+    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "${pool[@]}" "$@" ;;
   rfa-sgate:[1-4]) train --task sliding_window_translation --window-size "$size" \
-    --arch rfa_transformer_iwslt --cross-feature-dim "$cross" --causal-feature-dim "$causal" \
+    --arch rfa_transformer_iwslt \
+    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "${pool[@]}" \
     --sentence-gate decay --gate-bias-init "$bias" "$@" ;;
   rfa-sgate-avg:[1-4]) train --task sliding_window_translation --window-size "$size" \
-    --arch rfa_transformer_iwslt --cross-feature-dim "$cross" --causal-feature-dim "$causal" \
+    --arch rfa_transformer_iwslt \
+    --cross-feature-dim "$cross" --causal-feature-dim "$causal" "${pool[@]}" \
     --sentence-gate average --gate-bias-init 0 "$@" ;;
   *) echo "unknown system $system or window $size" >&2; exit 1 ;;
 esac

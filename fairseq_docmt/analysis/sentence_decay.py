@@ -17,7 +17,7 @@ def sentence_decay(model, net_input: dict, separator: int) -> Tensor:
 
     Returns:
         (layers, H, B, J - 1) gate ``f`` when sentence j + 2 starts, for J sentences in the longest
-        row; 1 where a row has no such sentence.
+        row; 1 where a row has no such sentence; H is 1 if heads share a gate.
 
     Raises:
         UserError: the model has no sentential gate.

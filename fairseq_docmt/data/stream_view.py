@@ -25,6 +25,7 @@ from fairseq.data import iterators
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_view import DocumentView
 from fairseq_docmt.data.lanes import FILLER, Place, chunk_sizes, fill_lanes, stream_batches
+from fairseq_docmt.errors import UserError
 
 logger = logging.getLogger(__name__)
 
@@ -113,22 +114,36 @@ class StreamIterator(iterators.EpochBatchIterator):
 
     Args:
         carries: with ``for_checkpoint()`` and ``restore(state)``, None for validation.
+        decided_by: options that decide which sentences are in which batch, by their names.
         **kwargs: as in the stock iterator.
     """
 
-    def __init__(self, *args, carries=None, **kwargs):
+    def __init__(self, *args, carries=None, decided_by: Optional[dict] = None, **kwargs):
         super().__init__(*args, disable_shuffling=True, **kwargs)
         self._carries = carries
+        self._decided_by = decided_by or {}
 
     def state_dict(self):
         """Stock state; within an epoch also what is carried."""
         state = super().state_dict()
         if self._carries is not None and state["iterations_in_epoch"] > 0:
             state["carries"] = self._carries.for_checkpoint()
+            state["decided_by"] = self._decided_by
         return state
 
     def load_state_dict(self, state_dict):
-        """Go on from a state of :meth:`state_dict`."""
+        """Go on from a state of :meth:`state_dict`.
+
+        Raises:
+            UserError: in the middle of an epoch other batches would follow than those left.
+        """
+        for option, before in state_dict.get("decided_by", {}).items():
+            if before != self._decided_by[option]:
+                raise UserError(
+                    f"the checkpoint was saved in the middle of an epoch with {option} {before}, "
+                    f"not {self._decided_by[option]}, which would leave sentences out or read "
+                    "them twice; give the same again, or begin a new epoch with --reset-dataloader"
+                )
         super().load_state_dict(state_dict)
         if self._carries is not None:
             self._carries.restore(state_dict.get("carries"))

@@ -1,8 +1,7 @@
 """Translates units of documents with a stock generator (``inference_step`` of the tasks)."""
 
 import logging
-import math
-from typing import Dict, List, Optional
+from typing import Callable, Dict, List, Optional
 
 import torch
 from fairseq.data import data_utils
@@ -62,7 +61,7 @@ class DocumentDecoder:
 
     def ensemble_of(self, models):
         """Models as the generator is to see them, None for the stock way."""
-        if self.task.decoding == "sequential":
+        if self.task.sequential:
             return PrefixEnsemble(models, self.eos, self.separator, self.pad)
         return None
 
@@ -96,17 +95,21 @@ class DocumentDecoder:
     def translate_units(self, generator, models, units) -> List[list]:
         """Hypotheses for each row of each unit, by search."""
         if self.task.decoding == "sequential":
+            return self._without_future(units, lambda shown: self._sequential(generator, shown))
+        if self.task.sequential:
             return self._sequential(generator, units)
         return self._jointly(generator, models, units)
 
     def _count_down(self, units: int) -> None:
         self._units_left -= units
         if self._units_left == 0 and self._joint_units > 0:
+            kept = self.task.cfg.wrong_sentence_count == "keep"
             logger.info(
                 "sentence counts: %d of %d outputs of several sentences had a wrong number of "
-                "sentences and were decoded again with the right one",
+                "sentences and were %s",
                 self._wrong_counts,
                 self._joint_units,
+                "kept" if kept else "decoded again with the right one",
             )
 
     # ---- several sentences in one output -------------------------------------------------------
@@ -121,21 +124,34 @@ class DocumentDecoder:
         self._joint_units += sum(count > 1 for count in counts)
         wrong = [len(outputs[0].sentences) != count for outputs, count in zip(found, counts)]
         self._wrong_counts += sum(wrong)
-        found = [[o for o in f if len(o.sentences) == c] for f, c in zip(found, counts)]
-        again = [i for i, f in enumerate(found) if wrong[i] or len(f) < generator.nbest]
-        if again:
-            repaired = self._search_spans(
-                generator, models, [units[i] for i in again], [counts[i] for i in again]
-            )
-            for i, outputs in zip(again, repaired):
-                # The best stays the one that is printed without --nbest.
-                best = math.inf if wrong[i] else found[i][0].score
-                outputs = [o.with_count(counts[i], self.eos) for o in outputs if o.score <= best]
-                found[i] = sorted(found[i] + outputs, key=lambda o: -o.score)
+        if self.task.cfg.wrong_sentence_count == "keep":
+            found = [[o.matched(c, self.eos) for o in f] for f, c in zip(found, counts)]
+        else:
+            found = self._repaired(generator, models, units, found, wrong)
         return [
             nbest_of_sentences(outputs, generator.nbest)[-unit["rows"] :]
             for unit, outputs in zip(units, found)
         ]
+
+    def _repaired(self, generator, models, units, found, wrong) -> List[List[JointHypothesis]]:
+        """Hypotheses with the right number of sentences alone, found by a second search if need be.
+
+        Args:
+            found: for each unit its hypotheses, best first.
+            wrong: for each unit whether the best has a wrong number of sentences.
+        """
+        counts = [len(unit["source"]) for unit in units]
+        found = [[o for o in f if len(o.sentences) == c] for f, c in zip(found, counts)]
+        again = [i for i, f in enumerate(found) if wrong[i] or len(f) < generator.nbest]
+        if not again:
+            return found
+        repaired = self._search_spans(
+            generator, models, [units[i] for i in again], [counts[i] for i in again]
+        )
+        for i, outputs in zip(again, repaired):
+            outputs = [o.matched(counts[i], self.eos) for o in outputs]
+            found[i] = sorted(found[i] + outputs, key=lambda o: -o.score)
+        return found
 
     def _search_spans(self, generator, models, units, counts) -> List[List[JointHypothesis]]:
         """For each unit its hypotheses, best first."""
@@ -178,6 +194,27 @@ class DocumentDecoder:
         )
 
     # ---- sentence by sentence ------------------------------------------------------------------
+
+    def _without_future(self, units, decode: Callable[[list], List[list]]) -> List[list]:
+        """Decode units by their sentences, each of which sees the source up to itself alone.
+
+        Herold and Ney (2023), section 3.4.  The source grows with each sentence, so what was read
+        before is read again.
+
+        Args:
+            decode: gives the rows of units that translate the last sentence of their source.
+        """
+        if all(unit["rows"] == 1 for unit in units):
+            return decode(units)
+        results: List[list] = [[] for _ in units]
+        histories = [list(unit.get("history", ())) for unit in units]
+        for row in range(max(unit["rows"] for unit in units)):
+            active = [i for i, unit in enumerate(units) if row < unit["rows"]]
+            found = decode([_up_to(units[i], row, histories[i]) for i in active])
+            for i, (hypotheses,) in zip(active, found):
+                results[i].append(hypotheses)
+                histories[i] = [*histories[i], self._said(units[i], row, hypotheses)]
+        return results
 
     def _sequential(self, generator, units) -> List[list]:
         if not units:
@@ -316,6 +353,11 @@ class DocumentDecoder:
         """Stock scorer on joined references; each sentence has the score of its own tokens."""
         if any(unit["target"] is None for unit in units):
             raise UserError("--score-reference needs references; this input has no target side")
+        if self.task.decoding == "sequential":
+            return self._without_future(units, lambda u: self._score_jointly(scorer, models, u))
+        return self._score_jointly(scorer, models, units)
+
+    def _score_jointly(self, scorer, models, units) -> List[list]:
         sources = [self._source(unit) for unit in units]
         order, net_input = self._net_input(sources, models)
         targets = []
@@ -373,6 +415,25 @@ class DocumentDecoder:
         least = [generator.min_len + n for n in marks or nothing]
         values = (torch.tensor(x, device=self._device) for x in (limits, counts or nothing, least))
         generator.search.restrict(*values)
+
+
+def _up_to(unit: dict, row: int, history: List[Tensor]) -> dict:
+    """A unit that ends with one of the rows of another and translates this alone.
+
+    Args:
+        row: number of the row in the unit.
+        history: translations of the sentences before it.
+    """
+    end = len(unit["source"]) - unit["rows"] + row + 1
+    given = {key: unit[key] for key in ("prefix", "constraints") if unit.get(key) is not None}
+    return {
+        **unit,
+        "source": unit["source"][:end],
+        "target": None if unit["target"] is None else unit["target"][:end],
+        "rows": 1,
+        "history": history,
+        **{key: rows[row : row + 1] for key, rows in given.items()},
+    }
 
 
 def _stacked(given: List[Optional[Tensor]], rows: List[int]) -> Optional[Tensor]:

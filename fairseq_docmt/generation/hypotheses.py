@@ -19,11 +19,26 @@ class JointHypothesis(NamedTuple):
     score: float
     sentences: List[Hypothesis]
 
-    def with_count(self, count: int, eos: int) -> "JointHypothesis":
-        """Cut or filled with empty sentences to the wanted number, when nothing else helps."""
+    def matched(self, count: int, eos: int) -> "JointHypothesis":
+        """With the wanted number of sentences, in the order they came in.
+
+        Missing sentences are empty, surplus ones become part of the last; no word is lost.
+        """
         missing = count - len(self.sentences)
-        filled = self.sentences[:count] + [empty_hypothesis(eos) for _ in range(missing)]
-        return self._replace(sentences=filled)
+        kept = self.sentences[: count - 1] + _as_one(self.sentences[count - 1 :])
+        return self._replace(sentences=kept + [empty_hypothesis(eos) for _ in range(missing)])
+
+
+def _as_one(sentences: List[Hypothesis]) -> List[Hypothesis]:
+    """The words of some sentences as those of the first, with the end symbol of the last."""
+    if len(sentences) < 2:
+        return sentences
+    first, last = sentences[0], sentences[-1]
+    joined = {
+        key: torch.cat([*(s[key][:-1] for s in sentences[:-1]), last[key]])
+        for key in ("tokens", "positional_scores")
+    }
+    return [{**first, **joined}]
 
 
 def nbest_of_sentences(ranked: Sequence[JointHypothesis], most: int) -> List[List[Hypothesis]]:

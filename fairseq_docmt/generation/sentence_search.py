@@ -23,23 +23,24 @@ class SentenceSearch(search.Search):
     row; here each row has its own.
 
     The stock generator also stops looking once it has ``beam`` finished hypotheses, however bad.
-    Here a row is done when no unfinished hypothesis would beat the worst finished one if it ended
-    right now at no cost.  Strategies that do not rank hypotheses, and a beam of 1, which is greedy
-    search, stop as in fairseq.
+    Here a row is done when no unfinished hypothesis would beat the worst finished one that will be
+    printed if it ended right now at no cost.  Strategies that do not rank hypotheses, and a beam of
+    1, which is greedy search, stop as in fairseq.
 
     Args:
         inner: the strategy that chooses.
         tgt_dict: target dictionary.
         separator: index of ``<sep>``.
         beam: hypotheses of each row.
+        nbest: those of them that will be printed.
         len_penalty: scores are divided by length to this power; 0 for sums.
     """
 
-    def __init__(self, inner, tgt_dict, separator: int, beam: int, len_penalty: float):
+    def __init__(self, inner, tgt_dict, separator: int, beam: int, nbest: int, len_penalty: float):
         super().__init__(tgt_dict)
         self.inner = inner
         self.separator = separator
-        self.beam, self.len_penalty = beam, len_penalty
+        self.beam, self.nbest, self.len_penalty = beam, min(nbest, beam), len_penalty
         self.keeps_best = beam > 1 and isinstance(inner, RANKING)
         self.supports_constraints = inner.supports_constraints
         self.stop_on_max_len = inner.stop_on_max_len
@@ -99,7 +100,7 @@ class SentenceSearch(search.Search):
         self.finished[rows] = finished
         unfinished = scores.masked_fill(words.eq(self.eos), -math.inf).amax(dim=1)
         within_reach = self._normalised(unfinished, step + 2)
-        self.done = finished[:, 0].gt(-math.inf) & within_reach.le(finished[:, -1])
+        self.done = finished[:, 0].gt(-math.inf) & within_reach.le(finished[:, self.nbest - 1])
         silent = self.done & ~ends[:, : self.beam].any(dim=1)
         self.nothing_new[rows] = silent
         words[:, 0].masked_fill_(silent, self.eos)

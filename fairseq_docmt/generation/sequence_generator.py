@@ -28,7 +28,7 @@ class _DocumentGenerator:
         self.nbest = nbest
         inner = FewWordsBeamSearch(tgt_dict) if type(self.search) is BeamSearch else self.search
         len_penalty = self.len_penalty if self.normalize_scores else 0.0
-        self.search = SentenceSearch(inner, tgt_dict, separator, self.beam_size, len_penalty)
+        self.search = SentenceSearch(inner, tgt_dict, separator, self.beam_size, nbest, len_penalty)
         #: the stock limits, which hold for one sentence; ``max_len_*`` are set for each batch
         self.most_tokens_a, self.most_tokens_b = self.max_len_a, self.max_len_b
         self._done: List[bool] = []
@@ -94,3 +94,16 @@ class DocumentGeneratorWithAlignment(
     _DocumentGenerator, sequence_generator.SequenceGeneratorWithAlignment
 ):
     """The same with alignments."""
+
+    def generate(self, models, sample, **kwargs) -> List[list]:
+        """As in fairseq."""
+        found = super().generate(models, sample, **kwargs)
+        return [hypotheses[:number] for hypotheses, number in zip(found, self._numbers)]
+
+    def _prepare_batch_for_alignment(self, sample, hypothesis):
+        """fairseq counts on ``beam_size`` hypotheses in each row; those lacking are copies."""
+        self._numbers = [len(hypotheses) for hypotheses in hypothesis]
+        for hypotheses in hypothesis:
+            lacking = self.beam_size - len(hypotheses)
+            hypotheses.extend(dict(hypotheses[-1]) for _ in range(lacking))
+        return super()._prepare_batch_for_alignment(sample, hypothesis)

@@ -32,13 +32,13 @@ def refuse_unsupported(task, models, args) -> None:
             "--print-alignment soft gives weights over all context; use --print-alignment hard"
         )
     aligned = any(getattr(model, "full_context_alignment", False) for model in models)
-    if getattr(args, "print_alignment", None) and aligned and task.decoding == "sequential":
+    if getattr(args, "print_alignment", None) and aligned and task.sequential:
         if not alone:
             raise UserError(
                 "--print-alignment of a model trained with alignments needs the whole output at "
                 "once; use --decoding segment or window"
             )
-    if task.decoding != "sequential" and not alone:
+    if not task.sequential and not alone:
         for option in ("prefix_size", "constraints"):
             if getattr(args, option, None):
                 raise UserError(

@@ -4,18 +4,40 @@ Zhang et al. (2020), "Long-Short Term Masking Transformer", as compared with in 
 (2023), section 3.2.
 """
 
+from dataclasses import dataclass, field
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
 
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._options import refuse_stock_options
+from fairseq_docmt.models._options import refuse_stock_options, set_defaults
 from fairseq_docmt.modules.lst_decoder import LSTTransformerDecoder, LSTTransformerEncoder
+
+
+@dataclass
+class LSTConfig(FairseqDataclass):
+    separate_projections: bool = field(
+        default=False,
+        metadata={
+            "help": "queries, keys and values of its own for the attention over everything; "
+            "default: those of the attention over the sentence, which keeps the number of "
+            "parameters that Herold and Ney give"
+        },
+    )
 
 
 @register_model("lst_transformer")
 class LSTTransformerModel(TransformerModel):
     """Self-attention over the sentence and over everything, combined; cross attention is stock."""
+
+    @classmethod
+    def add_args(cls, parser):
+        """Options of the stock transformer and of :class:`LSTConfig`."""
+        super().add_args(parser)
+        gen_parser_from_dataclass(parser, LSTConfig(), delete_default=True)
 
     @classmethod
     def build_model(cls, args, task):
@@ -24,7 +46,7 @@ class LSTTransformerModel(TransformerModel):
         Raises:
             UserError: options that make no sense here.
         """
-        base_architecture(args)
+        lst_transformer(args)
         refuse_stock_options(args, "lst_transformer")
         if args.checkpoint_activations:
             raise UserError("--checkpoint-activations is not supported by lst_transformer")
@@ -44,4 +66,5 @@ class LSTTransformerModel(TransformerModel):
 @register_model_architecture("lst_transformer", "lst_transformer")
 def lst_transformer(args):
     """Base size: 6 + 6 layers of width 512, 8 heads, feed-forward networks of 2048."""
+    set_defaults(args, LSTConfig)
     base_architecture(args)

@@ -28,6 +28,7 @@ from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wra
 
 #: parameters that a transformer or an ungated model lacks; they start anew in finetuning
 NEW_PARAMETERS = ("feature_map.temperature", "feature_map.pool", "gate.linear")
+NEW_PARAMETERS += ("causal_matrices.pool", "cross_matrices.pool")
 
 
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
@@ -35,11 +36,15 @@ NEW_PARAMETERS = ("feature_map.temperature", "feature_map.pool", "gate.linear")
 class RFAConfig(FairseqDataclass):
     cross_feature_dim: int = field(
         default=256,
-        metadata={"help": "random vectors of each head in cross attention; features are twice "},
+        metadata={
+            "help": "random vectors of each head in cross attention; it has twice as many features"
+        },
     )
     causal_feature_dim: int = field(
         default=32,
-        metadata={"help": "random vectors of each head in causal attention; features are twice"},
+        metadata={
+            "help": "random vectors of each head in causal attention; it has twice as many features"
+        },
     )
     feature_map: ChoiceEnum(FEATURE_MAPS) = field(
         default="sincos",
@@ -49,7 +54,22 @@ class RFAConfig(FairseqDataclass):
         default=64,
         metadata={
             "help": "random matrices of each attention to draw from in training; decoding uses "
-            "the first of them, one for each head"
+            "the first of them, one for each head (code of the paper: 500, shared)"
+        },
+    )
+    share_random_matrices: bool = field(
+        default=False,
+        metadata={
+            "help": "one pool of --random-matrices for the causal attentions of all layers and one "
+            "for the cross attentions, no matrix twice in a pass of training (code of the paper); "
+            "default: a pool for each attention of each layer"
+        },
+    )
+    same_matrices_in_decoding: bool = field(
+        default=False,
+        metadata={
+            "help": "decode with the same random matrices in all layers (code of the paper); needs "
+            "--share-random-matrices; default: other ones in each layer"
         },
     )
     denominator_floor: Optional[float] = field(
@@ -65,6 +85,14 @@ class RFAConfig(FairseqDataclass):
             "help": "forget the length of keys in cross attention instead of weighting by it"
         },
     )
+    key_rescale_with_padding: bool = field(
+        default=False,
+        metadata={
+            "help": "take the weight of keys relative to the longest key of all columns, padding "
+            "among them (code of the paper): a row then depends on its batch; default: relative to "
+            "the longest key of its own tokens"
+        },
+    )
     rfa_encoder: bool = field(
         default=False,
         metadata={"help": "random feature attention (of --cross-feature-dim) in the encoder too"},
@@ -74,6 +102,13 @@ class RFAConfig(FairseqDataclass):
         metadata={
             "help": "sentential gate in causal attention: decay the past when a sentence starts, "
             "or average it with the new sentence"
+        },
+    )
+    shared_gate: bool = field(
+        default=False,
+        metadata={
+            "help": "one gate for all heads of a layer (equation of the paper); default: one for "
+            "each head (code of the paper)"
         },
     )
     gate_bias_init: Optional[float] = field(
@@ -117,14 +152,13 @@ class RFATransformerModel(TransformerModel):
             if getattr(args, name) < 1:
                 option = "--" + name.replace("_", "-")
                 raise UserError(f"{option} must be at least 1, not {getattr(args, name)}")
-        heads = max(args.decoder_attention_heads, args.encoder_attention_heads)
-        if args.random_matrices < heads:
-            raise UserError(
-                f"--random-matrices {args.random_matrices} does not suffice for {heads} attention "
-                f"heads; give {heads} or more"
-            )
-        if args.gate_cross_attention and args.sentence_gate == "none":
-            raise UserError("--gate-cross-attention needs --sentence-gate decay or average")
+        _check_pool(args)
+        for option in ("gate_cross_attention", "shared_gate"):
+            if getattr(args, option) and args.sentence_gate == "none":
+                flag = "--" + option.replace("_", "-")
+                raise UserError(f"{flag} needs --sentence-gate decay or average")
+        if args.key_rescale_with_padding and args.no_key_rescale:
+            raise UserError("--key-rescale-with-padding contradicts --no-key-rescale")
         model = super().build_model(args, task)
         mark_new(model, NEW_PARAMETERS)
         return model
@@ -143,6 +177,26 @@ class RFATransformerModel(TransformerModel):
         """Let checkpoints of transformers, and of models without a gate, be the start."""
         super().upgrade_state_dict_named(state_dict, name)
         fill_missing(self, state_dict, NEW_PARAMETERS)
+
+
+def _check_pool(args) -> None:
+    """Refuse a pool of random matrices that is too small for a draw.
+
+    Raises:
+        UserError: it is, or decoding is to share matrices that are not in one pool.
+    """
+    heads = max(args.decoder_attention_heads, args.encoder_attention_heads)
+    wanted, users = heads, f"{heads} attention heads"
+    if args.share_random_matrices:
+        wanted = max(heads, args.decoder_layers * args.decoder_attention_heads)
+        users = f"the attention heads of all {args.decoder_layers} layers"
+    elif args.same_matrices_in_decoding:
+        raise UserError("--same-matrices-in-decoding needs --share-random-matrices")
+    if args.random_matrices < wanted:
+        raise UserError(
+            f"--random-matrices {args.random_matrices} does not suffice for {users}; give "
+            f"{wanted} or more"
+        )
 
 
 @register_model_architecture("rfa_transformer", "rfa_transformer")

@@ -19,11 +19,11 @@ from fairseq_docmt.models._options import (
     set_defaults,
 )
 from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
-from fairseq_docmt.modules.source_alignment import ALIGNMENTS, TRAINING_ALIGNMENTS
+from fairseq_docmt.modules.source_alignment import ALIGNMENTS, TRAINING_ALIGNMENTS, LengthRatio
 from fairseq_docmt.modules.window_decoder import WindowEncoderLayer, WindowTransformerDecoder
 
 #: what a transformer lacks; it starts anew in finetuning
-NEW_PARAMETERS = ("self_attn.relative", "decoder.source_tokens", "decoder.target_tokens")
+NEW_PARAMETERS = ("self_attn.relative", "decoder.length_ratio")
 
 
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
@@ -36,15 +36,15 @@ class WindowAttentionConfig(FairseqDataclass):
     position: ChoiceEnum(("relative", "absolute")) = field(
         default="relative",
         metadata={
-            "help": "positions: learned relative ones in self-attention and no others, or the "
-            "absolute ones of the transformer"
+            "help": "positions: learned relative ones in self-attention, up to --attention-window, "
+            "and no others; or the absolute ones of the transformer"
         },
     )
     alignment: ChoiceEnum(ALIGNMENTS) = field(
         default="sentence",
         metadata={
             "help": "alignment of targets to sources while decoding: token by token within each "
-            "sentence, by the ratio of lengths in training, or token by token"
+            "sentence, by the average ratio of lengths in training, or token by token"
         },
     )
     train_alignment: ChoiceEnum(TRAINING_ALIGNMENTS) = field(
@@ -52,10 +52,12 @@ class WindowAttentionConfig(FairseqDataclass):
         metadata={"help": "alignment of references: by the ratio of their lengths, or by sentence"},
     )
     full_encoder_attention: bool = field(
-        default=False, metadata={"help": "no window in the encoder"}
+        default=False,
+        metadata={"help": "no window in the encoder; all tokens beyond it have one position there"},
     )
     full_decoder_attention: bool = field(
-        default=False, metadata={"help": "no window in the self-attention of the decoder"}
+        default=False,
+        metadata={"help": "no window in the self-attention of the decoder; positions likewise"},
     )
     full_cross_attention: bool = field(
         default=False, metadata={"help": "no window in cross attention"}
@@ -66,7 +68,7 @@ class WindowTransformerEncoder(SharedSourceEncoder):
     """Stock encoder with attention within a window, unless that is switched off."""
 
     def build_encoder_layer(self, cfg):
-        if cfg.full_encoder_attention:
+        if cfg.full_encoder_attention and cfg.position == "absolute":
             return super().build_encoder_layer(cfg)
         return wrapped(WindowEncoderLayer(cfg), cfg)
 
@@ -92,12 +94,6 @@ class WindowAttentionTransformerModel(TransformerModel):
         refuse_stock_options(args, "window_attn_transformer")
         if args.attention_window < 0:
             raise UserError(f"--attention-window must not be negative, as {args.attention_window}")
-        for side in ("encoder", "decoder"):
-            if args.position == "relative" and getattr(args, f"full_{side}_attention"):
-                raise UserError(
-                    f"--full-{side}-attention has no window for relative positions; give "
-                    "--position absolute too"
-                )
         if args.position == "relative":
             args.no_token_positional_embeddings = True
         model = super().build_model(args, task)
@@ -115,8 +111,12 @@ class WindowAttentionTransformerModel(TransformerModel):
         return WindowTransformerDecoder(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Let checkpoints of transformers be the start."""
+        """Let checkpoints of transformers be the start, and read those that count tokens."""
         super().upgrade_state_dict_named(state_dict, name)
+        totals = [state_dict.pop(f"decoder.{side}_tokens", None) for side in ("source", "target")]
+        if None not in totals:
+            ratio = LengthRatio.of_totals(*map(int, totals)).state_dict()
+            state_dict.update({f"decoder.length_ratio.{key}": x for key, x in ratio.items()})
         fill_missing(self, state_dict, NEW_PARAMETERS)
 
 

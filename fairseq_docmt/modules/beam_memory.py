@@ -27,7 +27,8 @@ class BeamMemory(NamedTuple):
         sums: (H, B, M, F, D) M summaries that the beams of a sentence share, in single precision
             or better.
         norms: (H, B, M, F)
-        shares: (1 or H, B, N, M) weight of each summary for each beam.
+        shares: (1 or H, B, N, M) weight of each summary for each beam; in single precision or
+            better where something is forgotten.
         rounded: (H, B, M * F, D) the sums in the precision of the model, to be read.
         rounded_norms: (H, B, M * F) likewise.
         keys: (H, B, E, F) room for the features of recent keys of all beams; written in place.
@@ -52,18 +53,17 @@ class BeamMemory(NamedTuple):
 
         Args:
             summary: of the tokens read, (H, B, F, D) and (H, B, F).
-            weight_heads: H if heads forget at different rates, else 1.
+            weight_heads: H if heads forget at rates of their own, 1 if all at the same rate, 0 if
+                nothing is forgotten.
             dtype: precision of the model.
         """
-        shares = summary.norms.new_ones(weight_heads, summary.norms.size(1), 1, 1)
+        shares = _shares(weight_heads, (summary.norms.size(1), 1, 1), dtype, summary.norms)
         return cls._of_summaries(summary.sums[:, :, None], summary.norms[:, :, None], shares, dtype)
 
     @classmethod
     def _of_summaries(cls, sums, norms, shares, dtype) -> "BeamMemory":
         rounded = for_few_queries(sums.flatten(2, 3), dtype)
         rounded_norms = norms.flatten(2).to(dtype)
-        # Weights that are only 0 or 1 need no more than the precision of the model.
-        shares = shares.to(dtype) if shares.size(0) == 1 else shares
         return cls(sums, norms, shares, rounded, rounded_norms, None, None, None, 0)
 
     @classmethod
@@ -73,12 +73,12 @@ class BeamMemory(NamedTuple):
         Args:
             like: (H, B, N, F) key features.
             values: size of the values.
-            weight_heads: H if heads forget at different rates, else 1.
+            weight_heads: as in :meth:`of`.
         """
         heads, bsz, beams, features = like.shape
         exact = like.new_empty(0, dtype=torch.promote_types(like.dtype, torch.float32))
         sums = exact.new_empty(heads, bsz, 0, features, values)
-        shares = exact.new_empty(weight_heads, bsz, beams, 0)
+        shares = _shares(weight_heads, (bsz, beams, 0), like.dtype, exact)
         return cls._of_summaries(sums, sums[..., 0], shares, like.dtype)
 
     @property
@@ -216,7 +216,16 @@ class BeamMemory(NamedTuple):
 
     def separate(self) -> "BeamMemory":
         """The same with every beam as a sentence of its own, so that rows can go anywhere."""
-        return self.of(self.as_summary(), self.shares.size(0), self.rounded.dtype)
+        summary = self.as_summary()
+        shares = self.shares.new_ones(self.shares.size(0), summary.norms.size(1), 1, 1)
+        sums, norms = summary.sums[:, :, None], summary.norms[:, :, None]
+        return self._of_summaries(sums, norms, shares, self.rounded.dtype)
+
+
+def _shares(weight_heads: int, shape: Tuple[int, ...], dtype: torch.dtype, exact: Tensor) -> Tensor:
+    """Ones; where nothing is forgotten weights stay 0 or 1, for which ``dtype`` is enough."""
+    dtype = exact.dtype if weight_heads > 0 else dtype
+    return exact.new_ones(max(weight_heads, 1), *shape, dtype=dtype)
 
 
 def _identity(beams: int, like: Tensor) -> Tensor:

@@ -34,7 +34,8 @@ class LSTEncoderLayer(TransformerEncoderLayerBase):
     """Stock encoder layer with long-short term attention."""
 
     def build_self_attention(self, embed_dim, cfg):
-        return EncoderLSTAttention(embed_dim, cfg.encoder.attention_heads, cfg.attention_dropout)
+        options = (cfg.attention_dropout, cfg.separate_projections)
+        return EncoderLSTAttention(embed_dim, cfg.encoder.attention_heads, *options)
 
 
 class LSTTransformerEncoder(SharedSourceEncoder):
@@ -56,7 +57,8 @@ class LSTDecoderLayer(BatchFirstDecoderLayer):
     """Decoder layer with long-short term self-attention and the cross attention of fairseq."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        return CausalLSTAttention(embed_dim, cfg.decoder.attention_heads, cfg.attention_dropout)
+        options = (cfg.attention_dropout, cfg.separate_projections)
+        return CausalLSTAttention(embed_dim, cfg.decoder.attention_heads, *options)
 
     def build_encoder_attention(self, embed_dim, cfg):
         heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout

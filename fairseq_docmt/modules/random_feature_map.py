@@ -1,6 +1,6 @@
 """Random features of queries and keys (Wu et al. 2022, section 3.1; Peng et al. 2021)."""
 
-from typing import NamedTuple, Optional
+from typing import List, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
@@ -25,12 +25,53 @@ class FeatureOptions(NamedTuple):
         feature_map: ``sincos`` or ``positive``.
         pool_size: random matrices to draw from in training.
         floor: least denominator; None for the default of the feature map.
+        shared_pool: the matrices come from :class:`SharedMatrices`.
     """
 
     random_vectors: int
     feature_map: str
     pool_size: int
     floor: Optional[float]
+    shared_pool: bool = False
+
+
+class SharedMatrices(nn.Module):
+    """One pool of random matrices for an attention of all layers, as in the code of the paper.
+
+    In training each pass draws a matrix for every head of every layer, none of them twice.
+    Otherwise the first matrices of the pool serve.
+
+    Args:
+        layers, heads: layers, and attention heads of each.
+        head_dim: size of queries and keys of a head.
+        options: see :class:`FeatureOptions`.
+        same: without training, all layers use the same matrices (code of the paper).
+
+    Raises:
+        ValueError: the pool is too small for a draw.
+    """
+
+    def __init__(
+        self, layers: int, heads: int, head_dim: int, options: FeatureOptions, same: bool = False
+    ):
+        super().__init__()
+        if options.pool_size < layers * heads:
+            raise ValueError(
+                f"a pool of {options.pool_size} random matrices does not suffice for {layers} "
+                f"layers of {heads} heads; set --random-matrices to {layers * heads} or more"
+            )
+        self.layers, self.heads, self.same = layers, heads, same
+        pool = torch.randn(options.pool_size, head_dim, options.random_vectors)
+        self.register_buffer("pool", pool)
+
+    def draw(self) -> List[Tensor]:
+        """(H, d, D) matrices of each layer for one pass."""
+        if self.same and not self.training:
+            return [self.pool[: self.heads]] * self.layers
+        chosen = slice(self.layers * self.heads)
+        if self.training:
+            chosen = torch.randperm(len(self.pool))[chosen].to(self.pool.device)
+        return list(self.pool[chosen].unflatten(0, (self.layers, self.heads)))
 
 
 class RandomFeatureMap(nn.Module):
@@ -39,7 +80,7 @@ class RandomFeatureMap(nn.Module):
     Vectors are scaled to unit length and divided by a learned temperature of the head; the kernel
     is ``exp(q . k / temperature^2)``.  In training each pass draws a matrix for every head from
     a pool; otherwise the first matrices of the pool serve.  The pool is a buffer, drawn when the
-    model is built and kept in the checkpoint.
+    model is built and kept in the checkpoint.  With a pool that layers share there is none here.
 
     Args:
         heads: attention heads.
@@ -52,7 +93,7 @@ class RandomFeatureMap(nn.Module):
 
     def __init__(self, heads: int, head_dim: int, options: FeatureOptions):
         super().__init__()
-        if options.pool_size < heads:
+        if options.pool_size < heads and not options.shared_pool:
             raise ValueError(
                 f"a pool of {options.pool_size} random matrices does not suffice for {heads} "
                 f"heads; set --random-matrices to {heads} or more"
@@ -61,8 +102,9 @@ class RandomFeatureMap(nn.Module):
         self.feature_map = options.feature_map
         self.features = 2 * options.random_vectors
         self.temperature = nn.Parameter(torch.ones(heads, 1, 1))
-        pool = torch.randn(options.pool_size, head_dim, options.random_vectors)
-        self.register_buffer("pool", pool)
+        if not options.shared_pool:
+            pool = torch.randn(options.pool_size, head_dim, options.random_vectors)
+            self.register_buffer("pool", pool)
         #: weight of every key
         self.scale = kernel_scale(options.random_vectors, options.feature_map)
         self.floor = options.floor

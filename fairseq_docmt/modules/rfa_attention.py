@@ -53,7 +53,7 @@ class CausalState(NamedTuple):
 
     Attributes:
         memory: keys and values of all tokens read.
-        token_weight: (H, B, N) weight of the tokens of the current sentence, None if 1.
+        token_weight: (H or 1, B, N) weight of the tokens of the current sentence, None if 1.
     """
 
     memory: BeamMemory
@@ -82,12 +82,12 @@ class CausalRFA(_RFA):
 
     @property
     def weight_heads(self) -> int:
-        """Heads that forget at different rates."""
-        return 1 if self.gate is None else self.num_heads
+        """Heads that forget at rates of their own, 1 if all share a gate, 0 without a gate."""
+        return 0 if self.gate is None else self.gate.linear.out_features
 
-    def _features(self, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    def _features(self, x: Tensor, matrices: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
         """Features of queries and keys, and values, each (H, rows, ...)."""
-        matrices = self.feature_map.draw()
+        matrices = self.feature_map.draw() if matrices is None else matrices
         phi_q = self.feature_map(self._by_head(self.q_proj(x)), matrices)
         phi_k = self.feature_map(self._by_head(self.k_proj(x)), matrices)
         return phi_q, phi_k * self.feature_map.scale, self._by_head(self.v_proj(x))
@@ -99,6 +99,7 @@ class CausalRFA(_RFA):
         padding: Optional[Tensor] = None,
         before: Optional[CausalState] = None,
         need_state: bool = False,
+        matrices: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Optional[CausalState], Optional[Tensor]]:
         """Whole sequences at once.
 
@@ -108,12 +109,13 @@ class CausalRFA(_RFA):
             padding: (B, T) where padding stands, None if nowhere.
             before: what was read before the first token, one row for each sentence.
             need_state: return what is remembered after the last token.
+            matrices: (H, d, D) random matrices, None for those of the layer's own pool.
 
         Returns:
-            (B, T, C) output; state or None; (H, B, T) logarithm of the gates or None.
+            (B, T, C) output; state or None; (H or 1, B, T) logarithm of the gates or None.
         """
         bsz, length = x.shape[:2]
-        phi_q, phi_k, v = (y.unflatten(1, (bsz, length)) for y in self._features(x))
+        phi_q, phi_k, v = (y.unflatten(1, (bsz, length)) for y in self._features(x, matrices))
         gates = None
         if self.gate is not None:
             gates = self.gate(x, separators, None if before is None else before.token_weight)
@@ -143,7 +145,12 @@ class CausalRFA(_RFA):
         return CausalState(memory, None if weight is None else weight[..., -1:])
 
     def step(
-        self, x: Tensor, bsz: int, separators: Optional[Tensor], state: Optional[CausalState]
+        self,
+        x: Tensor,
+        bsz: int,
+        separators: Optional[Tensor],
+        state: Optional[CausalState],
+        matrices: Optional[Tensor] = None,
     ) -> Tuple[Tensor, CausalState]:
         """One token for each row.
 
@@ -152,16 +159,17 @@ class CausalRFA(_RFA):
             bsz: sentences B.
             separators: (B * N,) which tokens are separators; None if none is or without a gate.
             state: what was read before, None at the beginning.
+            matrices: as in :meth:`forward`.
 
         Returns:
             (B * N, C) output, new state.
         """
-        phi_q, phi_k, v = (y.unflatten(1, (bsz, -1)) for y in self._features(x))
+        phi_q, phi_k, v = (y.unflatten(1, (bsz, -1)) for y in self._features(x, matrices))
         if state is None:
             memory = BeamMemory.empty(phi_k, self.head_dim, self.weight_heads)
             weight = None
             if self.gate is not None and self.gate.average:
-                weight = torch.ones_like(phi_k[..., 0], dtype=memory.sums.dtype)
+                weight = memory.shares.new_ones(memory.shares.shape[:3])
             state = CausalState(memory, weight)
         memory, weight = state
         if weight is not None:
@@ -219,12 +227,13 @@ class CrossRFA(_RFA):
 
     Args:
         rescale: weight each key by what scaling it to unit length took from the kernel,
-            ``exp(|k|^2 / 2)``, relative to the largest of its sentence (code of the paper).
+            ``exp(|k|^2 / 2)``, relative to the largest of its row (code of the paper).
+        padding_counts: that largest may be one of padding, as in the code of the paper.
     """
 
-    def __init__(self, *args, rescale: bool = False, **kwargs):
+    def __init__(self, *args, rescale: bool = False, padding_counts: bool = False, **kwargs):
         super().__init__(*args, **kwargs)
-        self.rescale = rescale
+        self.rescale, self.padding_counts = rescale, padding_counts
 
     def summarise_source(
         self,
@@ -232,6 +241,7 @@ class CrossRFA(_RFA):
         padding: Optional[Tensor],
         separators: Optional[Tensor] = None,
         queries: Optional[int] = None,
+        matrices: Optional[Tensor] = None,
     ) -> SourceMemory:
         """What queries will attend to.
 
@@ -240,9 +250,10 @@ class CrossRFA(_RFA):
             padding: (B, S) where padding stands, None if nowhere.
             separators: (B, S) where separators stand; needed with a gate.
             queries: how many queries there will be, None if they come one by one.
+            matrices: (H, d, D) random matrices, None for those of the layer's own pool.
         """
         bsz, length = source.shape[:2]
-        matrices = self.feature_map.draw()
+        matrices = self.feature_map.draw() if matrices is None else matrices
         k = self._by_head(self.k_proj(source))
         phi_k = self.feature_map(k, matrices).unflatten(1, (bsz, length))
         values = self._by_head(self.v_proj(source)).unflatten(1, (bsz, length))
@@ -259,8 +270,9 @@ class CrossRFA(_RFA):
             scaled = k.to(log_weights) * self.head_dim**-0.5
             scaled = scaled / self.feature_map.temperature.unsqueeze(1)
             lengths = scaled.square().sum(dim=-1) / 2
-            # The longest key of a sentence must not be one of its padding.
-            real = lengths if padding is None else lengths.masked_fill(padding, -float("inf"))
+            # A longest key that is padding makes the floor of denominators count more.
+            all_count = padding is None or self.padding_counts
+            real = lengths if all_count else lengths.masked_fill(padding, -float("inf"))
             log_weights = lengths - real.amax(dim=-1, keepdim=True).detach()
         token_weight = None
         if self.gate is not None:

@@ -1,8 +1,11 @@
 """Decoder of ``rfa_transformer``: whole sequences in linear time, steps in constant time."""
 
+from typing import Optional
+
 import torch
 
-from fairseq_docmt.modules.rfa_layers import LayerState, RFADecoderLayer
+from fairseq_docmt.modules.random_feature_map import SharedMatrices
+from fairseq_docmt.modules.rfa_layers import LayerState, RFADecoderLayer, feature_options
 from fairseq_docmt.modules.shared_source_encoder import wrapped
 from fairseq_docmt.modules.stateful_decoder import StatefulDecoder, batch_first_source
 
@@ -11,12 +14,26 @@ class RFATransformerDecoder(StatefulDecoder):
     """Transformer decoder with random feature attention (Wu et al. 2022).
 
     Extra output of whole sequences: ``log_decay``, (layers, H, B, T) logarithm of the sentential
-    gates before each token, None without gates.
+    gates before each token, H = 1 if heads share a gate, None without gates.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens, separator)
         self.gated = cfg.sentence_gate != "none"
+        self.causal_matrices = self._shared_matrices(cfg, cfg.causal_feature_dim)
+        self.cross_matrices = self._shared_matrices(cfg, cfg.cross_feature_dim)
+
+    @staticmethod
+    def _shared_matrices(cfg, random_vectors: int) -> Optional[SharedMatrices]:
+        if not cfg.share_random_matrices:
+            return None
+        heads, options = cfg.decoder.attention_heads, feature_options(cfg, random_vectors)
+        sizes = (cfg.decoder.layers, heads, cfg.decoder.embed_dim // heads)
+        return SharedMatrices(*sizes, options, same=cfg.same_matrices_in_decoding)
+
+    def _draw(self, shared: Optional[SharedMatrices]) -> list:
+        """Random matrices of each layer; None where it has its own."""
+        return [None] * len(self.layers) if shared is None else shared.draw()
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
         return wrapped(RFADecoderLayer(cfg, no_encoder_attn), cfg)
@@ -25,8 +42,11 @@ class RFATransformerDecoder(StatefulDecoder):
         source, source_padding, source_separators = batch_first_source(encoder_out)
         padding, separators = self._padding(tokens), self._separators(tokens)
         inner_states, gates = [x], []
-        for layer in self.layers:
-            x, log_decay = layer(x, source, source_padding, source_separators, separators, padding)
+        matrices = zip(self._draw(self.causal_matrices), self._draw(self.cross_matrices))
+        for layer, own in zip(self.layers, matrices):
+            x, log_decay = layer(
+                x, source, source_padding, source_separators, separators, padding, *own
+            )
             inner_states.append(x)
             gates.append(log_decay)
         log_decay = torch.stack(gates).detach() if self.gated else None
@@ -35,16 +55,16 @@ class RFATransformerDecoder(StatefulDecoder):
     def begin(self, encoder_out):
         source, padding, separators = batch_first_source(encoder_out)
         layers = [
-            LayerState(None, layer.remember_source(source, padding, separators))
-            for layer in self.layers
+            LayerState(None, layer.remember_source(source, padding, separators, matrices))
+            for layer, matrices in zip(self.layers, self._draw(self.cross_matrices))
         ]
         return layers, None
 
     def read(self, x, tokens, state):
         padding, separators = self._padding(tokens), self._separators(tokens)
-        layers = []
-        for layer, before in zip(self.layers, state.layers):
-            x, after, _ = layer.read(x, before, separators, padding)
+        layers, matrices = [], self._draw(self.causal_matrices)
+        for layer, before, own in zip(self.layers, state.layers, matrices):
+            x, after, _ = layer.read(x, before, separators, padding, own)
             layers.append(after)
         return x, layers, None, {}
 
@@ -52,9 +72,9 @@ class RFATransformerDecoder(StatefulDecoder):
         separators = self._separators(tokens)
         if separators is not None and not separators.any():
             separators = None
-        layers = []
-        for layer, before in zip(self.layers, state.layers):
-            x, after = layer.step(x, state.bsz, separators, before)
+        layers, matrices = [], self._draw(self.causal_matrices)
+        for layer, before, own in zip(self.layers, state.layers, matrices):
+            x, after = layer.step(x, state.bsz, separators, before, own)
             layers.append(after)
         return x, layers, None, {}
 

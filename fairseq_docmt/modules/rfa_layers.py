@@ -41,26 +41,30 @@ class LayerState(NamedTuple):
         return LayerState(self.causal.separate(), self.source.of_sentences(owners))
 
 
-def _feature_options(cfg, random_vectors: int) -> FeatureOptions:
-    return FeatureOptions(
-        random_vectors, cfg.feature_map, cfg.random_matrices, cfg.denominator_floor
-    )
+def feature_options(cfg, random_vectors: int, shared_pool: bool = False) -> FeatureOptions:
+    """Options of an attention with so many random vectors in each head."""
+    floor = cfg.denominator_floor
+    return FeatureOptions(random_vectors, cfg.feature_map, cfg.random_matrices, floor, shared_pool)
+
+
+def _rescale(cfg) -> dict:
+    return {"rescale": not cfg.no_key_rescale, "padding_counts": cfg.key_rescale_with_padding}
 
 
 def _gate(cfg, embed_dim: int, heads: int) -> Optional[SentenceGate]:
     if cfg.sentence_gate == "none":
         return None
     bias = BIAS[cfg.sentence_gate] if cfg.gate_bias_init is None else cfg.gate_bias_init
-    return SentenceGate(embed_dim, heads, average=cfg.sentence_gate == "average", bias=bias)
+    gates = 1 if cfg.shared_gate else heads
+    return SentenceGate(embed_dim, gates, average=cfg.sentence_gate == "average", bias=bias)
 
 
 class RFAEncoderLayer(TransformerEncoderLayerBase):
     """Stock encoder layer with random feature attention."""
 
     def build_self_attention(self, embed_dim, cfg):
-        options = _feature_options(cfg, cfg.cross_feature_dim)
-        heads = cfg.encoder.attention_heads
-        return EncoderRFA(embed_dim, heads, options, rescale=not cfg.no_key_rescale)
+        options = feature_options(cfg, cfg.cross_feature_dim)
+        return EncoderRFA(embed_dim, cfg.encoder.attention_heads, options, **_rescale(cfg))
 
 
 class RFADecoderLayer(BatchFirstDecoderLayer):
@@ -68,22 +72,26 @@ class RFADecoderLayer(BatchFirstDecoderLayer):
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
         heads = cfg.decoder.attention_heads
-        options = _feature_options(cfg, cfg.causal_feature_dim)
+        options = feature_options(cfg, cfg.causal_feature_dim, cfg.share_random_matrices)
         return CausalRFA(embed_dim, heads, options, _gate(cfg, embed_dim, heads))
 
     def build_encoder_attention(self, embed_dim, cfg):
         heads = cfg.decoder.attention_heads
-        options = _feature_options(cfg, cfg.cross_feature_dim)
+        options = feature_options(cfg, cfg.cross_feature_dim, cfg.share_random_matrices)
         key_dim = cfg.encoder.embed_dim
         gate = _gate(cfg, key_dim, heads) if cfg.gate_cross_attention else None
-        rescale = not cfg.no_key_rescale
-        return CrossRFA(embed_dim, heads, options, gate, key_dim=key_dim, rescale=rescale)
+        return CrossRFA(embed_dim, heads, options, gate, key_dim=key_dim, **_rescale(cfg))
 
     def remember_source(
-        self, source: Tensor, padding: Optional[Tensor], separators: Optional[Tensor]
+        self,
+        source: Tensor,
+        padding: Optional[Tensor],
+        separators: Optional[Tensor],
+        matrices: Optional[Tensor] = None,
     ) -> SourceMemory:
         """What the layer needs of a source (B, S, C) for queries that come one by one."""
-        return self.encoder_attn.summarise_source(source, padding, separators).for_few_queries()
+        memory = self.encoder_attn.summarise_source(source, padding, separators, matrices=matrices)
+        return memory.for_few_queries()
 
     def forward(
         self,
@@ -93,6 +101,8 @@ class RFADecoderLayer(BatchFirstDecoderLayer):
         source_separators: Optional[Tensor],
         separators: Optional[Tensor],
         padding: Optional[Tensor],
+        causal_matrices: Optional[Tensor] = None,
+        cross_matrices: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Whole sequences without a state.
 
@@ -101,14 +111,17 @@ class RFADecoderLayer(BatchFirstDecoderLayer):
             source: (B, S, C) encoder output.
             source_padding, source_separators: (B, S), None where there are none or not needed.
             separators, padding: (B, T) likewise.
+            causal_matrices, cross_matrices: (H, d, D) random matrices, None for those of the
+                layer's own pools.
 
         Returns:
-            (B, T, C) output and (H, B, T) logarithm of the sentential gates or None.
+            (B, T, C) output and (H or 1, B, T) logarithm of the sentential gates or None.
         """
         memory = self.encoder_attn.summarise_source(
-            source, source_padding, source_separators, queries=x.size(1)
+            source, source_padding, source_separators, x.size(1), cross_matrices
         )
-        x, _, log_decay = self.read(x, LayerState(None, memory), separators, padding, False)
+        state = LayerState(None, memory)
+        x, _, log_decay = self.read(x, state, separators, padding, causal_matrices, False)
         return x, log_decay
 
     def read(
@@ -117,6 +130,7 @@ class RFADecoderLayer(BatchFirstDecoderLayer):
         state: LayerState,
         separators: Optional[Tensor],
         padding: Optional[Tensor],
+        matrices: Optional[Tensor] = None,
         need_state: bool = True,
     ) -> Tuple[Tensor, Optional[LayerState], Optional[Tensor]]:
         """Whole sequences (B, T, C) after what a state has read, one row for each sentence."""
@@ -124,7 +138,7 @@ class RFADecoderLayer(BatchFirstDecoderLayer):
 
         def causal(y):
             y, rest["causal"], rest["log_decay"] = self.self_attn(
-                y, separators, padding, state.causal, need_state
+                y, separators, padding, state.causal, need_state, matrices
             )
             return y
 
@@ -133,13 +147,18 @@ class RFADecoderLayer(BatchFirstDecoderLayer):
         return x, new_state, rest["log_decay"]
 
     def step(
-        self, x: Tensor, bsz: int, separators: Optional[Tensor], state: LayerState
+        self,
+        x: Tensor,
+        bsz: int,
+        separators: Optional[Tensor],
+        state: LayerState,
+        matrices: Optional[Tensor] = None,
     ) -> Tuple[Tensor, LayerState]:
         """One token for each row (B * N, C), the N beams of a sentence side by side."""
         rest = {}
 
         def causal(y):
-            y, rest["causal"] = self.self_attn.step(y, bsz, separators, state.causal)
+            y, rest["causal"] = self.self_attn.step(y, bsz, separators, state.causal, matrices)
             return y
 
         def cross(y):

@@ -12,7 +12,7 @@ BIAS = {"decay": 2.0, "average": 0.0}
 
 
 class SentenceWeights(NamedTuple):
-    """What a gate does to T tokens, and to the one that will follow them.
+    """What H gates do to T tokens, and to the one that will follow them.
 
     Attributes:
         log_decay: (H, B, T + 1) logarithm of ``f_t``: 0 but for the first token of a sentence.
@@ -24,22 +24,23 @@ class SentenceWeights(NamedTuple):
 
 
 class SentenceGate(nn.Module):
-    """Decays what came before when a sentence starts, at a rate of its own in each head.
+    """Decays what came before when a sentence starts.
 
     The rate is read from the representation of the separator that ended the sentence before, as it
     enters the attention layer.
 
     Args:
         embed_dim: size of representations.
-        heads: attention heads.
+        gates: H, one for each attention head, as in the code of the paper; or 1 for all heads, as
+            in its equation.
         average: weight the tokens of a new sentence by one minus its gate (``sgate-avg``).
         bias: initial bias ``b_f``.
     """
 
-    def __init__(self, embed_dim: int, heads: int, average: bool, bias: float):
+    def __init__(self, embed_dim: int, gates: int, average: bool, bias: float):
         super().__init__()
         self.average = average
-        self.linear = nn.Linear(embed_dim, heads)
+        self.linear = nn.Linear(embed_dim, gates)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.constant_(self.linear.bias, bias)
 

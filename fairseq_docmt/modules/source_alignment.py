@@ -3,7 +3,7 @@
 from typing import NamedTuple, Optional, Tuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_docmt.modules.beam_rows import BeamRows
 from fairseq_docmt.ops.window_attention import linear_centers
@@ -12,6 +12,41 @@ from fairseq_docmt.ops.window_attention import linear_centers
 ALIGNMENTS = ("sentence", "linear", "one-to-one")
 #: how to align whole references in training
 TRAINING_ALIGNMENTS = ("linear", "sentence")
+
+
+class LengthRatio(nn.Module):
+    """Average over documents of source tokens for each target token (``train_ratio``).
+
+    Every document counts alike, however long it is.  Sums are whole numbers, which half precision
+    leaves as they are: a ratio is kept in units of ``1 / UNITS``.
+    """
+
+    UNITS = 2**32
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("documents", torch.zeros((), dtype=torch.long))
+        self.register_buffer("total", torch.zeros((), dtype=torch.long))
+
+    @torch.no_grad()
+    def count(self, sources: Tensor, targets: Tensor) -> None:
+        """Add documents of so many source and target tokens, (B,) each."""
+        ratios = (2 * self.UNITS * sources + targets).div(2 * targets, rounding_mode="floor")
+        self.total += ratios.sum()
+        self.documents += len(targets)
+
+    def value(self) -> float:
+        """The average so far; 1 before the first document."""
+        documents = int(self.documents)
+        return int(self.total) / (documents * self.UNITS) if documents > 0 else 1.0
+
+    @classmethod
+    def of_totals(cls, sources: int, targets: int) -> "LengthRatio":
+        """From tokens of all documents together, as older checkpoints have them: one document."""
+        ratio = cls()
+        if targets > 0:
+            ratio.count(*(torch.tensor([tokens]) for tokens in (sources, targets)))
+        return ratio
 
 
 class SourceSentences(NamedTuple):

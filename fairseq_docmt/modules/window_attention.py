@@ -19,11 +19,9 @@ class _WindowAttention(AttentionProjections):
         heads: attention heads.
         window: keys to see on each side of the alignment; None for all.
         dropout: probability of dropping an attention weight in training.
-        relative: learn a vector for each relative position, shared by the heads.
+        relative: learn a vector, shared by the heads, for each relative position up to this
+            distance; keys farther away have the position of that distance.  None for none.
         key_dim: size of keys, that of queries by default.
-
-    Raises:
-        ValueError: relative positions without a window.
     """
 
     def __init__(
@@ -32,16 +30,14 @@ class _WindowAttention(AttentionProjections):
         heads: int,
         window: Optional[int],
         dropout: float = 0.0,
-        relative: bool = False,
+        relative: Optional[int] = None,
         key_dim: Optional[int] = None,
     ):
         super().__init__(embed_dim, heads, key_dim)
-        if relative and window is None:
-            raise ValueError("relative positions need a window")
-        self.window, self.dropout = window, dropout
+        self.window, self.dropout, self.farthest = window, dropout, relative
         self.relative = None
-        if relative:
-            self.relative = nn.Parameter(torch.empty(2 * window + 1, self.head_dim))
+        if relative is not None:
+            self.relative = nn.Parameter(torch.empty(2 * relative + 1, self.head_dim))
             nn.init.normal_(self.relative, std=self.head_dim**-0.5)
 
     def _queries(self, x: Tensor) -> Tensor:
@@ -49,7 +45,7 @@ class _WindowAttention(AttentionProjections):
 
     def _attend(self, q, k, v, centers, causal, padding) -> Tensor:
         size = k.size(2) if self.window is None else self.window
-        window = Window(centers, size, causal, padding)
+        window = Window(centers, size, causal, padding, self.farthest)
         dropout = self.dropout if self.training else 0.0
         output = window_attention(q, k, v, window, self.relative, dropout)
         return self.out_proj(output.transpose(1, 2).flatten(2))

@@ -12,6 +12,7 @@ from fairseq_docmt.modules.full_attention import AttendedSource
 from fairseq_docmt.modules.recent_tokens import RecentTokens
 from fairseq_docmt.modules.shared_source_encoder import wrapped
 from fairseq_docmt.modules.source_alignment import (
+    LengthRatio,
     SourcePointer,
     SourceSentences,
     align_references,
@@ -46,16 +47,21 @@ class LayerState(NamedTuple):
         return LayerState(self.recent, self.source.of_sentences(owners), 1)
 
 
+def _farthest(cfg) -> Optional[int]:
+    """Distance of the farthest relative positions, None without them."""
+    return cfg.attention_window if cfg.position == "relative" else None
+
+
 class WindowEncoderLayer(TransformerEncoderLayerBase):
-    """Stock encoder layer with attention within a window."""
+    """Stock encoder layer with attention within a window, or with relative positions."""
 
     def build_self_attention(self, embed_dim, cfg):
         return EncoderWindowAttention(
             embed_dim,
             cfg.encoder.attention_heads,
-            cfg.attention_window,
+            None if cfg.full_encoder_attention else cfg.attention_window,
             cfg.attention_dropout,
-            relative=cfg.position == "relative",
+            relative=_farthest(cfg),
         )
 
 
@@ -68,7 +74,7 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
             cfg.decoder.attention_heads,
             None if cfg.full_decoder_attention else cfg.attention_window,
             cfg.attention_dropout,
-            relative=cfg.position == "relative",
+            relative=_farthest(cfg),
         )
 
     def build_encoder_attention(self, embed_dim, cfg):
@@ -144,21 +150,19 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
 class WindowTransformerDecoder(StatefulDecoder):
     """Transformer decoder with attention within windows (Herold and Ney 2023).
 
-    It counts the tokens of all pairs it is trained on, for the ``linear`` alignment of decoding.
+    It averages the ratio of lengths of the documents it is trained on, or of the parts that they
+    are cut into, for the ``linear`` alignment of decoding.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens, separator)
         self.alignment, self.train_alignment = cfg.alignment, cfg.train_alignment
-        # Whole numbers, which half precision leaves as they are.
-        self.register_buffer("source_tokens", torch.zeros((), dtype=torch.long))
-        self.register_buffer("target_tokens", torch.zeros((), dtype=torch.long))
+        self.length_ratio = LengthRatio()
 
     @property
     def train_ratio(self) -> float:
-        """Source tokens for each target token in training; 1 before it."""
-        targets = int(self.target_tokens)
-        return int(self.source_tokens) / targets if targets > 0 else 1.0
+        """Source tokens for each target token, average over training; 1 before it."""
+        return self.length_ratio.value()
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
         return wrapped(WindowDecoderLayer(cfg, no_encoder_attn), cfg)
@@ -168,7 +172,8 @@ class WindowTransformerDecoder(StatefulDecoder):
         sentences = SourceSentences.of(separators, source_padding)
         padding = self._padding(tokens)
         if self.training:
-            self._count(tokens, sentences)
+            lengths = sentences.last - sentences.first + 1
+            self.length_ratio.count(lengths, tokens.ne(self.padding_idx).sum(dim=1))
         centers = align_references(
             tokens, sentences, self.separator, self.padding_idx, self.train_alignment
         )
@@ -179,11 +184,6 @@ class WindowTransformerDecoder(StatefulDecoder):
             x = layer(x, source, source_padding, centers, padding)
             inner_states.append(x)
         return x, {"inner_states": inner_states, "attn": [attention]}
-
-    @torch.no_grad()
-    def _count(self, tokens: Tensor, sentences: SourceSentences) -> None:
-        self.source_tokens += (sentences.last - sentences.first + 1).sum()
-        self.target_tokens += tokens.ne(self.padding_idx).sum()
 
     def begin(self, encoder_out):
         source, padding, separators = batch_first_source(encoder_out)

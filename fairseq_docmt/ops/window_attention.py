@@ -33,12 +33,14 @@ class Window(NamedTuple):
         size: keys to see on each side of it, w.
         causal: whether keys after the center are hidden, as in a decoder.
         key_padding: (B, J) where padding stands, None if nowhere.
+        farthest: distance r from which on all keys have the same relative position; None for w.
     """
 
     centers: Tensor
     size: int
     causal: bool = False
     key_padding: Optional[Tensor] = None
+    farthest: Optional[int] = None
 
     @property
     def after(self) -> int:
@@ -49,9 +51,14 @@ class Window(NamedTuple):
         """Which keys at a distance from the center are out of the window."""
         return (distance < -self.size) | (distance > self.after)
 
+    @property
+    def reach(self) -> int:
+        """Distance r of the farthest relative positions."""
+        return self.size if self.farthest is None else self.farthest
+
     def relative_index(self, distance: Tensor) -> Tensor:
-        """Index of relative positions, from 0 to 2 w."""
-        return (distance + self.size).clamp(0, 2 * self.size)
+        """Index of relative positions, from 0 to 2 r."""
+        return (distance + self.reach).clamp(0, 2 * self.reach)
 
     def hidden(self, block: _Block) -> Tensor:
         """(B', 1, I', J') which keys of a block its queries do not see."""
@@ -61,7 +68,7 @@ class Window(NamedTuple):
         return hidden.unsqueeze(1)
 
     def offsets(self, block: _Block) -> Tensor:
-        """(B', 1, I', J') index of the relative position of each key, from 0 to 2 w."""
+        """(B', 1, I', J') index of the relative position of each key, from 0 to 2 r."""
         return self.relative_index(self._distance(block)).unsqueeze(1)
 
     def _distance(self, block: _Block) -> Tensor:
@@ -85,7 +92,7 @@ def window_attention(
         q: (B, H, I, d) queries, already scaled.
         k, v: (B, H, J, d) keys and values.
         window: which keys each query sees.
-        relative: (2 w + 1, d) vectors of relative positions, whose products with the query are
+        relative: (2 r + 1, d) vectors of relative positions, whose products with the query are
             added to its logits; None for none.
         dropout: probability of dropping an attention weight.
         block_size: queries of a block.
@@ -154,9 +161,9 @@ def _weights(q, k, relative, window: Window, block: _Block) -> Tensor:
 
 
 def _by_offset(d_logits: Tensor, window: Window, block: _Block) -> Tensor:
-    """(B', H, I', 2 w + 1) gradients of logits summed by the relative position of their key."""
+    """(B', H, I', 2 r + 1) gradients of logits summed by the relative position of their key."""
     offsets = window.offsets(block).expand(-1, d_logits.size(1), -1, -1)
-    summed = d_logits.new_zeros(*d_logits.shape[:3], 2 * window.size + 1)
+    summed = d_logits.new_zeros(*d_logits.shape[:3], 2 * window.reach + 1)
     return summed.scatter_add_(-1, offsets, d_logits)
 
 

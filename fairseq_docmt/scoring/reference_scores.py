@@ -67,23 +67,49 @@ class Scored(NamedTuple):
     unknown: float
 
 
-def text_encoder(language: str, tokenizer: Optional[str], codes: Optional[str]) -> Callable:
+def text_encoder(
+    language: str,
+    tokenizer: Optional[str],
+    codes: Optional[str],
+    truecasing: Optional[str] = None,
+) -> Callable:
     """What is to be done to a sentence of one language before its words are looked up.
 
     Args:
         language: for the Moses tokenizer.
         tokenizer: name of a tokenizer of fairseq, None for text that is tokenized.
         codes: file of subword-nmt, None for text that has its subwords.
+        truecasing: model of the Moses truecaser, as data_prep/prepare.py --truecase leaves it; None
+            for text that keeps its case.
+
+    Raises:
+        UserError: the truecasing model is none.
     """
     sides = {"source_lang": language, "target_lang": language}
     cut = encoders.build_tokenizer(Namespace(tokenizer=tokenizer, **sides)) if tokenizer else None
     bpe = encoders.build_bpe(Namespace(bpe="subword_nmt", bpe_codes=codes)) if codes else None
+    truecase = _truecaser(truecasing) if truecasing else None
 
     def encode(sentence: str) -> str:
         sentence = cut.encode(sentence) if cut else sentence
+        sentence = truecase(sentence) if truecase else sentence
         return bpe.encode(sentence) if bpe else sentence
 
     return encode
+
+
+def _truecaser(path: str) -> Callable[[str], str]:
+    """The truecasing that data_prep/prepare.py does, with a model of its."""
+    from sacremoses import MosesTruecaser
+
+    try:
+        moses = MosesTruecaser(path)
+    except (ValueError, UnicodeDecodeError):
+        raise UserError(
+            f"{path} is no truecasing model; give the file truecase.* that data_prep/prepare.py "
+            "--truecase has left"
+        ) from None
+    return lambda sentence: moses.truecase(sentence, return_str=True)
 
 
 def add_model_arguments(parser) -> None:
@@ -94,6 +120,8 @@ def add_model_arguments(parser) -> None:
     add("--target-bpe-codes", metavar="FILE", help="the same of the target, where it has its own")
     add("--source-tokenizer", choices=["moses", "jieba"], help="for raw text")
     add("--target-tokenizer", choices=["moses", "jieba"], help="for raw text")
+    add("--source-truecaser", metavar="FILE", help="Moses truecasing model of the training data")
+    add("--target-truecaser", metavar="FILE", help="the same of the target; default: case is kept")
     add("--max-tokens", type=int, default=4096, help="padded source tokens of a batch")
     add("--batch-size", type=int, help="documents of a batch")
     add("--cpu", action="store_true", help="leave a GPU alone")
@@ -111,6 +139,10 @@ def scorer_of(path: str, args) -> "ReferenceScorer":
     for codes in (args.bpe_codes, args.target_bpe_codes):
         if codes and not os.path.isfile(codes):
             raise UserError(f"BPE codes {codes} not found")
+    truecasing = (args.source_truecaser, args.target_truecaser)
+    for model in filter(None, truecasing):
+        if not os.path.isfile(model):
+            raise UserError(f"truecasing model {model} not found")
     hub = DocumentTranslator.from_pretrained(path, args.data).hub
     on_gpu = torch.cuda.is_available() and not args.cpu
     if args.fp16 and not on_gpu:
@@ -120,7 +152,7 @@ def scorer_of(path: str, args) -> "ReferenceScorer":
     languages = (hub.task.cfg.source_lang, hub.task.cfg.target_lang)
     codes = (args.bpe_codes, args.target_bpe_codes or args.bpe_codes)
     tokenizers = (args.source_tokenizer, args.target_tokenizer)
-    encode = [text_encoder(*side) for side in zip(languages, tokenizers, codes)]
+    encode = [text_encoder(*side) for side in zip(languages, tokenizers, codes, truecasing)]
     return ReferenceScorer(hub, *encode, args.max_tokens, args.batch_size)
 
 

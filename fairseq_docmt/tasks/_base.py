@@ -62,6 +62,21 @@ class DocumentTranslationConfig(TranslationConfig):
             "first pass on, instead of decoding again only where the number came out wrong"
         },
     )
+    wrong_sentence_count: ChoiceEnum(["repair", "keep"]) = field(
+        default="repair",
+        metadata={
+            "help": "what becomes of an output with a wrong number of sentences: repair (it is "
+            "decoded again with the right number), keep (its sentences are printed in order, "
+            "missing ones at the end are empty, surplus ones become part of the last)"
+        },
+    )
+    override_checkpoint_options: bool = field(
+        default=False,
+        metadata={
+            "help": "decode with the task and the options given here, as --window-size, where they "
+            "differ from those the checkpoint was trained with"
+        },
+    )
     gold_context: bool = field(
         default=False,
         metadata={
@@ -82,6 +97,7 @@ class DocumentTranslationConfig(TranslationConfig):
     # Set in fairseq-generate and fairseq-interactive only, which have no other mark of their own.
     checkpoint_to_decode: Optional[str] = II("common_eval.path")
     max_batch_tokens: Optional[int] = II("dataset.max_tokens")
+    language_model: Optional[str] = II("generation.lm_path")
 
 
 class TypedLines(LanguagePairDataset):
@@ -109,6 +125,11 @@ class DocumentTranslationTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         if cfg.load_alignments:
             raise UserError("--load-alignments is not supported by document tasks; leave it out")
+        if cfg.language_model:
+            raise UserError(
+                "--lm-path is not supported by document tasks: a language model of fairseq does "
+                "not know <sep> and <bod>; leave it out"
+            )
         with open_dict(cfg):
             # Batches depend on the number of the epoch alone, so that resuming finds the same.
             cfg.rebuild_batches = True
@@ -129,7 +150,7 @@ class DocumentTranslationTask(TranslationTask):
                 f"--decoding {self.decoding} is not for --task {self.task_name}; "
                 f"choose from {', '.join(self.decodings)}"
             )
-        if cfg.gold_context and self.decoding not in ("sequential", "stream"):
+        if cfg.gold_context and not (self.sequential or self.decoding == "stream"):
             raise UserError(
                 f"--gold-context has no meaning with --decoding {self.decoding}, which does not "
                 "translate sentences one after the other; leave it out"
@@ -157,6 +178,11 @@ class DocumentTranslationTask(TranslationTask):
         """Sentences of a decoding window, of which the last is kept; 0 if spans are kept whole."""
         raise NotImplementedError
 
+    @property
+    def sequential(self) -> bool:
+        """Whether each sentence is translated after the model's own output for those before it."""
+        return self.decoding in ("sequential", "sequential-full-source")
+
     def view_options(self) -> dict:
         """Keyword arguments of :class:`DocumentView` that the task sets."""
         return {}
@@ -178,7 +204,7 @@ class DocumentTranslationTask(TranslationTask):
         return getattr(self.state, KEY)
 
     def load_state_dict(self, state_dict):
-        adopted = self.stored.adopt(state_dict)
+        adopted = self.stored.adopt(state_dict, self.cfg.override_checkpoint_options)
         super().load_state_dict(state_dict)
         self.state.merge_state_dict({KEY: adopted})
 

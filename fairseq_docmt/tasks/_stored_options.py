@@ -31,8 +31,12 @@ class StoredOptions:
         """Values to train with and to store."""
         return {**self.learned, **self.defaults, **self.given, "task": self.task_name}
 
-    def adopt(self, task_state: dict) -> Dict[str, Any]:
+    def adopt(self, task_state: dict, override: bool = False) -> Dict[str, Any]:
         """Values to decode with, given the task state of a checkpoint.
+
+        Args:
+            override: the command line wins where it contradicts the checkpoint, and may name
+                another task, whose options are then those given or its defaults.
 
         Raises:
             UserError: the checkpoint's task or options contradict the command line, or an earlier
@@ -41,22 +45,30 @@ class StoredOptions:
         stored = task_state.get(KEY)
         if stored is None:
             return {**self.chosen(), **self.sentence_level, **self.given}
+        if override:
+            return {**self.chosen(), **self._known(stored), **self.given, "task": self.task_name}
         if stored["task"] != self.task_name:
             raise UserError(
                 f"the checkpoint was trained with --task {stored['task']}, not "
-                f"{self.task_name}; use --task {stored['task']}"
+                f"{self.task_name}; use --task {stored['task']}, or to decode it in another way "
+                "--override-checkpoint-options"
             )
         for name, value in self.given.items():
             if name in stored and value != stored[name]:
                 option = "--" + name.replace("_", "-")
                 raise UserError(
                     f"{option} {value} contradicts the checkpoint, which was trained with "
-                    f"{option} {stored[name]}; leave the option out"
+                    f"{option} {stored[name]}; leave the option out, or to decode with another "
+                    "value add --override-checkpoint-options"
                 )
         if self.loaded is not None:
             self._check_ensemble(stored)
         self.loaded = stored
         return {**self.chosen(), **stored}
+
+    def _known(self, stored: dict) -> Dict[str, Any]:
+        """Values of a checkpoint that this task has a name for."""
+        return {name: stored[name] for name in {**self.defaults, **self.learned} if name in stored}
 
     def _check_ensemble(self, stored: dict) -> None:
         for name in self.defaults:

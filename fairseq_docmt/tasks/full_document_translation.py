@@ -18,12 +18,16 @@ from fairseq_docmt.tasks._base import DocumentTranslationConfig, DocumentTransla
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class FullDocumentTranslationConfig(DocumentTranslationConfig):
-    decoding: Optional[ChoiceEnum(["window", "segment", "sequential", "iterative"])] = field(
+    decoding: Optional[
+        ChoiceEnum(["window", "segment", "sequential", "sequential-full-source", "iterative"])
+    ] = field(
         default=None,
         metadata={
             "help": "segment (stretches of a document whole, split at <sep>; default), sequential "
-            "(sentence by sentence after the model's own previous output), iterative (sentences "
-            "alone, then again knowing how the others were translated; for memnet_rnn)"
+            "(sentence by sentence after the model's own previous output, from the source up to "
+            "the sentence), sequential-full-source (the same from the source of the whole "
+            "stretch), iterative (sentences alone, then again knowing how the others were "
+            "translated; for memnet_rnn)"
         },
     )
     max_document_tokens: Optional[int] = field(
@@ -74,7 +78,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     """
 
     task_name = "full_document_translation"
-    decodings = ["segment", "sequential", "iterative"]
+    decodings = ["segment", "sequential", "sequential-full-source", "iterative"]
     stored_defaults = {"max_document_tokens": 1000}
     learned_defaults = {"target_ratio": 1.0}
     #: whether sentences are rows; known when the model is built, before data is loaded

@@ -155,6 +155,12 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             buffer_size=data_buffer_size,
             skip_remainder_batch=skip_remainder_batch,
             carries=self.training_carries if trains else None,
+            decided_by={
+                "--batch-size": max_sentences,
+                "--chunk-sentences": self.cfg.chunk_sentences,
+                "--random-chunk": self.cfg.random_chunk,
+                "--seed": seed,
+            },
         )
         self._iterated = view, iterator
         return iterator
@@ -178,9 +184,10 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
         """Stock training step on a batch and what is carried into it."""
         with self.training_carries.of_batch(sample, model, update_num, not ignore_grad) as batch:
-            return super().train_step(
+            result = super().train_step(
                 batch, model, criterion, optimizer, update_num, ignore_grad=ignore_grad
             )
+        return _without_fillers(sample, criterion, result)
 
     def optimizer_step(self, optimizer, model, update_num):
         """Stock step; where it is known that a checkpoint follows, processes tell their carries."""
@@ -197,7 +204,18 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     def valid_step(self, sample, model, criterion):
         """Stock validation step on a batch and what is carried into it."""
         with self.validation_carries.of_batch(sample, model) as batch:
-            return super().valid_step(batch, model, criterion)
+            result = super().valid_step(batch, model, criterion)
+        return _without_fillers(sample, criterion, result)
 
     def rows_to_translate(self, sample) -> dict:
         return rows_of_stream(sample, self)
+
+
+def _without_fillers(sample, criterion, result):
+    """What a criterion returns, its numbers of sentences without the fillers it counts as rows."""
+    loss, sample_size, logging_output = result
+    sentences = int(sample["id"].ge(0).sum())
+    logging_output["nsentences"] = sentences
+    if getattr(criterion, "sentence_avg", False):
+        sample_size = logging_output["sample_size"] = sentences
+    return loss, sample_size, logging_output

@@ -7,7 +7,7 @@ from fairseq_docmt.data import DecodingUnits, DocumentIndex, part_spans, window_
 EOS = 2
 
 
-def units_of(lengths, window_size, **options):
+def units_of(lengths, window_size, tgt=None, **options):
     index = DocumentIndex.from_lengths(lengths)
     lines = [torch.tensor([EOS]) for _ in range(int(index.rows[-1]) + 1)]
     for number, row in enumerate(index.rows):
@@ -19,9 +19,7 @@ def units_of(lengths, window_size, **options):
     else:
         spans = part_spans(index, (sizes[index.rows], 8), limits)
     words = Dictionary()
-    return DecodingUnits(
-        lines, None, sizes, words, index, spans, window_size=window_size, **options
-    )
+    return DecodingUnits(lines, tgt, sizes, words, index, spans, window_size=window_size, **options)
 
 
 def test_windows_translate_their_last_sentence():
@@ -78,3 +76,83 @@ def test_lines_of_an_open_document_go_on_after_the_carried_sentences():
     assert not first["at_start"]
     assert [s[0].item() for s in third["source"]] == [12]
     assert (third["document"], third["at_start"]) == (8, True)
+
+
+def test_lines_of_an_open_document_need_no_more_context_than_a_window():
+    """Parts of documents take none at all, and only what is missing is taken."""
+    carried = [torch.tensor([90 + i, EOS]) for i in range(3)]
+    parts = units_of((2, 1), 0, carried=carried, first_position=5)
+    assert [s[0].item() for s in parts[0]["source"]] == [10, 11]
+    assert (parts[0]["position"], parts[0]["at_start"]) == (5, False)
+    windows = units_of((3,), 2, carried=carried, first_position=3)
+    found = [[s[0].item() for s in windows[i]["source"]] for i in range(3)]
+    assert found == [[92, 10], [10, 11], [11, 12]]
+    whole = units_of((2,), 3, carried=carried[:1], first_position=1)
+    assert [whole[i]["at_start"] for i in range(2)] == [True, True]
+
+
+def test_sizes_and_rows_with_nothing_to_translate():
+    units = units_of((3, 1), 2, empty_rows=[3, 5], first_document=4)
+    assert len(units) == 6
+    assert units.sizes.tolist() == [2, 5, 7, 2, 1, 1]  # sentences of 2, 3, 4 and 2 tokens
+    assert [units.size(2), units.num_tokens(1), units.num_tokens(5)] == [7, 5, 1]
+    assert type(units.size(0)) is type(units.num_tokens(0)) is int
+    assert units[5] == {
+        **{"lines": [5], "source": [], "target": None, "drafts": None},
+        **{"document": -1, "position": 0, "at_start": False},
+    }
+    assert (units[3]["lines"], units[3]["document"]) == ([4], 5)
+    for keep_order in (False, True):
+        assert units.batches(None, None, keep_order, shards=1)[-1] == [4, 5]
+
+
+def test_targets_drafts_and_constraints_are_those_of_the_rows():
+    tgt = [torch.tensor([30 + row] * (5 - row) + [EOS]) for row in range(5)]
+    drafts = [f"draft {row}" for row in range(5)]
+    constraints = torch.arange(5).view(5, 1)
+    units = units_of((2, 2), 0, tgt=tgt, drafts=drafts, constraints=constraints)
+    assert [t[0].item() for t in units[1]["target"]] == [33, 34]
+    assert [units[i]["drafts"] for i in range(2)] == [
+        ["draft 0", "draft 1"],
+        ["draft 3", "draft 4"],
+    ]
+    sample = units.collater([units[1], units[0]])
+    assert sample["id"].tolist() == sample["constraints"].view(-1).tolist() == [3, 4, 0, 1]
+    assert [row[0].item() for row in sample["target"]] == [33, 34, 30, 31]
+    assert sample["net_input"]["src_lengths"].tolist() == [4, 2, 2, 3]
+    assert [set(unit) for unit in sample["units"]] == [
+        {"source", "target", "document", "position", "at_start", "drafts", "rows"}
+    ] * 2
+    assert units.collater([]) == {}
+    plain = units_of((2, 2), 0)
+    sample = plain.collater([plain[0]])
+    assert sample["target"] is None and "constraints" not in sample
+    assert (plain[0]["target"], plain[0]["drafts"]) == (None, None)
+
+
+def test_the_source_is_padded_on_the_side_that_is_asked_for():
+    for left, want in ((True, [1, 10, EOS]), (False, [10, EOS, 1])):
+        units = units_of((2,), 0, left_pad_source=left)
+        sample = units.collater([units[0]])
+        assert sample["net_input"]["src_tokens"].tolist() == [want, [11, 11, EOS]]
+
+
+def test_batches_by_hand():
+    """Sizes 2, 3, 4, 2 and 3, the longest first; the longest of a batch pads the others."""
+    units = units_of((3, 2), 1)
+    assert units.sizes.tolist() == [2, 3, 4, 2, 3]
+    assert units.batches(None, 2, False, shards=1) == [[2, 1], [4, 0], [3]]
+    assert units.batches(8, None, False, shards=1) == [[2, 1], [4, 0], [3]]
+    assert units.batches(9, None, False, shards=1) == [[2, 1], [4, 0, 3]]
+    assert units.batches(None, None, False, shards=1) == [[2, 1, 4, 0, 3]]
+    assert units.batches(3, None, False, shards=1) == [[2], [1], [4], [0], [3]]
+
+
+def test_waves_by_hand():
+    """The longest document first; where a process has none left it gets empty batches."""
+    units = units_of((1, 3, 2), 1)
+    assert units.batches(None, None, True, shards=1) == [[1, 4, 0], [2, 5], [3]]
+    assert units.batches(None, 2, True, shards=2) == [[1, 4], [0], [2, 5], [], [3], []]
+    # Their longest sentences have 4, 4 and 2 tokens; two documents are 2 * 4 tokens wide.
+    assert units.batches(8, None, True, shards=1) == [[1, 4], [2, 5], [3], [0]]
+    assert units.batches(7, None, True, shards=1) == [[1], [2], [3], [4], [5], [0]]

@@ -36,6 +36,9 @@ def test_without_drops_sentences_and_documents_left_empty():
     kept = index.without(np.array([False, True, True, False, True, False]))
     assert kept.rows.tolist() == [0, 5, 7]
     assert kept.starts.tolist() == [0, 1, 3]
+    assert kept.document.tolist() == [0, 1, 1]
+    first = index.without(np.array([False, False, True, True, True, True]))
+    assert (first.rows.tolist(), first.starts.tolist()) == ([0, 1], [0, 2])
 
 
 def test_agrees_with_a_plain_loop_on_random_corpora():

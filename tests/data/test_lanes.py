@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairseq_docmt.data import DocumentIndex
-from fairseq_docmt.data.lanes import FILLER, chunk_sizes, fill_lanes, stream_batches
+from fairseq_docmt.data.lanes import FILLER, Place, chunk_sizes, fill_lanes, stream_batches
 
 LENGTHS = [4, 1, 6, 3, 5, 1, 1, 9, 2]
 INDEX = DocumentIndex.from_lengths(LENGTHS)
@@ -50,6 +50,46 @@ def test_processes_share_the_lanes_of_one():
     assert without_lanes[0] == without_lanes[1]
 
 
+def test_the_longest_goes_to_the_shortest_lane():
+    assert [lane.tolist() for lane in fill_lanes(INDEX, 3)] == [[7, 8], [1, 2, 3, 6], [0, 4, 5]]
+    for seed in range(5):
+        lanes = fill_lanes(INDEX, 3, seed)
+        assert sorted(sum(LENGTHS[d] for d in lane) for lane in lanes) == [10, 11, 11]
+
+
+def test_which_of_equally_long_documents_go_together_changes():
+    index = DocumentIndex.from_lengths([2] * 6)
+    pairs = {frozenset(fill_lanes(index, 3, seed)[0].tolist()) for seed in range(9)}
+    assert len(pairs) > 3
+
+
+def test_lanes_without_documents():
+    lanes = fill_lanes(DocumentIndex.from_lengths([2]), 2)
+    assert [lane.tolist() for lane in lanes] == [[0], []]
+    assert all(lane.dtype == np.int64 for lane in lanes)
+
+
+def test_a_batch_by_hand():
+    index = DocumentIndex.from_lengths([2, 3])
+    batches = stream_batches(index, [np.array([0]), np.array([1])], [2, 1], shards=1)
+    assert [[tuple(place) for place in batch] for batch in batches] == [
+        [(0, True, 0, 2), (2, True, 0, 2), (1, False, 0, 2), (3, False, 0, 2)],
+        [(FILLER, True, 1, 2), (4, False, 1, 2)],
+    ]
+    assert stream_batches(index, [np.array([0]), np.zeros(0, int)], [1], shards=2) == [
+        [Place(0, True, 0, 1)],
+        [Place(FILLER, True, 0, 1)],
+    ]
+
+
+def test_seeds_may_be_of_any_size():
+    """numpy takes 32 bits; what is beyond them is left out."""
+    for seed in (3, 2**32 - 1):
+        assert chunk_sizes(50, 4, seed) == chunk_sizes(50, 4, seed + 2**32)
+        near, far = (fill_lanes(INDEX, 2, number) for number in (seed, seed + 2**32))
+        assert all(np.array_equal(a, b) for a, b in zip(near, far))
+
+
 def test_epochs_read_in_different_orders():
     orders = {tuple(map(tuple, fill_lanes(INDEX, 2, seed))) for seed in range(6)}
     assert len(orders) > 1
@@ -60,6 +100,10 @@ def test_epochs_read_in_different_orders():
 
 def test_chunks():
     assert chunk_sizes(10, 4) == [4, 4, 2]
+    assert chunk_sizes(8, 4) == [4, 4]
+    for seed in range(20):
+        assert sum(chunk_sizes(10, 2, seed)) == 10 and set(chunk_sizes(10, 2, seed)) <= {1, 2}
+    assert chunk_sizes(0, 4) == chunk_sizes(0, 4, seed=1) == []
     drawn = chunk_sizes(1000, 4, seed=1)
     assert sum(drawn) == 1000
     assert set(drawn[:-1]) == {1, 2, 3, 4}

@@ -37,6 +37,36 @@ def test_strides_cover_each_document_once():
     assert stride_spans(index, 2, no_limit(index)).tolist() == [[0, 2], [2, 4], [4, 5], [5, 7]]
 
 
+def test_strides_over_a_limit_are_cut_in_equal_parts():
+    """Of the first limit; any other limit may ask for more of them."""
+    index = DocumentIndex.from_lengths([1, 4, 1])
+    sizes, other = np.array([9, 4, 4, 4, 4, 9]), np.array([1, 3, 6, 2, 2, 1])
+    spans = stride_spans(index, 4, [(sizes, 9), (other, 100)])
+    assert spans.tolist() == [[0, 1], [1, 3], [3, 5], [5, 6]]
+    spans = stride_spans(index, 4, [(sizes, 100), (other, 8)])
+    assert spans.tolist() == [[0, 1], [1, 2], [2, 4], [4, 5], [5, 6]]
+
+
+def test_a_document_within_the_limit_stays_whole():
+    index = DocumentIndex.from_lengths([3, 2])
+    sizes = np.array([4, 2, 4, 3, 3])
+    assert part_spans(index, (sizes, 10), []).tolist() == [[0, 3], [3, 5]]
+    assert part_spans(index, (sizes, 9), []).tolist() == [[0, 2], [2, 3], [3, 5]]
+
+
+def test_parts_end_at_the_sentence_end_nearest_to_equal():
+    """A goal of 10 tokens lies between the ends at 9 and 13, then between those at 7 and 12."""
+    index = DocumentIndex.from_lengths([5])
+    spans = part_spans(index, (np.array([4, 5, 4, 3, 4]), 11), [])
+    assert spans.tolist() == [[0, 2], [2, 5]]
+    spans = part_spans(index, (np.array([3, 4, 5, 4, 4]), 12), [])
+    assert spans.tolist() == [[0, 3], [3, 5]]
+    # Of two that are equally near, the later one.
+    assert part_spans(index, (np.full(5, 4), 12), []).tolist() == [[0, 3], [3, 5]]
+    three = part_spans(DocumentIndex.from_lengths([6]), (np.full(6, 5), 10), [])
+    assert three.tolist() == [[0, 2], [2, 4], [4, 6]]
+
+
 def test_a_document_of_1500_tokens_becomes_two_parts_of_750():
     index = DocumentIndex.from_lengths([30])
     sizes = np.full(30, 50)
@@ -70,3 +100,6 @@ def test_a_sentence_over_the_limit_is_a_part_of_its_own():
     index = DocumentIndex.from_lengths([3])
     spans = part_spans(index, (np.array([4, 400, 4]), 100), [])
     assert spans.tolist() == [[0, 1], [1, 2], [2, 3]]
+    index = DocumentIndex.from_lengths([1, 2, 1])
+    spans = part_spans(index, (np.array([4, 4, 400, 4]), 100), [])
+    assert spans.tolist() == [[0, 1], [1, 2], [2, 3], [3, 4]]

@@ -157,12 +157,16 @@ def run_loop(loop, chunks):
     return found
 
 
-def check(found, wanted, **tolerance):
+def check(found, wanted, tolerance=1e-9):
     assert found.keys() == wanted.keys()
-    for place, logits in wanted.items():
-        torch.testing.assert_close(
-            found[place], logits, **(tolerance or {"atol": 1e-9, "rtol": 0}), msg=str(place)
-        )
+    for (lane, step), logits in wanted.items():
+        close(found[lane, step], logits, f"lane {lane}, sentence {step}", tolerance)
+
+
+def close(found, wanted, name="", tolerance=1e-9):
+    torch.testing.assert_close(
+        found, wanted, atol=tolerance, rtol=0, msg=lambda text: f"{name}: {text}"
+    )
 
 
 def random_sum(found):
@@ -178,7 +182,7 @@ def check_gradients(model, p):
         wanted = p[name].grad
         wanted = torch.zeros_like(parameter) if wanted is None else wanted
         found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        torch.testing.assert_close(found, wanted, atol=1e-9, rtol=0, msg=name)
+        close(found, wanted, name)
 
 
 # ---- outputs and gradients ----------------------------------------------------------------------
@@ -214,7 +218,7 @@ def test_gelu_in_the_update():
     """As in the authors' code; fairseq computes it in single precision, hence the tolerance."""
     model, loop = built("both", "--activation-fn", "gelu")
     loop.activation = gelu
-    check(run(model, [5]), run_loop(loop, [5]), atol=2e-6, rtol=0)
+    check(run(model, [5]), run_loop(loop, [5]), tolerance=2e-6)
 
 
 class Doubling(torch.nn.Module):
@@ -355,8 +359,7 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant, monkeypatch):
 
     monkeypatch.setattr(SentenceMemory, "begin_sentence", counted)
     memories = {m for m in model.modules() if isinstance(m, SentenceMemory)}
-    generator, length, carry = torch.Generator().manual_seed(3), 4, None
-    pasts = [{}, {}, {}]
+    generator, carry, pasts = torch.Generator().manual_seed(3), None, [{}, {}, {}]
     sources = [[pair[0] for pair in document(4, seed)] for seed in (21, 22, 23)]
     for number in range(4):
         begins = [number == 0, number in (0, 2), number == 0]  # another document in the second row
@@ -364,27 +367,31 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant, monkeypatch):
         source = collate_tokens([lane[number] for lane in sources], PAD, left_pad=True)
         stream = {"starts": torch.tensor(begins), "lanes": 3, "carry": carry}
         encoded = model.encoder(source, source.ne(PAD).sum(1), **stream)
-        owners, state = torch.arange(3).repeat_interleave(2), {}
+        owners, state, said = torch.arange(3).repeat_interleave(2), {}, {}
         beams = model.encoder.reorder_encoder_out(encoded, owners)
         tokens = torch.full((6, 1), EOS)
-        for _ in range(length):
+        for step in range(4):
             got, _ = model.decoder(tokens, encoder_out=beams, incremental_state=state)
             for row, owner in enumerate(owners.tolist()):
                 wanted, _ = loop.sentence(sources[owner][number], tokens[row], pasts[owner])
-                torch.testing.assert_close(got[row, -1], wanted[-1], atol=1e-9, rtol=0)
-            order = torch.tensor([1, 0, 2, 2, 5, 4])
+                close(got[row, -1], wanted[-1])
+            said.update({int(owner): tokens[row] for row, owner in enumerate(owners)})
+            order = torch.tensor([1, 0, 2, 2, 5, 4])[: len(owners)]
+            if step == 1:  # a sentence ends, the first one or the second
+                order = order[owners[order] != number % 2]
             model.decoder.reorder_incremental_state_scripting(state, order)
             beams = model.encoder.reorder_encoder_out(beams, order)
-            new = torch.randint(4, 16, (6, 1), generator=generator)
+            owners = owners[order]
+            new = torch.randint(4, 16, (len(order), 1), generator=generator)
             tokens = torch.cat([tokens[order], new], dim=1)
-        best = torch.tensor([1, 2, 4])
-        _, extra = model.decoder(tokens[best], encoder_out=encoded, features_only=True)
+        best = collate_tokens([said[lane] for lane in range(3)], PAD)
+        _, extra = model.decoder(best, encoder_out=encoded, features_only=True)
         carry = extra["carry"]
         assert set(begun) == memories and len(begun) == len(memories)
         begun.clear()
         pasts = [
-            loop.sentence(lane[number], tokens[row], past)[1]
-            for lane, row, past in zip(sources, best.tolist(), pasts)
+            loop.sentence(lane[number], said[row], past)[1]
+            for row, (lane, past) in enumerate(zip(sources, pasts))
         ]
 
 
@@ -417,7 +424,9 @@ def scored_by_loop(loop, task, texts, forget=False):
     return wanted
 
 
-@pytest.mark.parametrize("options", [[], ["--score-reference"]], ids=["search", "references"])
+@pytest.mark.parametrize(
+    "options", [["--nbest", "3"], ["--score-reference"]], ids=["search", "references"]
+)
 def test_scores_that_are_printed_are_those_of_the_equations(binarised, checkpoint, options):
     """Documents side by side: what goes on is the memory of the best hypothesis.
 
@@ -487,14 +496,16 @@ def test_finetuning_begins_with_the_transformer_and_a_random_sublayer():
         for hook in hooks:
             hook.remove()
         if attends:  # attention of the stock transformer has a softmax in single precision
-            torch.testing.assert_close(begins, with_sublayers, atol=1e-6, rtol=0)
+            close(begins, with_sublayers, tolerance=1e-6)
         assert (with_sublayers.log_softmax(-1) - stock.log_softmax(-1)).abs().max() > 0.1
 
 
 @torch.no_grad()
 def test_new_parameters_as_they_are_built():
-    """Vectors of the first memory from N(0, 1), norms as they are without training."""
+    """The first memory from N(0, 1), norms as without training, projections as in fairseq."""
     model = as_built(*tiny.memory("--memory-size", "500"))
+    # Uniform up to sqrt(6 / (inputs + outputs)), of queries, keys and values down by sqrt(2).
+    gains = {"q_proj": 0.5**0.5, "k_proj": 0.5**0.5, "v_proj": 0.5**0.5}
     for memory in (model.encoder.memories["0"], model.decoder.memories["0"]):
         assert memory.initial.mean().abs() < 0.05 and abs(memory.initial.std() - 1) < 0.05
         for name, parameter in memory.named_parameters():
@@ -502,3 +513,6 @@ def test_new_parameters_as_they_are_built():
                 assert (parameter == 1).all(), name
             if "norm.bias" in name or "out_proj.bias" in name:
                 assert (parameter == 0).all(), name
+            if parameter.dim() == 2 and name != "initial":
+                bound = gains.get(name.split(".")[1], 1) * (6 / sum(parameter.shape)) ** 0.5
+                assert 0.95 * bound < parameter.abs().max() <= bound, name

@@ -1,8 +1,8 @@
 """lst_transformer against plain loops of Herold and Ney (2023), section 3.2 (Zhang et al. 2020).
 
-Where the paper is silent: both variants see the same queries, keys and values; the sentence comes
-first in the concatenation; a separator belongs to the source sentence that it ends, and in the
-decoder, where it is read to predict the first word of the next sentence, to that one.
+Where the paper is silent: both variants see the same queries, keys and values, or each its own; the
+sentence comes first in the concatenation; a separator belongs to the source sentence that it ends,
+and in the decoder, where it is read to predict the first word of the next sentence, to that one.
 """
 
 from typing import List, Sequence
@@ -17,7 +17,11 @@ from torch import Tensor
 
 NORM_FIRST = ["--encoder-normalize-before", "--decoder-normalize-before"]
 #: whether norms come first, and options
-VARIANTS = {"norm-last": (False, []), "norm-first": (True, [*NORM_FIRST, *loops.WIDER_ENCODER])}
+VARIANTS = {
+    "norm-last": (False, []),
+    "norm-first": (True, [*NORM_FIRST, *loops.WIDER_ENCODER]),
+    "separate": (False, ["--separate-projections", *loops.WIDER_ENCODER]),
+}
 
 # ---- the equations -------------------------------------------------------------------------------
 
@@ -41,8 +45,12 @@ def attention(w, x: Tensor, sentences: List[int], causal: bool) -> Tensor:
     def sentence(i):
         return [j for j in everything(i) if sentences[j] == sentences[i]]
 
-    q, k, v = (heads(project(w, f"{name}_proj", x)) for name in "qkv")
-    parts = [loops.attend(*head, seen) for seen in (sentence, everything) for head in zip(q, k, v)]
+    parts = []
+    for seen, name in ((sentence, "{}_proj"), (everything, "long.{}")):
+        if "long.q.weight" not in w:
+            name = "{}_proj"
+        q, k, v = (heads(project(w, name.format(kind), x)) for kind in "qkv")
+        parts += [loops.attend(*head, seen) for head in zip(q, k, v)]
     return project(w, "out_proj", torch.cat(parts, dim=-1))
 
 
@@ -82,7 +90,9 @@ def test_whole_sequences(options, arguments, documents):
     model = built(*arguments)
     got, want = loops.whole(model, documents), by_loops(model, documents, norm_first=options)
     loops.assert_close(got, want)
-    loops.assert_same_gradients(model, got, want, ["out_proj"])
+    loops.assert_same_gradients(model, got, want, ["out_proj", "long.q", "long.v"])
+    own = [name for name in weights_of(model) if ".long." in name]
+    assert len(own) == (24 if "--separate-projections" in arguments else 0)
 
 
 @torch.no_grad()

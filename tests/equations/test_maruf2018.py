@@ -111,10 +111,14 @@ def place_of(options):
     return options[options.index("--memory-to") + 1]
 
 
-def check(found, wanted, tolerance=1e-9):
+def check(found, wanted):
     assert len(found) == len(wanted)
     for number, (a, b) in enumerate(zip(found, wanted)):
-        torch.testing.assert_close(a, b, atol=tolerance, rtol=0, msg=f"sentence {number}")
+        close(a, b, f"sentence {number}")
+
+
+def close(found, wanted, name=""):
+    torch.testing.assert_close(found, wanted, atol=1e-9, rtol=0, msg=lambda text: f"{name}: {text}")
 
 
 def random_sum(logits):
@@ -142,7 +146,7 @@ def check_outputs_and_gradients(options, gold=False, train=False, left_pad=True)
             assert parameter.grad is None and not parameter.requires_grad, name
             continue
         wanted = torch.zeros_like(parameter) if p[name].grad is None else p[name].grad
-        torch.testing.assert_close(parameter.grad, wanted, atol=1e-9, rtol=0, msg=name)
+        close(parameter.grad, wanted, name)
 
 
 @pytest.mark.parametrize("gold", [False, True], ids=["drafts", "references"])
@@ -208,7 +212,7 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant):
         got, _ = model.decoder(tokens, encoder_out=beams, incremental_state=state)
         for row, owner in enumerate(owners.tolist()):
             known = encode(p, sources[owner]), tokens[row], memories[owner], place_of(variant)
-            torch.testing.assert_close(got[row, -1], decode(*(p, *known))[0][-1], atol=1e-9, rtol=0)
+            close(got[row, -1], decode(*(p, *known))[0][-1])
         order = torch.arange(len(owners)).view(-1, 2).flip(1).flatten()
         order[2] = order[3]
         if step == 1:  # the first sentence ends
@@ -261,10 +265,10 @@ def test_vectors_of_sentences_are_standardised():
     sentences.standardise(iter(lines))
     mean = raw.sum(0) / len(raw)
     deviation = ((raw - mean).pow(2).sum(0) / len(raw)).sqrt()
-    torch.testing.assert_close(sentences.mean, mean, atol=1e-9, rtol=0)
-    torch.testing.assert_close(sentences.deviation, deviation, atol=1e-9, rtol=0)
+    close(sentences.mean, mean)
+    close(sentences.deviation, deviation)
     found = sentences(collate_tokens(lines[:9], PAD, left_pad=True))
-    torch.testing.assert_close(found, (raw[:9] - mean) / deviation, atol=1e-9, rtol=0)
+    close(found, (raw[:9] - mean) / deviation)
     sentences.standardise(iter(lines[:1]))  # no deviation at all
     assert (sentences.deviation == 1e-4).all()
 

@@ -2,8 +2,8 @@
 
 Sections 3.1 and 3.2 define the recurrences of S and z and the sentential gate.  What they leave to
 Peng et al. (2021) and to the code of the paper is marked: features of unit vectors, the least
-denominator, the rescaling of keys in cross attention, gates of their own for each head, and gates
-in cross attention, which appendix A.2 mentions.
+denominator, the rescaling of keys in cross attention, gates of their own for each head, pools of
+random matrices, and gates in cross attention, which appendix A.2 mentions.
 """
 
 import itertools
@@ -18,6 +18,7 @@ from equations import loops
 from equations.loops import BATCHES, HEADS, SEP, linear, weights_of
 from torch import Tensor
 
+from fairseq_docmt.modules.random_feature_map import SharedMatrices
 from fairseq_docmt.ops import step_kernels
 
 
@@ -26,6 +27,8 @@ class RFA(NamedTuple):
 
     gate: str = "none"
     gate_cross: bool = False
+    shared_gate: bool = False
+    pool: str = "own"  # of each layer; or "shared" by all layers; or "same" matrices in all too
     feature_map: str = "sincos"
     rescale: bool = True
     encoder: bool = False
@@ -46,6 +49,16 @@ VARIANTS = {
     "cross-average": (
         RFA("average", gate_cross=True),
         ["--sentence-gate", "average", "--gate-cross-attention", *loops.WIDER_ENCODER],
+    ),
+    "one-gate": (RFA("decay", shared_gate=True), ["--sentence-gate", "decay", "--shared-gate"]),
+    "one-gate-everywhere": (
+        RFA("average", gate_cross=True, shared_gate=True),
+        ["--sentence-gate", "average", "--gate-cross-attention", "--shared-gate"],
+    ),
+    "shared-pool": (RFA(pool="shared"), ["--share-random-matrices", "--random-matrices", "5"]),
+    "same-matrices": (
+        RFA("decay", pool="same"),
+        ["--sentence-gate", "decay", "--share-random-matrices", "--same-matrices-in-decoding"],
     ),
     "encoder": (RFA("decay", encoder=True), ["--sentence-gate", "decay", "--rfa-encoder"]),
     "no-rescale": (RFA(rescale=False, encoder=True), ["--no-key-rescale", "--rfa-encoder"]),
@@ -135,8 +148,10 @@ def per_head(w, x, source, options: RFA, gated: bool, matrices):
         temperature = w["feature_map.temperature"][h].squeeze()
         matrix = w["feature_map.pool"][h if matrices is None else matrices[h]]
         gate = None
-        if gated:  # one gate for each head, as in the code of the paper
-            gate = w["gate.linear.weight"][h], w["gate.linear.bias"][h]
+        if gated:  # one gate for each head, as in the code of the paper, or w_f and b_f for all
+            number = 0 if options.shared_gate else h
+            assert len(w["gate.linear.weight"]) == (1 if options.shared_gate else HEADS)
+            gate = w["gate.linear.weight"][number], w["gate.linear.bias"][number]
         phi_q, phi_k = (features(y, matrix, temperature, options.feature_map) for y in (q, k))
         yield phi_q, phi_k, k, v, temperature, gate
 
@@ -152,18 +167,26 @@ def causal(w, x, separators, options: RFA, matrices=None) -> Tensor:
     return linear(w, "out_proj", torch.cat(outputs, dim=-1))
 
 
-def cross(w, x, source, separators, options: RFA, gated: bool, matrices=None) -> Tensor:
+def cross(
+    w, x, source, separators, options: RFA, gated: bool, matrices=None, padding=None
+) -> Tensor:
     """Cross attention: S and z of the whole source for every query (section 3.1).
 
     The features of a key forget its length.  The code of the paper weights each by
-    exp(|k / (d^1/2 tau)|^2 / 2), divided by the largest such weight, which is a constant.
+    exp(|k / (d^1/2 tau)|^2 / 2), divided by the largest such weight, which is a constant; there the
+    weights of ``padding`` (P, C), encoder output beside the source, take part in that.
     """
     floor, outputs = least_denominator(options, options.cross_vectors), []
     for phi_q, phi_k, k, v, tau, gate in per_head(w, x, source, options, gated, matrices):
         assert phi_q.size(1) == 2 * options.cross_vectors
         if options.rescale:
             lengths = (k / (math.sqrt(k.size(1)) * tau)).square().sum(-1) / 2
-            phi_k = phi_k * (lengths - lengths.max().detach()).exp().unsqueeze(-1)
+            most = lengths.max().detach()
+            if padding is not None and len(padding) > 0:
+                others = loops.heads(linear(w, "k_proj", padding))[len(outputs)]
+                others = (others / (math.sqrt(k.size(1)) * tau)).square().sum(-1) / 2
+                most = torch.maximum(most, others.max().detach())
+            phi_k = phi_k * (lengths - most).exp().unsqueeze(-1)
         *_, last = summaries(phi_k, v, source, separators, gate, options)
         outputs.append(torch.stack([read(q, *last, floor) for q in phi_q]))
     return linear(w, "out_proj", torch.cat(outputs, dim=-1))
@@ -192,8 +215,28 @@ def logits(w, source, target, options: RFA, matrices=(None, None)) -> Tensor:
     )
 
 
-def by_loops(w, documents, options: RFA, **given):
+def matrices_of_layers(w, options: RFA, drawn=None):
+    """Parameters with a pool for each layer, from the pools that all layers share.
+
+    Args:
+        drawn: matrices of each layer that training has drawn for causal and for cross attention;
+            None for evaluation, where the code of the paper takes the first for all layers.
+    """
+    if options.pool == "own":
+        return w
+    w = dict(w)
+    for kind, name in (("causal", "self_attn"), ("cross", "encoder_attn")):
+        pool = w[f"decoder.{kind}_matrices.pool"]
+        for number in range(len(loops.layers(w, "decoder"))):
+            first = 0 if options.pool == "same" else number * HEADS
+            own = pool[first : first + HEADS] if drawn is None else drawn[kind][number]
+            w[f"decoder.layers.{number}.{name}.feature_map.pool"] = own
+    return w
+
+
+def by_loops(w, documents, options: RFA, drawn=None, **given):
     """Logits of each row from the parameters of a model."""
+    w = matrices_of_layers(w, options, drawn)
     rows = zip(documents.sources, documents.targets)
     return [logits(w, s, t, options, **given) for s, t in rows]
 
@@ -236,6 +279,48 @@ def test_decoding(options, arguments, documents):
     loops.assert_close(loops.by_prefix(model, documents), want, tolerance(options))
 
 
+def with_padding(model, documents, options: RFA):
+    """Logits of each row when the longest key may be one of padding; from the encoder's output."""
+    w, inputs = weights_of(model), documents.source_batch()
+    encoded = model.encoder(**inputs)["encoder_out"][0].transpose(0, 1)
+    for row, is_padding, source, target in zip(
+        encoded, inputs["src_tokens"].eq(loops.PAD), documents.sources, documents.targets
+    ):
+        separators = [token == SEP for token in source]
+        of_target = [token == SEP for token in target]
+        yield loops.decoder(
+            w,
+            loops.embed(w, "decoder", target),
+            row[~is_padding],
+            lambda w, x, of_target=of_target: causal(w, x, of_target, options),
+            lambda w, x, memory, row=row[is_padding], separators=separators: cross(
+                w, x, memory, separators, options, options.gate_cross, padding=row
+            ),
+        )
+
+
+@pytest.mark.parametrize("gate", ["none", "average"])
+def test_longest_key_among_padding(gate):
+    """In the code of the paper; a row then depends on the rows beside it."""
+    arguments = ["--sentence-gate", gate] + (["--gate-cross-attention"] if gate != "none" else [])
+    # A seed with which keys of padding are the longest of some heads.
+    model = built("--key-rescale-with-padding", *arguments, seed=1)
+    documents = BATCHES["left-padded"]
+    for name, parameter in model.named_parameters():
+        if "encoder_attn.k_proj" in name:
+            parameter.data.mul_(3)  # keys of very different lengths
+    options = RFA(gate, gate_cross=gate != "none")
+    got, want = loops.whole(model, documents), list(with_padding(model, documents, options))
+    loops.assert_close(got, want, tolerance(options))
+    loops.assert_same_gradients(model, got, want, NEW, 10 * tolerance(options))
+    with torch.no_grad():
+        loops.assert_close(loops.by_steps(model, documents), want, tolerance(options))
+        loops.assert_close(loops.by_prefix(model, documents), want, tolerance(options))
+    alone = by_loops(weights_of(model), documents, options)
+    differences = [(ours - theirs).abs().max() for ours, theirs in zip(got, alone)]
+    assert differences[1] < 1e-5 < max(differences[0], differences[2])
+
+
 @torch.no_grad()
 def test_compiled_kernels(compiled_kernels):
     """In single precision, with sizes that the kernels take."""
@@ -271,6 +356,46 @@ def test_random_matrices_of_training():
     assert len({pairs[number] for number in found}) > len(drawn)
     want = by_loops(weights_of(model), documents, options, matrices=pairs[found[-1]])
     loops.assert_same_gradients(model, got, want, NEW)
+
+
+def test_shared_matrices_of_training():
+    """Every head of every layer has another matrix of the pool, anew in each pass."""
+    pool = ["--share-random-matrices", "--same-matrices-in-decoding", "--random-matrices", "5"]
+    model, options = built("--dropout", "0", *pool).train(), RFA(pool="same")
+    documents, draws = loops.batch([5, 3], [4, 6], left_pad=True), []
+    draw = SharedMatrices.draw
+
+    def noting(shared):
+        draws.append(draw(shared))
+        return draws[-1]
+
+    seen = set()
+    for _ in range(12):
+        with mock.patch.object(SharedMatrices, "draw", noting):
+            got = loops.whole(model, documents)
+        drawn = dict(zip(("causal", "cross"), draws[-2:]))
+        for kind, layers in drawn.items():
+            known = getattr(model.decoder, f"{kind}_matrices").pool
+            heads = [matrix for layer in layers for matrix in layer]
+            numbers = [n for m in heads for n in range(5) if torch.equal(m, known[n])]
+            assert len(numbers) == len(set(numbers)) == 2 * HEADS
+            seen.add((kind, *numbers))
+        want = by_loops(weights_of(model), documents, options, drawn)
+        loops.assert_close(got, want)
+    assert len(draws) == 24 and len(seen) > 15
+    loops.assert_same_gradients(model, got, want, NEW)
+
+
+@torch.no_grad()
+def test_matrices_of_decoding():
+    """Others in each layer, or the same eight in all; nothing else differs."""
+    documents, shared = BATCHES["short"], ["--share-random-matrices"]
+    other, same = built(*shared), built(*shared, "--same-matrices-in-decoding")
+    same.load_state_dict(other.state_dict(), strict=True)
+    names = [name for name in other.state_dict() if name.endswith("pool")]
+    assert names == ["decoder.causal_matrices.pool", "decoder.cross_matrices.pool"]
+    found = [loops.whole(model, documents)[0] for model in (other, same)]
+    assert (found[0] - found[1]).abs().max() > 1e-3
 
 
 def test_random_matrices_are_standard_normal():
@@ -326,6 +451,23 @@ def test_without_options():
     want = by_loops(weights_of(model), documents, options)
     loops.assert_close(loops.whole(model, documents), want)
     loops.assert_close(loops.by_steps(model, documents), want)
+
+
+@torch.no_grad()
+def test_shared_matrices_are_added_to_a_transformer():
+    """Pools in the checkpoint; a transformer has none, and they start as they were drawn."""
+    options, documents = RFA(pool="shared"), BATCHES["short"]
+    model = loops.fresh_model(*tiny.rfa("--share-random-matrices", "--random-matrices", "500"))
+    pools = [model.decoder.causal_matrices.pool, model.decoder.cross_matrices.pool]
+    assert [tuple(pool.shape) for pool in pools] == [(500, 8, 4), (500, 8, 8)]
+    before = [pool.clone() for pool in pools]
+    model.load_state_dict(tiny.model(*tiny.MODEL).state_dict(), strict=True)
+    assert all(map(torch.equal, before, pools))
+    want = by_loops(weights_of(model), documents, options)
+    loops.assert_close(loops.whole(model, documents), want)
+    other = loops.fresh_model(*tiny.rfa("--share-random-matrices", "--random-matrices", "500"))
+    other.load_state_dict(model.state_dict(), strict=True)
+    loops.assert_close(loops.whole(other, documents), want)
 
 
 @torch.no_grad()

@@ -1,12 +1,17 @@
 """Cutting alignments and scores by hand."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from fairseq_docmt.generation.hypotheses import (
     JointHypothesis,
+    best_tokens,
     cut_alignment,
+    empty_hypothesis,
     nbest_of_sentences,
+    sentence_score,
     split_hypothesis,
 )
 
@@ -30,10 +35,50 @@ def test_split_hypothesis():
     assert first["tokens"].tolist() == [5, EOS] and second["tokens"].tolist() == [6, 7, EOS]
     assert float(first["score"]) == pytest.approx(-1.5)
     assert float(second["score"]) == pytest.approx(-4.0)
+    assert first["positional_scores"].tolist() == [-1, -2]
+    assert second["positional_scores"].tolist() == [-3, -4, -5]
+
+
+def test_split_hypothesis_after_a_symbol_at_the_front():
+    """More sentences than sources: the third has no source tokens, and so no links."""
+    tokens = torch.tensor([8, 5, SEP, 6, SEP, 7, EOS])
+    links = [(0, 0), (1, 1), (2, 1), (3, 1), (4, 3), (5, 3), (4, 5), (6, 5)]
+    scores = -torch.arange(7.0)
+    hypothesis = {"tokens": tokens, "positional_scores": scores, "alignment": links}
+    parts = split_hypothesis(hypothesis, [3, 2], SEP, 1, None)
+    assert [part["tokens"].tolist() for part in parts] == [[5, EOS], [6, EOS], [7, EOS]]
+    assert [part["alignment"] for part in parts] == [[(0, 0), (1, 0)], [(0, 0)], []]
+    assert [float(part["score"]) for part in parts] == [-1.5, -3.5, -5.5]
+    assert tokens.tolist() == [8, 5, SEP, 6, SEP, 7, EOS] and scores.tolist()[2] == -2
+    del hypothesis["alignment"]
+    assert split_hypothesis(hypothesis, [3, 2], SEP, 1, None)[0]["alignment"] is None
+
+
+def test_scores_are_normalised_as_the_generator_is_told():
+    scores = torch.tensor([-1.0, -2.0, -5.0])
+    assert float(sentence_score(scores, None)) == pytest.approx(-8 / 3)
+    assert float(sentence_score(scores, SimpleNamespace(len_penalty=2.0))) == pytest.approx(-8 / 9)
+    plain = SimpleNamespace(normalize_scores=False, len_penalty=2.0)
+    assert float(sentence_score(scores, plain)) == -8
+    assert float(sentence_score(scores[:0], None)) == 0
+    assert float(sentence_score(scores[:1], None)) == -1
+
+
+def test_an_empty_hypothesis():
+    empty = empty_hypothesis(EOS)
+    assert empty["tokens"].tolist() == [EOS] and empty["positional_scores"].tolist() == [0]
+    assert float(empty["score"]) == 0 and empty["alignment"] == [] and empty["attention"] is None
+
+
+def test_best_tokens():
+    hypotheses = [{"tokens": torch.tensor([1, 5, 6, EOS])}, {"tokens": torch.tensor([7, EOS])}]
+    assert best_tokens(hypotheses, pad=1).tolist() == [5, 6]
 
 
 def sentence(*tokens):
-    return {"tokens": torch.tensor([*tokens, EOS]), "score": torch.tensor(-9.0)}
+    scores = torch.zeros(len(tokens) + 1)
+    ended = torch.tensor([*tokens, EOS])
+    return {"tokens": ended, "score": torch.tensor(-9.0), "positional_scores": scores}
 
 
 def test_nbest_lists_have_no_sentence_twice_and_are_in_order():
@@ -50,7 +95,21 @@ def test_nbest_lists_have_no_sentence_twice_and_are_in_order():
     assert [len(row) for row in nbest_of_sentences(ranked, 1)] == [1, 1]
 
 
-def test_a_wrong_number_of_sentences_is_cut_or_filled():
-    two = JointHypothesis(-1.0, [sentence(5), sentence(6)])
-    assert [len(h["tokens"]) for h in two.with_count(3, EOS).sentences] == [2, 2, 1]
-    assert [h["tokens"].tolist() for h in two.with_count(1, EOS).sentences] == [[5, EOS]]
+def test_a_wrong_number_of_sentences_is_matched_without_loss():
+    two = JointHypothesis(-1.0, [sentence(5), sentence(6, 7)])
+    for count, wanted in (
+        (3, [[5, EOS], [6, 7, EOS], [EOS]]),
+        (2, [[5, EOS], [6, 7, EOS]]),
+        (1, [[5, 6, 7, EOS]]),
+    ):
+        assert [h["tokens"].tolist() for h in two.matched(count, EOS).sentences] == wanted
+    four = JointHypothesis(-1.0, [scored(1.0), scored(2.0), scored(3.0, 4.0), scored(5.0)])
+    last = four.matched(2, EOS).sentences[-1]
+    assert last["positional_scores"].tolist() == [2.0, 3.0, 4.0, 5.0, 0.0]
+
+
+def scored(*values):
+    return {
+        "tokens": torch.tensor([4] * len(values) + [EOS]),
+        "positional_scores": torch.tensor([*values, 0.0]),
+    }

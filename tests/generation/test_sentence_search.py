@@ -10,7 +10,7 @@ def search_of(limits, counts, least=None):
     words = Dictionary()
     words.add_symbol("w")
     add_document_symbols(words)
-    search = SentenceSearch(BeamSearch(words), words, words.index("<sep>"), 1, 1.0)
+    search = SentenceSearch(BeamSearch(words), words, words.index("<sep>"), 1, 1, 1.0)
     least = torch.ones_like(torch.tensor(limits)) if least is None else torch.tensor(least)
     search.restrict(torch.tensor(limits), torch.tensor(counts), least)
     return search, words

@@ -34,12 +34,12 @@ def source(words, rows):
     return {"src_tokens": tokens, "src_lengths": torch.full((rows,), 5)}
 
 
-def generator_of(model, words, beam, strategy, **options):
+def generator_of(model, words, beam, strategy, nbest=1, **options):
     return DocumentGenerator(
         [model],
         words,
         separator=words.index("<sep>"),
-        nbest=1,
+        nbest=nbest,
         beam_size=beam,
         max_len_b=LIMIT,
         search_strategy=strategy(words),
@@ -73,14 +73,16 @@ def test_what_does_not_rank_is_as_in_fairseq(model, name):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("beam, len_penalty", [(2, 1.0), (3, 0.5), (5, 1.5), (4, 0.0)])
-def test_beams_are_those_of_the_loop_in_any_batch(model, beam, len_penalty):
+@pytest.mark.parametrize(
+    "beam, nbest, len_penalty", [(2, 1, 1.0), (3, 3, 0.5), (5, 2, 1.5), (4, 1, 0.0), (4, 4, 1.0)]
+)
+def test_beams_are_those_of_the_loop_in_any_batch(model, beam, nbest, len_penalty):
     words = tiny.dictionary()
     net_input = source(words, 7)
     limits = [LIMIT, 3, LIMIT, 1, 6, LIMIT, LIMIT]
     options = {"len_penalty": len_penalty, "normalize_scores": len_penalty > 0}
-    generator = generator_of(model, words, beam, search.BeamSearch, **options)
-    found = found_by(generator, net_input, limits)
+    generator = generator_of(model, words, beam, search.BeamSearch, nbest, **options)
+    found = [row[:nbest] for row in found_by(generator, net_input, limits)]
     alone = [
         found_by(generator, {key: value[i : i + 1] for key, value in net_input.items()}, [limit])
         for i, limit in enumerate(limits)
@@ -96,6 +98,7 @@ def test_beams_are_those_of_the_loop_in_any_batch(model, beam, len_penalty):
         wanted = beam_search(
             next_words,
             beam=beam,
+            nbest=nbest,
             limit=limit,
             end=words.eos(),
             never=never,
@@ -104,7 +107,7 @@ def test_beams_are_those_of_the_loop_in_any_batch(model, beam, len_penalty):
         assert [tokens[:-1] for tokens, _ in found[row]] == [w.tokens for w in wanted]
         assert [score for _, score in found[row]] == pytest.approx([w.score for w in wanted], 1e-5)
         assert found[row] == [
-            (tokens, pytest.approx(score, abs=1e-6)) for tokens, score in alone[row][0]
+            (tokens, pytest.approx(score, abs=1e-6)) for tokens, score in alone[row][0][:nbest]
         ]
 
 

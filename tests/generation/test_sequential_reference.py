@@ -26,7 +26,7 @@ def load(checkpoints):
     return task, models
 
 
-def naive_translation(task, models, sources, context, beam=3, **options):
+def naive_translation(task, models, sources, context, beam=3, nbest=1, **options):
     """Hypotheses of the sentence after ``context`` (token lists) in a span of sources."""
     dictionary = task.tgt_dict
     eos, separator = dictionary.eos(), dictionary.index("<sep>")
@@ -49,7 +49,8 @@ def naive_translation(task, models, sources, context, beam=3, **options):
         return (total / len(models)).log()
 
     never = [dictionary.pad(), other_end]
-    return beam_search(next_words, beam=beam, limit=LIMIT, end=end, never=never, **options)
+    search = {"beam": beam, "nbest": nbest, "limit": LIMIT, "end": end, "never": never}
+    return beam_search(next_words, **search, **options)
 
 
 def source_documents(task):
@@ -108,21 +109,24 @@ def checkpoint(request):
 
 
 @torch.no_grad()
-def test_full_documents(binarised, checkpoint):
+@pytest.mark.parametrize("decoding", ["sequential", "sequential-full-source"])
+def test_full_documents(binarised, checkpoint, decoding):
+    """From the source up to the sentence, or from that of the whole part."""
     task, models = load([checkpoint])
     expected = []
     for document in source_documents(task):
         sizes = np.array([len(s) for s in document])
         for first, end in task.decoding_spans(DocumentIndex.from_lengths([len(document)]), sizes):
             translated = []
-            for _ in range(first, end):
-                result = naive_translation(task, models, document[first:end], translated)
+            for i in range(first, end):
+                last = i + 1 if decoding == "sequential" else end
+                result = naive_translation(task, models, document[first:last], translated)
                 translated.append(result[0].tokens)
                 expected.append(result)
     output = tiny.generate(
         binarised,
         checkpoint,
-        *["--task", "full_document_translation", "--decoding", "sequential"],
+        *["--task", "full_document_translation", "--decoding", decoding],
     )
     check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
 
@@ -131,12 +135,12 @@ def test_full_documents(binarised, checkpoint):
 @pytest.mark.parametrize(
     "options, search",
     [
-        ([], {}),
-        (["--lenpen", "0.4"], {"len_penalty": 0.4}),
-        (["--lenpen", "2"], {"len_penalty": 2.0}),
+        (["--nbest", "3"], {"nbest": 3}),
+        (["--nbest", "3", "--lenpen", "0.4"], {"nbest": 3, "len_penalty": 0.4}),
+        (["--nbest", "2", "--lenpen", "2"], {"nbest": 2, "len_penalty": 2.0}),
         (["--unnormalized"], {"len_penalty": 0.0}),
-        (["--beam", "1", "--nbest", "1"], {"beam": 1}),
-        (["--beam", "5", "--nbest", "5"], {"beam": 5}),
+        (["--beam", "1"], {"beam": 1}),
+        (["--beam", "5", "--nbest", "4"], {"beam": 5, "nbest": 4}),
     ],
 )
 def test_every_hypothesis_of_the_beam(binarised, window_checkpoint, options, search):
@@ -153,9 +157,9 @@ def test_every_hypothesis_of_the_beam(binarised, window_checkpoint, options, sea
         binarised,
         window_checkpoint,
         *["--task", "sliding_window_translation", "--decoding", "sequential", "--gold-context"],
-        *["--nbest", "3", *options],
+        *options,
     )
-    check(output, tiny.rows_of(docs), expected, task.tgt_dict, nbest=search.get("beam", 3))
+    check(output, tiny.rows_of(docs), expected, task.tgt_dict, nbest=search.get("nbest", 1))
 
 
 @torch.no_grad()
@@ -170,8 +174,8 @@ def test_references_as_context(binarised, request, kind):
         index = DocumentIndex.from_lengths([len(document)])
         for first, end in task.decoding_spans(index, np.array([len(s) for s in document])):
             for i in range(end - 1 if kind == "window" else first, end):
-                context = gold[first:i]
-                expected.append(naive_translation(task, models, document[first:end], context))
+                sources, context = document[first : i + 1], gold[first:i]
+                expected.append(naive_translation(task, models, sources, context))
     name = {"window": "sliding_window", "document": "full_document"}[kind]
     output = tiny.generate(
         binarised,
@@ -188,3 +192,43 @@ def test_references_as_context_need_references(binarised, window_checkpoint, tmp
     translator = DocumentTranslator.from_pretrained(str(window_checkpoint), gold_context=True)
     with pytest.raises(UserError, match="--gold-context needs references"):
         translator.translate([["w1 w2", "w3"]])
+
+
+@torch.no_grad()
+def test_the_future_changes_nothing(binarised, document_checkpoint):
+    """Sentences after the one translated are not seen, but with sequential-full-source."""
+    first = ["w1 w2 w3", "w4 w5"]
+    documents = [[*first, "w6"], [*first, "w7 w8 w9 w10 w11 w1"]]
+    for decoding, same in (("sequential", True), ("sequential-full-source", False)):
+        translator = DocumentTranslator.from_pretrained(str(document_checkpoint), decoding=decoding)
+        one, other = translator.translate(documents, max_len_b=12)
+        assert (one[:2] == other[:2]) is same
+
+
+def test_references_are_scored_without_the_future(binarised, document_checkpoint):
+    """The scores of references are those that the search sums up."""
+    task, models = load([document_checkpoint])
+    options = ["--task", "full_document_translation", "--decoding", "sequential"]
+    output = tiny.generate(binarised, document_checkpoint, *options, "--score-reference")
+    scores = {int(k): float(v) for k, v in tiny.scores_of(output).items()}
+    docs = tiny.documents((1, 5, 2, 7), 2)
+    rows = iter(tiny.rows_of(docs))
+    for document, reference in zip(source_documents(task), tiny.translate(docs)):
+        gold = [[task.tgt_dict.index(word) for word in line.split()] for line in reference]
+        index = DocumentIndex.from_lengths([len(document)])
+        for first, end in task.decoding_spans(index, np.array([len(s) for s in document])):
+            for i in range(first, end):
+                want = naive_score(task, models[0], document[first : i + 1], gold[first : i + 1])
+                assert scores[next(rows)] == pytest.approx(want / math.log(2), abs=2e-4)
+
+
+def naive_score(task, model, sources, targets):
+    """Mean log-probability of the last target sentence, its end symbol included."""
+    eos, separator = task.tgt_dict.eos(), task.tgt_dict.index("<sep>")
+    source = join_sentences(sources, separator)[None]
+    context = [token for sentence in targets[:-1] for token in [*sentence, separator]]
+    tokens = torch.tensor([eos, *context, *targets[-1], eos])
+    encoder_out = model.encoder(source, src_lengths=torch.tensor([source.size(1)]))
+    logits, _ = model.decoder(tokens[None, :-1], encoder_out=encoder_out)
+    lprobs = logits[0].log_softmax(-1).gather(1, tokens[1:, None])[len(context) :]
+    return float(lprobs.mean())

@@ -20,7 +20,7 @@ ALL = [
     (task, decoding)
     for task, decodings in (
         ("window", ("sequential", "window", "segment")),
-        ("document", ("segment", "sequential")),
+        ("document", ("segment", "sequential", "sequential-full-source")),
     )
     for decoding in decodings
 ]
@@ -129,8 +129,9 @@ def test_nbest_and_ensembles(binarised, system):
         # Outputs of several sentences may differ in others than this one.
         assert len(texts) == 3 or (joint and len(texts) > 0)
     assert sum(map(len, lists.values())) > 1.5 * len(lists)
-    alone = tiny.lines_of(tiny.generate(binarised, checkpoint, *options))
-    assert tiny.lines_of(output) == alone  # an ensemble of a model with itself is the model
+    # An ensemble of a model with itself is the model.
+    alone = tiny.generate(binarised, checkpoint, *options, "--nbest", "3")
+    assert tiny.lines_of(output) == tiny.lines_of(alone)
 
 
 @pytest.mark.parametrize("system", ALL + OURS, indirect=True, ids=str)
@@ -266,6 +267,55 @@ def test_forced_sentence_count_leaves_nothing_to_repair(binarised, document_chec
     caplog.clear()
     tiny.generate(binarised, document_checkpoint, *options, "--force-sentence-count")
     assert re.search(r"sentence counts: 0 of \d+ outputs", caplog.text)
+
+
+def test_wrong_sentence_counts_are_kept_on_request(binarised, document_checkpoint, caplog):
+    """All words of an output are printed, in order."""
+    caplog.set_level("INFO", logger="fairseq_docmt")
+    options = [*DOCUMENT, "--decoding", "segment"]
+    repaired = tiny.lines_of(tiny.generate(binarised, document_checkpoint, *options))
+    counts = re.search(r"sentence counts: (\d+) of (\d+) outputs.*decoded again", caplog.text)
+    caplog.clear()
+    keep = ["--wrong-sentence-count", "keep"]
+    kept = tiny.lines_of(tiny.generate(binarised, document_checkpoint, *options, *keep))
+    assert f"{counts.group(1)} of {counts.group(2)} outputs" in caplog.text
+    assert "sentences and were kept" in caplog.text
+    assert sorted(kept) == sorted(repaired) and kept != repaired
+    assert any(text == "" for text in kept.values()) or any(
+        len(kept[row].split()) > len(repaired[row].split()) for row in kept
+    )
+
+
+def test_a_checkpoint_is_decoded_with_other_windows_on_request(
+    binarised, window_checkpoint, document_checkpoint
+):
+    override = "--override-checkpoint-options"
+    sequential = [*WINDOW, "--decoding", "sequential"]
+    three = tiny.lines_of(tiny.generate(binarised, window_checkpoint, *sequential))
+    two = ["--window-size", "2"]
+    with pytest.raises(UserError, match="--window-size 2 contradicts .* --override-checkpoint"):
+        tiny.generate(binarised, window_checkpoint, *sequential, *two)
+    shorter = tiny.lines_of(
+        tiny.generate(binarised, window_checkpoint, *sequential, *two, override)
+    )
+    assert (
+        tiny.lines_of(tiny.generate(binarised, window_checkpoint, *sequential, override)) == three
+    )
+    assert shorter != three
+    places = [place for doc in DOCS for place in range(len(doc))]
+    for row, place in zip(tiny.rows_of(DOCS), places):
+        if place < 2:  # the same sentences are before it in both
+            assert shorter[row] == three[row]
+    with pytest.raises(UserError, match="--task full_document_translation, or to decode it in"):
+        tiny.generate(binarised, document_checkpoint, *sequential, "--window-size", "4")
+    windows = tiny.generate(
+        binarised, document_checkpoint, *sequential, "--window-size", "4", override
+    )
+    assert sorted(tiny.lines_of(windows)) == tiny.rows_of(DOCS)
+    whole = tiny.generate(
+        binarised, window_checkpoint, *DOCUMENT, "--decoding", "segment", override
+    )
+    assert sorted(tiny.lines_of(whole)) == tiny.rows_of(DOCS)
 
 
 @pytest.mark.parametrize(

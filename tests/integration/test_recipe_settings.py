@@ -35,6 +35,7 @@ CHOICES = {"CORPUS"}
 NO_SETTINGS = {
     "fairseq-train": {
         *("user_dir", "save_dir", "drafts", "gold_drafts", "sentence_lm", "no_epoch_checkpoints"),
+        "max_epoch",
     },
     "fairseq-generate": {
         *("user_dir", "path", "results_path", "drafts", "source_lang", "target_lang", "task"),

@@ -42,6 +42,10 @@ def test_every_script_is_run():
         ("wu2022_rfa/prepare_iwslt15.sh", 3 * "ted_talks.py " + "prepare.py"),
         ("wu2022_rfa/prepare_opensubtitles.sh", 3 * "sentence_groups.py " + "prepare.py"),
         ("wu2022_rfa/train.sh", "fairseq-train"),
+        (
+            "wu2022_rfa/train_consistency.sh",
+            10 * "fairseq-train fairseq_docmt.scoring best_epoch.py ",
+        ),
     ],
 )
 def test_programs_of_a_script(script, programs):
@@ -58,10 +62,10 @@ def values(script: str, name: str, **environment) -> list:
 
 def test_every_system_of_herold2023_is_trained():
     found = values("herold2023_window_attention/train.sh", "--arch")
-    one = ["transformer"] * 3 + ["lst_transformer"] + ["window_attn_transformer"] * 2
+    one = ["transformer"] * 3 + ["lst_transformer"] + ["window_attn_transformer"] * 3
     assert found == 3 * one
     positions = values("herold2023_window_attention/train.sh", "--position")
-    assert positions == 3 * ["relative", "absolute"]
+    assert positions == 3 * ["relative", "absolute", "relative"]
     decodings = values("herold2023_window_attention/generate.sh", "--decoding")
     assert decodings == 3 * 2 * ["segment", "sequential"]
 

@@ -14,6 +14,10 @@ VARIANTS = {
     "cross-gate": ["--sentence-gate", "decay", "--gate-cross-attention", "--gate-bias-init", "1"],
     "unscaled": ["--no-key-rescale", "--denominator-floor", "0.1"],
     "checkpointed": ["--checkpoint-activations", "--sentence-gate", "average", "--dropout", "0.1"],
+    "shared": [
+        *["--share-random-matrices", "--same-matrices-in-decoding", "--key-rescale-with-padding"],
+        *["--sentence-gate", "decay", "--shared-gate", "--checkpoint-activations"],
+    ],
     "iwslt": ["--arch", "rfa_transformer_iwslt"],
 }
 
@@ -71,6 +75,13 @@ def test_sentence_level_stock_task(binarised, tmp_path):
         (["--random-matrices", "1"], "--random-matrices 1 does not suffice for 2 attention heads"),
         (["--causal-feature-dim", "0"], "--causal-feature-dim must be at least 1, not 0"),
         (["--gate-cross-attention"], "--gate-cross-attention needs --sentence-gate"),
+        (["--shared-gate"], "--shared-gate needs --sentence-gate"),
+        (["--same-matrices-in-decoding"], "--same-matrices-in-decoding needs --share-random-mat"),
+        (
+            ["--decoder-layers", "3", "--share-random-matrices", "--random-matrices", "5"],
+            "5 does not suffice for the attention heads of all 3 layers; give 6 or more",
+        ),
+        (["--key-rescale-with-padding", "--no-key-rescale"], "contradicts --no-key-rescale"),
         (["--no-cross-attention"], "--no-cross-attention has no meaning for rfa_transformer"),
     ],
 )

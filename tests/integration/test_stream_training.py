@@ -12,6 +12,7 @@ import pytest
 import tiny
 import torch
 from fairseq import checkpoint_utils
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 
 from fairseq_docmt.errors import UserError
 
@@ -179,9 +180,17 @@ def test_two_processes_learn_what_one_learns(tmp_path, traced):
 
 @pytest.mark.parametrize("option", [["--update-freq", "3"], ["--chunk-sentences", "4"]])
 def test_processes_with_nothing_left_do_not_hang(tmp_path, traced, option):
-    traced("trace")
+    """And every sentence is read once an epoch, by one of them."""
+    trace = traced("trace")
     data = tiny.corpus(tmp_path, train=(7, 1), valid=(2,))
     train_in_processes(data, tmp_path / "a", *option, "--batch-size", "1", "--max-epoch", "2")
+    read = []
+    for path in (trace, trace.with_suffix(".1")):
+        for line in path.read_text().splitlines():
+            if line.split()[1] == "False":  # not a dummy batch, whose gradients are ignored
+                read += [int(row) for row in re.search(r"\[(.*?)\]", line).group(1).split(",")]
+    rows = tiny.rows_of([[""] * 7, [""]])
+    assert sorted(row for row in read if row >= 0) == sorted(rows * 2)
 
 
 def test_validation_does_not_depend_on_chunks(binarised, tmp_path, caplog):
@@ -201,9 +210,11 @@ def test_validation_does_not_depend_on_chunks(binarised, tmp_path, caplog):
 def test_validation_bleu_decodes_streams(binarised, tmp_path, caplog):
     caplog.set_level("INFO")
     arguments = [*PLAIN, "--batch-size", "2", "--chunk-sentences", "3", "--eval-bleu"]
-    arguments += ["--eval-bleu-args", '{"beam": 2, "max_len_b": 10}']
-    tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
-    assert re.search(r"valid on .valid. subset.* bleu [\d.]+", caplog.text)
+    arguments += ["--eval-bleu-args", '{"beam": 2, "max_len_b": 10}', "--lr", "0.02"]
+    checkpoint = tiny.train(binarised, tmp_path, *arguments, updates=40, model=tiny.memory())
+    logged = re.findall(r"valid on .valid. subset.* bleu ([\d.]+)", caplog.text)[-1]
+    assert float(logged) == pytest.approx(tiny.valid_bleu(binarised, checkpoint, *PLAIN), abs=0.011)
+    assert float(logged) > 1
 
 
 def test_validation_translates_as_the_command_does(binarised, memory_stream_checkpoint):
@@ -242,13 +253,47 @@ def test_what_makes_no_sense_is_refused(binarised, tmp_path, model, options, mes
         tiny.train(binarised, tmp_path, *PLAIN, *options, model=model)
 
 
-def test_other_lanes_in_the_midst_of_an_epoch_are_refused(binarised, tmp_path):
-    arguments = [*PLAIN, "--chunk-sentences", "2"]
-    tiny.train(binarised, tmp_path, *arguments, "--batch-size", "2", updates=2, model=tiny.memory())
-    with pytest.raises(UserError, match="with 2 lanes; give the same --batch-size again instead"):
-        tiny.train(
-            binarised, tmp_path, *arguments, "--batch-size", "3", updates=4, model=tiny.memory()
-        )
+ORDER = ["--batch-size", "2", "--chunk-sentences", "2"]
+
+
+@pytest.mark.parametrize(
+    "other, message",
+    [
+        (["--batch-size", "3"], "with --batch-size 2, not 3, which would leave sentences out"),
+        (["--chunk-sentences", "4"], "with --chunk-sentences 2, not 4"),
+        (["--seed", "7"], "with --seed 1, not 7"),
+        (["--random-chunk"], "with --random-chunk False, not True"),
+    ],
+)
+def test_another_order_is_for_another_epoch(binarised, tmp_path, other, message):
+    """In the middle of one it would leave sentences out; at its end anything goes."""
+    arguments = [*PLAIN, *ORDER]
+    tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
+    with pytest.raises(UserError, match=message):
+        tiny.train(binarised, tmp_path, *arguments, *other, updates=4, model=tiny.memory())
+    whole = [*arguments, "--max-epoch", "1"]
+    tiny.train(binarised, tmp_path, *whole, updates=99, model=tiny.memory())
+    again = [*arguments, *other, "--max-epoch", "2"]
+    path = tiny.train(binarised, tmp_path, *again, updates=99, model=tiny.memory())
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert state["extra_state"]["train_iterator"]["epoch"] == 3
+
+
+def test_fillers_are_no_sentences(binarised, memory_stream_checkpoint):
+    """Neither in the counts of a batch nor in averages over sentences."""
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(memory_stream_checkpoint)])
+    task.load_dataset("valid")
+    iterator = task.get_batch_iterator(task.dataset("valid"), max_sentences=3)
+    counts = []
+    for average in (False, True):
+        criterion = CrossEntropyCriterion(task, sentence_avg=average)
+        for batch in iterator.next_epoch_itr(shuffle=False):
+            real = int(batch["id"].ge(0).sum())
+            counts.append((real, len(batch["id"])))
+            _, size, log = task.valid_step(batch, models[0], criterion)
+            assert log["nsentences"] == real
+            assert size == log["sample_size"] == (real if average else batch["ntokens"])
+    assert any(real < rows for real, rows in counts)
 
 
 def test_sentences_that_are_too_long_are_left_out(binarised, tmp_path, caplog):

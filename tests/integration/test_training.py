@@ -1,5 +1,7 @@
 """Training through the stock commands."""
 
+import re
+
 import pytest
 import tiny
 import torch
@@ -130,9 +132,21 @@ def test_validation_bleu_is_over_sentences(binarised, tmp_path, caplog):
                 *[*task, "--decoding", decoding, "--eval-bleu"],
                 *["--eval-bleu-args", '{"beam": 2, "max_len_b": 10}'],
                 *["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"],
-                updates=2,
+                *["--lr", "0.02"],
+                updates=40,
             )
-            assert "bleu" in caplog.text
+            logged = re.findall(r"valid on .valid. subset.* bleu ([\d.]+)", caplog.text)[-1]
+            path = tmp_path / f"{number}{decoding}" / "checkpoint_last.pt"
+            # Windows are translated after their reference context, or whole.
+            search = {
+                "sequential": ["--decoding", "sequential", "--gold-context"],
+                "segment": ["--decoding", "window"],
+            }[decoding]
+            if task is DOCUMENT:
+                search = ["--decoding", decoding]
+            again = tiny.valid_bleu(binarised, path, *task[:2], *search)
+            assert float(logged) == pytest.approx(again, abs=0.011)
+            assert again > 1
             state = checkpoint_utils.load_checkpoint_to_cpu(
                 str(tmp_path / f"{number}{decoding}" / "checkpoint_best.pt")
             )

@@ -6,6 +6,9 @@ import torch
 from fairseq_docmt.modules import beam_memory
 from fairseq_docmt.modules.beam_memory import BeamMemory
 from fairseq_docmt.modules.beam_rows import split_order
+from fairseq_docmt.modules.random_feature_map import FeatureOptions
+from fairseq_docmt.modules.rfa_attention import CausalRFA
+from fairseq_docmt.modules.sentence_gate import SentenceGate
 from fairseq_docmt.ops.linear_attention import Summary
 
 HEADS, BSZ, BEAMS, FEATURES, VALUES = 2, 3, 4, 6, 5
@@ -74,27 +77,26 @@ def check_step(memory, copied, gated):
     precision = {} if got.dtype == torch.float64 else {"rtol": 1e-5, "atol": 1e-5}
     torch.testing.assert_close(got.double(), want, **precision)
     if gated:
-        gate = torch.rand(HEADS, bsz * beams, dtype=torch.float64)
+        gate = torch.rand(gated, bsz * beams, dtype=torch.float64)
         gate[:, ::2] = 1
         memory = memory.decay(grouped(gate))
         copied.decay(gate)
     return memory
 
 
-@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("gated", [0, 1, HEADS], ids=["ungated", "one gate", "gates of heads"])
 @pytest.mark.parametrize("after_reading", [False, True])
 @torch.no_grad()
 def test_memory_equals_copies(gated, after_reading, dtype):
-    weight_heads = HEADS if gated else 1
     copied = CopiedMemory(BSZ)
     if after_reading:
         copied.sums, copied.norms = random(*copied.sums.shape), random(*copied.norms.shape).abs()
         summary = Summary(copied.sums, copied.norms)
         summary = Summary(*(x.to(dtype) for x in summary))
-        memory = BeamMemory.of(summary, weight_heads, dtype)
+        memory = BeamMemory.of(summary, gated, dtype)
     else:
         like = random(HEADS, BSZ, 1, FEATURES).to(dtype)
-        memory = BeamMemory.empty(like, VALUES, weight_heads)
+        memory = BeamMemory.empty(like, VALUES, gated)
     for _ in range(2):
         memory = check_step(memory, copied, gated)
     order = torch.arange(BSZ).repeat_interleave(BEAMS)
@@ -116,7 +118,7 @@ def test_memory_equals_copies(gated, after_reading, dtype):
 
 def test_size_does_not_depend_on_the_number_of_tokens():
     def size(tokens):
-        memory = BeamMemory.empty(random(HEADS, BSZ, BEAMS, FEATURES), VALUES, 1)
+        memory = BeamMemory.empty(random(HEADS, BSZ, BEAMS, FEATURES), VALUES, 0)
         for _ in range(tokens):
             phi_k = random(HEADS, BSZ, BEAMS, FEATURES)
             memory = memory.write(phi_k, random(HEADS, BSZ, BEAMS, VALUES))
@@ -127,8 +129,31 @@ def test_size_does_not_depend_on_the_number_of_tokens():
 
 def test_half_precision_keeps_its_sums_in_single():
     like = random(HEADS, BSZ, BEAMS, FEATURES).bfloat16()
-    memory = BeamMemory.empty(like, VALUES, 1)
+    memory = BeamMemory.empty(like, VALUES, 0)
     for _ in range(2000):
         memory = memory.write(torch.ones_like(like), torch.ones_like(like[..., :VALUES]))
     assert memory.merged().norms.eq(2000).all()
     assert memory.read(like, FLOOR).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("heads", [1, HEADS])
+@torch.no_grad()
+def test_half_precision_keeps_what_gates_leave_in_single(heads, monkeypatch):
+    """With one head too, for summaries and for recent tokens, merged and separated."""
+    monkeypatch.setattr(beam_memory, "RECENT_TOKENS", 32)
+    attention = CausalRFA(
+        *(16 * heads, heads, FeatureOptions(8, "sincos", heads, None)),
+        SentenceGate(16 * heads, heads, average=False, bias=2.0),
+    )
+    attention = attention.bfloat16().eval()
+    x, nowhere = torch.randn(BSZ, 16 * heads).bfloat16(), torch.zeros(BSZ, 1, dtype=torch.bool)
+    _, after_reading, _ = attention(x.unsqueeze(1), nowhere, need_state=True)
+    _, after_a_step = attention.step(x, BSZ, None, None)
+    gate = attention.gate.log_gate(x).exp().t()
+    for state, weights in ((after_reading, "shares"), (after_a_step, "weights")):
+        for _ in range(9):
+            _, state = attention.step(x, BSZ, ~nowhere[:, 0], state)
+        first = getattr(state.memory, weights)[:, :, 0, 0]
+        torch.testing.assert_close(first, gate**9)
+        for memory in (state.memory, state.memory.merged(), state.memory.separate()):
+            assert memory.shares.dtype == torch.float32

@@ -9,12 +9,13 @@ import tiny
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
+from line_functions import tokenizer, truecaser
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring import __main__ as scoring
 from fairseq_docmt.scoring.contrastive_items import Item, checked_item
-from fairseq_docmt.scoring.reference_scores import ReferenceScorer
+from fairseq_docmt.scoring.reference_scores import ReferenceScorer, text_encoder
 
 WORDS = 12
 
@@ -280,6 +281,28 @@ def test_text_is_cut_as_the_training_data(window_checkpoint, tmp_path):
     assert found[0] == found[1]
 
 
+def test_text_is_truecased_as_the_training_data(window_checkpoint, tmp_path):
+    """After tokenizing, each side by its own model, as data_prep/prepare.py does it."""
+    from sacremoses import MosesTruecaser
+
+    models = [str(tmp_path / f"truecase.{side}") for side in ("src", "tgt")]
+    for path, word in zip(models, ("w1", "v1")):
+        MosesTruecaser().train([["w2", word, "w3"], ["w2", word.upper()]] * 3, save_to=path)
+    cased = {"source": ["W1, w2", "w3 ."], "candidates": [["V1", "v3. V1"], ["V1", "W1 v5"]]}
+    plain = {"source": ["w1 , w2", "w3 ."], "candidates": [["v1", "v3 . v1"], ["v1", "W1 v5"]]}
+    moses = ["--source-tokenizer", "moses", "--target-tokenizer", "moses"]
+    truecasers = ["--source-truecaser", models[0], "--target-truecaser", models[1]]
+    found = []
+    for item, options in ((cased, moses + truecasers), (plain, moses), (cased, moses)):
+        path = tmp_path / "set.jsonl"
+        path.write_text(json.dumps({**item, "correct": 0}))
+        found.append(scores_of(path, "--path", window_checkpoint, *options, folder=tmp_path))
+    assert found[0] == found[1] != found[2]
+    encode, prepared = text_encoder("en", "moses", None, models[0]), truecaser(models[0])
+    for text in ("W1 , W2", "( W1 . W1", "w2 W1 : W1 !"):
+        assert encode(text) == prepared(tokenizer("moses", "en")(text))
+
+
 # ---- results -----------------------------------------------------------------------------------
 
 
@@ -379,6 +402,11 @@ def test_other_mistakes(window_checkpoint, test_set, tmp_path):
         run(test_set, "--path", "nowhere")
     with pytest.raises(UserError, match="BPE codes nowhere not found"):
         run(*scored, "--bpe-codes", "nowhere")
+    with pytest.raises(UserError, match="truecasing model nowhere not found"):
+        run(*scored, "--target-truecaser", "nowhere")
+    (tmp_path / "model").write_text("word (x/1)\n")
+    with pytest.raises(UserError, match="model is no truecasing model; give the file truecase"):
+        run(*scored, "--source-truecaser", tmp_path / "model")
     with pytest.raises(UserError, match="--batch-size must be at least 1"):
         run(*scored, "--batch-size", "0")
     with pytest.raises(UserError, match="--fp16 needs a GPU"):

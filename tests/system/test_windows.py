@@ -59,7 +59,7 @@ def test_windows_use_their_context(accuracies, architecture, system, phenomenon)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_windows_write_whole_sentences(trained, architecture, system):
-    probe.assert_whole_sentences(trained(architecture)[1][system], equal=0.9)
+    probe.assert_whole_sentences(trained(architecture)[1][system], equal=0.85)
 
 
 @pytest.mark.system

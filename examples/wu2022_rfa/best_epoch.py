@@ -1,0 +1,27 @@
+"""Print the epoch with the best mean accuracy on the consistency sets.
+
+    python best_epoch.py SAVE
+
+SAVE has the figures of consistency.sh for each epoch, consistency.EPOCH.json.  The sets count
+alike, as in the code of Wu et al. (2022); of equal epochs the first is the best.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+
+def mean_accuracy(path: Path) -> float:
+    """Mean over the sets of a file of figures."""
+    sets = json.loads(path.read_text(encoding="utf-8")).values()
+    return sum(figures["all"]["accuracy"] for figures in sets) / len(sets)
+
+
+def best_epoch(folder: Path) -> int:
+    """Epoch of the best figures; 0 if there are none."""
+    found = {int(path.suffixes[-2][1:]): path for path in folder.glob("consistency.*.json")}
+    return max(sorted(found), key=lambda epoch: mean_accuracy(found[epoch]), default=0)
+
+
+if __name__ == "__main__":
+    print(best_epoch(Path(sys.argv[1])))

@@ -1,0 +1,122 @@
+"""A split of a corpus, from small datasets in memory and on disk."""
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import (
+    ConcatDataset,
+    Dictionary,
+    LanguagePairDataset,
+    ListDataset,
+    indexed_dataset,
+)
+
+from fairseq_docmt.data import DocumentCorpus, open_corpus, target_ratio
+from fairseq_docmt.errors import UserError
+
+
+def side(sizes):
+    """Lines of the given numbers of tokens, end symbol included."""
+    lines = [torch.tensor([5] * (size - 1) + [2]) for size in sizes]
+    return ListDataset(lines, np.array(sizes))
+
+
+def pairs(src, tgt=None):
+    target = (None, None) if tgt is None else (tgt, tgt.sizes)
+    words = [Dictionary(), None if tgt is None else Dictionary()]
+    return LanguagePairDataset(src, src.sizes, words[0], *target, words[1])
+
+
+def test_sizes_are_those_of_sentences_without_blank_lines():
+    corpus = DocumentCorpus("name", pairs(side([3, 1, 4, 5]), side([2, 1, 7, 3])))
+    assert corpus.name == "name"
+    assert corpus.index.starts.tolist() == [0, 1, 3]
+    assert corpus.src_sizes.tolist() == [3, 4, 5]
+    assert corpus.tgt_sizes.tolist() == [2, 7, 3]
+    assert target_ratio(corpus) == 1.0
+    assert target_ratio(DocumentCorpus("x", pairs(side([4, 1, 4]), side([6, 1, 6])))) == 1.5
+
+
+def test_a_corpus_without_target():
+    corpus = DocumentCorpus("name", pairs(side([3, 1, 4])))
+    assert corpus.tgt_sizes is None and target_ratio(corpus) is None
+
+
+@pytest.mark.parametrize(
+    "src, tgt, message",
+    [
+        ([3, 4, 1], [3, 1, 1], "name: line 2 is blank on the target side only"),
+        ([1, 4, 2], [2, 3, 1], "name: line 1 is blank on the source side only"),
+        ([1, 1], [1, 1], "name holds no sentence"),
+    ],
+)
+def test_sides_that_disagree_or_hold_nothing(src, tgt, message):
+    with pytest.raises(UserError, match=message):
+        DocumentCorpus("name", pairs(side(src), side(tgt)))
+
+
+def test_documents_end_where_splits_are_put_together():
+    """``train`` of two sentences taken three times, then ``train1`` of one sentence, then two."""
+    parts = [side([3, 4]), side([5]), side([6, 7])]
+    together = ConcatDataset(parts, [3, 1, 1])
+    corpus = DocumentCorpus("name", pairs(together, together))
+    assert corpus.index.starts.tolist() == [0, 2, 4, 6, 7, 9]
+
+
+def write(path, lines):
+    builder = indexed_dataset.make_builder(f"{path}.bin", "mmap", vocab_size=100)
+    for line in lines:
+        builder.add_item(torch.tensor(line))
+    builder.finalize(f"{path}.idx")
+    return indexed_dataset.make_dataset(str(path), "mmap")
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_file_one_byte_short_is_truncated(tmp_path, position):
+    """In any part of a split put together; its last line has three tokens of two bytes."""
+    files = [write(tmp_path / name, [[5, 6, 2], [5, 5, 2]]) for name in ("a", "b")]
+    together = ConcatDataset(files, [1, 1])
+    assert DocumentCorpus("name", pairs(together)).index.num_sentences == 4
+    short = tmp_path / f"{'ab'[position]}.bin"
+    size = short.stat().st_size
+    with open(short, "r+b") as file:
+        file.truncate(size - 1)
+    with pytest.raises(
+        UserError, match=rf"\.bin is truncated: {size - 1} bytes.* speaks of {size}"
+    ):
+        DocumentCorpus("name", pairs(together))
+
+
+def failing(error):
+    def load():
+        raise error
+
+    return load
+
+
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (FileNotFoundError(), r"bin/valid.de-en.\* not found"),
+        (AssertionError("magic number"), r"damaged binarised file \(magic number\)"),
+        (ValueError("buffer"), r"damaged binarised file \(buffer\)"),
+        (EOFError("end"), r"damaged binarised file \(end\)"),
+        (UserError("as it is"), "^as it is$"),
+    ],
+)
+def test_failures_of_the_host_become_one_sentence(error, message):
+    with pytest.raises(UserError, match=message):
+        open_corpus("bin/valid.de-en", failing(error))
+
+
+def test_different_numbers_of_lines_are_counted_where_they_can_be(tmp_path):
+    error = AssertionError("Source and target must contain the same number of examples")
+    name = str(tmp_path / "valid.de-en")
+    with pytest.raises(UserError, match="different numbers of lines; run"):
+        open_corpus(name, failing(error))
+    write(f"{name}.de", [[5, 2], [6, 2]])
+    with pytest.raises(UserError, match="different numbers of lines; run"):
+        open_corpus(name, failing(error))
+    write(f"{name}.en", [[5, 2], [6, 2], [7, 2]])
+    with pytest.raises(UserError, match=r"different numbers of lines \(de 2, en 3\); run"):
+        open_corpus(name, failing(error))

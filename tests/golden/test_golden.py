@@ -1,0 +1,33 @@
+"""Checkpoints of earlier versions still print what they printed, and go on learning the same."""
+
+import json
+
+import pytest
+from golden import systems
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return systems.corpus(tmp_path_factory.mktemp("golden"))
+
+
+def assert_same(found, wanted):
+    """The same words; scores to what other processors may round differently."""
+    assert found.keys() == wanted.keys()
+    for decoding, lines in wanted.items():
+        for row, line in lines.items():
+            score, _, text = found[decoding][row].partition(" ")
+            wanted_score, _, wanted_text = line.partition(" ")
+            assert (decoding, row, text) == (decoding, row, wanted_text)
+            assert float(score) == pytest.approx(float(wanted_score), abs=2e-3)
+        assert found[decoding].keys() == lines.keys()
+
+
+@pytest.mark.parametrize("name", systems.SYSTEMS)
+def test_a_kept_checkpoint(data, tmp_path, name):
+    wanted = json.loads((systems.KEPT / f"{name}.json").read_text(encoding="utf-8"))
+    checkpoint = systems.unpack(name, tmp_path / "saved")
+    assert_same(systems.outputs(name, data, checkpoint), wanted["saved"])
+    resumed = systems.resume(name, data, tmp_path / "resumed")
+    assert_same(systems.outputs(name, data, resumed), wanted["resumed"])
+    assert wanted["resumed"] != wanted["saved"]

@@ -1,0 +1,66 @@
+"""Early stopping by consistency: train_consistency.sh with programs that only pretend."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import recipes
+
+#: mean accuracy of the two dev sets after each epoch: the best is the third, whose first set is not
+ACCURACIES = {1: (0.5, 0.5), 2: (0.9, 0.3), 3: (0.6, 0.7), 4: (0.7, 0.6), 5: (0.5, 0.6)}
+TRAIN = """#!/usr/bin/env bash
+while [ "$1" != --max-epoch ]; do shift; done
+echo $2 >> trained
+mkdir -p SAVE
+echo epoch $2 > SAVE/checkpoint$2.pt
+rm -f SAVE/checkpoint$(($2 - 11)).pt
+if [ -e stop$2 ]; then rm stop$2; exit 1; fi
+"""
+PYTHON = """#!{python}
+import json, os, sys
+if sys.argv[1] == "-m":
+    if sys.argv[2] == "fairseq_docmt.scoring":
+        where = sys.argv.index("--json") + 1
+        epoch = int(sys.argv[where].split(".")[-2])
+        assert open(sys.argv[sys.argv.index("--path") + 1]).read() == f"epoch {{epoch}}\\n"
+        pair = {accuracies}.get(epoch, (0.1, 0.1))
+        with open(sys.argv[where], "w") as out:
+            json.dump({{n: {{"all": {{"accuracy": x}}}} for n, x in zip("ab", pair)}}, out)
+else:
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Runs the script in a folder of its own; returns its exit status."""
+    (tmp_path / "bin").mkdir()
+    python = PYTHON.format(python=sys.executable, accuracies=ACCURACIES)
+    for name, text in (("fairseq-train", TRAIN), ("python", python)):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+
+    def run():
+        script = recipes.EXAMPLES / "wu2022_rfa" / "train_consistency.sh"
+        path = f"{tmp_path}/bin:{os.environ['PATH']}"
+        command = ["bash", str(script), *"WORK SETS rfa-sgate 4 SAVE".split()]
+        environment = {**os.environ, "PATH": path}
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_ten_epochs_after_the_best(train, tmp_path, interrupted):
+    if interrupted:
+        (tmp_path / "stop5").touch()
+        assert train().returncode == 1
+    done = train()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "best epoch: 3"
+    assert (tmp_path / "SAVE" / "checkpoint_best_consistency.pt").read_text() == "epoch 3\n"
+    trained = [int(line) for line in (tmp_path / "trained").read_text().split()]
+    assert trained == [*range(1, 6), *([5] if interrupted else []), *range(6, 14)]
