@@ -92,6 +92,8 @@ class Runner:
         sizes = []
         for side in ("encoder", "decoder"):
             sizes += [f"--{side}-hidden-size", str(hidden), f"--{side}-embed-dim", str(embedding)]
+        if "lstm" not in name:  # architectures have defaults of their own
+            sizes += ["--attention-dim", str(hidden)]
         out = ["--decoder-out-embed-dim", str(embedding)] if "lstm" in name else []
         languages = ["data", "-s", "src", "-t", "tgt"]
         parsed = options.parse_args_and_arch(
