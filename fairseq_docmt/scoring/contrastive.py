@@ -5,7 +5,7 @@ Bawden et al. (2018), and JSON lines (see fairseq_docmt/scoring/contrastive_item
 other can be brought.  Equal scores count as wrong; chance is the exact expectation of a scorer that
 guesses.  A candidate is scored, higher being better, by --protocol:
 
-  plain      log-probability of the last sentence, given its context on both sides
+  plain      log-probability of the current sentence, given its context in both languages
   voita      the same with the label smoothing (0.1) of Voita et al.'s own scoring
   wu         mean log-probability of all tokens of the window (code of Wu et al., 2022)
   contrapro  as plain, but an item that has the right text twice is lost, as in ContraPro's script
@@ -68,6 +68,14 @@ def add_arguments(parser) -> None:
     )
     add("--protocol", choices=list(PROTOCOLS), default="plain", help="see above")
     add("--context", type=int, metavar="K", help="at most K sentences of context; default: all")
+    add(
+        "--context-after",
+        type=int,
+        default=0,
+        metavar="K",
+        help="at most K sentences behind the scored one, which both sides of the model then see "
+        "but whose scores do not count; default: 0",
+    )
     add("--documents", metavar="DIR", help="documents that ContraPro's context is taken from")
     add_model_arguments(parser)
     add("--items", type=Path, metavar="FILE", help="write scores and verdict of each item, .jsonl")
@@ -124,7 +132,7 @@ def _read_sets(args) -> Dict[str, List[Item]]:
         name = Path(path).stem
         if name in sets:
             raise UserError(f"two test sets are called {name}; rename one")
-        sets[name] = read_set(path, args.context, args.documents)
+        sets[name] = read_set(path, args.context, args.documents, args.context_after)
     if args.losses and len(sets) > 1:
         raise UserError("--losses speaks of one test set; give one at a time")
     return sets
@@ -186,7 +194,9 @@ def _signature(name: str, args, result: SetResult) -> str:
     context = "all" if args.context is None else args.context
     parts = [f"set:{name}", f"items:{len(result.items)}", f"protocol:{args.protocol}"]
     scores = "losses" if args.losses else "model"
-    parts += [f"scores:{scores}", f"context:{context}", "ties:wrong"]
+    parts += [f"scores:{scores}", f"context:{context}"]
+    parts += [f"after:{args.context_after}"] if args.context_after > 0 else []
+    parts.append("ties:wrong")
     return "|".join(["contrastive", *parts, f"version:{fairseq_docmt.__version__}"])
 
 

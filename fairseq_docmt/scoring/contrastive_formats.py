@@ -27,15 +27,16 @@ LARGEST_DISTANCE = 3
 
 
 def read_set(
-    path: str, context: Optional[int] = None, documents: Optional[str] = None
+    path: str, context: Optional[int] = None, documents: Optional[str] = None, after: int = 0
 ) -> List[Item]:
     """Read a set; its format is recognised.
 
     Args:
         path: JSON as published, or JSON lines (see
             :mod:`fairseq_docmt.scoring.contrastive_items`) in a file ending in ``.jsonl``.
-        context: most sentences of context; None for all that the set has.
+        context: most sentences of context before the current one; None for all that the set has.
         documents: folder of the documents, for ContraPro.
+        after: most sentences of context behind the current one.
 
     Raises:
         UserError: no such file, none of the formats, a key is missing, or context is wanted where
@@ -46,16 +47,18 @@ def read_set(
         raise UserError(f"test set {path} not found")
     if context is not None and context < 0:
         raise UserError(f"--context must be 0 or more sentences, not {context}")
+    if after < 0:
+        raise UserError(f"--context-after must be 0 or more sentences, not {after}")
     try:
-        items = _read(file, context, documents)
+        items = _read(file, context, documents, after)
     except UnicodeDecodeError:
         raise UserError(f"{path} is not UTF-8") from None
     if not items:
         raise UserError(f"{path} holds no items")
-    return items if context is None else [item.with_context(context) for item in items]
+    return [item.with_context(context, after) for item in items]
 
 
-def _read(file: Path, context, documents) -> List[Item]:
+def _read(file: Path, context, documents, after: int) -> List[Item]:
     if file.suffix == ".jsonl":
         return read_json_lines(file)
     try:
@@ -70,7 +73,7 @@ def _read(file: Path, context, documents) -> List[Item]:
         if "dst" in first:
             return voita(str(file), file.stem, entries)
         if "errors" in first:
-            return contrapro(str(file), entries, context, documents)
+            return contrapro(str(file), entries, context, documents, after)
     elif isinstance(entries, dict) and isinstance(entries.get(first), dict):
         if "examples" in entries[first] or "trg" in entries[first]:
             return bawden(str(file), entries)
@@ -117,18 +120,23 @@ def _voita_sentences(where: str, text) -> List[str]:
 # ---- ContraPro ---------------------------------------------------------------------------------
 
 
-def contrapro(name: str, entries: list, context: Optional[int], documents) -> List[Item]:
+def contrapro(
+    name: str, entries: list, context: Optional[int], documents, after: int = 0
+) -> List[Item]:
     """Items of ContraPro; the first candidate is the reference.
+
+    Its scripts give the context before a segment; what follows it is taken from the same documents,
+    as Herold and Ney (2023, appendix A.2) do.
 
     Labels are those by which its own script counts: the pair of pronouns, the distance of the
     antecedent in sentences, and whether it is in the same segment.
     """
-    if context is None or (context > 0 and documents is None):
+    if context is None or (context + after > 0 and documents is None):
         raise UserError(
             f"{name} has no context of its own; give --context with the number of previous "
             "sentences and --documents with the folder to take them from, or --context 0"
         )
-    library = _Documents(documents) if context > 0 else None
+    library = _Documents(documents) if context + after > 0 else None
     items = []
     for number, entry in enumerate(entries, start=1):
         where = f"{name}: item {number}"
@@ -139,12 +147,15 @@ def contrapro(name: str, entries: list, context: Optional[int], documents) -> Li
         targets = [field(where, entry, "ref segment")]
         targets += [field(where, error, "contrastive") for error in errors]
         before: List[Tuple[str, str]] = []
+        behind: List[Tuple[str, str]] = []
         if library is not None:
             place = (field(where, entry, "document id"), field(where, entry, "segment id"))
-            before = library.before(where, *place, current, context)
-        source = [pair[0] for pair in before] + [current]
-        candidates = [[pair[1] for pair in before] + [target] for target in targets]
-        items.append(checked_item(where, source, candidates, 0, _contrapro_labels(where, entry)))
+            before, behind = library.around(where, *place, current, context, after)
+        documents_of = [[*before, (current, target), *behind] for target in targets]
+        source = [pair[0] for pair in documents_of[0]]
+        candidates = [[pair[1] for pair in document] for document in documents_of]
+        labels = _contrapro_labels(where, entry)
+        items.append(checked_item(where, source, candidates, 0, labels, len(behind)))
     return items
 
 
@@ -175,8 +186,10 @@ class _Documents:
         self.files: Dict[str, Path] = {p.name: p for p in sorted(Path(folder).glob("*/*"))}
         self.read: Dict[str, List[Tuple[str, str]]] = {}
 
-    def before(self, where: str, name, line, current: str, context: int) -> List[Tuple[str, str]]:
-        """Up to ``context`` pairs of sentences before a line, counted from 1.
+    def around(
+        self, where: str, name, line, current: str, before: int, after: int
+    ) -> Tuple[List[Tuple[str, str]], List[Tuple[str, str]]]:
+        """Up to so many pairs of sentences before a line, counted from 1, and behind it.
 
         Where one side of a pair is empty it is passed over.
         """
@@ -189,8 +202,11 @@ class _Documents:
                 f"{where}: line {line} of {name} is {found[:40]!r} and not the source of the item; "
                 f"are the documents of {self.folder} those of the set?"
             )
-        first = max(int(line) - 1 - context, 0)
-        return [pair for pair in pairs[first : int(line) - 1] if all(pair)]
+        lines = (
+            slice(max(int(line) - 1 - before, 0), int(line) - 1),
+            slice(int(line), int(line) + after),
+        )
+        return tuple([pair for pair in pairs[part] if all(pair)] for part in lines)
 
     def _pairs(self, where: str, name: str) -> List[Tuple[str, str]]:
         if name not in self.read:

@@ -7,14 +7,15 @@ One item is one line of JSON::
      "correct": 0,
      "labels": {"phenomenon": "formality", "distance": 1}}
 
-``source`` is a document: sentences of context, which may be none, and the current one.  Every
+``source`` is a document: sentences of context, which may be none, and the current one, which is the
+last unless ``"after": 2`` says how many sentences of context follow it.  Every
 candidate translates it sentence by sentence; ``correct`` is the number, from 0, of the right one.
 Accuracy is also given for each value of each label; there may be any number of labels, or none.
 """
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from fairseq_docmt.errors import UserError
 
@@ -23,31 +24,40 @@ class Item(NamedTuple):
     """A source document and translations of it, one of which is right.
 
     Attributes:
-        source: sentences, the current one last.
+        source: sentences, the current one and its context.
         candidates: translations, each with as many sentences as the source.
         correct: number of the right candidate.
         labels: what the item belongs to, as ``{"phenomenon": "deixis", "distance": "2"}``.
+        after: sentences behind the current one.
     """
 
     source: List[str]
     candidates: List[List[str]]
     correct: int
     labels: Dict[str, str]
+    after: int = 0
 
-    def with_context(self, sentences: int) -> "Item":
-        """The item with no more than so many sentences of context."""
-        keep = -sentences - 1
+    def with_context(self, before: Optional[int], after: int = 0) -> "Item":
+        """The item with no more sentences of context than these; ``before`` None for all."""
+        current = len(self.source) - 1 - self.after
+        first = 0 if before is None else max(current - before, 0)
+        keep = slice(first, current + 1 + after)
         return self._replace(
-            source=self.source[keep:], candidates=[c[keep:] for c in self.candidates]
+            source=self.source[keep],
+            candidates=[c[keep] for c in self.candidates],
+            after=min(self.after, after),
         )
 
 
-def checked_item(where: str, source, candidates, correct, labels: Dict[str, Any]) -> Item:
+def checked_item(
+    where: str, source, candidates, correct, labels: Dict[str, Any], after: int = 0
+) -> Item:
     """An item of values that were read from a file.
 
     Args:
         where: how messages call the item, as ``set.json: item 3``.
-        source, candidates, correct, labels: see :class:`Item`; values of labels may be of any type.
+        source, candidates, correct, labels, after: see :class:`Item`; values of labels may be of
+            any type.
 
     Raises:
         UserError: they make no item.
@@ -66,8 +76,13 @@ def checked_item(where: str, source, candidates, correct, labels: Dict[str, Any]
         )
     if not isinstance(labels, dict):
         raise UserError(f"{where}: labels must be a dictionary, not {labels!r}")
+    if not _is_number(after) or not 0 <= after < len(source):
+        raise UserError(
+            f"{where}: the sentences after the current one must be a number from 0 to "
+            f"{len(source) - 1}, not {after!r}"
+        )
     named = {str(name): _label(value) for name, value in labels.items()}
-    return Item([*source], [[*c] for c in candidates], correct, named)
+    return Item([*source], [[*c] for c in candidates], correct, named, after)
 
 
 def field(where: str, entry, name: str):
@@ -122,7 +137,8 @@ def read_json_lines(path: Path) -> List[Item]:
             except json.JSONDecodeError as error:
                 raise UserError(f"{where} is no JSON ({error.msg})") from None
             parts = [field(where, entry, name) for name in ("source", "candidates", "correct")]
-            items.append(checked_item(where, *parts, entry.get("labels", {})))
+            rest = entry.get("labels", {}), entry.get("after", 0)
+            items.append(checked_item(where, *parts, *rest))
     return items
 
 

@@ -37,7 +37,7 @@ class Protocol(NamedTuple):
 
     Attributes:
         whole_window: mean over all target tokens that the model sees, else sum over those of the
-            last sentence; the symbol that ends a sentence is one of its tokens.
+            current sentence; the symbol that ends a sentence is one of its tokens.
         smoothing: label smoothing of the log-probabilities.
         merge: candidates with the same text are one.
     """
@@ -189,24 +189,27 @@ class ReferenceScorer:
         """
         if protocol.smoothing and len(self.hub.models) > 1:
             raise UserError("--protocol voita is for one model and not for ensembles")
+        if not hasattr(self.task, "decoding"):  # of sentences alone: nothing follows them
+            items = [item.with_context(None) for item in items]
         pairs = [
             (self._encoded(item.source, True), self._encoded(candidate, False))
             for item in items
             for candidate in item.candidates
         ]
+        current = [-1 - item.after for item in items for _ in item.candidates]
         # Equal tokens get the very same score, whatever batch they would have been in.
-        keys = [tuple(tuple(s.tolist()) for side in pair for s in side) for pair in pairs]
+        keys = [
+            (place, *(tuple(s.tolist()) for side in pair for s in side))
+            for place, pair in zip(current, pairs)
+        ]
         distinct = dict(zip(keys, pairs))
         found = self._sentences(list(distinct.values()), protocol.smoothing, last_only=True)
-        if protocol.whole_window:
-            sums = [float(torch.cat(sentences).mean()) for sentences in found]
-        else:
-            sums = [float(sentences[-1].sum()) for sentences in found]
+        sums = [_score(own, key[0], protocol) for key, own in zip(distinct, found)]
         found = dict(zip(distinct, sums))
         scores = iter(found[key] for key in keys)
         return Scored(
             [[next(scores) for _ in item.candidates] for item in items],
-            self._unknown([target for _, target in pairs]),
+            self._unknown([target[place] for place, (_, target) in zip(current, pairs)]),
         )
 
     def sentence_scores(
@@ -242,8 +245,8 @@ class ReferenceScorer:
                 self._known[text, is_source] = tokens
         return tuple(self._known[text, is_source] for text in sentences)
 
-    def _unknown(self, targets: Sequence[Sentences]) -> float:
-        tokens = torch.cat([target[-1] for target in targets])
+    def _unknown(self, targets: Sequence[Tensor]) -> float:
+        tokens = torch.cat(list(targets))
         return float(tokens.eq(self.task.target_dictionary.unk()).double().mean())
 
     def _sentences(
@@ -340,6 +343,25 @@ class ReferenceScorer:
                     f"a candidate has {lengths.max()} {side} tokens with its context, but the "
                     f"model's positions end at {most}; give it less with --context"
                 )
+
+
+def _score(sentences: List[Tensor], current: int, protocol: Protocol) -> float:
+    """Score of a candidate.
+
+    Args:
+        sentences: log-probabilities of the tokens of the last sentences, seen at once by the model.
+        current: index of the scored one, from the end.
+        protocol: how to score.
+
+    Raises:
+        UserError: the model does not see the current sentence with all that follow it.
+    """
+    if -current > len(sentences):
+        raise UserError(
+            f"the model sees {len(sentences)} sentences at once, so not the current one and "
+            f"{-1 - current} behind it; give it less with --context-after"
+        )
+    return float(torch.cat(sentences).mean() if protocol.whole_window else sentences[current].sum())
 
 
 @contextlib.contextmanager

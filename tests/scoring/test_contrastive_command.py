@@ -204,6 +204,39 @@ def test_order_of_items_and_context(window_checkpoint, memory_stream_checkpoint,
         assert cut[0][1] == pytest.approx(found[1], abs=2e-5)  # had no context
 
 
+@pytest.mark.parametrize("system", ["window", "document", "memory_stream", "memnet_document"])
+def test_context_behind_the_scored_sentence(system, request, tmp_path):
+    """It is seen where the encoder sees it, and never scored."""
+    checkpoint = request.getfixturevalue(f"{system}_checkpoint")
+    forced, made = Forced(checkpoint, **SYSTEMS[system]), []
+    for item in (items()[n] for n in (2, 0, 3)):
+        turn = [[c[-1], *c[:-1]][-3:] for c in [item["source"], *item["candidates"]]]
+        made.append({**item, "source": turn[0], "candidates": turn[1:], "after": 1})
+    made[0]["after"] = 2  # of three sentences the first is scored
+    path = tmp_path / "set.jsonl"
+    path.write_text("".join(json.dumps(item) + "\n" for item in made))
+    options = [path, "--path", checkpoint, "--context-after", "2"]
+    for batching in ([], ["--batch-size", "1"]):
+        found = scores_of(*options, *batching, folder=tmp_path)
+        for item, scores in zip(made, found):
+            read = [forced.log_probabilities(item["source"], c) for c in item["candidates"]]
+            wanted = [plain(sentences[: -item["after"]]) for sentences in read]
+            assert scores == pytest.approx(wanted, abs=2e-5)
+    less = scores_of(*options[:3], folder=tmp_path)
+    sees_behind = system in ("window", "document", "memnet_document")
+    assert (less[0] != pytest.approx(found[0], abs=1e-4)) is sees_behind
+    assert "|after:2|" in run(*options, "--cpu") and "|after:" not in run(*options[:3], "--cpu")
+
+
+def test_a_window_that_does_not_reach(window_checkpoint, tmp_path):
+    item = {"source": ["w1"] * 4, "candidates": [["v1"] * 4, ["v2"] * 4], "correct": 0, "after": 3}
+    (tmp_path / "set.jsonl").write_text(json.dumps(item))
+    options = [tmp_path / "set.jsonl", "--path", window_checkpoint, "--cpu", "--context-after"]
+    with pytest.raises(UserError, match="sees 3 sentences at once, so not the current one and 3"):
+        run(*options, "3")
+    run(*options, "2")
+
+
 def test_sentence_level_systems(binarised, test_set, tmp_path):
     """A stock checkpoint scores the last sentence alone."""
     checkpoint = tiny.train(
@@ -221,13 +254,21 @@ def test_sentence_level_systems(binarised, test_set, tmp_path):
         for item, scores in zip(items(), found):
             wanted = [alone(item["source"], candidate) for candidate in item["candidates"]]
             assert scores == pytest.approx(wanted, abs=2e-5)
+    followed = [
+        {**item, "source": [*item["source"], "w1"], "after": 1}
+        | {"candidates": [[*candidate, "v1"] for candidate in item["candidates"]]}
+        for item in items()
+    ]
+    test_set.write_text("".join(json.dumps(item) + "\n" for item in followed))
+    options = ["--path", checkpoint, "--context-after", "1"]
+    assert scores_of(test_set, *options, folder=tmp_path) == found
 
 
 def test_python_interface(window_checkpoint):
     """The scorer leaves the translator as it was."""
     translator = DocumentTranslator.from_pretrained(str(window_checkpoint))
     before = translator.translate([["w1 w2", "w3"]], beam=2)
-    one = checked_item("", *(items()[0][name] for name in Item._fields))
+    one = checked_item("", *(items()[0][name] for name in Item._fields if name != "after"))
     found = ReferenceScorer(translator.hub).score([one])
     wanted = [
         plain(Forced(window_checkpoint, 3).log_probabilities(one.source, c)) for c in one.candidates

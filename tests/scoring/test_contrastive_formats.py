@@ -95,6 +95,32 @@ def test_contrapro(tmp_path, context, source, target):
     }
 
 
+@pytest.mark.parametrize(
+    "before, after, source, target, behind",
+    [
+        (0, 1, [], [], 0),  # the next line has no translation and is passed over
+        (0, 2, ["six"], ["sechs"], 1),
+        (1, 9, ["three", "six", "seven"], ["drei", "sechs", "sieben"], 2),
+    ],
+)
+def test_contrapro_with_what_follows(tmp_path, before, after, source, target, behind):
+    folder = library(tmp_path)
+    for language, text in (("en", "five\nsix\nseven\n"), ("de", "\nsechs\nsieben\n")):
+        with open(tmp_path / "documents" / "1999" / f"film.{language}", "a") as file:
+            file.write(text)
+    (item,) = read_set(write(tmp_path, [CONTRAPRO]), before, folder, after)
+    place = len(source) - behind
+    assert item.source == [*source[:place], "It  is big .", *source[place:]]
+    assert item.candidates[1] == [*target[:place], "Sie ist groß .", *target[place:]]
+    assert item.after == behind and item.correct == 0
+    lines = write(tmp_path, "\n".join(json_lines([item])), "after.jsonl")
+    assert read_set(lines, None, None, 9) == [item]
+    (less,) = read_set(lines, 0, None, 1)
+    assert (less.source, less.after) == (["It  is big .", *source[place:][:1]], min(behind, 1))
+    (none,) = read_set(lines)
+    assert (none.source, none.after) == ([*source[:place], "It  is big ."], 0)
+
+
 def test_far_antecedents_of_contrapro_are_put_together(tmp_path):
     entries = [{**CONTRAPRO, "ante distance": d, "intrasegmental": None} for d in (3, 4, 17)]
     found = read_set(write(tmp_path, entries), context=0)
@@ -151,6 +177,7 @@ LINE = {"source": ["a"], "candidates": [["A"], ["B"]], "correct": 0}
         ("x.jsonl", {**LINE, "candidates": ["A", "B"]}, "candidate 0 must be a list of sentences"),
         ("x.jsonl", {**LINE, "source": []}, "the source must be a list of sentences"),
         ("x.jsonl", {**LINE, "correct": True}, "from 0 to 1, not True"),
+        ("x.jsonl", {**LINE, "after": 1}, "after the current one must be a number from 0 to 0"),
         ("x.jsonl", {**LINE, "labels": ["x"]}, "labels must be a dictionary"),
     ],
 )
@@ -179,6 +206,10 @@ def test_missing_files(tmp_path):
         read_set(str(tmp_path / "nowhere.json"))
     with pytest.raises(UserError, match="--documents nowhere not found"):
         read_set(write(tmp_path, [CONTRAPRO]), 1, "nowhere")
+    with pytest.raises(UserError, match="--context-after must be 0 or more sentences, not -1"):
+        read_set(write(tmp_path, [VOITA]), 1, None, -1)
+    with pytest.raises(UserError, match="no context of its own; give --context"):
+        read_set(write(tmp_path, [CONTRAPRO]), 0, None, 1)
     with pytest.raises(UserError, match="--context must be 0 or more sentences, not -1"):
         read_set(write(tmp_path, [VOITA]), -1)
 
