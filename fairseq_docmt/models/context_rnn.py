@@ -92,7 +92,8 @@ class ContextRNNModel(StreamModel, RNNSearchModel):
             logger.warning(
                 "this checkpoint was trained with a layer between the summary of earlier sentences "
                 "and the start of the encoder, and with the summary outside of the tanh that the "
-                "decoder begins with; its translations differ from those of then: train it again"
+                "decoder begins with; its translations differ from those of then: train it again, "
+                "or go on from it with --reset-optimizer"
             )
         fill_missing(self, state_dict, NEW_PARAMETERS)
 

@@ -63,6 +63,7 @@ class HierarchicalEncoder(ContextEncoder):
 
     def __init__(self, dictionary, embed_tokens, hidden_size: int, layers: int, dropout: float):
         super().__init__(dictionary, embed_tokens, hidden_size, layers, dropout)
+        self.layers = layers
         self.context_gru = nn.GRU(embed_tokens.embedding_dim, hidden_size, batch_first=True)
         self.context_document_gru = nn.GRU(hidden_size, hidden_size, batch_first=True)
 
@@ -72,7 +73,7 @@ class HierarchicalEncoder(ContextEncoder):
         previous = PreviousSentences.of(src_tokens, stream, self.sentences_back, self.padding_idx)
         _, last = self.read(self.context_gru, previous.tokens)
         summary = self._sum_up(last[-1][previous.place], previous.known)
-        initial = summary.repeat(2 * self.gru.num_layers, 1, 1)
+        initial = summary.repeat(2 * self.layers, 1, 1)
         output = super().forward(src_tokens, src_lengths, starts, lanes, carry, initial=initial)
         nothing = ~previous.known.any(dim=1, keepdim=True)
         context = [summary.unsqueeze(1), nothing]
