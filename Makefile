@@ -10,7 +10,7 @@ help:
 	@echo "make quickstart   train and translate on built-in data, about 5 minutes after installation"
 	@echo "make test         format, lint and all tests but the long ones"
 	@echo "make test-system  long tests: do the models use their context?"
-	@echo "make mutants      an hour or two: do the tests notice changes of the code? see tests/README.md"
+	@echo "make mutants      takes hours: do the tests notice changes of the code? see tests/README.md"
 	@echo "make format       format the code"
 
 install: $(INSTALLED)
