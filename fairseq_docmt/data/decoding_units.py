@@ -1,37 +1,106 @@
 """Decoding data: what is translated together, and the original sentences it gives.
 
-A *unit* is a span of source sentences with the rows it is to translate: a window stands for its
-last sentence, a part of a document for all its sentences.  A batch of units is a sample whose
-rows are the original sentences, so that the stock commands print one hypothesis for each under
-its own line number.
+A :class:`DecodingUnit` is a span of source sentences with those of them it is to translate: a
+window translates its last sentence, a part of a document all its sentences.  A batch of units is a
+sample whose rows are the original sentences, so that the stock commands print one hypothesis for
+each under its own line number: the stock keys and
 
-Sample contract (beside the stock keys, whose rows are original sentences):
-
-``units``  list of dicts, their rows following each other in the order of the sample
-    ``source``    list of 1-D tensors, the sentences of the span, each ending in ``</s>``;
-                  empty for a line that has nothing to translate
-    ``target``    the same for the references, or None
-    ``rows``      number of rows, taken from the end of the span
-    ``document``  number of the document
-    ``position``  place in the document of the first sentence translated
-    ``at_start``  the span begins with the first sentence of the document
-``drafts``    list of 1-D tensors, earlier translations of the sentences; None where there are none
+``units``  list of :class:`DecodingUnit`, their sentences following each other as the rows do.
 """
 
+from dataclasses import dataclass, replace
 from typing import Iterator, List, Optional, Sequence
 
 import numpy as np
-import torch
 from fairseq.data import FairseqDataset
 from fairseq.data.language_pair_dataset import collate
+from torch import Tensor
 
 from fairseq_docmt.data.document_index import DocumentIndex
+from fairseq_docmt.data.unsort import sample_in_order
+
+
+@dataclass(frozen=True)
+class DecodingUnit:
+    """Sentences that are read together, and those of them that are translated: the last ones.
+
+    Attributes:
+        lines: line of each sentence to translate; these are rows of the sample.
+        source: sentences of the span, 1-D tensors that end in ``</s>``; empty for a line that has
+            nothing to translate.
+        target: their references, or None.
+        document: number of the document.
+        position: place in the document of the first sentence to translate.
+        at_start: whether the span begins with the first sentence of the document.
+        drafts: earlier translations of the sentences, or None.
+        target_context: translations of the sentences before those to translate, without ``</s>``;
+            None where the search knows them itself.
+        prefixes: (lines, n) first target tokens that are given, padded; or None.
+        constraints: (lines, n) packed constraints of the target; or None.
+    """
+
+    lines: Sequence[int]
+    source: List[Tensor]
+    target: Optional[List[Tensor]] = None
+    document: int = -1
+    position: int = 0
+    at_start: bool = False
+    drafts: Optional[List[Tensor]] = None
+    target_context: Optional[List[Tensor]] = None
+    prefixes: Optional[Tensor] = None
+    constraints: Optional[Tensor] = None
+
+    @property
+    def num_rows(self) -> int:
+        """Number of sentences to translate."""
+        return len(self.lines)
+
+    @property
+    def num_context(self) -> int:
+        """Number of sentences that are read alone."""
+        return len(self.source) - len(self.lines)
+
+    def ending_at(self, row: int, target_context: List[Tensor]) -> "DecodingUnit":
+        """Return the unit without what follows one of its rows, which alone is translated.
+
+        Args:
+            row: number of the row in this unit.
+            target_context: translations of the sentences before it.
+        """
+        end = self.num_context + row + 1
+        return replace(
+            self._with_row(row),
+            source=self.source[:end],
+            target=self.target and self.target[:end],
+            target_context=target_context,
+        )
+
+    def row_alone(self, row: int) -> "DecodingUnit":
+        """Return one row as a unit without other sentences."""
+        at = self.num_context + row
+        return replace(
+            self._with_row(row),
+            source=[self.source[at]],
+            target=self.target and [self.target[at]],
+            at_start=self.at_start and at == 0,
+        )
+
+    def _with_row(self, row: int) -> "DecodingUnit":
+        return replace(
+            self,
+            lines=self.lines[row : row + 1],
+            position=self.position + row,
+            drafts=self.drafts and [self.drafts[self.num_context + row]],
+            prefixes=None if self.prefixes is None else self.prefixes[row : row + 1],
+            constraints=None if self.constraints is None else self.constraints[row : row + 1],
+        )
 
 
 class DecodingUnits(FairseqDataset):
     """Units of a corpus, or of lines typed in.
 
     Args:
+        name: of the corpus, for messages.
         src, tgt: lines as 1-D tensors ending in ``</s>``; tgt may be None.
         line_sizes: (lines,) source tokens of each line.
         src_dict: source dictionary.
@@ -40,7 +109,8 @@ class DecodingUnits(FairseqDataset):
         window_size: sentences of a window, of which a unit translates the last; 0: a unit
             translates its whole span.
         empty_rows: rows that get an empty hypothesis, as blank lines of the input.
-        carried: last sentences of the first document that came before the first line here.
+        too_long: those of them that hold a sentence longer than the model's positions.
+        typed_before: last sentences of the first document that came before the first line here.
         first_document: number given to the first document.
         first_position: place in its document of the first sentence here.
         constraints: packed target constraints of each line, or None.
@@ -56,22 +126,26 @@ class DecodingUnits(FairseqDataset):
         index: DocumentIndex,
         spans: np.ndarray,
         *,
+        name: str = "input",
         window_size: int = 0,
         empty_rows: Sequence[int] = (),
-        carried: Sequence = (),
+        too_long: Sequence[int] = (),
+        typed_before: Sequence = (),
         first_document: int = 0,
         first_position: int = 0,
         constraints=None,
         left_pad_source: bool = True,
         drafts: Optional[Sequence] = None,
     ):
+        self.name = name
         self.drafts = drafts
         self.src, self.tgt, self.src_dict = src, tgt, src_dict
         self.index = index
         self.spans = spans
         self.window_size = window_size
         self.empty_rows = list(empty_rows)
-        self.carried = list(carried)
+        self.too_long = list(too_long)
+        self.typed_before = list(typed_before)
         self.first_document = first_document
         self.first_position = first_position
         self.constraints = constraints
@@ -92,19 +166,10 @@ class DecodingUnits(FairseqDataset):
     def size(self, index: int) -> int:
         return int(self.sizes[index])
 
-    def __getitem__(self, unit: int) -> dict:
-        if unit >= len(self.spans):
-            row = self.empty_rows[unit - len(self.spans)]
-            return {
-                "lines": [row],
-                "source": [],
-                "target": None,
-                "document": -1,
-                "position": 0,
-                "at_start": False,
-                "drafts": None,
-            }
-        first, end = (int(n) for n in self.spans[unit])
+    def __getitem__(self, number: int) -> DecodingUnit:
+        if number >= len(self.spans):
+            return DecodingUnit([self.empty_rows[number - len(self.spans)]], source=[])
+        first, end = (int(n) for n in self.spans[number])
         translated = end - 1 if self.window_size else first
         rows = self.index.rows[first:end].tolist()
         document = int(self.index.document[first])
@@ -114,20 +179,20 @@ class DecodingUnits(FairseqDataset):
         if document == 0:  # only the first document can have begun before these lines
             position += self.first_position
             missing = self.window_size - len(sentences) if first_position == 0 else 0
-            context = self.carried[-missing:] if missing > 0 else []
+            context = self.typed_before[-missing:] if missing > 0 else []
             sentences = context + sentences
             first_position += self.first_position - len(context)
-        return {
-            "lines": rows[translated - first :],
-            "source": sentences,
-            "target": None if self.tgt is None else [self.tgt[row] for row in rows],
-            "document": self.first_document + document,
-            "position": position,
-            "at_start": first_position == 0,
-            "drafts": None if self.drafts is None else [self.drafts[row] for row in rows],
-        }
+        return DecodingUnit(
+            lines=rows[translated - first :],
+            source=sentences,
+            target=None if self.tgt is None else [self.tgt[row] for row in rows],
+            document=self.first_document + document,
+            position=position,
+            at_start=first_position == 0,
+            drafts=None if self.drafts is None else [self.drafts[row] for row in rows],
+        )
 
-    def collater(self, units: List[dict]) -> dict:
+    def collater(self, units: List[DecodingUnit]) -> dict:
         """Put units into one sample whose rows are their original sentences, in order."""
         if len(units) == 0:
             return {}
@@ -188,24 +253,19 @@ def _fill(order, sizes, max_tokens, max_items) -> Iterator[List[int]]:
         yield batch
 
 
-def collate_rows(units, src, tgt, src_dict, left_pad_source=True) -> dict:
-    """The stock sample of the lines that ``units`` translate, in their order, with ``units``."""
-    lines = [line for unit in units for line in unit["lines"]]
+def collate_rows(
+    units: List[DecodingUnit], src, tgt, src_dict, left_pad_source: bool = True
+) -> dict:
+    """Return the stock sample of the lines that units translate, in their order, with ``units``."""
+    lines = [line for unit in units for line in unit.lines]
     rows = [{"id": line, "source": src[line]} for line in lines]
     if tgt is not None:
         for row in rows:
             row["target"] = tgt[row["id"]]
-    sample = collate(rows, src_dict.pad(), src_dict.eos(), left_pad_source, input_feeding=False)
-    # The host sorts rows by length; put them back into the order of the units.
-    place = {line: at for at, line in enumerate(sample["id"].tolist())}
-    order = torch.tensor([place[line] for line in lines])
-    sample["id"] = sample["id"][order]
-    for key in ("src_tokens", "src_lengths"):
-        sample["net_input"][key] = sample["net_input"][key][order]
-    if sample["target"] is not None:
-        sample["target"] = sample["target"][order]
-    sample["units"] = [
-        {**{k: v for k, v in unit.items() if k != "lines"}, "rows": len(unit["lines"])}
-        for unit in units
-    ]
-    return sample
+
+    def stock(numbered):
+        return collate(
+            numbered, src_dict.pad(), src_dict.eos(), left_pad_source, input_feeding=False
+        )
+
+    return {**sample_in_order(rows, stock), "units": units}

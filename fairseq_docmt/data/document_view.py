@@ -105,6 +105,10 @@ class DocumentView(LanguagePairDataset):
         self.last_sizes = corpus.tgt_sizes[spans[:, 1] - 1]
         self.num_shards = 1
 
+    def share_among(self, processes: int) -> None:
+        """Even the batches out among a number of processes."""
+        self.num_shards = processes
+
     def __getitem__(self, item: int) -> dict:
         example = super().__getitem__(item)
         example["id"] = int(self.named_after[item])

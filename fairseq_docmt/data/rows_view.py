@@ -15,6 +15,7 @@ Batch contract (R rows: the sentences of some documents, one document after the 
 """
 
 import os
+from functools import partial
 from typing import Optional
 
 import numpy as np
@@ -24,6 +25,7 @@ from fairseq.data import data_utils
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_index import BLANK_SIZE, DocumentIndex
 from fairseq_docmt.data.document_view import DocumentView
+from fairseq_docmt.data.unsort import sample_in_order
 from fairseq_docmt.errors import UserError
 
 
@@ -60,15 +62,9 @@ class RowsView(DocumentView):
         rows = [row for sample in samples for row in sample["rows"]]
         if not rows:
             return {}
-        # The host sorts rows by length; numbered, they can be put back.
-        numbered = [{**row, "id": number} for number, row in enumerate(rows)]
-        batch = super().collater(numbered, pad_to_length)
-        order = batch["id"].argsort()
+        stock = partial(super().collater, pad_to_length=pad_to_length)
+        batch = sample_in_order(rows, stock)
         net_input = batch["net_input"]
-        for key in ("src_tokens", "src_lengths", "prev_output_tokens"):
-            net_input[key] = net_input[key][order]
-        batch["target"] = batch["target"][order]
-        batch["id"] = torch.tensor([row["id"] for row in rows])
         sizes = torch.tensor([len(sample["rows"]) for sample in samples])
         net_input["documents"] = torch.arange(len(samples)).repeat_interleave(sizes)
         if self.drafts is not None:

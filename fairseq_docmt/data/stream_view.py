@@ -16,7 +16,8 @@ Batch contract (K sentences of each of B lanes; row r is sentence ``r // B`` of 
 """
 
 import logging
-from typing import List, Optional
+from functools import partial
+from typing import List, Optional, Sequence
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from fairseq.data import iterators
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_view import DocumentView
 from fairseq_docmt.data.lanes import FILLER, Place, chunk_sizes, fill_lanes, stream_batches
+from fairseq_docmt.data.unsort import sample_in_order
 from fairseq_docmt.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -37,14 +39,22 @@ class StreamView(DocumentView):
         corpus: the split.
         index: documents to read, those of the corpus without sentences that are too long.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
+        too_long: lines of these sentences, for messages.
     """
 
-    def __init__(self, corpus: DocumentCorpus, index, mark_document_start: bool = False):
+    def __init__(
+        self,
+        corpus: DocumentCorpus,
+        index,
+        mark_document_start: bool = False,
+        too_long: Sequence[int] = (),
+    ):
         places = np.searchsorted(corpus.index.rows, index.rows)
         spans = np.stack([places, places + 1], axis=1)
         super().__init__(corpus, spans, mark_document_start=mark_document_start)
         self.name = corpus.name
         self.index = index
+        self.too_long = list(too_long)
         self._filler = {
             "source": torch.tensor([self.src_dict.eos()]),
             "target": torch.tensor([self.tgt_dict.pad()]),
@@ -66,15 +76,9 @@ class StreamView(DocumentView):
         """The batch of the contract, its rows in the order of their places."""
         if not samples or "place" not in samples[0]:
             return super().collater(samples, pad_to_length)
-        # The host sorts rows by length; numbered, they can be put back.
-        numbered = [{**sample, "id": row} for row, sample in enumerate(samples)]
-        batch = super().collater(numbered, pad_to_length)
-        order = batch["id"].argsort()
+        stock = partial(super().collater, pad_to_length=pad_to_length)
+        batch = sample_in_order(samples, stock)
         net_input = batch["net_input"]
-        for key in ("src_tokens", "src_lengths", "prev_output_tokens"):
-            net_input[key] = net_input[key][order]
-        batch["target"] = batch["target"][order]
-        batch["id"] = torch.tensor([sample["id"] for sample in samples])
         places: List[Place] = [sample["place"] for sample in samples]
         net_input["starts"] = torch.tensor([place.starts for place in places])
         net_input["lanes"] = places[0].lanes

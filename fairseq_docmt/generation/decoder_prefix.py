@@ -13,6 +13,8 @@ from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
+from fairseq_docmt.models.interface import prefix_reader
+
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 
 
@@ -40,12 +42,7 @@ def reads_in_parallel(decoder) -> bool:
     stock transformer family, whose attention ignores padding wherever it stands.  Other decoders
     read token by token, one row at a time.
     """
-    return _reads_itself(decoder) or _is_stock(decoder)
-
-
-def _reads_itself(decoder) -> bool:
-    """Whether a decoder continues a state by ``read_prefix(new_tokens, encoder_out, state)``."""
-    return hasattr(decoder, "read_prefix")
+    return prefix_reader(decoder) is not None or _is_stock(decoder)
 
 
 def _is_stock(decoder) -> bool:
@@ -81,8 +78,9 @@ def read(decoder, encoder_out, new_tokens: Tensor, before: Optional[DecoderPrefi
 
 
 def _read_at_once(decoder, encoder_out, tokens, new_tokens, state):
-    if _reads_itself(decoder):
-        features, extra = decoder.read_prefix(new_tokens, encoder_out, state)
+    read_prefix = prefix_reader(decoder)
+    if read_prefix is not None:
+        features, extra = read_prefix(new_tokens, encoder_out, state)
     else:
         with _hooked(_reading_hooks(decoder, tokens, new_tokens.size(1), state)):
             features, extra = decoder.extract_features(new_tokens, encoder_out)
@@ -152,11 +150,11 @@ def positions_by_row(decoders) -> Iterator[None]:
     def from_tokens(module, args, kwargs):
         return args, {**kwargs, "incremental_state": None}
 
-    embeds = [getattr(decoder, "embed_positions", None) for decoder in decoders]
+    stock = [decoder for decoder in decoders if _is_stock(decoder)]
     hooks = [
-        embed.register_forward_pre_hook(from_tokens, with_kwargs=True)
-        for decoder, embed in zip(decoders, embeds)
-        if embed is not None and _is_stock(decoder)
+        decoder.embed_positions.register_forward_pre_hook(from_tokens, with_kwargs=True)
+        for decoder in stock
+        if decoder.embed_positions is not None
     ]
     with _hooked(hooks):
         yield

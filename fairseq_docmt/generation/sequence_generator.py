@@ -1,6 +1,6 @@
 """The stock sequence generators, told about documents and about when to stop looking."""
 
-from typing import Dict, List, Optional
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq import sequence_generator
@@ -9,6 +9,20 @@ from torch import Tensor
 
 from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
 from fairseq_docmt.generation.sentence_search import SentenceSearch
+
+
+class RowLimits(NamedTuple):
+    """Limits of each row of a batch.
+
+    Attributes:
+        most: most tokens, ``</s>`` not counted.
+        sentences: sentences it must have, 0 for any number; None for no such limit.
+        marks: tokens before its sentences, which do not count towards ``--min-len``.
+    """
+
+    most: Sequence[int]
+    sentences: Optional[Sequence[int]] = None
+    marks: Optional[Sequence[int]] = None
 
 
 class _DocumentGenerator:
@@ -30,8 +44,26 @@ class _DocumentGenerator:
         len_penalty = self.len_penalty if self.normalize_scores else 0.0
         self.search = SentenceSearch(inner, tgt_dict, separator, self.beam_size, nbest, len_penalty)
         #: the stock limits, which hold for one sentence; ``max_len_*`` are set for each batch
-        self.most_tokens_a, self.most_tokens_b = self.max_len_a, self.max_len_b
+        self._most_tokens_a, self._most_tokens_b = self.max_len_a, self.max_len_b
         self._done: List[bool] = []
+
+    def most_tokens(self, source_tokens: int, sentences: int) -> int:
+        """Return the stock limit ``a * source + b``, with b for each sentence of a span."""
+        return int(self._most_tokens_a * source_tokens + self._most_tokens_b * sentences)
+
+    def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
+        """Search as fairseq does, within limits of each row."""
+        if limits is not None:
+            self._restrict(limits, sample["net_input"]["src_tokens"].device)
+        return super().generate(models, sample, **kwargs)
+
+    def _restrict(self, limits: RowLimits, device) -> None:
+        most = [min(limit, self.max_len - 1) for limit in limits.most]
+        nothing = [0] * len(most)
+        least = [self.min_len + marks for marks in limits.marks or nothing]
+        self.max_len_a, self.max_len_b = 0, max(most)
+        values = (most, limits.sentences or nothing, least)
+        self.search.restrict(*(torch.tensor(value, device=device) for value in values))
 
     def finalize_hypos(
         self,
@@ -95,9 +127,9 @@ class DocumentGeneratorWithAlignment(
 ):
     """The same with alignments."""
 
-    def generate(self, models, sample, **kwargs) -> List[list]:
-        """As in fairseq."""
-        found = super().generate(models, sample, **kwargs)
+    def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
+        """Search as fairseq does, within limits of each row."""
+        found = super().generate(models, sample, limits=limits, **kwargs)
         return [hypotheses[:number] for hypotheses, number in zip(found, self._numbers)]
 
     def _prepare_batch_for_alignment(self, sample, hypothesis):

@@ -22,11 +22,11 @@ def announce(sample: dict) -> None:
     """Say which sentences the host is going to score next.
 
     Args:
-        sample: with ``units`` and ``id``, see :mod:`fairseq_docmt.data.decoding_units`.
+        sample: with ``units``, see :mod:`fairseq_docmt.data.decoding_units`.
     """
-    documents = [unit["document"] for unit in sample["units"] for _ in range(unit["rows"])]
+    places = [(unit.document, line) for unit in sample["units"] for line in unit.lines]
     for scorer in _open:
-        scorer.coming.extend(zip(documents, sample["id"].tolist()))
+        scorer.coming.extend(places)
 
 
 @dataclass

@@ -177,6 +177,7 @@ class ReferenceScorer:
         batch_size: Optional[int] = None,
     ):
         self.hub, self.task = hub, hub.task
+        self._is_document_task = hasattr(hub.task, "decoding")
         self.encode_source, self.encode_target = encode_source, encode_target
         self.max_tokens, self.batch_size = max_tokens, batch_size
         self._known: Dict[Tuple[str, bool], Tensor] = {}
@@ -189,7 +190,7 @@ class ReferenceScorer:
         """
         if protocol.smoothing and len(self.hub.models) > 1:
             raise UserError("--protocol voita is for one model and not for ensembles")
-        if not hasattr(self.task, "decoding"):  # of sentences alone: nothing follows them
+        if not self._is_document_task:  # nothing follows sentences alone
             items = [item.with_context(None) for item in items]
         pairs = [
             (self._encoded(item.source, True), self._encoded(candidate, False))
@@ -259,7 +260,7 @@ class ReferenceScorer:
             smoothing: label smoothing of the log-probabilities.
             last_only: leave out what is only known by scoring other sentences than the last.
         """
-        if hasattr(self.task, "decoding"):
+        if self._is_document_task:
             batches = self._document_batches(pairs, last_only)
         else:
             batches = self._sentence_batches(pairs)
@@ -271,12 +272,18 @@ class ReferenceScorer:
             generation.score_reference = True
         scorer = self.task.build_generator(list(self.hub.models), generation)
         found: List[Dict[int, Tensor]] = [{} for _ in pairs]
-        with _any_order(self.task):
+        with self._any_order():
             for sample, documents in batches:
                 rows = self.task.inference_step(scorer, models, sample)
                 for row, document, hypotheses in zip(sample["id"].tolist(), documents, rows):
                     found[document][row] = hypotheses[0]["positional_scores"].cpu().double()
         return [[scores[row] for row in sorted(scores)] for scores in found]
+
+    def _any_order(self):
+        """Score windows in any order; sentence-level tasks know no other."""
+        if self._is_document_task:
+            return self.task.scoring_references()
+        return contextlib.nullcontext()
 
     def _document_batches(self, pairs, last_only: bool):
         """Samples of units and the document of each of their rows, in the order of decoding."""
@@ -296,7 +303,8 @@ class ReferenceScorer:
             options["window_size"] = task.window_to_decode()
         units = DecodingUnits(src, tgt, sizes, task.source_dictionary, index, spans, **options)
         batches = units.batches(self.max_tokens, self.batch_size, task.keeps_order(), shards=1)
-        task.decoder.begin(len(units), forget=True)
+        task.search.forget()
+        task.search.begin(len(units))
         for batch in tqdm(batches, unit="batch", disable=None):
             sample = units.collater([units[unit] for unit in batch])
             yield sample, index.document[sample["id"].numpy()].tolist()
@@ -362,19 +370,6 @@ def _score(sentences: List[Tensor], current: int, protocol: Protocol) -> float:
             f"{-1 - current} behind it; give it less with --context-after"
         )
     return float(torch.cat(sentences).mean() if protocol.whole_window else sentences[current].sum())
-
-
-@contextlib.contextmanager
-def _any_order(task):
-    """Windows in the decoding that needs no order; references are scored alike in all of them."""
-    before = getattr(task, "decoding", None)
-    if "window" in getattr(task, "decodings", ()):
-        task.decoding = "window"
-    try:
-        yield
-    finally:
-        if before is not None:
-            task.decoding = before
 
 
 class _Smoothed(nn.Module):

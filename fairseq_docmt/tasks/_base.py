@@ -1,22 +1,19 @@
-"""What the document tasks share: dictionaries, splits, batches and the way to decoding."""
+"""Base of the document tasks: options, dictionaries, splits and the way to decoding."""
 
-import collections
+import contextlib
 import logging
 import os
-from dataclasses import dataclass, field
-from typing import Iterator, List, Optional
+from typing import Iterator, List
 
 import numpy as np
 import torch
 from fairseq import utils
-from fairseq.data import Dictionary, LanguagePairDataset, data_utils, iterators
-from fairseq.dataclass import ChoiceEnum
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from omegaconf import II, open_dict
+from fairseq.data import Dictionary, data_utils
+from fairseq.tasks.translation import TranslationTask
+from omegaconf import open_dict
 from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.data import (
-    DecodingUnits,
     DocumentCorpus,
     DocumentIndex,
     DocumentView,
@@ -25,83 +22,23 @@ from fairseq_docmt.data import (
 )
 from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation import DocumentDecoder, refuse_unsupported
+from fairseq_docmt.generation import SEARCHES, refuse_unsupported
 from fairseq_docmt.generation.sequence_generator import (
     DocumentGenerator,
     DocumentGeneratorWithAlignment,
 )
 from fairseq_docmt.generation.view_rows import rows_of_view
+from fairseq_docmt.models.interface import load_pretrained_parts
 from fairseq_docmt.modules.onednn_linear import use_onednn
 from fairseq_docmt.modules.packed_weights import pack_weights
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.scoring import document_bleu
 from fairseq_docmt.tasks import _validation_bleu
+from fairseq_docmt.tasks._decoding_input import DecodingInput, TypedLines
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
-from fairseq_docmt.tasks._open_document import OpenDocument
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
 
 logger = logging.getLogger(__name__)
-
-
-# fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
-@dataclass
-class DocumentTranslationConfig(TranslationConfig):
-    decoding: Optional[ChoiceEnum(["window", "segment", "sequential"])] = field(
-        default=None,
-        metadata={
-            "help": "how fairseq-generate and fairseq-interactive translate documents: window "
-            "(each sentence from a window, the rest of the output dropped), segment (stretches of "
-            "a document whole, split at <sep>), sequential (sentence by sentence after the model's "
-            "own previous output); default: sequential for windows, segment for full documents"
-        },
-    )
-    force_sentence_count: bool = field(
-        default=False,
-        metadata={
-            "help": "let every hypothesis of several sentences have as many as its source from the "
-            "first pass on, instead of decoding again only where the number came out wrong"
-        },
-    )
-    wrong_sentence_count: ChoiceEnum(["repair", "keep"]) = field(
-        default="repair",
-        metadata={
-            "help": "what becomes of an output with a wrong number of sentences: repair (it is "
-            "decoded again with the right number), keep (its sentences are printed in order, "
-            "missing ones at the end are empty, surplus ones become part of the last)"
-        },
-    )
-    override_checkpoint_options: bool = field(
-        default=False,
-        metadata={
-            "help": "decode with the task and the options given here, as --window-size, where they "
-            "differ from those the checkpoint was trained with"
-        },
-    )
-    gold_context: bool = field(
-        default=False,
-        metadata={
-            "help": "translate each sentence after the references of those before it, not after "
-            "own translations of them; for --decoding sequential and stream"
-        },
-    )
-    mark_document_start: bool = field(
-        default=False,
-        metadata={"help": "put <bod> before the first sentence of a document, on both sides"},
-    )
-    freeze_pretrained: bool = field(
-        default=False,
-        metadata={
-            "help": "train only the parameters that the architecture adds to a pre-trained model"
-        },
-    )
-    # Set in fairseq-generate and fairseq-interactive only, which have no other mark of their own.
-    checkpoint_to_decode: Optional[str] = II("common_eval.path")
-    max_batch_tokens: Optional[int] = II("dataset.max_tokens")
-    language_model: Optional[str] = II("generation.lm_path")
-
-
-class TypedLines(LanguagePairDataset):
-    """Lines of fairseq-interactive or of the Python interface, blank ones included."""
 
 
 class DocumentTranslationTask(TranslationTask):
@@ -113,7 +50,6 @@ class DocumentTranslationTask(TranslationTask):
 
     task_name: str
     decodings: List[str]
-    decoder_class = DocumentDecoder
     #: option -> default; remembered by checkpoints
     stored_defaults: dict
     #: what training finds out and a checkpoint remembers -> value while it is not known
@@ -155,9 +91,8 @@ class DocumentTranslationTask(TranslationTask):
                 f"--gold-context has no meaning with --decoding {self.decoding}, which does not "
                 "translate sentences one after the other; leave it out"
             )
-        self.decoder = self.decoder_class(self)
-        self._typed_samples = collections.deque()
-        self._open_document = OpenDocument()
+        self.search = SEARCHES[self.decoding](self)
+        self._decoding_input = DecodingInput(self)
         # What batches were last asked for, until validation looks at it.
         self._iterated = None
 
@@ -238,8 +173,8 @@ class DocumentTranslationTask(TranslationTask):
             # Official fairseq 0.12.2 only: its fast path fails on this torch when decoding.
             if hasattr(module, "can_use_fastpath"):
                 module.can_use_fastpath = False
-        if not from_checkpoint and hasattr(model, "load_pretrained_parts"):
-            model.load_pretrained_parts(self._some_training_sources())
+        if not from_checkpoint:
+            load_pretrained_parts(model, self._some_training_sources())
         if self.cfg.freeze_pretrained:
             freeze_pretrained(model)
         return model
@@ -274,7 +209,8 @@ class DocumentTranslationTask(TranslationTask):
 
         corpus = open_corpus(name, load_pairs)
         if self.cfg.checkpoint_to_decode:
-            self.datasets[split] = self._units_of_corpus(corpus)
+            options = self.decoding_options(corpus)
+            self.datasets[split] = self._decoding_input.units_of_corpus(corpus, **options)
         elif corpus.tgt_sizes is None:
             raise UserError(f"{name} has no target side; training and validation need one")
         else:
@@ -293,73 +229,13 @@ class DocumentTranslationTask(TranslationTask):
         batch = self.cfg.max_batch_tokens if tgt_sizes is not None else None
         return [(sizes, (min(most, batch) if batch else most) - marks) for sizes, most in sides]
 
-    def _units_of_corpus(self, corpus: DocumentCorpus) -> DecodingUnits:
-        pairs = corpus.pairs
-        return self._units(pairs.src, pairs.tgt, pairs.src_sizes, corpus.index, name=corpus.name)
-
-    def _units(self, src, tgt, line_sizes, index, name, **kwargs):
-        """Units to decode; sentences longer than the model has positions get an empty hypothesis.
-
-        Whether such sentences may be skipped is known only when batches are asked for, so the
-        dataset remembers them.
-        """
-        most = self.cfg.max_source_positions - int(self.options["mark_document_start"])
-        fits = line_sizes[index.rows] <= most
-        too_long = index.rows[~fits]
-        if len(too_long) > 0:
-            index = index.without(~fits)
-        spans = self.decoding_spans(index, line_sizes[index.rows])
-        units = DecodingUnits(
-            src,
-            tgt,
-            line_sizes,
-            self.src_dict,
-            index,
-            spans,
-            window_size=self.window_to_decode(),
-            empty_rows=[*kwargs.pop("empty_rows", ()), *too_long.tolist()],
-            left_pad_source=self.cfg.left_pad_source,
-            **kwargs,
-        )
-        units.name = name
-        units.too_long = too_long
-        return units
+    def decoding_options(self, corpus: DocumentCorpus) -> dict:
+        """Keyword arguments of :class:`DecodingUnits` that the task sets for a corpus."""
+        return {}
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, constraints=None):
         """Lines typed in, blank lines between documents; cut into units when batches are made."""
         return TypedLines(src_tokens, src_lengths, self.src_dict, constraints=constraints)
-
-    def _units_of_lines(self, lines: TypedLines, new_document: bool) -> DecodingUnits:
-        if new_document:
-            self._open_document = OpenDocument()
-            self.decoder.forget()
-        sizes = np.asarray(lines.src_sizes)
-        index = DocumentIndex.from_sizes(sizes)
-        opened = self._open_document
-        if len(sizes) > 0 and sizes[0] <= BLANK_SIZE:
-            opened.close()
-        if opened.position > 0 and self.window_to_decode() == 0:
-            logger.warning(
-                "document %d goes on after --buffer-size lines; its parts are translated apart "
-                "from each other, so give a --buffer-size that holds whole documents",
-                opened.number + 1,
-            )
-        units = self._units(
-            lines.src,
-            None,
-            sizes,
-            index,
-            name="input",
-            empty_rows=np.flatnonzero(sizes <= BLANK_SIZE).tolist(),
-            carried=opened.sentences,
-            first_document=opened.number,
-            first_position=opened.position,
-            constraints=lines.constraints,
-        )
-        # Of sentences that are too long nothing is carried on, as they have no translation.
-        opened.advance(lines.src, sizes, units.index, self.window_to_decode() - 1)
-        self._typed_samples.clear()
-        return units
 
     def get_batch_iterator(self, dataset, *args, disable_iterator_cache=False, **kwargs):
         """Batches of examples (stock, but complete) or of decoding units.
@@ -368,76 +244,33 @@ class DocumentTranslationTask(TranslationTask):
             UserError: a sentence to translate is longer than the model has positions.
         """
         if isinstance(dataset, DocumentView):
-            # The number of processes decides how batches are evened out.
-            dataset.num_shards = kwargs.get("num_shards", 1)
+            dataset.share_among(kwargs.get("num_shards", 1))
             batches = super().get_batch_iterator(
                 dataset, *args, disable_iterator_cache=disable_iterator_cache, **kwargs
             )
             self._iterated = dataset, batches
             return batches
-        typed = isinstance(dataset, TypedLines)
-        if typed:  # only the Python interface disables the cache: each call has new documents
-            dataset = self._units_of_lines(dataset, new_document=disable_iterator_cache)
-        return self._decoding_iterator(dataset, typed, *args, **kwargs)
-
-    def _decoding_iterator(
-        self,
-        units: DecodingUnits,
-        typed: bool,
-        max_tokens=None,
-        max_sentences=None,
-        ignore_invalid_inputs=False,
-        num_shards=1,
-        shard_id=0,
-        num_workers=0,
-        data_buffer_size=0,
-        **_,
-    ):
-        if len(units.too_long) > 0:
-            self._report_too_long(units, ignore_invalid_inputs)
-        batches = units.batches(
-            max_tokens, max_sentences, keep_order=self.keeps_order(), shards=num_shards
-        )
-        mine = batches[shard_id::num_shards]
-        self.decoder.begin(sum(len(batch) for batch in mine), forget=not typed)
-        collater = units.collater
-        if typed:
-
-            def collater(items):
-                # fairseq-interactive passes on the tokens alone; the rest waits here for it.
-                sample = units.collater(items)
-                self._typed_samples.append(sample)
-                return sample
-
-        return iterators.EpochBatchIterator(
-            dataset=units,
-            collate_fn=collater,
-            batch_sampler=batches,
-            num_shards=num_shards,
-            shard_id=shard_id,
-            num_workers=num_workers,
-            buffer_size=data_buffer_size,
-            disable_shuffling=True,
-        )
+        if isinstance(dataset, TypedLines):
+            # Only the Python interface disables the cache: each call has new documents.
+            return self._decoding_input.of_lines(
+                dataset, *args, new_document=disable_iterator_cache, **kwargs
+            )
+        return self._decoding_input.of_corpus(dataset, *args, **kwargs)
 
     def keeps_order(self) -> bool:
         """Whether a window needs the translation of the sentence before it."""
         return self.decoding == "sequential" and self.window_to_decode() > 1
 
-    def _report_too_long(self, units: DecodingUnits, ignore: bool) -> None:
-        row = int(units.too_long[0])
-        problem = (
-            f"{units.name}: line {row + 1} has more tokens than the model's "
-            f"{self.cfg.max_source_positions} source positions"
-        )
-        if not ignore:
-            raise UserError(
-                f"{problem}; split it, cut it with --truncate-source, or leave it untranslated "
-                "with --skip-invalid-size-inputs-valid-test"
-            )
-        logger.warning(
-            "%s; it and %d others get an empty translation", problem, len(units.too_long) - 1
-        )
+    @contextlib.contextmanager
+    def scoring_references(self) -> Iterator[None]:
+        """Score each reference after its whole window, in any order, whatever ``--decoding`` is."""
+        before = self.decoding
+        if "window" in self.decodings:
+            self.decoding = "window"
+        try:
+            yield
+        finally:
+            self.decoding = before
 
     # ---- decoding ------------------------------------------------------------------------------
 
@@ -455,9 +288,9 @@ class DocumentTranslationTask(TranslationTask):
         if getattr(args, "score_reference", False):
             return super().build_generator(models, args, **kwargs)
         options = {
-            "separator": self.decoder.separator,
+            "separator": self.search.separator,
             "nbest": getattr(args, "nbest", 1),
-            "ensemble": self.decoder.ensemble_of(models),
+            "ensemble": self.search.ensemble_of(models),
             **(extra_gen_cls_kwargs or {}),
         }
         generator_class = seq_gen_cls or DocumentGenerator
@@ -471,10 +304,10 @@ class DocumentTranslationTask(TranslationTask):
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
         """Hypotheses for the original sentences of a sample, in its order."""
         if "units" not in sample:
-            sample = self._typed_samples.popleft()
-        if "id" in sample:
-            document_bleu.announce(sample)
-        return self.decoder.decode(generator, models, sample, prefix_tokens, constraints)
+            sample = self._decoding_input.typed_sample(sample["net_input"]["src_tokens"])
+        document_bleu.announce(sample)
+        units = sample["units"]
+        return self.search.decode(generator, models, units, prefix_tokens, constraints)
 
     # ---- validation BLEU -----------------------------------------------------------------------
 

@@ -8,11 +8,13 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
 from fairseq_docmt.data import DocumentCorpus, DocumentIndex, part_spans, target_ratio
-from fairseq_docmt.data.rows_view import RowsView, open_drafts
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation.iterative_decoder import ORDERS, IterativeDecoder
-from fairseq_docmt.generation.view_rows import rows_of_documents
-from fairseq_docmt.tasks._base import DocumentTranslationConfig, DocumentTranslationTask
+from fairseq_docmt.generation import SEARCHES
+from fairseq_docmt.generation.iterative import ORDERS
+from fairseq_docmt.models.interface import reads_documents
+from fairseq_docmt.tasks._base import DocumentTranslationTask
+from fairseq_docmt.tasks._config import DocumentTranslationConfig
+from fairseq_docmt.tasks._document_rows import DocumentRows
 
 
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
@@ -81,8 +83,8 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     decodings = ["segment", "sequential", "sequential-full-source", "iterative"]
     stored_defaults = {"max_document_tokens": 1000}
     learned_defaults = {"target_ratio": 1.0}
-    #: whether sentences are rows; known when the model is built, before data is loaded
-    sentences_as_rows = False
+    #: for models whose rows are sentences; known when the model is built, before data is loaded
+    rows: Optional[DocumentRows] = None
 
     def check_options(self) -> None:
         if self.options["max_document_tokens"] < 1:
@@ -102,14 +104,15 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
             UserError: the way of decoding is not for it, or its target memory has nothing to hold.
         """
         model = super().build_model(cfg, from_checkpoint)
-        self.sentences_as_rows = getattr(model, "reads_documents", False)
+        as_rows = reads_documents(model)
         iterative = self.cfg.decoding == "iterative"
-        if self.cfg.decoding and iterative != self.sentences_as_rows:
+        if self.cfg.decoding and iterative != as_rows:
             arch = type(model).__name__
             others = "segment or sequential" if iterative else "iterative"
             raise UserError(f"{arch} is decoded by --decoding {others}, not {self.decoding}")
-        if self.sentences_as_rows:
-            self.decoding, self.decoder = "iterative", IterativeDecoder(self)
+        if as_rows:
+            self.rows = DocumentRows(self)
+            self.decoding, self.search = "iterative", SEARCHES["iterative"](self)
             wanted = not from_checkpoint and model.remembers_translations
             if wanted and not (self.cfg.drafts or self.cfg.gold_drafts):
                 raise UserError(
@@ -128,21 +131,16 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         return {"id_of_last": False}
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
-        if not self.sentences_as_rows:
-            return super().limits(src_sizes, tgt_sizes)
-        # Positions are those of sentences, which are too short to exceed them.
-        batch = self.cfg.max_batch_tokens if tgt_sizes is not None else None
-        return [(sizes, batch) for sizes in (src_sizes, tgt_sizes)] if batch else []
+        return (self.rows or super()).limits(src_sizes, tgt_sizes)
 
     def training_view(self, corpus: DocumentCorpus):
-        if not self.sentences_as_rows:
-            return super().training_view(corpus)
-        spans, mark = self.training_spans(corpus), self.options["mark_document_start"]
-        return RowsView(corpus, spans, self._drafts(corpus), mark)
+        return (self.rows or super()).training_view(corpus)
 
-    def _drafts(self, corpus: DocumentCorpus):
-        split = corpus.name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-        return open_drafts(self.cfg.drafts, split, self.cfg.target_lang, corpus.index)
+    def decoding_options(self, corpus: DocumentCorpus) -> dict:
+        return (self.rows or super()).decoding_options(corpus)
+
+    def rows_to_translate(self, sample) -> dict:
+        return (self.rows or super()).rows_to_translate(sample)
 
     def training_spans(self, corpus: DocumentCorpus) -> np.ndarray:
         length = (corpus.tgt_sizes, self.options["max_document_tokens"])
@@ -155,14 +153,3 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
 
     def window_to_decode(self) -> int:
         return 0
-
-    def _units_of_corpus(self, corpus: DocumentCorpus):
-        units = super()._units_of_corpus(corpus)
-        if self.sentences_as_rows:
-            units.drafts = self._drafts(corpus)
-        return units
-
-    def rows_to_translate(self, sample) -> dict:
-        if self.sentences_as_rows:
-            return rows_of_documents(sample, self)
-        return super().rows_to_translate(sample)

@@ -12,9 +12,10 @@ from omegaconf import II
 from fairseq_docmt.data import DocumentCorpus, DocumentIndex
 from fairseq_docmt.data.stream_view import StreamIterator, StreamView
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation.stream_decoder import StreamDecoder
 from fairseq_docmt.generation.view_rows import rows_of_stream
-from fairseq_docmt.tasks._base import DocumentTranslationConfig, DocumentTranslationTask
+from fairseq_docmt.models.interface import carries_state
+from fairseq_docmt.tasks._base import DocumentTranslationTask
+from fairseq_docmt.tasks._config import DocumentTranslationConfig
 from fairseq_docmt.tasks._lane_carries import LaneCarries
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,6 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     task_name = "sentence_stream_translation"
     decodings = ["stream"]
     stored_defaults = {}
-    decoder_class = StreamDecoder
 
     def __init__(self, cfg, src_dict, tgt_dict):
         super().__init__(cfg, src_dict, tgt_dict)
@@ -69,7 +69,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             UserError: the architecture does not.
         """
         model = super().build_model(cfg, from_checkpoint)
-        if not getattr(model, "carries", False):
+        if not carries_state(model):
             raise UserError(
                 f"--arch {cfg.arch} carries nothing from sentence to sentence; train it with "
                 "--task sliding_window_translation, where --window-size 1 has sentences alone"
@@ -86,9 +86,10 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             (corpus.tgt_sizes, self.cfg.max_target_positions),
         ):
             fits &= sizes + marks <= most
-        view = StreamView(corpus, corpus.index.without(~fits), self.options["mark_document_start"])
-        view.too_long = corpus.index.rows[~fits]
-        return view
+        mark = self.options["mark_document_start"]
+        return StreamView(
+            corpus, corpus.index.without(~fits), mark, too_long=corpus.index.rows[~fits].tolist()
+        )
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
         sentences = np.arange(index.num_sentences)
@@ -166,10 +167,10 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         return iterator
 
     def _report_left_out(self, view: StreamView, ignore: bool) -> None:
-        if len(view.too_long) == 0:
+        if not view.too_long:
             return
         problem = (
-            f"{view.name}: line {int(view.too_long[0]) + 1} is longer than --max-source-positions "
+            f"{view.name}: line {view.too_long[0] + 1} is longer than --max-source-positions "
             f"{self.cfg.max_source_positions} or --max-target-positions "
             f"{self.cfg.max_target_positions}"
         )

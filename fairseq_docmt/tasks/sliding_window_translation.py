@@ -9,7 +9,8 @@ from fairseq.tasks import register_task
 
 from fairseq_docmt.data import DocumentCorpus, DocumentIndex, stride_spans, window_spans
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.tasks._base import DocumentTranslationConfig, DocumentTranslationTask
+from fairseq_docmt.tasks._base import DocumentTranslationTask
+from fairseq_docmt.tasks._config import DocumentTranslationConfig
 
 
 @dataclass

@@ -9,7 +9,7 @@ from fairseq import options
 from fairseq.data.data_utils import collate_tokens
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_docmt.generation.stream_decoder import StreamEnsemble
+from fairseq_docmt.generation.stream import StreamEnsemble
 
 DICTIONARY = tiny.dictionary()
 PAD, EOS, UNK = DICTIONARY.pad(), DICTIONARY.eos(), DICTIONARY.unk()
@@ -175,8 +175,8 @@ def translate_by_random_search(model, lanes, beams=3, steps=5):
     for first in range(0, len(rows), len(lanes)):
         here = slice(first, first + len(lanes))
         source = tensor_of([source for source, _ in rows[here]], left_pad=True)
-        ensemble.streams = [{"starts": torch.tensor(starts[here]), "carry": carry}]
         net_input = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}
+        net_input["streams"] = [{"starts": torch.tensor(starts[here]), "carry": carry}]
         (encoder_out,) = ensemble.forward_encoder(net_input)
         words, found = random_search(model, encoder_out, len(lanes), beams, steps, seed=first)
         chosen = []

@@ -1,6 +1,7 @@
 """Which options of the stock generator mean something with which decoding."""
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.models.interface import aligns_whole_outputs, has_attention_weights
 
 
 def refuse_unsupported(task, models, args) -> None:
@@ -22,7 +23,7 @@ def refuse_unsupported(task, models, args) -> None:
         return
     if getattr(args, "print_alignment", None):
         for model in models:
-            if not getattr(model.decoder, "has_attention_weights", True):
+            if not has_attention_weights(model):
                 raise UserError(
                     f"--print-alignment needs attention weights, which a "
                     f"{type(model).__name__} does not give while decoding; leave it out"
@@ -31,7 +32,7 @@ def refuse_unsupported(task, models, args) -> None:
         raise UserError(
             "--print-alignment soft gives weights over all context; use --print-alignment hard"
         )
-    aligned = any(getattr(model, "full_context_alignment", False) for model in models)
+    aligned = any(aligns_whole_outputs(model) for model in models)
     if getattr(args, "print_alignment", None) and aligned and task.sequential:
         if not alone:
             raise UserError(

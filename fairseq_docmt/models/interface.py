@@ -1,0 +1,99 @@
+"""What a model may offer to tasks and searches, and what holds for models that do not.
+
+A model of fairseq offers none of it; the functions here give the defaults.
+"""
+
+from typing import Dict, Iterable, Optional, Protocol, Tuple
+
+from torch import Tensor
+
+from fairseq_docmt.data.carry import Carry
+
+
+class DocumentModel(Protocol):
+    """Attributes and methods that a model may have.
+
+    Attributes:
+        carries: the model has a state that goes from sentence to sentence.  ``forward`` takes
+            ``starts``, ``lanes`` and ``carry`` (:mod:`fairseq_docmt.data.stream_view`), and the
+            extra outputs of the decoder have ``carry``.  Default: False.
+        reads_documents: the rows of a batch are the sentences of whole documents, and ``forward``
+            takes ``documents`` (:mod:`fairseq_docmt.data.rows_view`).  Default: False.
+        remembers_translations: such a model also reads translations of the other sentences.
+            Default: False.
+        full_context_alignment: alignments need the whole output (fairseq's ``transformer_align``).
+            Default: False.
+    """
+
+    carries: bool
+    reads_documents: bool
+    remembers_translations: bool
+    full_context_alignment: bool
+
+    def load_pretrained_parts(self, sentences: Iterable[Tensor]) -> None:
+        """Load parts that were trained before, given sentences of the training set."""
+
+
+class DocumentDecoder(Protocol):
+    """Attributes and methods that a decoder may have.
+
+    Attributes:
+        has_attention_weights: the decoder gives attention weights while decoding.  Default: True.
+    """
+
+    has_attention_weights: bool
+
+    def read_prefix(
+        self, new_tokens: Tensor, encoder_out: dict, incremental_state: Dict
+    ) -> Tuple[Tensor, dict]:
+        """Read (bsz, n) right-padded tokens in one pass and continue the incremental state."""
+
+    def carry_on(self, prev_output_tokens: Tensor, encoder_out: dict) -> Carry:
+        """Return the document state after a sentence, without computing its outputs."""
+
+
+def carries_state(model) -> bool:
+    """Whether a model has a state that goes from sentence to sentence."""
+    return getattr(model, "carries", False)
+
+
+def reads_documents(model) -> bool:
+    """Whether the rows of a model's batches are the sentences of whole documents."""
+    return getattr(model, "reads_documents", False)
+
+
+def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:
+    """Load the parts of a model that were trained before, if it has such parts."""
+    load = getattr(model, "load_pretrained_parts", None)
+    if load is not None:
+        load(sentences)
+
+
+def has_attention_weights(model) -> bool:
+    """Whether the decoder of a model gives attention weights while decoding."""
+    return getattr(model.decoder, "has_attention_weights", True)
+
+
+def aligns_whole_outputs(model) -> bool:
+    """Whether the alignments of a model need the whole output."""
+    return getattr(model, "full_context_alignment", False)
+
+
+def prefix_reader(decoder) -> Optional[object]:
+    """Return the ``read_prefix`` of a decoder, None if it has none."""
+    return getattr(decoder, "read_prefix", None)
+
+
+def state_after(model, prev_output_tokens: Tensor, encoder_out: dict) -> Carry:
+    """Return the document state after the decoder has read a sentence.
+
+    Args:
+        model: one that :func:`carries_state`.
+        prev_output_tokens: (bsz, T) right-padded.
+        encoder_out: of the same rows.
+    """
+    carry_on = getattr(model.decoder, "carry_on", None)
+    if carry_on is not None:
+        return carry_on(prev_output_tokens, encoder_out)
+    _, extra = model.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
+    return extra["carry"]

@@ -1,0 +1,45 @@
+"""Data of full documents whose sentences are the rows of a batch."""
+
+from fairseq_docmt.data import DocumentCorpus
+from fairseq_docmt.data.rows_view import RowsView, open_drafts
+from fairseq_docmt.generation.view_rows import rows_of_documents
+
+
+class DocumentRows:
+    """Training and decoding data of models that read all sentences of a document, each a row.
+
+    Maruf and Haffari (2018).  The methods are those of the task.
+
+    Args:
+        task: ``full_document_translation``.
+    """
+
+    def __init__(self, task):
+        self.task = task
+
+    def limits(self, src_sizes, tgt_sizes=None) -> list:
+        """Limits of a span: a batch when training; positions hold for sentences alone."""
+        batch = self.task.cfg.max_batch_tokens if tgt_sizes is not None else None
+        return [(sizes, batch) for sizes in (src_sizes, tgt_sizes)] if batch else []
+
+    def training_view(self, corpus: DocumentCorpus) -> RowsView:
+        """Examples of training or validation."""
+        return RowsView(
+            corpus,
+            self.task.training_spans(corpus),
+            self._drafts(corpus),
+            self.task.options["mark_document_start"],
+        )
+
+    def decoding_options(self, corpus: DocumentCorpus) -> dict:
+        """Earlier translations of a corpus to decode."""
+        return {"drafts": self._drafts(corpus)}
+
+    def rows_to_translate(self, sample: dict) -> dict:
+        """Units for validation BLEU: the documents of a batch."""
+        return rows_of_documents(sample, self.task)
+
+    def _drafts(self, corpus: DocumentCorpus):
+        split = corpus.name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+        cfg = self.task.cfg
+        return open_drafts(cfg.drafts, split, cfg.target_lang, corpus.index)
