@@ -1,17 +1,4 @@
-"""Training and validation data: joined sentences as one example of a stock dataset.
-
-Batch contract of every view (bsz rows; S source, T target positions):
-
-===========================  ======  ========================================================
-``net_input.src_tokens``     (bsz,S) int64, left-padded unless ``--left-pad-source False``;
-                                     sentences of a span joined by ``<sep>``, ``</s>`` last
-``net_input.src_lengths``    (bsz,)  tokens of each source row
-``net_input.prev_output_tokens``  (bsz,T) right-padded, begins with ``</s>``
-``target``                   (bsz,T) padding where no loss is taken
-``id``                       (bsz,)  row of the sentence the example stands for (see DocumentIndex)
-``ntokens``                  int     target positions under the loss
-===========================  ======  ========================================================
-"""
+"""Training and validation data: joined sentences as one example of a stock dataset."""
 
 from typing import Optional
 

@@ -1,18 +1,4 @@
-"""Training and validation data of whole documents whose sentences are the rows.
-
-Batch contract (R rows: the sentences of some documents, one document after the other):
-
-===========================  ======  ========================================================
-``net_input.src_tokens``     (R,S)   as in :mod:`fairseq_docmt.data.document_view`
-``net_input.src_lengths``    (R,)    tokens of each source row
-``net_input.prev_output_tokens``  (R,T)  right-padded, begins with ``</s>``
-``net_input.documents``      (R,)    number of the document of each row, from 0
-``net_input.drafts``         (R,U)   earlier translations, right-padded, begin with ``</s>``;
-                                     only where there are such
-``target``                   (R,T)   padding where no loss is taken
-``id``                       (R,)    row of the sentence in the corpus
-===========================  ======  ========================================================
-"""
+"""Training and validation data of whole documents whose sentences are the rows."""
 
 import os
 from functools import partial

@@ -1,19 +1,4 @@
-"""Training and validation data that follows documents sentence by sentence.
-
-Batch contract (K sentences of each of B lanes; row r is sentence ``r // B`` of lane ``r % B``):
-
-===========================  ======  ========================================================
-``net_input.src_tokens``     (K*B,S) as in :mod:`fairseq_docmt.data.document_view`; ``</s>`` alone
-                                     where a lane has come to its end
-``net_input.src_lengths``    (K*B,)  tokens of each source row
-``net_input.prev_output_tokens``  (K*B,T) right-padded, begins with ``</s>``
-``net_input.starts``         (K*B,)  bool, where nothing is carried into a row
-``net_input.lanes``          int     B
-``target``                   (K*B,T) nothing but padding where a lane has come to its end
-``id``                       (K*B,)  row of the sentence in the corpus, -1 where there is none
-``step``                     int     number of the batch in its epoch
-===========================  ======  ========================================================
-"""
+"""Training and validation data that follows documents sentence by sentence."""
 
 import logging
 from functools import partial

@@ -10,6 +10,7 @@ from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from pretended_gpu import PretendedGPU, put, put_module
 
 import fairseq_docmt  # noqa: F401
+from fairseq_docmt.modules.encoder_output import EncoderOutput
 
 ARCHITECTURES = {
     "transformer": tiny.MODEL,
@@ -274,3 +275,17 @@ def test_search_on_a_gpu_mixes_no_devices(model):
         inputs = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1), **follow}
         found = search.generate([model], {"net_input": inputs})
         assert all(hypotheses[0]["tokens"].device.type == "cuda" for hypotheses in found)
+
+
+def test_keys_of_the_encoder_output_are_listed():
+    """Every key that an encoder or a new order of rows gives, and no other, is documented."""
+    source, found = batch([9, 4], left_pad=True), set()
+    for arguments in ARCHITECTURES.values():
+        model = tiny.model(*arguments)
+        if arguments is tiny.MODEL:
+            continue
+        encoder_out = model.encoder(source, src_lengths=source.ne(PAD).sum(1))
+        selected = model.encoder.reorder_encoder_out(encoder_out, torch.tensor([1, 0]))
+        assert set(selected) | {"fc_results"} == set(encoder_out) | {"fc_results"}
+        found |= set(encoder_out)
+    assert found == set(EncoderOutput.__annotations__)
