@@ -39,7 +39,7 @@ def test_every_script_is_run():
         ("tvsub_zh_en/train.sh", 3 * "fairseq-train "),
         ("wu2022_rfa/consistency.sh", "fairseq_docmt.scoring"),
         ("wu2022_rfa/generate.sh", "fairseq-generate join_documents.py" + 3 * " sacrebleu"),
-        ("wu2022_rfa/prepare_iwslt15.sh", 3 * "ted_talks.py " + "prepare.py"),
+        ("wu2022_rfa/prepare_iwslt15.sh", 3 * "tagged_documents.py " + "prepare.py"),
         ("wu2022_rfa/prepare_opensubtitles.sh", 3 * "sentence_groups.py " + "prepare.py"),
         ("wu2022_rfa/train.sh", "fairseq-train"),
         (
