@@ -5,7 +5,8 @@
 #   CORPUS=news bash prepare.sh DOWNLOADS WORK
 #
 # DOWNLOADS is a folder with the files that README.md names.  Environment: CORPUS (news is the
-# default), and BPE, the number of merges, where another one than the paper's is wanted.
+# default), WORKERS (processes, 2), and BPE, the number of merges, where another one than the paper's
+# is wanted.
 # Before this: the downloads.  After it: train.sh with WORK/data/bin.
 set -euo pipefail
 data_prep=$(cd "$(dirname "$0")/../../data_prep" && pwd)
@@ -48,4 +49,5 @@ case ${CORPUS:-news} in
 esac
 python "$data_prep/prepare.py" --source-lang en --target-lang "$target" \
   --train "$texts/train" --valid "$texts/valid" --test "$texts/test" \
-  --destdir "$data" --bpe-operations "${BPE:-$merges}" --joined-dictionary
+  --destdir "$data" --bpe-operations "${BPE:-$merges}" --joined-dictionary \
+  --workers "${WORKERS:-2}"
