@@ -78,8 +78,8 @@ def paired_lines(*paths: str) -> Iterator[Tuple[str, ...]]:
                 for ended in (True, False)
             )
             raise CorpusError(
-                f"{short} has {number} lines, {longer} has more; line i of one must belong to line "
-                "i of the other, so give files of the same release"
+                f"{short} ends after line {number}, but {longer} goes on; line i of one must "
+                "belong to line i of the other, so give files of the same release"
             )
         yield lines
 
@@ -96,16 +96,18 @@ def select(
     """Documents without the pairs that have an empty side; white space around sentences is removed.
 
     Args:
-        documents: as they were read; what has no pair at all is passed over.
+        documents: as they were read; pairs with two empty sides, and documents without any other,
+            are passed over.
         left_out: counts what is not yielded.
         min_sentences: shorter documents are left out.
         complete_documents: leave out a document that has such a pair, and not only the pair.
     """
     for document in documents:
-        pairs = [pair for pair in ((a.strip(), b.strip()) for a, b in document) if all(pair)]
-        missing = len(document) - len(pairs)
+        stripped = [(source.strip(), target.strip()) for source, target in document]
+        pairs = [pair for pair in stripped if all(pair)]
+        missing = sum(map(any, stripped)) - len(pairs)
         if len(pairs) < min_sentences or complete_documents and missing:
-            left_out.documents += bool(document)
+            left_out.documents += bool(pairs or missing)
             continue
         left_out.pairs += missing
         yield pairs
@@ -166,6 +168,6 @@ def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace
     except CorpusError as error:
         sys.exit(f"error: {error}")
     print(
-        f"{counts.documents:,} documents, {counts.sentences:,} sentence pairs; left out "
-        f"{left_out.documents:,} documents, {left_out.pairs:,} pairs with an empty side"
+        f"{counts.documents:,} documents, {counts.sentences:,} sentence pairs; left out: documents "
+        f"{left_out.documents:,}, pairs with an empty side {left_out.pairs:,}"
     )

@@ -32,7 +32,7 @@ def read_documents(path: str) -> Iterator[Document]:
             document.append((cells[0], cells[1]))
         else:
             raise CorpusError(
-                f"{path}: line {number} has {len(cells)} columns; a sentence, a tab and its "
+                f"{path}: line {number} has {len(cells) - 1} tabs; a sentence, one tab and its "
                 "translation are expected, or a blank line between documents"
             )
     yield document
