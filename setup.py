@@ -46,6 +46,7 @@ setup(
         "spacy",
         "jinja2",
         "sacremoses",
+        "lxml",
         "matplotlib",
         "tabulate",
         "tqdm",

@@ -4,80 +4,50 @@
         concatenated_en2de_dev_de.txt --out corpus/valid.en corpus/valid.de
 
 This is how Maruf et al. (2019) ship TED talks, News Commentary and Europarl: ``<d>`` begins a
-document.  Pairs with an empty side are dropped, line breaks that only some programs see become
-blanks.
+document.
 """
 
 import argparse
-import sys
-from typing import List
+from typing import Iterator
 
-from check_documents import (
-    BYTE_ORDER_MARK,
-    CorpusError,
-    check_lines,
-    read_lines,
-    without_odd_line_breaks,
-)
-from stages import write_whole
+from check_documents import CorpusError
+from documents import Document, paired_lines, reader_parser, run_reader
 
 
-def split_documents(source: List[str], target: List[str], mark: str, names: List[str]):
-    """Lines of both sides, a blank line between documents, and the number of pairs dropped.
+def read_documents(source: str, target: str, mark: str) -> Iterator[Document]:
+    """Documents of two files.
 
     Args:
-        source, target: lines of both sides.
+        source, target: paths.
         mark: the line that begins a document.
-        names: files, for errors.
 
     Raises:
         CorpusError: the sides differ in lines or in marks.
     """
-    if len(source) != len(target):
-        raise CorpusError(
-            f"{names[0]} has {len(source)} lines, {names[1]} has {len(target)}; line i of one side "
-            "must be the translation of line i of the other"
-        )
-    sides: List[List[str]] = [[], []]
-    dropped, begins = 0, False
-    for number, pair in enumerate(zip(source, target), start=1):
-        pair = [without_odd_line_breaks(line.lstrip(BYTE_ORDER_MARK)).strip() for line in pair]
-        if mark in pair:
-            if pair[0] != pair[1]:
-                name = names[pair.index(mark)]
-                raise CorpusError(
-                    f"{name}: line {number} is {mark}, but not on the other side; documents must "
-                    "begin on both"
-                )
-            begins = True
-        elif not all(pair):
-            dropped += 1
+    document: Document = []
+    for number, pair in enumerate(paired_lines(source, target), start=1):
+        begins = [line.strip() == mark for line in pair]
+        if not any(begins):
+            document.append(pair)
+        elif all(begins):
+            yield document
+            document = []
         else:
-            for side, line in zip(sides, pair):
-                side += [*([""] if begins and side else []), line]
-            begins = False
-    return sides, dropped
+            raise CorpusError(
+                f"{(source, target)[begins.index(True)]}: line {number} is {mark}, but not on the "
+                "other side; documents must begin on both"
+            )
+    yield document
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+def parse_args(arguments=None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = reader_parser(__doc__)
     parser.add_argument("source")
     parser.add_argument("target")
-    parser.add_argument("--out", nargs=2, required=True, metavar=("SOURCE", "TARGET"))
     parser.add_argument("--mark", default="<d>", help="line that begins a document")
-    args = parser.parse_args()
-    try:
-        names = [args.source, args.target]
-        sides, dropped = split_documents(*map(read_lines, names), args.mark, names)
-        counts = check_lines(*sides, *args.out)
-        for path, lines in zip(args.out, sides):
-            write_whole(path, lines)
-    except CorpusError as error:
-        sys.exit(f"error: {error}")
-    print(
-        f"{counts.documents:,} documents, {counts.sentences:,} sentence pairs; dropped {dropped:,}"
-    )
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":
-    main()
+    run_reader(lambda args: read_documents(args.source, args.target, args.mark), parse_args())

@@ -174,7 +174,7 @@ def _herold2023() -> List[Run]:
                 script = "herold2023_window_attention/generate.sh"
                 runs.append(Run(script, arguments, f"{task}-{decoding}", corpus, environment))
         script = "herold2023_window_attention/prepare.sh"
-        runs.append(Run(script, "TEXTS WORK", corpus=corpus, environment=environment))
+        runs.append(Run(script, "DOWNLOADS WORK", corpus=corpus, environment=environment))
     return runs
 
 
@@ -206,6 +206,7 @@ def _maruf2018() -> List[Run]:
     runs += [Run(f"{folder}/generate.sh", f"DATA {system} MODEL OUT", system) for system in systems]
     runs.append(Run(f"{folder}/make_drafts.sh", "DATA de en MODEL OUT train valid test -- --cpu"))
     runs.append(Run(f"{folder}/prepare.sh", "de en TEXTS WORK"))
+    runs.append(Run(f"{folder}/prepare_ted.sh", "DOWNLOADS WORK"))
     return [*runs, Run(f"{folder}/train_sentence_lm.sh", "train valid DICT OUT")]
 
 

@@ -1,21 +1,53 @@
 #!/usr/bin/env bash
-# Documents to one binarised corpus of Herold and Ney (2023): news (en-de), ted (en-it) or os (en-de).
+# A corpus of Herold and Ney (2023) from downloaded files to binarised documents: news (en-de),
+# ted (en-it) or os (en-de).
 #
-#   CORPUS=news bash prepare.sh TEXTS WORK
+#   CORPUS=news bash prepare.sh DOWNLOADS WORK
 #
-# TEXTS has train, valid and test with the suffixes en and de (ted: en and it), a sentence per line, a
-# blank line between documents.  README.md says what the paper takes.  Environment: CORPUS (news is
-# the default) sets the languages and BPE, the number of merges, which can be set alone too.
-# Before this: nothing.  After it: train.sh with WORK/data/bin.
+# DOWNLOADS is a folder with the files that README.md names.  Environment: CORPUS (news is the
+# default), WORKERS (processes, 2), and BPE, the number of merges, where another one than the paper's
+# is wanted.
+# Before this: the downloads.  After it: train.sh with WORK/data/bin.
 set -euo pipefail
-top=$(cd "$(dirname "$0")/../.." && pwd)
-texts=$1 work=$2
+data_prep=$(cd "$(dirname "$0")/../../data_prep" && pwd)
+from=$1 texts=$2/corpus data=$2/data
+
+# Documents among tags: NAME SOURCE-FILES... -- TARGET-FILES...
+tagged() {
+  local name=$1 sources=()
+  shift
+  while [ "$1" != -- ]; do sources+=("$from/$1"); shift; done
+  shift
+  python "$data_prep/tagged_documents.py" --source "${sources[@]}" --target "${@/#/$from/}" \
+    --out "$texts/$name.en" "$texts/$name.$target"
+}
+
 case ${CORPUS:-news} in
-  news) target=de merges=15000 ;;
-  ted) target=it merges=15000 ;;
-  os) target=de merges=32000 ;;
+  news)
+    target=de merges=15000
+    python "$data_prep/tab_separated.py" "$from/news-commentary-v14.de-en.tsv.gz" \
+      --out "$texts/train.de" "$texts/train.en"
+    tagged valid newstest2015-ende-src.en.sgm -- newstest2015-ende-ref.de.sgm
+    tagged test newstest2018-ende-src.en.sgm -- newstest2018-ende-ref.de.sgm
+    ;;
+  ted)
+    target=it merges=15000
+    sets=IWSLT17.TED
+    tagged train train.tags.en-it.en -- train.tags.en-it.it
+    tagged valid "$sets".{dev2010,tst2010}.en-it.en.xml -- "$sets".{dev2010,tst2010}.en-it.it.xml
+    # The references are the sources of the other direction.
+    tagged test "$sets.tst2017.mltlng.en-it.en.xml" -- "$sets.tst2017.mltlng.it-en.it.xml"
+    ;;
+  os)
+    target=de merges=32000
+    python "$data_prep/opus_documents.py" "$from"/OpenSubtitles.de-en.{en,de,ids} \
+      --without "$from/contrapro.json" --out "$texts/all.en" "$texts/all.de"
+    python "$data_prep/hold_out.py" "$texts/all.en" "$texts/all.de" --valid 5 --test 5 \
+      --out "$texts"
+    ;;
   *) echo "unknown corpus $CORPUS" >&2; exit 1 ;;
 esac
-python "$top/data_prep/prepare.py" --source-lang en --target-lang "$target" \
+python "$data_prep/prepare.py" --source-lang en --target-lang "$target" \
   --train "$texts/train" --valid "$texts/valid" --test "$texts/test" \
-  --destdir "$work/data" --bpe-operations "${BPE:-$merges}" --joined-dictionary
+  --destdir "$data" --bpe-operations "${BPE:-$merges}" --joined-dictionary \
+  --workers "${WORKERS:-2}"

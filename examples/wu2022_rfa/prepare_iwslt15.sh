@@ -19,7 +19,7 @@ sets=$archive/IWSLT15.TED
 talks() {
   local name=$1
   shift
-  python "$top/data_prep/ted_talks.py" --source "${@/%/zh$end}" --target "${@/%/en$end}" \
+  python "$top/data_prep/tagged_documents.py" --source "${@/%/zh$end}" --target "${@/%/en$end}" \
     --out "$work/corpus/$name.zh" "$work/corpus/$name.en"
 }
 

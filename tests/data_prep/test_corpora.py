@@ -1,16 +1,21 @@
-"""Corpora with marks of their own, on small files in their form."""
+"""Readers of published corpora, on small files in their form, and the recipes that use them."""
 
+import gzip
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import marked_documents
+import opus_documents
 import pytest
+import sentence_groups
+import tab_separated
+import tagged_documents
 import tiny
 from check_documents import CorpusError
-from marked_documents import split_documents
-from sentence_groups import split_groups
-from ted_talks import convert, pair_talks, read_talks
+from documents import LeftOut, lines_of, paired_lines, select
 
 TAGS = """<url>http://www.ted.com/talks/a</url>
 <keywords>talks, science</keywords>
@@ -43,77 +48,370 @@ SET = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-def files(folder, form, source, target):
-    paths = folder / "s", folder / "t"
-    for path, sentences in zip(paths, (source, target)):
-        path.write_text(form.format(*sentences), encoding="utf-8")
-    return [str(path) for path in paths]
+SGM = """<refset setid="newstest2018" srclang="any" trglang="de">
+<doc sysid="ref" docid="bbc.1" genre="news" origlang="en">
+<p>
+<seg id="1">{0}</seg>
+</p>
+<p>
+<seg id="2">{1}
+</seg>
+</p>
+</doc>
+<DOC sysid="ref" docid="bbc.2" genre="news" origlang="en">
+<hl><SEG id="1">{2}</SEG></hl>
+</DOC>
+</refset>
+"""
+IDS = "de/1990/12/{0}.xml.gz\ten/1990/12/{1}.xml.gz\t{2}\t{2}\n"
 
 
-@pytest.mark.parametrize("form", [TAGS, SET], ids=["train", "set"])
-def test_talks(tmp_path, form):
-    source, target = files(tmp_path, form, ["a & b", "c\u0085c", "d"], ["A &amp; B", "C", "D"])
-    assert read_talks(source) == [["a & b", "c c"], ["d"]]
-    assert read_talks(target) == [["A & B", "C"], ["D"]]
-    out = [tmp_path / "corpus" / "o.s", tmp_path / "corpus" / "o.t"]
-    convert([source, source], [target, target], out)
-    assert out[0].read_text() == "a & b\nc c\n\nd\n\na & b\nc c\n\nd\n"
-    assert out[1].read_text() == "A & B\nC\n\nD\n\nA & B\nC\n\nD\n"
+def write(folder, **texts):
+    """Files of a folder by their names, and their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_bytes(text.encode("utf-8"))
+    return [str(folder / name) for name in texts]
 
 
-def test_pairs_with_an_empty_side_are_dropped():
-    sides = pair_talks([["a", ""], ["b", "c"]], [["", "x"], ["y", "z"]], ("s", "t"))
-    assert sides == (["b", "c"], ["y", "z"])
+def run_script(module, *arguments):
+    """What a program of data_prep prints and how it ends."""
+    command = [sys.executable, str(tiny.ROOT / "data_prep" / f"{module}.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def run_recipe(script, *arguments, **environment):
+    """A recipe's script, in bash, as users run it."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", str(tiny.ROOT / "examples" / script), *map(str, arguments)],
+        env={**os.environ, "PATH": path, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# ---- lines and documents -------------------------------------------------------------------------
+
+
+def test_lines_end_at_line_feeds_alone(tmp_path):
+    path, packed = tmp_path / "a", tmp_path / "a.gz"
+    text = "\ufeffa\r\n\tb\rc\u2028d \n\n".encode()
+    path.write_bytes(text)
+    packed.write_bytes(gzip.compress(text))
+    assert list(lines_of(str(path))) == ["a ", "\tb c d ", ""] == list(lines_of(str(packed)))
+
+
+@pytest.mark.parametrize(
+    "name, data, message",
+    [
+        ("a", b"a\nb\xff\n", r"a: line 2 is not valid UTF-8"),
+        ("a.gz", b"a\n", r"a.gz: cannot be read \(Not a gzipped file"),
+        ("a.gz", gzip.compress(100 * b"a\n")[:-9], r"a.gz: cannot be read \(Compressed file ended"),
+        ("a", None, r"a: cannot be read \(No such file"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path, name, data, message):
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(CorpusError, match=message):
+        list(lines_of(str(tmp_path / name)))
+
+
+def test_lines_that_belong_together(tmp_path):
+    one, two, more = write(tmp_path, one="a\n", two="b", more="c\nd\n")
+    assert list(paired_lines(one, two)) == [("a", "b")]
+    with pytest.raises(CorpusError, match=r"/two ends after line 1, but .*/more goes on"):
+        list(paired_lines(more, two))
+
+
+@pytest.mark.parametrize(
+    "options, kept, documents, pairs",
+    [
+        ({}, ["ab", "c", "ef"], 1, 1),
+        ({"min_sentences": 2}, ["ab", "ef"], 2, 0),
+        ({"complete_documents": True}, ["ab", "ef"], 2, 0),
+    ],
+)
+def test_documents_that_are_left_out(options, kept, documents, pairs):
+    given = [
+        [("a", "x"), (" b ", "\ty")],
+        [],
+        [("", " ")],
+        [("c", "x"), ("d", " ")],
+        [("", "x")],
+        [("e", "x"), ("", ""), ("f", "x")],
+    ]
+    left_out = LeftOut()
+    found = list(select(given, left_out, **options))
+    assert ["".join(source for source, _ in document) for document in found] == kept
+    assert (left_out.documents, left_out.pairs) == (documents, pairs)
+
+
+# ---- readers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [TAGS, SET, SGM], ids=["train", "set", "sgm"])
+def test_tagged_documents(tmp_path, form):
+    sides = ["a & b", "c\u0085c", " d"], ["A &amp; &lt;B", "", "D"]
+    source, target = write(tmp_path, s=form.format(*sides[0]), t=form.format(*sides[1]))
+    pairs = [[("a & b", "A & <B"), ("c c", "")], [("d", "D")]]
+    found = list(tagged_documents.read_documents([source, source], [target, target]))
+    assert [[(a.strip(), b.strip()) for a, b in document] for document in found] == 2 * pairs
+
+
+def test_segments_belong_to_the_nearest_document(tmp_path):
+    text = "<doc>\n<seg id=1>a\nc</seg>\n<doc>\n<seg id=1>b</seg>\n</doc>\n"
+    (path,) = write(tmp_path, s=text)
+    assert tagged_documents.read_segments(path) == [["a c"], ["b"]]
 
 
 @pytest.mark.parametrize(
     "source, target, message",
     [
-        ([["a"]], [["x"], ["y"]], "s has 1 talks, t has 2"),
-        ([["a"], ["b", "c"]], [["x"], ["y"]], "talk 2 has 2 segments in s and 1 in t"),
+        ("<url>\na\n", "<url>\nx\n<url>\ny\n", "s has 1 documents, .*/t has 2"),
+        ("<url>\na\n<url>\nb\nc", "<url>\nx\n<url>\ny", "document 2 has 2 segments .* and 1 in"),
+        ("<doc>\n</doc>\n\n<seg>a</seg>", "x", "/s: line 4 has a segment that is in no <doc>"),
+        ("<doc>\n<seg>a <b</seg>\n<seg>c</seg>", "x", "/s: line 2 has a tag in a segment, or a <"),
+        ("<url>\n", "x", "/s: no document in it"),
+        ("", "x", "/s: no document in it"),
     ],
 )
-def test_sides_that_do_not_fit(source, target, message):
+def test_tagged_documents_with_faults(tmp_path, source, target, message):
+    source, target = write(tmp_path, s=source, t=target)
     with pytest.raises(CorpusError, match=message):
-        pair_talks(source, target, ("s", "t"))
+        list(tagged_documents.read_documents([source], [target]))
 
 
-def test_groups():
-    source = ["\ufeffa _eos b", "d _eos  _eos e", "c\u2028c"]
-    target = ["x _eos y", "x _eos y _eos z", "z"]
-    sides, dropped = split_groups(source, target, " _eos ", ["s", "t"])
-    assert sides == [["a", "b", "", "c c"], ["x", "y", "", "z"]] and dropped == 1
+def test_tagged_documents_need_pairs_of_files():
+    with pytest.raises(CorpusError, match="2 source files but 1 target files"):
+        list(tagged_documents.read_documents(["a", "b"], ["c"]))
+
+
+def test_sentence_groups(tmp_path):
+    source, target = write(
+        tmp_path, s="a _eos b\nd _eos  _eos e\nf\n", t="x _eos y\n1 _eos 2 _eos 3\nz\n"
+    )
+    done = run_script(
+        "sentence_groups", source, target, "--out", tmp_path / "o.s", tmp_path / "o.t"
+    )
+    assert done.stdout == (
+        "2 documents, 3 sentence pairs; left out: documents 1, pairs with an empty side 0\n"
+    )
+    assert (tmp_path / "o.s").read_text() == "a\nb\n\nf\n"
+    assert (tmp_path / "o.t").read_text() == "x\ny\n\nz\n"
+
+
+def test_groups_that_do_not_fit(tmp_path):
+    source, target = write(tmp_path, s="a\na _eos b _eos c\n", t="x\nx _eos y\n")
+    with pytest.raises(CorpusError, match="/s: line 2 has 3 sentences, but 2 in .*/t"):
+        list(sentence_groups.read_groups(source, target, " _eos "))
+
+
+def test_marked_documents(tmp_path):
+    source, target = write(tmp_path, s="\ufeff<d>\na\n\n<d>\n<d>\nb\n", t="<d>\nx\ny\n<d> \n<d>\nz")
+    found = [d for d in marked_documents.read_documents(source, target, "<d>") if d]
+    assert found == [[("a", "x"), ("", "y")], [("b", "z")]]
+
+
+def test_marks_that_do_not_fit(tmp_path):
+    source, target = write(tmp_path, s="<d>\na\n", t="<d>\n<d>\n")
+    with pytest.raises(CorpusError, match="/t: line 2 is <d>, but not on the other side"):
+        list(marked_documents.read_documents(source, target, "<d>"))
+
+
+def test_tab_separated_documents(tmp_path):
+    (path,) = write(tmp_path, s='a "\tx\n\ty\n\t\nb\tz\n\n\n')
+    found = [document for document in tab_separated.read_documents(path) if document]
+    assert found == [[('a "', "x"), ("", "y")], [("b", "z")]]
+
+
+@pytest.mark.parametrize("row, tabs", [("c", 0), ("c\td\te", 2)])
+def test_rows_without_two_columns(tmp_path, row, tabs):
+    (path,) = write(tmp_path, s=f"a\tx\n\n{row}\n")
+    with pytest.raises(CorpusError, match=f"/s: line 3 has {tabs} tabs; a sentence, one tab"):
+        list(tab_separated.read_documents(path))
+
+
+def opus(folder, ids="", contrapro=None):
+    """Documents of a small corpus of OPUS, of German files 1, 2 and 1 again, as text."""
+    ids = ids or "".join(IDS.format(*row) for row in ((1, 5, 1), (1, 5, 2), (2, 6, 1), (1, 7, 3)))
+    source, target, ids = write(folder, en="a a\nb\nc\nd\n", de="x\ny\n\nu\n", ids=ids)
+    left_out = None
+    if contrapro is not None:
+        (path,) = write(folder, **{"contrapro.json": contrapro})
+        left_out = opus_documents.ContraPro(path)
+    documents = opus_documents.read_documents(source, target, ids, left_out)
+    return [[f"{src}:{tgt}" for src, tgt in document] for document in documents]
+
+
+def test_opus_documents(tmp_path):
+    assert opus(tmp_path) == [["a a:x", "b:y"], ["c:"], ["d:u"]]
+
+
+def item(document="1990_12_1.de", line=1, text="a  a"):
+    return json.dumps({"document id": document, "segment id": line, "src segment": text})
+
+
+def test_segments_of_contrapro_are_left_out(tmp_path):
+    # Lines are counted over all that comes from the German file, as ContraPro's scripts do.
+    found = opus(tmp_path, contrapro=f"[{item()}, {item()}, {item(line=3, text='d')}]")
+    assert found == [["b:y"], ["c:"], []]
 
 
 @pytest.mark.parametrize(
-    "source, target, message",
+    "contrapro, message",
     [
-        (["a"], ["x", "y"], "s has 1 lines, t has 2"),
-        (["a", "b _eos c"], ["x", "y"], "s: line 2 has 2 sentences, but 1 in t"),
+        (f"[{item(text='b')}]", "line 1 of 1990_12_1.de is 'a a', but 'b' in .*json; give"),
+        (f"[{item(line=4)}]", "json names line 4 of 1990_12_1.de, which is not in .*/ids"),
+        (f"[{item(document='1990_12_9.de')}]", "names line 1 of 1990_12_9.de, which is not in"),
+        ("[\n{", "json: line 2 is not valid JSON"),
+        ('[{"document id": "a"}]', 'json: an item has no "document id", "segment id" or'),
+        ("[1]", 'json: an item has no "document id"'),
+        (f"[{item(line='b')}]", 'json: an item has no "document id"'),
     ],
 )
-def test_groups_that_do_not_fit(source, target, message):
+def test_segments_of_contrapro_that_do_not_fit(tmp_path, contrapro, message):
     with pytest.raises(CorpusError, match=message):
-        split_groups(source, target, " _eos ", ["s", "t"])
+        opus(tmp_path, contrapro=contrapro)
 
 
-def test_marked_documents():
-    source = ["\ufeff<d>", "a", "", "b\u2028b", "<d>", "<d>", "c", "<d>"]
-    target = ["<d>", "x", "y", "z", "<d> ", "<d>", "u", "<d>"]
-    sides, dropped = split_documents(source, target, "<d>", ["s", "t"])
-    assert sides == [["a", "b b", "", "c"], ["x", "z", "", "u"]] and dropped == 1
+def test_opus_documents_with_faults(tmp_path):
+    with pytest.raises(CorpusError, match="/ids: line 2 has no two documents with a tab"):
+        opus(tmp_path, ids=IDS.format(1, 5, 1) + 3 * "de/1990/12/1.xml.gz\n")
+    with pytest.raises(CorpusError, match="/ids ends after line 1, but .*/en goes on"):
+        opus(tmp_path, ids=IDS.format(1, 5, 1))
+    with pytest.raises(CorpusError, match="none.json: cannot be read"):
+        opus_documents.ContraPro(str(tmp_path / "none.json"))
+
+
+# ---- held-out documents --------------------------------------------------------------------------
+
+
+def test_documents_are_held_out(tmp_path):
+    sentences = [f"{document}.{i}" for document in range(9) for i in range(3)]
+    text = "".join(f"{s}\n" + (s[-1] == "2") * "\n" for s in sentences)
+    source, target = write(tmp_path, **{"a.en": text, "a.de": text.upper()})
+    arguments = [source, target, "--valid", 2, "--test", 3, "--out"]
+    done = run_script("hold_out", *arguments, tmp_path / "one")
+    assert done.stdout.startswith("train: 4 documents, 12 sentence pairs\nvalid: 2 documents, 6 ")
+    parts = {name: (tmp_path / f"one/{name}.en").read_text() for name in ("train", "valid", "test")}
+    found = [line for part in parts.values() for line in part.split()]
+    assert sorted(found) == sentences and parts["valid"].split() == sorted(parts["valid"].split())
+    assert (tmp_path / "one" / "test.de").read_text() == parts["test"].upper()
+    run_script("hold_out", *arguments, tmp_path / "two")
+    run_script("hold_out", *arguments, tmp_path / "three", "--seed", 2)
+    assert (tmp_path / "two" / "test.en").read_text() == parts["test"]
+    assert (tmp_path / "three" / "test.en").read_text() != parts["test"]
 
 
 @pytest.mark.parametrize(
-    "source, target, message",
+    "target, numbers, message",
     [
-        (["<d>"], ["<d>", "y"], "s has 1 lines, t has 2"),
-        (["<d>", "a"], ["<d>", "<d>"], "t: line 2 is <d>, but not on the other side"),
+        ("a.de", (1, 1), "the corpus has 2 documents, so 2 cannot be held out"),
+        ("a.de", (0, 1), "--valid and --test must be at least 1"),
+        ("b/a.en", (1, 1), "both files end in '.en'"),
+        ("c.de", (1, 1), "c.de: cannot be read"),
     ],
 )
-def test_marks_that_do_not_fit(source, target, message):
-    with pytest.raises(CorpusError, match=message):
-        split_documents(source, target, "<d>", ["s", "t"])
+def test_documents_that_cannot_be_held_out(tmp_path, target, numbers, message):
+    write(tmp_path, **{"a.en": "a\n\nb\n", "a.de": "x\n\ny\n"})
+    out = tmp_path / "out"
+    arguments = ["--valid", numbers[0], "--test", numbers[1], "--out", out]
+    done = run_script("hold_out", tmp_path / "a.en", tmp_path / target, *arguments)
+    assert done.returncode == 1 and done.stderr.startswith("error: ") and message in done.stderr
+    assert not out.exists()
+
+
+# ---- recipes -------------------------------------------------------------------------------------
+
+
+def news_files(folder):
+    write(
+        folder,
+        **{
+            "newstest2015-ende-src.en.sgm": SGM.format("Valid.", "Two.", "New."),
+            "newstest2015-ende-ref.de.sgm": SGM.format("Gültig.", "Zwei.", "Neu."),
+            "newstest2018-ende-src.en.sgm": SGM.format("Test & co.", "Two.", "New."),
+            "newstest2018-ende-ref.de.sgm": SGM.format("Test &amp; Co.", "Zwei.", "Neu."),
+        },
+    )
+    rows = "Eins.\tOne.\nZwei.\tTwo.\n\t\nNeu.\tNew.\n"
+    packed = folder / "news-commentary-v14.de-en.tsv.gz"
+    packed.write_bytes(gzip.compress(rows.encode()))
+    return {
+        "train": ("One.\nTwo.\n\nNew.\n", "Eins.\nZwei.\n\nNeu.\n"),
+        "valid": ("Valid.\nTwo.\n\nNew.\n", "Gültig.\nZwei.\n\nNeu.\n"),
+        "test": ("Test & co.\nTwo.\n\nNew.\n", "Test & Co.\nZwei.\n\nNeu.\n"),
+    }
+
+
+def ted_files(folder):
+    sets = {}
+    for name, pairs in (
+        ("dev2010", ("en-it", "en-it")),
+        ("tst2010", ("en-it", "en-it")),
+        ("tst2017.mltlng", ("en-it", "it-en")),
+    ):
+        for language, pair in zip(("en", "it"), pairs):
+            text = SET.format(f"{name} {language}", "b", "c")
+            sets[f"IWSLT17.TED.{name}.{pair}.{language}.xml"] = text
+    tags = {
+        f"train.tags.en-it.{side}": TAGS.format("one a one", side, "c") for side in ("en", "it")
+    }
+    write(folder, **sets, **tags)
+    return {
+        "train": ("one a one\nen\n\nc\n", "one a one\nit\n\nc\n"),
+        "valid": tuple(
+            f"dev2010 {side}\nb\n\nc\n\ntst2010 {side}\nb\n\nc\n" for side in ("en", "it")
+        ),
+        "test": tuple(f"tst2017.mltlng {side}\nb\n\nc\n" for side in ("en", "it")),
+    }
+
+
+def os_files(folder):
+    english, german, ids = "", "", ""
+    for document in range(12):
+        for line in (1, 2):
+            english += f"{document} is line {line}\n"
+            german += f"{document} ist Zeile {line}\n"
+            ids += IDS.format(document, document + 100, line)
+    names = {"OpenSubtitles.de-en.en": english, "OpenSubtitles.de-en.de": german}
+    removed = item(document="1990_12_0.de", line=2, text="0 is line 2")
+    write(folder, **names, **{"OpenSubtitles.de-en.ids": ids, "contrapro.json": f"[{removed}]"})
+    return {}
+
+
+@pytest.mark.parametrize(
+    "corpus, languages, files",
+    [("news", "en-de", news_files), ("ted", "en-it", ted_files), ("os", "en-de", os_files)],
+)
+def test_herold2023_is_prepared(tmp_path, corpus, languages, files):
+    """From small files in their published form to binarised data."""
+    expected = files(tmp_path / "downloads")
+    environment = {"CORPUS": corpus, "BPE": "5"}
+    if corpus != "news":  # one is enough of what takes long
+        makes_folder = "import os, sys\nos.mkdir(sys.argv[sys.argv.index('--destdir') + 1])\n"
+        write(tmp_path / "fairseq_cli", **{"__init__.py": "", "preprocess.py": makes_folder})
+        environment["PYTHONPATH"] = str(tmp_path)
+    script = "herold2023_window_attention/prepare.sh"
+    run_recipe(script, tmp_path / "downloads", tmp_path / "work", **environment)
+    texts, sides = tmp_path / "work" / "corpus", languages.split("-")
+    found = {
+        name: tuple((texts / f"{name}.{side}").read_text(encoding="utf-8") for side in sides)
+        for name in ("train", "valid", "test")
+    }
+    for name, text in expected.items():
+        assert found[name] == text
+    if corpus == "os":
+        assert [found[name][0].count("\n\n") for name in found] == [1, 4, 4]
+        lines = "\n".join(english for english, _ in found.values()).split("\n")
+        assert "0 is line 1" in lines and "0 is line 2" not in lines
+    binarised = tmp_path / "work" / "data" / "bin"
+    assert binarised.is_dir()
+    if corpus == "news":
+        assert all((binarised / f"test.en-de.{side}.bin").exists() for side in sides)
 
 
 def test_feng2022_is_prepared(tmp_path):
@@ -124,26 +422,16 @@ def test_feng2022_is_prepared(tmp_path):
         for side in ("en", "de"):
             text = f"<d>\nThis is {side} .\nAnd this .\n<d>\nThe end in {side} .\n"
             (corpus / f"concatenated_en2de_{split}_{side}.txt").write_text(text)
-    script = tiny.ROOT / "examples" / "feng2022_memory" / "prepare.sh"
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", str(script), str(corpus), str(tmp_path / "work")],
-        env={**os.environ, "PATH": path, "BPE": "5"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    run_recipe("feng2022_memory/prepare.sh", corpus, tmp_path / "work", BPE="5")
     assert (tmp_path / "work" / "data" / "bin" / "test.en-de.de.bin").exists()
     text = (tmp_path / "work" / "corpus" / "valid.de").read_text()
     assert text == "This is de .\nAnd this .\n\nThe end in de .\n"
 
 
 def test_a_fault_is_one_sentence_and_writes_nothing(tmp_path):
-    (tmp_path / "s").write_text("a _eos b\n")
-    (tmp_path / "t").write_text("x\n")
-    out = [str(tmp_path / "o.s"), str(tmp_path / "o.t")]
-    script = str(tiny.ROOT / "data_prep" / "sentence_groups.py")
-    command = [sys.executable, script, str(tmp_path / "s"), str(tmp_path / "t"), "--out", *out]
-    done = subprocess.run(command, capture_output=True, text=True)
+    source, target = write(tmp_path, s="a _eos b\n", t="x\n")
+    done = run_script(
+        "sentence_groups", source, target, "--out", tmp_path / "o.s", tmp_path / "o.t"
+    )
     assert done.returncode == 1 and done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr and not (tmp_path / "o.s").exists()

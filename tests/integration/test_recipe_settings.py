@@ -13,7 +13,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import List, NamedTuple
 
-import prepare
 import pytest
 import recipes
 import sacrebleu.sacrebleu
@@ -45,7 +44,13 @@ NO_SETTINGS = {
         *("source_lang", "target_lang", "destdir", "trainpref", "validpref", "testpref"),
         *("srcdict", "only_source"),
     },
-    "prepare.py": {"source_lang", "target_lang", "train", "valid", "test", "destdir"},
+    "prepare.py": {
+        *("source_lang", "target_lang", "train", "valid", "test", "destdir", "workers"),
+    },
+    "tab_separated.py": {"out"},
+    "tagged_documents.py": {"source", "target", "out"},
+    "opus_documents.py": {"out"},
+    "hold_out.py": {"out"},
     "sacrebleu": {"input", "force", "metrics"},
     "fairseq_docmt.scoring": {"path", "data", "bpe_codes", "json"},
 }
@@ -114,8 +119,8 @@ def parsed(recipe: str) -> List[Parsed]:
 
 def understood(program: str, arguments: List[str]):
     """Values by the program's own parser, and the names of those that were given."""
-    if program == "prepare.py":
-        values = prepare.parse_args(arguments)
+    if program.endswith(".py"):
+        values = import_module(Path(program).stem).parse_args(arguments)
     elif program == "sacrebleu":
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sys.argv", [program, *arguments])

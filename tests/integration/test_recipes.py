@@ -25,11 +25,18 @@ def test_every_script_is_run():
         ("feng2022_memory/prepare.sh", 3 * "marked_documents.py " + "prepare.py"),
         ("feng2022_memory/train.sh", "fairseq-train"),
         ("herold2023_window_attention/generate.sh", "fairseq-generate sacrebleu"),
-        ("herold2023_window_attention/prepare.sh", "prepare.py"),
+        (
+            "herold2023_window_attention/prepare.sh",
+            "tab_separated.py" + 2 * " tagged_documents.py" + " prepare.py",
+        ),
         ("herold2023_window_attention/train.sh", "fairseq-train"),
         ("maruf2018_memnet/generate.sh", "fairseq-generate join_documents.py sacrebleu python"),
         ("maruf2018_memnet/make_drafts.sh", 3 * "fairseq-generate fairseq-preprocess "),
         ("maruf2018_memnet/prepare.sh", 6 * "python " + "prepare.py fairseq-preprocess"),
+        (
+            "maruf2018_memnet/prepare_ted.sh",
+            "tagged_documents.py hold_out.py " + 6 * "python " + "prepare.py fairseq-preprocess",
+        ),
         ("maruf2018_memnet/train.sh", "fairseq-train"),
         ("maruf2018_memnet/train_sentence_lm.sh", 2 * "fairseq-preprocess fairseq-train "),
         ("tu2018_cache/generate.sh", "fairseq-generate join_documents.py sacrebleu"),
@@ -39,7 +46,7 @@ def test_every_script_is_run():
         ("tvsub_zh_en/train.sh", 3 * "fairseq-train "),
         ("wu2022_rfa/consistency.sh", "fairseq_docmt.scoring"),
         ("wu2022_rfa/generate.sh", "fairseq-generate join_documents.py" + 3 * " sacrebleu"),
-        ("wu2022_rfa/prepare_iwslt15.sh", 3 * "ted_talks.py " + "prepare.py"),
+        ("wu2022_rfa/prepare_iwslt15.sh", 3 * "tagged_documents.py " + "prepare.py"),
         ("wu2022_rfa/prepare_opensubtitles.sh", 3 * "sentence_groups.py " + "prepare.py"),
         ("wu2022_rfa/train.sh", "fairseq-train"),
         (

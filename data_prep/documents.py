@@ -1,0 +1,173 @@
+"""What all readers of published corpora share: lines, documents, and how these are written.
+
+A reader yields documents, each a list of pairs of sentences.  Here pairs that have an empty side
+are left out, the rest is checked and written as two files: one sentence a line, a blank line
+between documents.
+"""
+
+import argparse
+import gzip
+import sys
+from itertools import zip_longest
+from typing import Callable, Iterable, Iterator, List, Sequence, Tuple
+
+from check_documents import (
+    BYTE_ORDER_MARK,
+    CorpusError,
+    Counts,
+    check_lines,
+    without_odd_line_breaks,
+)
+from stages import write_whole
+
+Pair = Tuple[str, str]
+Document = List[Pair]
+
+
+class LeftOut:
+    """Numbers of what is not written.
+
+    Attributes:
+        pairs: pairs of sentences that have an empty side, in documents that are written.
+        documents: documents that are not.
+    """
+
+    def __init__(self):
+        self.pairs, self.documents = 0, 0
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def lines_of(path: str) -> Iterator[str]:
+    """Lines of a UTF-8 file, which may be packed by gzip.
+
+    Only LF ends a line, as for the programs that published corpora were made with; other line
+    breaks become blanks.
+
+    Raises:
+        CorpusError: the file cannot be read, or a line is not UTF-8.
+    """
+    try:
+        with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                try:
+                    text = line.decode("utf-8")
+                except UnicodeDecodeError:
+                    raise CorpusError(
+                        f"{path}: line {number} is not valid UTF-8; convert the file, for example "
+                        "with iconv"
+                    ) from None
+                text = text.rstrip("\n").replace("\r", " ").lstrip(BYTE_ORDER_MARK)
+                yield without_odd_line_breaks(text)
+    except (OSError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CorpusError(f"{path}: cannot be read ({reason})") from None
+
+
+def paired_lines(*paths: str) -> Iterator[Tuple[str, ...]]:
+    """Line i of each of several files, together.
+
+    Raises:
+        CorpusError: one has fewer lines than the others.
+    """
+    for number, lines in enumerate(zip_longest(*map(lines_of, paths))):
+        if None in lines:
+            short, longer = (
+                next(path for path, line in zip(paths, lines) if (line is None) == ended)
+                for ended in (True, False)
+            )
+            raise CorpusError(
+                f"{short} ends after line {number}, but {longer} goes on; line i of one must "
+                "belong to line i of the other, so give files of the same release"
+            )
+        yield lines
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def select(
+    documents: Iterable[Document],
+    left_out: LeftOut,
+    min_sentences: int = 1,
+    complete_documents: bool = False,
+) -> Iterator[Document]:
+    """Documents without the pairs that have an empty side; white space around sentences is removed.
+
+    Args:
+        documents: as they were read; pairs with two empty sides, and documents without any other,
+            are passed over.
+        left_out: counts what is not yielded.
+        min_sentences: shorter documents are left out.
+        complete_documents: leave out a document that has such a pair, and not only the pair.
+    """
+    for document in documents:
+        stripped = [(source.strip(), target.strip()) for source, target in document]
+        pairs = [pair for pair in stripped if all(pair)]
+        missing = sum(map(any, stripped)) - len(pairs)
+        if len(pairs) < min_sentences or complete_documents and missing:
+            left_out.documents += bool(pairs or missing)
+            continue
+        left_out.pairs += missing
+        yield pairs
+
+
+def write_corpus(documents: Iterable[Document], out: Sequence[str]) -> Counts:
+    """Check and write both sides.
+
+    Args:
+        documents: lists of pairs, none of them with an empty side.
+        out: paths of the two sides.
+
+    Raises:
+        CorpusError: a fault of the text; then nothing is written.
+    """
+    sides: Tuple[List[str], List[str]] = ([], [])
+    for document in documents:
+        for side, sentences in zip(sides, zip(*document)):
+            side += [*([""] if side else []), *sentences]
+    counts = check_lines(*sides, *map(str, out))
+    for path, lines in zip(out, sides):
+        write_whole(path, lines)
+    return counts
+
+
+# ---- commands ------------------------------------------------------------------------------------
+
+
+def reader_parser(description: str) -> argparse.ArgumentParser:
+    """Command line of a reader, with the options that all have.
+
+    Args:
+        description: docstring of the reader, of which the first paragraph is shown.
+    """
+    parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
+    add = parser.add_argument
+    add("--out", nargs=2, required=True, metavar=("SOURCE", "TARGET"), help="files to write")
+    add("--min-sentences", type=int, default=1, metavar="N", help="leave out shorter documents")
+    add(
+        "--complete-documents",
+        action="store_true",
+        help="leave out a document that has a sentence without translation, not only the sentence",
+    )
+    return parser
+
+
+def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace) -> None:
+    """Read, write and say what was written; a fault ends the program with one sentence.
+
+    Args:
+        read: the reader, called with the arguments of the command line.
+        args: those, the shared ones with them.
+    """
+    left_out = LeftOut()
+    try:
+        documents = select(read(args), left_out, args.min_sentences, args.complete_documents)
+        counts = write_corpus(documents, args.out)
+    except CorpusError as error:
+        sys.exit(f"error: {error}")
+    print(
+        f"{counts.documents:,} documents, {counts.sentences:,} sentence pairs; left out: documents "
+        f"{left_out.documents:,}, pairs with an empty side {left_out.pairs:,}"
+    )

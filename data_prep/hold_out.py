@@ -1,0 +1,91 @@
+"""Draw documents for validation and test from a corpus.
+
+    python data_prep/hold_out.py corpus/all.en corpus/all.de --valid 5 --test 5 --out corpus
+
+writes ``train``, ``valid`` and ``test`` with the suffixes of the two files.  Documents stay in
+order.
+"""
+
+import argparse
+import random
+import sys
+from itertools import groupby
+from pathlib import Path
+from typing import Dict, List
+
+from check_documents import CorpusError, check_lines, read_lines
+from documents import Document, write_corpus
+
+
+def read_corpus(source: str, target: str) -> List[Document]:
+    """Documents of two files with blank lines between them.
+
+    Raises:
+        CorpusError: the files are no corpus.
+    """
+    sides = read_lines(source), read_lines(target)
+    check_lines(*sides, source, target)
+    groups = groupby(zip(*sides), lambda pair: bool(pair[0].strip()))
+    return [list(document) for is_text, document in groups if is_text]
+
+
+def split(documents: List[Document], sizes: Dict[str, int], seed: int) -> Dict[str, List[Document]]:
+    """Draw documents.
+
+    Args:
+        documents: all there are.
+        sizes: how many to draw, by the name of what they are for.
+        seed: of the draw.
+
+    Returns:
+        Documents by name; those that are left are ``train``.
+
+    Raises:
+        CorpusError: none is asked for, or none would be left.
+    """
+    if min(sizes.values()) < 1:
+        raise CorpusError("--valid and --test must be at least 1")
+    if sum(sizes.values()) >= len(documents):
+        raise CorpusError(
+            f"the corpus has {len(documents)} documents, so {sum(sizes.values())} cannot be held "
+            "out and some be left for training; draw fewer"
+        )
+    drawn = random.Random(seed).sample(range(len(documents)), sum(sizes.values()))
+    names = [name for name, size in sizes.items() for _ in range(size)]
+    name_of = dict(zip(drawn, names))
+    parts: Dict[str, List[Document]] = {name: [] for name in ("train", *sizes)}
+    for number, document in enumerate(documents):
+        parts[name_of.get(number, "train")].append(document)
+    return parts
+
+
+def parse_args(arguments=None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    add = parser.add_argument
+    add("source", help="text of the source side, as corpus/all.en")
+    add("target", help="text of the target side")
+    add("--valid", type=int, required=True, metavar="N", help="documents for validation")
+    add("--test", type=int, required=True, metavar="N", help="documents for test")
+    add("--seed", type=int, default=1, help="of the draw")
+    add("--out", required=True, metavar="FOLDER", help="where train, valid and test are written")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    args = parse_args()
+    suffixes = [Path(path).suffix for path in (args.source, args.target)]
+    try:
+        if suffixes[0] == suffixes[1]:
+            raise CorpusError(f"both files end in {suffixes[0]!r}; give each language a suffix")
+        documents = read_corpus(args.source, args.target)
+        parts = split(documents, {"valid": args.valid, "test": args.test}, args.seed)
+        for name, part in parts.items():
+            counts = write_corpus(part, [f"{args.out}/{name}{suffix}" for suffix in suffixes])
+            print(f"{name}: {counts.documents:,} documents, {counts.sentences:,} sentence pairs")
+    except CorpusError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

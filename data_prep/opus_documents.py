@@ -1,0 +1,144 @@
+"""Aligned text with the names of its documents, as OPUS ships OpenSubtitles, to documents.
+
+    python data_prep/opus_documents.py OpenSubtitles.de-en.en OpenSubtitles.de-en.de \\
+        OpenSubtitles.de-en.ids --without contrapro.json --out corpus/all.en corpus/all.de
+
+Takes the two texts of the Moses format and the file beside them that names the documents and
+sentences of each line.  A document is what comes from the same two files.
+"""
+
+import argparse
+import json
+from collections import Counter, defaultdict
+from itertools import groupby
+from typing import Dict, Iterator, Optional, Tuple
+
+from check_documents import CorpusError
+from documents import Document, Pair, paired_lines, reader_parser, run_reader
+
+
+class ContraPro:
+    """Segments of ContraPro (Müller et al., 2018), to be left out of a corpus.
+
+    They are named by document, as ``1990_12_345.de`` for ``de/1990/12/345.xml.gz``, and by line in
+    it, counted from 1.
+
+    Args:
+        path: ``contrapro.json``.
+
+    Raises:
+        CorpusError: it cannot be read or has another form.
+    """
+
+    def __init__(self, path: str):
+        self.path = path
+        self.segments: Dict[str, Dict[int, str]] = defaultdict(dict)
+        self.lines_read: Counter = Counter()
+        try:
+            with open(path, encoding="utf-8") as stream:
+                for item in json.load(stream):
+                    text = "".join(item["src segment"].split())
+                    self.segments[item["document id"]][int(item["segment id"])] = text
+        except OSError as error:
+            raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
+        except json.JSONDecodeError as error:
+            raise CorpusError(f"{path}: line {error.lineno} is not valid JSON") from None
+        except (TypeError, KeyError, ValueError):
+            raise CorpusError(
+                f'{path}: an item has no "document id", "segment id" or "src segment"; give '
+                "contrapro.json as it was published"
+            ) from None
+
+    def removed_from(self, document: Document, files: Tuple[str, str]) -> Document:
+        """A document without the segments.
+
+        Args:
+            document: all of its pairs.
+            files: names of its two files.
+
+        Raises:
+            CorpusError: a segment has another text.
+        """
+        for name in map(_document_id, files):
+            if name in self.segments:
+                start = self.lines_read[name]
+                self.lines_read[name] += len(document)
+                numbered = enumerate(document, start=start + 1)
+                document = [pair for line, pair in numbered if not self._remove(name, line, pair)]
+        return document
+
+    def _remove(self, name: str, line: int, pair: Pair) -> bool:
+        text = self.segments[name].pop(line, None)
+        if text is not None and text not in ("".join(side.split()) for side in pair):
+            raise CorpusError(
+                f"line {line} of {name} is {pair[0].strip()[:40]!r}, but {text[:40]!r} in "
+                f"{self.path}; give the release of OpenSubtitles that it was made from (2018)"
+            )
+        return text is not None
+
+    def check_all_removed(self, ids: str) -> None:
+        """Raise a CorpusError if a segment was not met."""
+        for name, lines in self.segments.items():
+            for line in lines:
+                raise CorpusError(
+                    f"{self.path} names line {line} of {name}, which is not in {ids}; give the "
+                    "release of OpenSubtitles that it was made from (2018)"
+                )
+
+
+def _document_id(file: str) -> str:
+    """``1990_12_345.de`` of ``de/1990/12/345.xml.gz``."""
+    language, *parts = file.split("/")[-4:]
+    return "_".join(parts).split(".xml")[0] + "." + language
+
+
+def read_documents(
+    source: str, target: str, ids: str, left_out: Optional[ContraPro] = None
+) -> Iterator[Document]:
+    """Documents of a corpus in the Moses format.
+
+    Args:
+        source, target: paths of the texts.
+        ids: path of the file with the names of documents, sides divided by tabs.
+        left_out: segments that are not yielded; what stands around them stays a document.
+
+    Raises:
+        CorpusError: the files differ in lines, or a line has no two names.
+    """
+
+    def files(row) -> Tuple[str, str]:
+        number, (names, *_) = row
+        cells = names.split("\t")
+        if len(cells) < 2:
+            raise CorpusError(
+                f"{ids}: line {number} has no two documents with a tab between them; give the .ids "
+                "file of the corpus"
+            )
+        return cells[0], cells[1]
+
+    rows = enumerate(paired_lines(ids, source, target), start=1)
+    for names, group in groupby(rows, files):
+        document = [(src, tgt) for _, (_, src, tgt) in group]
+        yield document if left_out is None else left_out.removed_from(document, names)
+    if left_out is not None:
+        left_out.check_all_removed(ids)
+
+
+def parse_args(arguments=None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = reader_parser(__doc__)
+    parser.add_argument("source")
+    parser.add_argument("target")
+    parser.add_argument("ids", help="names of the documents of each line (*.ids)")
+    parser.add_argument("--without", metavar="JSON", help="leave out the segments of ContraPro")
+    return parser.parse_args(arguments)
+
+
+def read(args: argparse.Namespace) -> Iterator[Document]:
+    """Documents that the command line asks for."""
+    left_out = ContraPro(args.without) if args.without else None
+    return read_documents(args.source, args.target, args.ids, left_out)
+
+
+if __name__ == "__main__":
+    run_reader(read, parse_args())
