@@ -62,7 +62,8 @@ class DocumentDecoder:
     def ensemble_of(self, models):
         """Models as the generator is to see them, None for the stock way."""
         if self.task.sequential:
-            return PrefixEnsemble(models, self.eos, self.separator, self.pad)
+            score_prefix = self.task.cfg.normalize_with_context
+            return PrefixEnsemble(models, self.eos, self.separator, self.pad, score_prefix)
         return None
 
     @torch.no_grad()
@@ -272,7 +273,11 @@ class DocumentDecoder:
                     "a smaller window, or train with a smaller --max-document-tokens"
                 )
             limits.append(min(most, left))
-        self._restrict(generator, limits)
+        context = None
+        if ensemble.score_prefix:
+            # The first token is </s>, which stands for no word.
+            context = ensemble.prefix_scores, torch.tensor(read, device=self._device) - 1
+        self._restrict(generator, limits, context=context)
         current_rows = [len(results[i]) for i in active]
         inside = [row + 1 < unit["rows"] for row, unit in zip(current_rows, units)]
         with ensemble.writing(inside):
@@ -406,7 +411,9 @@ class DocumentDecoder:
         """Stock limit ``a * source + b``, with b granted to each sentence of a span."""
         return int(generator.most_tokens_a * source_tokens + generator.most_tokens_b * sentences)
 
-    def _restrict(self, generator, limits: List[int], counts=None, marks=None) -> None:
+    def _restrict(
+        self, generator, limits: List[int], counts=None, marks=None, context=None
+    ) -> None:
         """Limits of each row; ``marks`` stand before its sentences and do not count as tokens."""
         most = generator.max_len - 1
         limits = [min(limit, most) for limit in limits]
@@ -414,7 +421,7 @@ class DocumentDecoder:
         nothing = [0] * len(limits)
         least = [generator.min_len + n for n in marks or nothing]
         values = (torch.tensor(x, device=self._device) for x in (limits, counts or nothing, least))
-        generator.search.restrict(*values)
+        generator.search.restrict(*values, context)
 
 
 def _up_to(unit: dict, row: int, history: List[Tensor]) -> dict:

@@ -15,6 +15,9 @@ from torch import Tensor
 from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.decoder_prefix import DecoderPrefix
 
+#: of a prefix that is scored, so that probabilities of all words are held for few of its tokens
+TOKENS_AT_ONCE = 1024
+
 
 class PrefixEnsemble(EnsembleModel):
     """Stock ensemble whose decoders have read a prefix.
@@ -27,11 +30,15 @@ class PrefixEnsemble(EnsembleModel):
         models: ensemble members.
         eos, separator: indices of ``</s>`` and ``<sep>``.
         pad: index of padding.
+        score_prefix: find out what the models think of what they read.
     """
 
-    def __init__(self, models, eos: int, separator: int, pad: int):
+    def __init__(self, models, eos: int, separator: int, pad: int, score_prefix: bool = False):
         super().__init__(models)
         self.eos, self.separator, self.pad = eos, separator, pad
+        self.score_prefix = score_prefix
+        #: (bsz,) log-probability of what each row has read, with ``score_prefix``
+        self.prefix_scores: Optional[Tensor] = None
         self.encoder_outs: Optional[list] = None
         self.prefixes: List[DecoderPrefix] = []
         #: (bsz,) the symbol that ends the sentence of each row
@@ -48,7 +55,7 @@ class PrefixEnsemble(EnsembleModel):
     def encode(self, net_input: dict) -> None:
         """Encode the source and forget all prefixes."""
         self.encoder_outs = super().forward_encoder(net_input)
-        self.prefixes = []
+        self.prefixes, self.prefix_scores = [], None
 
     def read(self, new_tokens: Tensor) -> None:
         """Read (bsz, n) right-padded tokens after what was read before."""
@@ -57,6 +64,39 @@ class PrefixEnsemble(EnsembleModel):
             decoder_prefix.read(model.decoder, encoder_out, new_tokens, prefix)
             for model, encoder_out, prefix in zip(self.models, self.encoder_outs, before)
         ]
+        if self.score_prefix:
+            scores = self._scores(new_tokens, before)
+            known = self.prefix_scores
+            self.prefix_scores = scores if known is None else known + scores
+
+    def _scores(self, new_tokens: Tensor, before: List[Optional[DecoderPrefix]]) -> Tensor:
+        """(bsz,) log-probability of tokens that were just read; nothing predicts the first."""
+        if before[0] is None:
+            new_tokens = new_tokens[:, 1:]
+        is_token = new_tokens.ne(self.pad)
+        total = self.prefixes[0].features.new_zeros(len(new_tokens), dtype=torch.float)
+        if not is_token.any():
+            return total
+        features = []
+        for prefix, earlier in zip(self.prefixes, before):
+            first = [] if earlier is None else [earlier.features]
+            features.append(torch.cat([*first, prefix.new_features[:, :-1]], dim=1)[is_token])
+        scores = [
+            self._lprobs(parts).gather(1, tokens.unsqueeze(1)).squeeze(1)
+            for tokens, *parts in zip(
+                new_tokens[is_token].split(TOKENS_AT_ONCE),
+                *(f.split(TOKENS_AT_ONCE) for f in features),
+            )
+        ]
+        return total.index_add(0, is_token.nonzero()[:, 0], torch.cat(scores).float())
+
+    def _lprobs(self, features: Sequence[Tensor], temperature: float = 1.0) -> Tensor:
+        """(n, V) log-probabilities after features (n, C) of each model."""
+        lprobs = []
+        for model, x in zip(self.models, features):
+            logits = model.decoder.output_layer(x.unsqueeze(1)) / temperature
+            lprobs.append(model.get_normalized_probs((logits, None), log_probs=True, sample=None))
+        return torch.logsumexp(torch.stack(lprobs), 0)[:, -1] - math.log(self.models_size)
 
     def keep_rows(self, order: Tensor) -> None:
         """Go on with some of the rows only."""
@@ -65,6 +105,8 @@ class PrefixEnsemble(EnsembleModel):
             decoder_prefix.take_rows(model.decoder, prefix, order)
             for model, prefix in zip(self.models, self.prefixes)
         ]
+        if self.prefix_scores is not None:
+            self.prefix_scores = self.prefix_scores[order]
 
     @contextlib.contextmanager
     def writing(self, inside: Sequence[bool]):
@@ -107,15 +149,12 @@ class PrefixEnsemble(EnsembleModel):
         beams = torch.arange(rows, device=tokens.device).repeat_interleave(len(tokens) // rows)
         self._written_before = self.prefixes[0].tokens[beams]
         self._ends = self.ends[beams]
-        all_lprobs, all_attention = [], []
+        all_attention = []
         for model, prefix, state in zip(self.models, self.prefixes, incremental_states):
             state.update(decoder_prefix.select_rows(model.decoder, prefix.state, beams))
-            logits = model.decoder.output_layer(prefix.features) / temperature
-            lprobs = model.get_normalized_probs((logits, None), log_probs=True, sample=None)
-            all_lprobs.append(lprobs[:, -1])
             if prefix.attention is not None:
                 all_attention.append(prefix.attention[:, -1])
-        lprobs = torch.logsumexp(torch.stack(all_lprobs), 0) - math.log(self.models_size)
+        lprobs = self._lprobs([prefix.features[:, 0] for prefix in self.prefixes], temperature)
         attention = None
         if all_attention:
             attention = torch.stack(all_attention).sum(0)[beams] / self.models_size

@@ -1,6 +1,6 @@
 """The stock sequence generators, told about documents and about when to stop looking."""
 
-from typing import Dict, List, Optional
+from typing import Dict, Iterable, List, Optional
 
 import torch
 from fairseq import sequence_generator
@@ -50,16 +50,29 @@ class _DocumentGenerator:
         """As in fairseq, but the best ``beam_size`` hypotheses are kept, not the first."""
         batch = (tokens, scores, finalized, finished, beam_size, attn, src_lengths, max_len)
         if not self.search.keeps_best:
-            return super().finalize_hypos(step, bbsz_idx, eos_scores, *batch)
+            known = [len(hypotheses) for hypotheses in finalized]
+            newly_finished = super().finalize_hypos(step, bbsz_idx, eos_scores, *batch)
+            self._count_context(h[n:] for h, n in zip(finalized, known))
+            return newly_finished
         new: List[List[Dict[str, Tensor]]] = [[] for _ in finalized]
         self._done = self.search.done.tolist()
         newly_finished = super().finalize_hypos(
             step, bbsz_idx, eos_scores, *batch[:2], new, *batch[3:]
         )
+        self._count_context(new)
         for row in self.search.nothing_new.nonzero().view(-1).tolist():
             new[row] = []
         _merge(finalized, new, beam_size)
         return newly_finished
+
+    def _count_context(self, new: Iterable[List[Dict[str, Tensor]]]) -> None:
+        """Let the scores of new hypotheses of each row be those that the search ranks by."""
+        if self.search.context is None:
+            return
+        for row, hypotheses in enumerate(new):
+            for hypothesis in hypotheses:
+                scores = hypothesis["positional_scores"]
+                hypothesis["score"] = self.search.normalised(scores.sum(), len(scores), row)
 
     def is_finished(
         self, step: int, unfin_idx: int, max_len: int, finalized_sent_len: int, beam_size: int

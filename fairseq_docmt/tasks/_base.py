@@ -84,6 +84,14 @@ class DocumentTranslationConfig(TranslationConfig):
             "own translations of them; for --decoding sequential and stream"
         },
     )
+    normalize_with_context: bool = field(
+        default=False,
+        metadata={
+            "help": "rank hypotheses by the score of the target context and the sentence together, "
+            "normalised by the length of both, as the code of Wu et al. (2022) does, not by the "
+            "sentence alone; for --decoding sequential"
+        },
+    )
     mark_document_start: bool = field(
         default=False,
         metadata={"help": "put <bod> before the first sentence of a document, on both sides"},
@@ -154,6 +162,11 @@ class DocumentTranslationTask(TranslationTask):
             raise UserError(
                 f"--gold-context has no meaning with --decoding {self.decoding}, which does not "
                 "translate sentences one after the other; leave it out"
+            )
+        if cfg.normalize_with_context and not self.sequential:
+            raise UserError(
+                f"--normalize-with-context has no meaning with --decoding {self.decoding}, which "
+                "gives no context to go on from; leave it out"
             )
         self.decoder = self.decoder_class(self)
         self._typed_samples = collections.deque()
