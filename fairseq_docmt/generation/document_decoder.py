@@ -42,6 +42,8 @@ class DocumentDecoder:
         self.tgt_mark = torch.tensor([tgt_dict.index(BEGIN_OF_DOCUMENT)])
         self.src_mark = torch.tensor([src_dict.index(BEGIN_OF_DOCUMENT)])
         self.translated: Dict[int, List[Tensor]] = {}
+        #: units of the latest batch, as :meth:`_without_future` numbers them
+        self._growing: List[int] = []
         self._units_left = 0
         self._joint_units = 0
         self._wrong_counts = 0
@@ -200,7 +202,7 @@ class DocumentDecoder:
         """Decode units by their sentences, each of which sees the source up to itself alone.
 
         Herold and Ney (2023), section 3.4.  The source grows with each sentence, so what was read
-        before is read again.
+        before is read again, but for what the new sentence cannot change.
 
         Args:
             decode: gives the rows of units that translate the last sentence of their source.
@@ -208,10 +210,14 @@ class DocumentDecoder:
         if all(unit["rows"] == 1 for unit in units):
             return decode(units)
         results: List[list] = [[] for _ in units]
+        self._growing = []
         histories = [list(unit.get("history", ())) for unit in units]
         for row in range(max(unit["rows"] for unit in units)):
             active = [i for i, unit in enumerate(units) if row < unit["rows"]]
-            found = decode([_up_to(units[i], row, histories[i]) for i in active])
+            shown = [_up_to(units[i], row, histories[i]) for i in active]
+            for unit, i in zip(shown, active):
+                unit["growing"] = i
+            found = decode(shown)
             for i, (hypotheses,) in zip(active, found):
                 results[i].append(hypotheses)
                 histories[i] = [*histories[i], self._said(units[i], row, hypotheses)]
@@ -225,12 +231,21 @@ class DocumentDecoder:
             return [self._sequential(generator, [unit])[0] for unit in units]
         order, net_input = self._net_input([self._source(u) for u in units], ensemble.models)
         units_in_order = [units[i] for i in order]
-        ensemble.encode(net_input)
-        ensemble.read(self._first_tokens(units_in_order))
+        tokens = self._first_tokens(units_in_order)
+        if ensemble.grows and "growing" in units[0]:
+            ensemble.go_on(net_input, tokens, self._known_rows(units_in_order))
+        else:
+            ensemble.encode(net_input)
+            ensemble.read(tokens)
         results: List[Optional[list]] = [None] * len(units)
         for i, rows in zip(order, self._write(generator, units_in_order, net_input)):
             results[i] = rows
         return results
+
+    def _known_rows(self, units) -> Optional[List[int]]:
+        """For each unit its row in the batch of the sentence before, None at the first sentence."""
+        before, self._growing = self._growing, [unit["growing"] for unit in units]
+        return [before.index(number) for number in self._growing] if before else None
 
     def _write(self, generator, units, net_input) -> List[list]:
         """Translate the rows of each unit one after the other, reading each when it is done."""

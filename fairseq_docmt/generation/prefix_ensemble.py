@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.decoder_prefix import DecoderPrefix
+from fairseq_docmt.generation.growing_documents import GrowingDocuments, can_grow
 
 #: of a prefix that is scored, so that probabilities of all words are held for few of its tokens
 TOKENS_AT_ONCE = 1024
@@ -41,6 +42,7 @@ class PrefixEnsemble(EnsembleModel):
         self.prefix_scores: Optional[Tensor] = None
         self.encoder_outs: Optional[list] = None
         self.prefixes: List[DecoderPrefix] = []
+        self._documents: List[Optional[GrowingDocuments]] = []
         #: (bsz,) the symbol that ends the sentence of each row
         self.ends: Optional[Tensor] = None
         #: for each hypothesis: the prefix as tokens, and the symbol that ends it
@@ -52,10 +54,38 @@ class PrefixEnsemble(EnsembleModel):
         """Whether rows with prefixes of different lengths can be decoded in one batch."""
         return all(decoder_prefix.reads_in_parallel(m.decoder) for m in self.models)
 
+    @property
+    def grows(self) -> bool:
+        """Whether anything is kept of documents whose source grows."""
+        # What is kept of a prefix are states, not the scores of its tokens.
+        known = self.side_by_side and not self.score_prefix
+        return known and any(map(can_grow, self.models))
+
     def encode(self, net_input: dict) -> None:
         """Encode the source and forget all prefixes."""
         self.encoder_outs = super().forward_encoder(net_input)
         self.prefixes, self.prefix_scores = [], None
+
+    def go_on(self, net_input: dict, tokens: Tensor, known: Optional[List[int]]) -> None:
+        """Encode and read documents, or the same when source and target have grown.
+
+        Args:
+            net_input: encoder input.
+            tokens: (bsz, P) target tokens so far, right-padded, at least one in each row.
+            known: for each row its row at the last call, None if all documents are new.
+        """
+        if known is None:
+            self._documents = [GrowingDocuments(m) if can_grow(m) else None for m in self.models]
+        self.encoder_outs, self.prefixes = [], []
+        for model, documents in zip(self.models, self._documents):
+            if documents is None:
+                encoder_out = model.encoder.forward_torchscript(net_input)
+                prefix = decoder_prefix.read(model.decoder, encoder_out, tokens, None)
+            else:
+                encoder_out = documents.encode(net_input["src_tokens"], known)
+                prefix = documents.read(tokens, encoder_out)
+            self.encoder_outs.append(encoder_out)
+            self.prefixes.append(prefix)
 
     def read(self, new_tokens: Tensor) -> None:
         """Read (bsz, n) right-padded tokens after what was read before."""
