@@ -144,9 +144,7 @@ class Preparation:
             sources = [self.text(kind, "train", language) for language in languages]
 
             def work(output: Path, sources=sources):
-                learn_codes(
-                    sources, output, self.args.bpe_operations, self.args.bpe_total_symbols
-                )
+                learn_codes(sources, output, self.args.bpe_operations, self.args.bpe_total_symbols)
 
             path = self._codes(languages[0])
             options = {"operations": self.args.bpe_operations}

@@ -124,7 +124,20 @@ def checkpoint(request):
 @pytest.mark.parametrize("decoding", ["sequential", "sequential-full-source"])
 def test_full_documents(binarised, checkpoint, decoding):
     """From the source up to the sentence, or from that of the whole part."""
-    task, models = load([checkpoint])
+    check_documents(binarised, [checkpoint], decoding)
+
+
+@torch.no_grad()
+def test_full_documents_by_an_ensemble(
+    binarised, window_attention_document_checkpoint, document_checkpoint
+):
+    """One model keeps what new source does not change, the other reads all anew."""
+    checkpoints = [window_attention_document_checkpoint, document_checkpoint]
+    check_documents(binarised, checkpoints, "sequential")
+
+
+def check_documents(binarised, checkpoints, decoding):
+    task, models = load(checkpoints)
     expected = []
     for document in source_documents(task):
         sizes = np.array([len(s) for s in document])
@@ -137,7 +150,7 @@ def test_full_documents(binarised, checkpoint, decoding):
                 expected.append(result)
     output = tiny.generate(
         binarised,
-        checkpoint,
+        ":".join(map(str, checkpoints)),
         *["--task", "full_document_translation", "--decoding", decoding],
     )
     check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
