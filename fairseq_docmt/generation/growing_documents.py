@@ -28,6 +28,8 @@ class GrowingDocuments:
     def __init__(self, model):
         self.encoder, self.decoder = model.encoder, model.decoder
         self._source = None
+        #: source columns that are as they were at the last call, in all rows
+        self._unchanged = 0
         #: after the target tokens that no longer source changes
         self._settled: Optional[DecoderPrefix] = None
 
@@ -45,6 +47,7 @@ class GrowingDocuments:
         else:
             order = torch.tensor(known, device=src_tokens.device)
             before = self._source.of_rows(order)
+            self._unchanged = int(before.final.min())
             if self._settled is not None:
                 self._settled = decoder_prefix.take_rows(self.decoder, self._settled, order)
         output, self._source = self.encoder.encode_further(src_tokens, before)
@@ -54,7 +57,7 @@ class GrowingDocuments:
         """Read (B, P) right-padded target tokens, which begin with those of the last call."""
         settled = self._settled
         if settled is not None:
-            state = self.decoder.with_source(settled.state, encoder_out)
+            state = self.decoder.with_source(settled.state, encoder_out, self._unchanged)
             settled = settled._replace(state=state)
             tokens = self._without(tokens, settled.tokens.ne(self._pad).sum(1))
         state = {} if settled is None else settled.state

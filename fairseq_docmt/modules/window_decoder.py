@@ -229,12 +229,24 @@ class WindowTransformerDecoder(StatefulDecoder):
         changes = (centers + window >= final.unsqueeze(1)) | tokens.eq(self.padding_idx)
         return changes.long().cumsum(dim=1).eq(0).sum(dim=1)
 
-    def with_source(self, incremental_state, encoder_out):
-        """A state that goes on with a longer source, its tokens being :meth:`independent`."""
+    def with_source(self, incremental_state, encoder_out, unchanged: int):
+        """A state that goes on with a longer source, its tokens being :meth:`independent`.
+
+        Args:
+            incremental_state: whose source ended earlier.
+            encoder_out: encoder output.
+            unchanged: its first columns, in all rows, that are as they were.
+        """
         state = incremental_state[KEY]["state"]
-        layers, pointer = self.begin(encoder_out)
-        layers = [old._replace(source=new.source) for old, new in zip(state.layers, layers)]
-        pointer = state.rest._replace(source=pointer.source)
+        source, padding, separators = batch_first_source(encoder_out)
+        layers = []
+        for layer, old in zip(self.layers, state.layers):
+            new = layer.encoder_attn.remember_source(source[:, unchanged:], None)
+            keys, values = (
+                torch.cat([x[:, :, :unchanged], y], dim=2) for x, y in zip(old.source[:2], new[:2])
+            )
+            layers.append(old._replace(source=AttendedSource(keys, values, padding)))
+        pointer = state.rest._replace(source=SourceSentences.of(separators, padding))
         return {KEY: {"state": state._replace(layers=layers, rest=pointer)}}
 
     def _advance(self, pointer: SourcePointer, tokens: Tensor):
