@@ -144,10 +144,12 @@ class Preparation:
             sources = [self.text(kind, "train", language) for language in languages]
 
             def work(output: Path, sources=sources):
-                learn_codes(sources, output, self.args.bpe_operations)
+                learn_codes(sources, output, self.args.bpe_operations, self.args.bpe_total_symbols)
 
             path = self._codes(languages[0])
             options = {"operations": self.args.bpe_operations}
+            if self.args.bpe_total_symbols:
+                options["total_symbols"] = True
             self.stages.run(path.name, sources, path, options, work)
 
     # ---- binarised data --------------------------------------------------------------------------
@@ -185,16 +187,20 @@ class Preparation:
                         )
 
 
-def learn_codes(sources: Sequence[Path], output: Path, operations: int) -> None:
+def learn_codes(
+    sources: Sequence[Path], output: Path, operations: int, total_symbols: bool = False
+) -> None:
     """Learn merges of byte pair encoding.
 
     Args:
         sources: tokenized text; of several files the merges are learned jointly.
         output: file of merges.
         operations: how many; fewer if no pair is left that occurs twice.
+        total_symbols: ``operations`` counts the characters too, at the end of words and before it,
+            and so is the size of the vocabulary.
 
     Raises:
-        CorpusError: no word has two characters.
+        CorpusError: no word has two characters, or there are too many characters.
     """
     from subword_nmt.learn_bpe import learn_bpe
 
@@ -208,9 +214,15 @@ def learn_codes(sources: Sequence[Path], output: Path, operations: int) -> None:
             "the training text has no word of two characters, so there is nothing to merge; use "
             "--bpe-operations 0"
         )
+    characters = len(set("".join(word[:-1] for word in words))) + len({w[-1] for w in words})
+    if total_symbols and operations <= characters:
+        raise CorpusError(
+            f"--bpe-operations {operations} leaves nothing to merge, as the training text has "
+            f"{characters} symbols of one character; give more, or leave out --bpe-total-symbols"
+        )
     with open(output, "w", encoding="utf-8", newline="\n") as codes:
         counts = (f"{word} {count}" for word, count in words.items())
-        learn_bpe(counts, codes, operations, is_dict=True)
+        learn_bpe(counts, codes, operations, is_dict=True, total_symbols=total_symbols)
 
 
 def _run(command: List[str], folder: Path) -> None:
@@ -248,6 +260,12 @@ def parse_args(arguments=None) -> argparse.Namespace:
         )
     add("--truecase", action="store_true", help="truecase with a model of the training text")
     add("--bpe-operations", type=int, default=30000, help="merges to learn; 0: no subwords")
+    add(
+        "--bpe-total-symbols",
+        action="store_true",
+        help="let --bpe-operations be the size of the vocabulary: as many merges less as there are "
+        "characters (--total-symbols of subword-nmt)",
+    )
     add("--separate-bpe", action="store_true", help="learn merges for each side alone")
     add("--joined-dictionary", action="store_true", help="one dictionary for both sides")
     add("--workers", type=int, default=2, help="processes")

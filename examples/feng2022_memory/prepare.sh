@@ -19,4 +19,4 @@ documents dev valid
 documents test test
 python "$top/data_prep/prepare.py" --source-lang en --target-lang de --truecase \
   --train "$work/corpus/train" --valid "$work/corpus/valid" --test "$work/corpus/test" \
-  --destdir "$work/data" --bpe-operations "${BPE:-30000}" --joined-dictionary
+  --destdir "$work/data" --bpe-operations "${BPE:-30000}" --bpe-total-symbols --joined-dictionary

@@ -26,12 +26,14 @@ class DecoderPrefix(NamedTuple):
             than its neighbours, also in the middle.
         state: incremental state of the decoder for these bsz rows.
         features: (bsz, 1, C) decoder features after each row's last token.
+        new_features: (bsz, n, C) those after each of the n tokens of the latest reading.
         attention: (bsz, 1, S) source attention there, or None.
     """
 
     tokens: Tensor
     state: IncrementalState
     features: Tensor
+    new_features: Tensor
     attention: Optional[Tensor]
 
 
@@ -74,7 +76,11 @@ def read(decoder, encoder_out, new_tokens: Tensor, before: Optional[DecoderPrefi
         features, attention = _read_at_once(decoder, encoder_out, tokens, new_tokens, state)
     else:
         features, attention = _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state)
-    return DecoderPrefix(tokens, state, features, attention)
+    last = new_tokens.ne(decoder.padding_idx).sum(1) - 1
+    rows = torch.arange(len(last), device=last.device)
+    if attention is not None:
+        attention = attention[rows, last].unsqueeze(1)
+    return DecoderPrefix(tokens, state, features[rows, last].unsqueeze(1), features, attention)
 
 
 def _read_at_once(decoder, encoder_out, tokens, new_tokens, state):
@@ -84,24 +90,19 @@ def _read_at_once(decoder, encoder_out, tokens, new_tokens, state):
     else:
         with _hooked(_reading_hooks(decoder, tokens, new_tokens.size(1), state)):
             features, extra = decoder.extract_features(new_tokens, encoder_out)
-    last = new_tokens.ne(decoder.padding_idx).sum(1) - 1
-    rows = torch.arange(len(last), device=last.device)
-    attention = _attention(extra)
-    if attention is not None:
-        attention = attention[rows, last].unsqueeze(1)
-    return features[rows, last].unsqueeze(1), attention
+    return features, _attention(extra)
 
 
 def _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state):
     if len(tokens) > 1:
         raise ValueError("decoders that cannot read in parallel read one row at a time")
-    start = tokens.size(1) - new_tokens.size(1)
+    start, features, attention = tokens.size(1) - new_tokens.size(1), [], []
     for end in range(start + 1, tokens.size(1) + 1):
-        features, extra = decoder.extract_features(
-            tokens[:, :end], encoder_out, incremental_state=state
-        )
-    attention = _attention(extra)
-    return features[:, -1:], None if attention is None else attention[:, -1:]
+        x, extra = decoder.extract_features(tokens[:, :end], encoder_out, incremental_state=state)
+        features.append(x[:, -1:])
+        attention.append(_attention(extra))
+    attention = None if attention[0] is None else torch.cat([a[:, -1:] for a in attention], dim=1)
+    return torch.cat(features, dim=1), attention
 
 
 def _attention(extra) -> Optional[Tensor]:
@@ -183,5 +184,6 @@ def take_rows(decoder, prefix: DecoderPrefix, order: Tensor) -> DecoderPrefix:
         prefix.tokens[order],
         select_rows(decoder, prefix.state, order),
         prefix.features[order],
+        prefix.new_features[order],
         None if attention is None else attention[order],
     )

@@ -20,6 +20,11 @@ def refuse_unsupported(task, models, args) -> None:
         task.decoding != "segment" and task.window_to_decode() == 1
     )
     if getattr(args, "score_reference", False):
+        if task.cfg.normalize_with_context:
+            raise UserError(
+                "--normalize-with-context is about search; leave it out with --score-reference, "
+                "which scores each sentence by its own tokens"
+            )
         return
     if getattr(args, "print_alignment", None):
         for model in models:

@@ -14,6 +14,10 @@ from torch import Tensor
 
 from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.decoder_prefix import DecoderPrefix
+from fairseq_docmt.generation.growing_documents import GrowingDocuments, can_grow
+
+#: of a prefix that is scored, so that probabilities of all words are held for few of its tokens
+TOKENS_AT_ONCE = 1024
 
 
 class PrefixEnsemble(EnsembleModel):
@@ -27,13 +31,18 @@ class PrefixEnsemble(EnsembleModel):
         models: ensemble members.
         eos, separator: indices of ``</s>`` and ``<sep>``.
         pad: index of padding.
+        score_prefix: find out what the models think of what they read.
     """
 
-    def __init__(self, models, eos: int, separator: int, pad: int):
+    def __init__(self, models, eos: int, separator: int, pad: int, score_prefix: bool = False):
         super().__init__(models)
         self.eos, self.separator, self.pad = eos, separator, pad
+        self.score_prefix = score_prefix
+        #: (bsz,) log-probability of what each row has read, with ``score_prefix``
+        self.prefix_scores: Optional[Tensor] = None
         self.encoder_outs: Optional[list] = None
         self.prefixes: List[DecoderPrefix] = []
+        self._documents: List[Optional[GrowingDocuments]] = []
         #: (bsz,) the symbol that ends the sentence of each row
         self.ends: Optional[Tensor] = None
         #: for each hypothesis: the prefix as tokens, and the symbol that ends it
@@ -45,10 +54,38 @@ class PrefixEnsemble(EnsembleModel):
         """Whether rows with prefixes of different lengths can be decoded in one batch."""
         return all(decoder_prefix.reads_in_parallel(m.decoder) for m in self.models)
 
+    @property
+    def grows(self) -> bool:
+        """Whether anything is kept of documents whose source grows."""
+        # What is kept of a prefix are states, not the scores of its tokens.
+        known = self.side_by_side and not self.score_prefix
+        return known and any(map(can_grow, self.models))
+
     def encode(self, net_input: dict) -> None:
         """Encode the source and forget all prefixes."""
         self.encoder_outs = super().forward_encoder(net_input)
-        self.prefixes = []
+        self.prefixes, self.prefix_scores = [], None
+
+    def go_on(self, net_input: dict, tokens: Tensor, known: Optional[List[int]]) -> None:
+        """Encode and read documents, or the same when source and target have grown.
+
+        Args:
+            net_input: encoder input.
+            tokens: (bsz, P) target tokens so far, right-padded, at least one in each row.
+            known: for each row its row at the last call, None if all documents are new.
+        """
+        if known is None:
+            self._documents = [GrowingDocuments(m) if can_grow(m) else None for m in self.models]
+        self.encoder_outs, self.prefixes = [], []
+        for model, documents in zip(self.models, self._documents):
+            if documents is None:
+                encoder_out = model.encoder.forward_torchscript(net_input)
+                prefix = decoder_prefix.read(model.decoder, encoder_out, tokens, None)
+            else:
+                encoder_out = documents.encode(net_input["src_tokens"], known)
+                prefix = documents.read(tokens, encoder_out)
+            self.encoder_outs.append(encoder_out)
+            self.prefixes.append(prefix)
 
     def read(self, new_tokens: Tensor) -> None:
         """Read (bsz, n) right-padded tokens after what was read before."""
@@ -57,6 +94,39 @@ class PrefixEnsemble(EnsembleModel):
             decoder_prefix.read(model.decoder, encoder_out, new_tokens, prefix)
             for model, encoder_out, prefix in zip(self.models, self.encoder_outs, before)
         ]
+        if self.score_prefix:
+            scores = self._scores(new_tokens, before)
+            known = self.prefix_scores
+            self.prefix_scores = scores if known is None else known + scores
+
+    def _scores(self, new_tokens: Tensor, before: List[Optional[DecoderPrefix]]) -> Tensor:
+        """(bsz,) log-probability of tokens that were just read; nothing predicts the first."""
+        if before[0] is None:
+            new_tokens = new_tokens[:, 1:]
+        is_token = new_tokens.ne(self.pad)
+        total = self.prefixes[0].features.new_zeros(len(new_tokens), dtype=torch.float)
+        if not is_token.any():
+            return total
+        features = []
+        for prefix, earlier in zip(self.prefixes, before):
+            first = [] if earlier is None else [earlier.features]
+            features.append(torch.cat([*first, prefix.new_features[:, :-1]], dim=1)[is_token])
+        scores = [
+            self._lprobs(parts).gather(1, tokens.unsqueeze(1)).squeeze(1)
+            for tokens, *parts in zip(
+                new_tokens[is_token].split(TOKENS_AT_ONCE),
+                *(f.split(TOKENS_AT_ONCE) for f in features),
+            )
+        ]
+        return total.index_add(0, is_token.nonzero()[:, 0], torch.cat(scores).float())
+
+    def _lprobs(self, features: Sequence[Tensor], temperature: float = 1.0) -> Tensor:
+        """(n, V) log-probabilities after features (n, C) of each model."""
+        lprobs = []
+        for model, x in zip(self.models, features):
+            logits = model.decoder.output_layer(x.unsqueeze(1)) / temperature
+            lprobs.append(model.get_normalized_probs((logits, None), log_probs=True, sample=None))
+        return torch.logsumexp(torch.stack(lprobs), 0)[:, -1] - math.log(self.models_size)
 
     def keep_rows(self, order: Tensor) -> None:
         """Go on with some of the rows only."""
@@ -65,6 +135,8 @@ class PrefixEnsemble(EnsembleModel):
             decoder_prefix.take_rows(model.decoder, prefix, order)
             for model, prefix in zip(self.models, self.prefixes)
         ]
+        if self.prefix_scores is not None:
+            self.prefix_scores = self.prefix_scores[order]
 
     @contextlib.contextmanager
     def writing(self, inside: Sequence[bool]):
@@ -107,15 +179,12 @@ class PrefixEnsemble(EnsembleModel):
         beams = torch.arange(rows, device=tokens.device).repeat_interleave(len(tokens) // rows)
         self._written_before = self.prefixes[0].tokens[beams]
         self._ends = self.ends[beams]
-        all_lprobs, all_attention = [], []
+        all_attention = []
         for model, prefix, state in zip(self.models, self.prefixes, incremental_states):
             state.update(decoder_prefix.select_rows(model.decoder, prefix.state, beams))
-            logits = model.decoder.output_layer(prefix.features) / temperature
-            lprobs = model.get_normalized_probs((logits, None), log_probs=True, sample=None)
-            all_lprobs.append(lprobs[:, -1])
             if prefix.attention is not None:
                 all_attention.append(prefix.attention[:, -1])
-        lprobs = torch.logsumexp(torch.stack(all_lprobs), 0) - math.log(self.models_size)
+        lprobs = self._lprobs([prefix.features[:, 0] for prefix in self.prefixes], temperature)
         attention = None
         if all_attention:
             attention = torch.stack(all_attention).sum(0)[beams] / self.models_size

@@ -1,7 +1,7 @@
 """A search strategy that keeps each row of a batch to its own length and number of sentences."""
 
 import math
-from typing import Optional
+from typing import Optional, Tuple
 
 import torch
 from fairseq import search
@@ -49,6 +49,9 @@ class SentenceSearch(search.Search):
         self.counts: Optional[Tensor] = None
         self.least: Optional[Tensor] = None
         self.sentence_limits: Optional[Tensor] = None
+        #: (bsz,) score of what each row was given to go on from, and its tokens; None if they do
+        #: not count
+        self.context: Optional[Tuple[Tensor, Tensor]] = None
         #: (bsz, beam) scores of finished hypotheses, best first
         self.finished: Optional[Tensor] = None
         #: (unfinished rows,) whether a row is done after the present step
@@ -56,7 +59,13 @@ class SentenceSearch(search.Search):
         #: (bsz,) rows whose last hypothesis only tells the generator that they are done
         self.nothing_new: Optional[Tensor] = None
 
-    def restrict(self, limits: Tensor, counts: Tensor, least: Tensor) -> None:
+    def restrict(
+        self,
+        limits: Tensor,
+        counts: Tensor,
+        least: Tensor,
+        context: Optional[Tuple[Tensor, Tensor]] = None,
+    ) -> None:
         """Set the limits of the next batch.
 
         Args:
@@ -64,7 +73,10 @@ class SentenceSearch(search.Search):
             least: (bsz,) tokens that must come before ``</s>``, unless the limit is reached.
             counts: (bsz,) sentences each row must have, 0 for any number.  Where a number is set,
                 the limit is shared out evenly, so that no sentence takes the place of others.
+            context: (bsz,) sums of log-probabilities and (bsz,) numbers of the tokens before each
+                row, if hypotheses are to be ranked together with them.
         """
+        self.context = context
         self.limits, self.counts, self.least = limits, counts, least
         self.sentence_limits = (limits - counts + 1).div(counts.clamp(min=1), rounding_mode="floor")
         self.finished = torch.full((len(limits), self.beam), -math.inf, device=limits.device)
@@ -95,11 +107,11 @@ class SentenceSearch(search.Search):
             scores, words, beams: (bsz, candidates) as chosen, in the order the generator sees them.
         """
         ends = words.eq(self.eos) & scores.ne(-math.inf)
-        new = self._normalised(scores, step + 1).masked_fill(~ends, -math.inf)[:, : self.beam]
+        new = self.normalised(scores, step + 1, rows).masked_fill(~ends, -math.inf)[:, : self.beam]
         finished = torch.cat([self.finished[rows], new], dim=1).topk(self.beam, dim=1).values
         self.finished[rows] = finished
         unfinished = scores.masked_fill(words.eq(self.eos), -math.inf).amax(dim=1)
-        within_reach = self._normalised(unfinished, step + 2)
+        within_reach = self.normalised(unfinished, step + 2, rows)
         self.done = finished[:, 0].gt(-math.inf) & within_reach.le(finished[:, self.nbest - 1])
         silent = self.done & ~ends[:, : self.beam].any(dim=1)
         self.nothing_new[rows] = silent
@@ -107,8 +119,14 @@ class SentenceSearch(search.Search):
         scores[:, 0].masked_fill_(silent, 0.0)
         return scores, words, beams
 
-    def _normalised(self, scores: Tensor, length: int) -> Tensor:
-        return scores.float() / length**self.len_penalty
+    def normalised(self, scores: Tensor, length: int, rows) -> Tensor:
+        """Sums of log-probabilities (rows, ...) of ``length`` tokens, as hypotheses are ranked."""
+        if self.context is None:
+            return scores.float() / length**self.len_penalty
+        score, tokens = (x[rows] for x in self.context)
+        shape = [*score.shape, *[1] * (scores.dim() - score.dim())]
+        length = tokens.view(shape) + length
+        return (scores.float() + score.view(shape)) / length**self.len_penalty
 
     def _keep_counts(self, lprobs, tokens, rows, step: int) -> Tensor:
         """Forbid ``</s>`` before the last sentence and ``<sep>`` in it.

@@ -1,6 +1,6 @@
 """The stock sequence generators, told about documents and about when to stop looking."""
 
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq import sequence_generator
@@ -18,11 +18,14 @@ class RowLimits(NamedTuple):
         most: most tokens, ``</s>`` not counted.
         sentences: sentences it must have, 0 for any number; None for no such limit.
         marks: tokens before its sentences, which do not count towards ``--min-len``.
+        context: (bsz,) sums of log-probabilities and (bsz,) numbers of the target tokens before
+            each row, if hypotheses are to be ranked together with them.
     """
 
     most: Sequence[int]
     sentences: Optional[Sequence[int]] = None
     marks: Optional[Sequence[int]] = None
+    context: Optional[Tuple[Tensor, Tensor]] = None
 
 
 class _DocumentGenerator:
@@ -63,7 +66,8 @@ class _DocumentGenerator:
         least = [self.min_len + marks for marks in limits.marks or nothing]
         self.max_len_a, self.max_len_b = 0, max(most)
         values = (most, limits.sentences or nothing, least)
-        self.search.restrict(*(torch.tensor(value, device=device) for value in values))
+        tensors = (torch.tensor(value, device=device) for value in values)
+        self.search.restrict(*tensors, limits.context)
 
     def finalize_hypos(
         self,
@@ -82,16 +86,29 @@ class _DocumentGenerator:
         """As in fairseq, but the best ``beam_size`` hypotheses are kept, not the first."""
         batch = (tokens, scores, finalized, finished, beam_size, attn, src_lengths, max_len)
         if not self.search.keeps_best:
-            return super().finalize_hypos(step, bbsz_idx, eos_scores, *batch)
+            known = [len(hypotheses) for hypotheses in finalized]
+            newly_finished = super().finalize_hypos(step, bbsz_idx, eos_scores, *batch)
+            self._count_context(h[n:] for h, n in zip(finalized, known))
+            return newly_finished
         new: List[List[Dict[str, Tensor]]] = [[] for _ in finalized]
         self._done = self.search.done.tolist()
         newly_finished = super().finalize_hypos(
             step, bbsz_idx, eos_scores, *batch[:2], new, *batch[3:]
         )
+        self._count_context(new)
         for row in self.search.nothing_new.nonzero().view(-1).tolist():
             new[row] = []
         _merge(finalized, new, beam_size)
         return newly_finished
+
+    def _count_context(self, new: Iterable[List[Dict[str, Tensor]]]) -> None:
+        """Let the scores of new hypotheses of each row be those that the search ranks by."""
+        if self.search.context is None:
+            return
+        for row, hypotheses in enumerate(new):
+            for hypothesis in hypotheses:
+                scores = hypothesis["positional_scores"]
+                hypothesis["score"] = self.search.normalised(scores.sum(), len(scores), row)
 
     def is_finished(
         self, step: int, unfin_idx: int, max_len: int, finalized_sent_len: int, beam_size: int

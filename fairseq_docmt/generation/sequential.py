@@ -1,6 +1,6 @@
 """Sentence by sentence, each after the translations of those before it (``sequential``)."""
 
-from typing import Callable, Dict, List
+from typing import Callable, Dict, List, Optional
 
 import torch
 from torch import Tensor
@@ -25,6 +25,8 @@ class SequentialSearch(DocumentSearch):
         super().__init__(task)
         #: last translations of each open document
         self.translated: Dict[int, List[Tensor]] = {}
+        #: numbers of the growing documents in the latest batch
+        self._growing: List[int] = []
 
     def forget(self) -> None:
         """Forget the translations of open documents."""
@@ -32,36 +34,41 @@ class SequentialSearch(DocumentSearch):
 
     def ensemble_of(self, models) -> PrefixEnsemble:
         """Return an ensemble whose decoders read a prefix."""
-        return PrefixEnsemble(models, self.eos, self.separator, self.pad)
+        score_prefix = self.task.cfg.normalize_with_context
+        return PrefixEnsemble(models, self.eos, self.separator, self.pad, score_prefix)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
         """Search for translations of the rows of each unit."""
         if self.task.decoding == "sequential-full-source":
             return self._translate(generator, units)
-        return self._without_future(units, lambda shown: self._translate(generator, shown))
+        return self._without_future(units, lambda *shown: self._translate(generator, *shown))
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
         """Score the references of the rows of each unit."""
         if self.task.decoding == "sequential-full-source":
             return self.score_spans(scorer, models, units)
-        return self._without_future(units, lambda shown: self.score_spans(scorer, models, shown))
+        return self._without_future(
+            units, lambda shown, _=None: self.score_spans(scorer, models, shown)
+        )
 
-    def _without_future(self, units, decode: Callable[[list], List[Rows]]) -> List[Rows]:
+    def _without_future(self, units, decode: Callable[..., List[Rows]]) -> List[Rows]:
         """Decode units sentence by sentence, each from the source up to itself.
 
         Herold and Ney (2023), section 3.4.  The source grows with each sentence and is encoded
-        anew.
+        anew, except for what the new sentence cannot change.
 
         Args:
-            decode: decodes units that translate the last sentence of their source.
+            decode: decodes units that translate the last sentence of their source, given these
+                and the number of the growing document of each.
         """
         if all(unit.num_rows == 1 for unit in units):
             return decode(units)
         results: List[Rows] = [[] for _ in units]
+        self._growing = []
         contexts = [list(unit.target_context or ()) for unit in units]
         for row in range(max(unit.num_rows for unit in units)):
             active = [i for i, unit in enumerate(units) if row < unit.num_rows]
-            found = decode([units[i].ending_at(row, contexts[i]) for i in active])
+            found = decode([units[i].ending_at(row, contexts[i]) for i in active], active)
             for i, (hypotheses,) in zip(active, found):
                 results[i].append(hypotheses)
                 tokens = self.context_tokens(units[i], row, hypotheses)
@@ -70,16 +77,36 @@ class SequentialSearch(DocumentSearch):
 
     # ---- search --------------------------------------------------------------------------------
 
-    def _translate(self, generator, units: List[DecodingUnit]) -> List[Rows]:
-        """Translate the rows of units one after the other, the units side by side."""
+    def _translate(
+        self, generator, units: List[DecodingUnit], growing: Optional[List[int]] = None
+    ) -> List[Rows]:
+        """Translate the rows of units one after the other, the units side by side.
+
+        Args:
+            growing: for units that are documents whose source grows, the number of each.
+        """
         ensemble: PrefixEnsemble = generator.model
         if not ensemble.side_by_side and len(units) > 1:
             return [self._translate(generator, [unit])[0] for unit in units]
         batch = self.encoder_input(units, ensemble.models)
         in_batch = [units[i] for i in batch.order]
-        ensemble.encode(batch.net_input)
-        ensemble.read(self._first_tokens(in_batch).to(batch.device))
+        tokens = self._first_tokens(in_batch).to(batch.device)
+        if ensemble.grows and growing is not None:
+            known = self._known_rows([growing[i] for i in batch.order])
+            ensemble.go_on(batch.net_input, tokens, known)
+        else:
+            ensemble.encode(batch.net_input)
+            ensemble.read(tokens)
         return batch.in_order_of_units(self._write(generator, in_batch, batch.net_input))
+
+    def _known_rows(self, growing: List[int]) -> Optional[List[int]]:
+        """Return the row that each document had in the batch before, None at the first sentence.
+
+        Args:
+            growing: number of the document of each row.
+        """
+        before, self._growing = self._growing, growing
+        return [before.index(number) for number in growing] if before else None
 
     def _write(self, generator, units: List[DecodingUnit], net_input: dict) -> List[Rows]:
         """Write the rows of each unit, reading each when it is done."""
@@ -118,11 +145,16 @@ class SequentialSearch(DocumentSearch):
             self._most_tokens(generator, unit, row, already)
             for (unit, row), already in zip(current, read)
         ]
+        context = None
+        if ensemble.score_prefix:
+            # The first token is </s>, which stands for no word.
+            lengths = torch.tensor(read, device=ensemble.prefix_scores.device) - 1
+            context = ensemble.prefix_scores, lengths
         with ensemble.writing([row + 1 < unit.num_rows for unit, row in current]):
             found = generator.generate(
                 list(ensemble.models),
                 {"net_input": net_input},
-                limits=RowLimits(limits),
+                limits=RowLimits(limits, context=context),
                 prefix_tokens=_of_rows([(unit.prefixes, row) for unit, row in current]),
                 constraints=_of_rows([(unit.constraints, row) for unit, row in current]),
             )

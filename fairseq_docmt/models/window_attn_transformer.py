@@ -4,11 +4,15 @@ Herold and Ney (2023), "Improving Long Context Document-Level Machine Translatio
 """
 
 from dataclasses import dataclass, field
+from typing import Optional
 
+import torch
+from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
+from torch import Tensor
 
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
@@ -18,6 +22,7 @@ from fairseq_docmt.models._options import (
     refuse_stock_options,
     set_defaults,
 )
+from fairseq_docmt.modules.growing_source import GrowingSource, encode_growing
 from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.source_alignment import ALIGNMENTS, TRAINING_ALIGNMENTS, LengthRatio
 from fairseq_docmt.modules.window_decoder import WindowEncoderLayer, WindowTransformerDecoder
@@ -66,6 +71,39 @@ class WindowAttentionConfig(FairseqDataclass):
 
 class WindowTransformerEncoder(SharedSourceEncoder):
     """Stock encoder with attention within a window, unless that is switched off."""
+
+    @property
+    def reach(self) -> Optional[int]:
+        """Tokens on each side that a layer sees, None for all."""
+        return getattr(self.layers[0].self_attn, "window", None)
+
+    def encode_further(self, src_tokens: Tensor, before: Optional[GrowingSource]):
+        """Encode sources of which the beginnings are known; for decoding, with a :attr:`reach`.
+
+        Args:
+            src_tokens: (B, S) padded on either side.
+            before: the same rows while their source ended earlier, None at first.
+
+        Returns:
+            Encoder output, right-padded, and what the next call needs.
+        """
+        tokens = utils.convert_padding_direction(src_tokens, self.padding_idx, left_to_right=True)
+        padding = tokens.eq(self.padding_idx)
+        embedded, embedding = self.forward_embedding(tokens)
+        lengths = (~padding).sum(dim=1)
+        source = encode_growing(self.layers, self.reach, embedded, lengths, before)
+        x = source.levels[-1]
+        x = x if self.layer_norm is None else self.layer_norm(x)
+        output = {
+            "encoder_out": [x.transpose(0, 1)],
+            "encoder_padding_mask": [padding],
+            "encoder_embedding": [embedding],
+            "encoder_states": [],
+            "fc_results": [],
+            "src_tokens": [],
+            "src_lengths": [lengths.to(torch.int32).unsqueeze(1)],
+        }
+        return self._shared(output, tokens), source
 
     def build_encoder_layer(self, cfg):
         if cfg.full_encoder_attention and cfg.position == "absolute":

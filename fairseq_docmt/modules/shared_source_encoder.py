@@ -50,7 +50,9 @@ class SharedSourceEncoder(SharedSource, TransformerEncoderBase):
 
     def forward(self, src_tokens, *args, **kwargs):
         """Stock output, with ``separators``: [(B, S)] where ``<sep>`` stands, and ``beams``."""
-        output = super().forward(src_tokens, *args, **kwargs)
+        return self._shared(super().forward(src_tokens, *args, **kwargs), src_tokens)
+
+    def _shared(self, output, src_tokens):
         return {**output, "separators": [src_tokens.eq(self.separator)], "beams": 1}
 
     def _select(self, encoder_out, sentences, beams):

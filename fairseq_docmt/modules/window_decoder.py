@@ -17,7 +17,7 @@ from fairseq_docmt.modules.source_alignment import (
     SourceSentences,
     align_references,
 )
-from fairseq_docmt.modules.stateful_decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.stateful_decoder import KEY, StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.window_attention import (
     CausalWindowAttention,
     CrossWindowAttention,
@@ -208,6 +208,46 @@ class WindowTransformerDecoder(StatefulDecoder):
             x, after = layer.step(x, before, centers.squeeze(1))
             layers.append(after)
         return x, layers, pointer, {}
+
+    def independent(self, tokens, encoder_out, incremental_state, final):
+        """How many of the tokens read next no longer source changes.
+
+        Args:
+            tokens: (B, T) right-padded.
+            encoder_out: encoder output.
+            incremental_state: after the tokens before them.
+            final: (B,) source columns, from the first, that stay as they are.
+
+        Returns:
+            (B,) tokens, from the first, that see these columns alone.
+        """
+        window = self.layers[0].encoder_attn.window
+        if window is None:
+            return torch.zeros_like(final)
+        state = self._state(incremental_state, encoder_out, len(tokens))
+        centers, _ = self._advance(state.rest, tokens)
+        changes = (centers + window >= final.unsqueeze(1)) | tokens.eq(self.padding_idx)
+        return changes.long().cumsum(dim=1).eq(0).sum(dim=1)
+
+    def with_source(self, incremental_state, encoder_out, unchanged: int):
+        """A state that goes on with a longer source, its tokens being :meth:`independent`.
+
+        Args:
+            incremental_state: whose source ended earlier.
+            encoder_out: encoder output.
+            unchanged: its first columns, in all rows, that are as they were.
+        """
+        state = incremental_state[KEY]["state"]
+        source, padding, separators = batch_first_source(encoder_out)
+        layers = []
+        for layer, old in zip(self.layers, state.layers):
+            new = layer.encoder_attn.remember_source(source[:, unchanged:], None)
+            keys, values = (
+                torch.cat([x[:, :, :unchanged], y], dim=2) for x, y in zip(old.source[:2], new[:2])
+            )
+            layers.append(old._replace(source=AttendedSource(keys, values, padding)))
+        pointer = state.rest._replace(source=SourceSentences.of(separators, padding))
+        return {KEY: {"state": state._replace(layers=layers, rest=pointer)}}
 
     def _advance(self, pointer: SourcePointer, tokens: Tensor):
         ratio = self.train_ratio if self.alignment == "linear" else 1.0

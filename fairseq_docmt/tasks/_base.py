@@ -91,6 +91,11 @@ class DocumentTranslationTask(TranslationTask):
                 f"--gold-context has no meaning with --decoding {self.decoding}, which does not "
                 "translate sentences one after the other; leave it out"
             )
+        if cfg.normalize_with_context and not self.sequential:
+            raise UserError(
+                f"--normalize-with-context has no meaning with --decoding {self.decoding}, which "
+                "gives no context to go on from; leave it out"
+            )
         self.search = SEARCHES[self.decoding](self)
         self._decoding_input = DecodingInput(self)
         # What batches were last asked for, until validation looks at it.

@@ -49,6 +49,14 @@ class DocumentTranslationConfig(TranslationConfig):
             "own translations of them; for --decoding sequential and stream"
         },
     )
+    normalize_with_context: bool = field(
+        default=False,
+        metadata={
+            "help": "rank hypotheses by the score of the target context and the sentence together, "
+            "normalised by the length of both, as the code of Wu et al. (2022) does, not by the "
+            "sentence alone; for --decoding sequential"
+        },
+    )
     mark_document_start: bool = field(
         default=False,
         metadata={"help": "put <bod> before the first sentence of a document, on both sides"},

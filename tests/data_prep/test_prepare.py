@@ -1,5 +1,6 @@
 import argparse
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -282,6 +283,33 @@ def test_what_fairseq_says_is_passed_on(tmp_path):
     command = [sys.executable, "-c", "print('one'); raise ValueError('two')"]
     with pytest.raises(CorpusError, match=r"failed \(status 1\): ValueError: two"):
         prepare._run(command, tmp_path)
+
+
+def test_the_vocabulary_has_the_size_asked_for(tmp_path):
+    from subword_nmt.apply_bpe import BPE
+
+    random.seed(0)
+    paths = [tmp_path / "de", tmp_path / "en"]
+    for path, letters in zip(paths, ("abcdefgh", "efghijkl")):
+        words = ["".join(random.choices(letters, k=random.randint(1, 4))) for _ in range(1200)]
+        path.write_text(" ".join(words) + "\n", encoding="utf-8")
+
+    def vocabulary(**options):
+        prepare.learn_codes(paths, tmp_path / "codes", 60, **options)
+        with open(tmp_path / "codes", encoding="utf-8") as codes:
+            segmenter = BPE(codes)
+        return {word for path in paths for word in segmenter.process_line(path.read_text()).split()}
+
+    assert len(vocabulary(total_symbols=True)) == 60
+    assert len(vocabulary()) == 60 + 2 * 12  # letters at the end of words and before it
+
+
+def test_more_characters_than_symbols_are_refused(tmp_path):
+    (tmp_path / "text").write_text("abc abd\n", encoding="utf-8")  # a, b inside; c, d at the end
+    with pytest.raises(CorpusError, match="4 symbols of one character; give more"):
+        prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 4, total_symbols=True)
+    prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 5, total_symbols=True)
+    assert (tmp_path / "codes").read_text().splitlines()[1:] == ["a b"]
 
 
 def test_nothing_to_merge_is_said(tmp_path):
