@@ -5,6 +5,8 @@ seed=${SEED:-1}
 sizes=(--encoder-layers 2 --decoder-layers 2
   --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4
   --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
+# Options of fairseq-preprocess where dictionaries of another corpus are used.
+dictionaries=()
 export PYTHONWARNINGS=ignore
 mkdir -p "$work"
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
@@ -21,7 +23,8 @@ prepare() {
   python "$here/make_data.py" --out "$work/data" "$@"
   rm -rf "$work/bin"
   quietly preprocess fairseq-preprocess -s src -t tgt --destdir "$work/bin" \
-    --trainpref "$work/data/train" --validpref "$work/data/valid" --testpref "$work/data/test"
+    --trainpref "$work/data/train" --validpref "$work/data/valid" --testpref "$work/data/test" \
+    "${dictionaries[@]}"
 }
 
 # NAME UPDATES, then task, architecture and size of batches.

@@ -1,6 +1,6 @@
 """Memories of whole documents of ``memnet_rnn`` (Maruf and Haffari 2018, section 4)."""
 
-from typing import Dict, Iterable, Optional
+from typing import Dict, Iterable, List, Optional
 
 import torch
 import torch.nn.functional as F
@@ -14,10 +14,15 @@ from fairseq_docmt.modules.rnnsearch import (
     PerSentence,
     init_uniform,
 )
+from fairseq_docmt.modules.vector_cache import VectorCache
 from fairseq_docmt.ops.document_memory import recall_others, rows_of_documents
 
 INSERTIONS = ("context", "output")
 DIRECTIONS = ("forward", "backward")
+#: sentences that language models read side by side
+BLOCK = 32
+#: of vectors of sentences that are kept: 262,144 of the size of the paper
+KEPT_BYTES = 2**30
 
 
 class SentenceVectors(nn.Module):
@@ -25,6 +30,10 @@ class SentenceVectors(nn.Module):
 
     They are standardised: most of such a state is the same for all sentences, and a memory of
     states as they are learns hardly anything.
+
+    The language models read a sentence once: its vector is kept until their weights change.  It
+    does not depend on the sentences beside which it is computed, so that it is the same to the
+    last bit whenever that is, as after resuming.
 
     Args:
         words: size of the vocabulary.
@@ -44,39 +53,62 @@ class SentenceVectors(nn.Module):
         self.register_buffer("deviation", torch.ones(self.size))
         for parameter in self.parameters():
             parameter.requires_grad = False
+        self.kept = VectorCache(KEPT_BYTES // (4 * self.size))
 
     @torch.no_grad()
     def forward(self, src_tokens: Tensor) -> Tensor:
         """(rows, size) vectors of (rows, S) sentences that end in ``</s>``, padded anywhere."""
-        begin = src_tokens.new_tensor([self.eos])
-        words = [row[row.ne(self.padding_idx)][:-1] for row in src_tokens]
-        # A language model reads </s> first, and predicts it last.
-        forward = [torch.cat([begin, row]) for row in words]
-        backward = [torch.cat([begin, row.flip(0)]) for row in words]
-        modules = zip(self.embeddings, self.lstms, (forward, backward))
-        vectors = torch.cat([self._last(*parts) for parts in modules], dim=-1)
+        words = [self._words(row) for row in src_tokens.cpu()]
+        vectors = self.kept(words, self.last_states, self.parameters()).to(self.mean.device)
         return (vectors - self.mean) / self.deviation
 
-    @staticmethod
-    def _last(embedding: nn.Embedding, lstm: nn.LSTM, rows: list) -> Tensor:
-        embedded = embedding(torch.cat(rows)).split([len(row) for row in rows])
-        _, (hidden, _) = lstm(pack_sequence(embedded, enforce_sorted=False))
-        return hidden[0]
+    def _words(self, sentence: Tensor) -> Tensor:
+        """Without ``</s>`` and padding."""
+        return sentence[sentence.ne(self.padding_idx)][:-1]
+
+    @torch.no_grad()
+    def last_states(self, sentences: List[Tensor]) -> Tensor:
+        """(rows, size) last states after the words of sentences, as they are."""
+        order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
+        states = self.mean.new_empty(
+            len(sentences), self.size, dtype=self.lstms[0].weight_ih_l0.dtype
+        )
+        with torch.autocast(states.device.type, enabled=False):
+            for at in range(0, len(order), BLOCK):
+                rows = order[at : at + BLOCK]
+                forward = [sentences[row] for row in rows]
+                backward = [words.flip(0) for words in forward]
+                parts = zip(self.embeddings, self.lstms, (forward, backward))
+                states[rows] = torch.cat([self._read(*part) for part in parts], dim=-1)
+        return states
+
+    def _read(self, embedding: nn.Embedding, lstm: nn.LSTM, sentences: List[Tensor]) -> Tensor:
+        """(rows, d) last states of up to BLOCK sentences.
+
+        Every product has BLOCK rows, also where fewer sentences are read.  A matrix product of
+        another number of rows may add in another order, and so round otherwise.
+        """
+        weights = (lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0, lstm.bias_hh_l0)
+        device = weights[0].device
+        # A language model reads </s> first, and predicts it last.
+        begin = torch.tensor([self.eos])
+        rows = [torch.cat([begin, words]) for words in sentences]
+        lengths = F.pad(torch.tensor([len(row) for row in rows]), (0, BLOCK - len(rows)))
+        tokens = pad_sequence(rows, padding_value=self.padding_idx)
+        tokens = F.pad(tokens, (0, BLOCK - len(rows)), value=self.padding_idx).to(device)
+        ends = lengths.to(device).unsqueeze(1) - 1
+        hidden = cell = last = weights[0].new_zeros(BLOCK, lstm.hidden_size)
+        for step, words in enumerate(tokens):
+            hidden, cell = torch.lstm_cell(embedding(words), (hidden, cell), *weights)
+            last = torch.where(ends == step, hidden, last)
+        return last[: len(rows)]
 
     @torch.no_grad()
     def standardise(self, sentences: Iterable[Tensor]) -> None:
         """Let the vectors of these sentences, 1-D tensors, have mean 0 and deviation 1."""
-        self.mean.zero_()
-        self.deviation.fill_(1.0)
-        lines = list(sentences)
-        vectors = torch.cat(
-            [
-                self(pad_sequence(lines[at : at + 256], True, self.padding_idx))
-                for at in range(0, len(lines), 256)
-            ]
-        )
-        self.mean.copy_(vectors.mean(dim=0))
-        self.deviation.copy_(vectors.std(dim=0, unbiased=False).clamp(min=1e-4))
+        states = self.last_states([self._words(sentence) for sentence in sentences])
+        self.mean.copy_(states.mean(dim=0))
+        self.deviation.copy_(states.std(dim=0, unbiased=False).clamp(min=1e-4))
 
     def load(self, direction: str, language_model: Dict[str, Tensor]) -> None:
         """Copy the parameters of a stock ``lstm_lm`` of one direction.

@@ -91,6 +91,15 @@ def test_every_other_sentence_is_read(model):
             check([after[number]], [before[number]])
 
 
+def test_only_the_source_memory_knows_the_order_of_sentences(model):
+    """Shuffling the document changes nothing with a target memory: its cells have no place."""
+    sentences, order = document(5, 1), [3, 0, 4, 1, 2]
+    before = run(model, [sentences])
+    after = run(model, [[sentences[number] for number in order]])
+    knows_order = model.encoder.source_memory is not None
+    assert differ(after, [before[number] for number in order]) == [knows_order] * 5
+
+
 def test_a_sentence_does_not_see_its_own_reference(model):
     """With references in the memory nothing of the future leaks into a sentence."""
     sentences = document(3, 1)

@@ -6,8 +6,9 @@
 After table 5 of Tu et al. (2018) and table 3 of Maruf and Haffari (2018): random weights and words,
 documents of as many sentences.  Training is forward, backward and Adam, with what the second pass
 trains of each system; decoding is beam search through the tasks of this suite.  Systems take turns,
-the first turn warms up; figures are medians, ratios those of a turn.  Writes ``results.json`` and
-``results.md``.
+the first turn warms up; figures are medians, ratios those of a turn.  On a CPU seconds are those of
+the process on all of its threads, which other work on the machine changes little.  Writes
+``results.json`` and ``results.md``.
 """
 
 import argparse
@@ -121,9 +122,11 @@ class Runner:
         lines[:, -1] = self.task.src_dict.eos()
         return lines
 
-    def _wait(self) -> None:
+    def _seconds(self) -> float:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
+            return time.perf_counter()
+        return time.process_time()
 
     def train(self) -> float:
         """Words per second of an update."""
@@ -137,14 +140,12 @@ class Runner:
         if self.system.arguments[:2] == DOCUMENT[:2]:
             follow = {"documents": torch.div(row, self.args.sentences, rounding_mode="floor")}
         self.model.train()
-        self._wait()
-        begin = time.perf_counter()
+        begin = self._seconds()
         logits, _ = self.model(tokens, lengths, tokens, **follow)
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self._wait()
-        return tokens.numel() / (time.perf_counter() - begin)
+        return tokens.numel() / (self._seconds() - begin)
 
     @torch.no_grad()
     def decode(self) -> Optional[float]:
@@ -168,13 +169,11 @@ class Runner:
         batches = self.task.get_batch_iterator(
             dataset, max_sentences=max(1, together), disable_iterator_cache=True
         ).next_epoch_itr(shuffle=False)
-        self._wait()
-        begin, words = time.perf_counter(), 0
+        begin, words = self._seconds(), 0
         for sample in batches:
             for hypotheses in self.task.inference_step(generator, [self.prepared], sample):
                 words += len(hypotheses[0]["tokens"]) if len(hypotheses[0]["tokens"]) > 1 else 0
-        self._wait()
-        return words / (time.perf_counter() - begin)
+        return words / (self._seconds() - begin)
 
 
 def collect(args) -> List[dict]:
