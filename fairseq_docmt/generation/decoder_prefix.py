@@ -76,7 +76,7 @@ def read(decoder, encoder_out, new_tokens: Tensor, before: Optional[DecoderPrefi
         features, attention = _read_at_once(decoder, encoder_out, tokens, new_tokens, state)
     else:
         features, attention = _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state)
-    last = new_tokens.ne(decoder.padding_idx).sum(1) - 1
+    last = new_tokens.ne(decoder.dictionary.pad()).sum(1) - 1
     rows = torch.arange(len(last), device=last.device)
     if attention is not None:
         attention = attention[rows, last].unsqueeze(1)
