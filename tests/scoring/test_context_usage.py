@@ -101,5 +101,5 @@ def test_mistakes(write, scoring, window_checkpoint):
     with pytest.raises(UserError, match="line 4 is blank in one of"):
         scoring("context-usage", *options, "--reference", moved)
     for wrong in ("0", "-1", "some"):
-        with pytest.raises(UserError, match="give numbers of sentences from 1, or all"):
+        with pytest.raises(UserError, match="give positive numbers of sentences, or all"):
             scoring("context-usage", *options, "--reference", source, "--context", wrong)
