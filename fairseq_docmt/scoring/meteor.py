@@ -2,7 +2,7 @@
 
 Banerjee and Lavie (2005): matches of words, stems and WordNet synonyms, for English.  NLTK has
 neither the paraphrases nor the tuned weights of METEOR 1.5; the scores of the two are not
-comparable. The score of a corpus is the mean over its sentences, times 100.
+comparable.  The score of a corpus is the mean over its sentences, times 100.
 """
 
 from importlib.util import find_spec

@@ -2,7 +2,7 @@
 
 English-German follows Herold and Ney (2023), appendix A.1.  The paper refers to its code (an
 extension of BlonDe, Jiang et al., 2022) for the word lists; the lists here are those of the code,
-including "ihr" as formal. To add a language pair, add an entry to PAIRS.
+including "ihr" as formal.  To add a language pair, add an entry to PAIRS.
 """
 
 from typing import Dict, FrozenSet, List, NamedTuple, Tuple
