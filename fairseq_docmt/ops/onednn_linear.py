@@ -2,7 +2,7 @@
 
 In single precision torch uses MKL, which is less than half as fast as oneDNN on processors that it
 is not optimised for (measured: AMD EPYC with AVX-512, 200 against 450 to 490 billion operations a
-second at the sizes of transformer base).  On Intel processors the two are equally fast.
+second at the sizes of transformer base).  On Intel processors nothing is lost.
 """
 
 from typing import Optional

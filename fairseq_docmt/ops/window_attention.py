@@ -176,7 +176,7 @@ def _dropout_mask(weights: Tensor, dropout: float) -> Optional[Tensor]:
 
 
 def _blocks(window: Window, queries: int, keys: int, block_size: int) -> Iterator[_Block]:
-    """Yield blocks that cover all queries, separately for each row if their windows are far apart."""
+    """Yield blocks that cover all queries, one per row where the windows are far apart."""
     bsz = len(window.centers)
     for start in range(0, queries, block_size):
         stop = min(start + block_size, queries)

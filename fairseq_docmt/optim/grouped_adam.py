@@ -45,8 +45,8 @@ class GroupedAdamConfig(FairseqAdamConfig):
     pretrained_lr_scale: float = field(
         default=1.0,
         metadata={
-            "help": "learning rate of pre-trained parameters relative to that of new ones, which is "
-            "set by --lr and the scheduler"
+            "help": "learning rate of pre-trained parameters relative to that of new ones, which "
+            "--lr and the scheduler set"
         },
     )
 
