@@ -102,15 +102,15 @@ def _faults_of_side(lines: List[str], name: str) -> Iterator[Fault]:
         number = text.count("\n", 0, found.start()) + 1
         yield (
             number,
-            f"{name}: line {number} has the line break U+{ord(found.group()):04X}, where some "
-            "programs would split the line; replace it by a space",
+            f"{name}: line {number} has the line break U+{ord(found.group()):04X}, where "
+            "some programs would split it in two; replace the character by a space",
         )
     if DELETED_BY_TOKENIZERS.search(text):
         for number, line in enumerate(lines, start=1):
             if line.strip() and not DELETED_BY_TOKENIZERS.sub("", line).strip():
                 yield (
                     number,
-                    f"{name}: line {number} has only control characters, which tokenization removes; "
+                    f"{name}: line {number} has only control characters, which Moses removes; "
                     "put a sentence there or remove the line from both sides",
                 )
                 return

@@ -175,7 +175,7 @@ class Preparation:
             command += ["--joined-dictionary"] if self.args.joined_dictionary else []
             command += ["--destdir", str(output.resolve()), "--workers", str(self.args.workers)]
             print("binarising", file=sys.stderr)
-            # Run in the folder of the text: fairseq splits file lists at commas, which paths may have.
+            # Relative paths, because fairseq splits lists of files at commas.
             _run(command, self.folder / "text" / kind)
 
         options = {"joined": self.args.joined_dictionary, "splits": names}
@@ -243,7 +243,7 @@ def parse_args(arguments=None) -> argparse.Namespace:
     add = parser.add_argument
     add("--source-lang", required=True, help="suffix of the source files")
     add("--target-lang", required=True, help="suffix of the target files")
-    add("--train", required=True, help="prefix of the training files, e.g. of PREFIX.zh, PREFIX.en")
+    add("--train", required=True, help="prefix of the training files, e.g. corpus/train")
     add("--valid", required=True, help="prefix of the validation files")
     add("--test", nargs="+", help="prefixes of the test files, renamed to test, test1, test2 ...")
     add("--destdir", required=True, help="folder for all results; binarised data goes to bin/")

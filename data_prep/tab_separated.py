@@ -33,8 +33,8 @@ def read_documents(path: str) -> Iterator[Document]:
             document.append((cells[0], cells[1]))
         else:
             raise CorpusError(
-                f"{path}: line {number} has {len(cells) - 1} tabs; expected a sentence, one tab and "
-                "its translation, or a blank line between documents"
+                f"{path}: line {number} has {len(cells) - 1} tabs; expected a sentence, one tab "
+                "and its translation, or a blank line between documents"
             )
     yield document
 
