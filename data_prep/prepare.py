@@ -130,7 +130,7 @@ class Preparation:
     def _codes(self, language: str) -> Path:
         return self.folder / (f"codes.{language}" if self.args.separate_bpe else "codes")
 
-    # ---- models learned from the training text ----------------------------------------------------
+    # ---- models learned from the training text ---------------------------------------------------
 
     def _learn_truecasing(self) -> None:
         from sacremoses import MosesTruecaser

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A recurrent model with memories of the whole document on the context probe, in the paper's stages:
-# language models of the source, the model alone, its translations of all splits, then the memories.
-# Ends in a table of accuracies.
+# Train and evaluate a recurrent model with memories of the whole document on the context probe, in the
+# stages of the paper: source language models, the sentence-level model, its translations of all
+# splits, then the memories.  Prints a table of accuracies.
 #
 #   bash run_memnet.sh [WORK_FOLDER] [SYSTEM ...]        (environment: UPDATES=2000, SEED=1)
 #
-# SYSTEMs: source, target and both (memories); default: source.  PHENOMENA (default
-# formality,pronoun) are asked for in documents of SENTENCES (default 12).
+# SYSTEMs: source, target and both (memories); default: source.  Other environment: PHENOMENA of the
+# data (formality,pronoun) and SENTENCES per document (12).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
