@@ -243,7 +243,7 @@ def _write(path: Path, lines: List[str]) -> None:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:
-        """Report like any other bad option: one sentence and exit status 1, not usage and 2."""
+        """Report an invalid option in one sentence, without usage text, and exit with status 1."""
         raise ValueError(message)
 
 

@@ -31,7 +31,7 @@ for system in "${systems[@]}"; do
     previous-* | hierarchical)
       sizes=("${recurrent[@]}")
       options=(--arch context_rnn --context "$system" --share-decoder-input-output-embed)
-      # This system learns to use its context only with a longer warm-up.
+      # It learns to use its context only if the learning rate stays high for longer.
       [ "$system" != previous-target ] || options+=(--warmup-updates 1000)
       ;;
     *) echo "unknown system $system" >&2; exit 1 ;;

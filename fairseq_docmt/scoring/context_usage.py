@@ -83,10 +83,10 @@ def read_documents(source: str, reference: str) -> Documents:
     """
     sides = [read_lines(path) for path in (source, reference)]
     if len(sides[0]) != len(sides[1]):
-        raise UserError(f"{source} has {len(sides[0])} lines, but {reference} {len(sides[1])}")
+        raise UserError(f"{source} has {len(sides[0])} lines, but {reference} has {len(sides[1])}")
     for number, pair in enumerate(zip(*sides), start=1):
         if bool(pair[0]) != bool(pair[1]):
-            raise UserError(f"line {number} is blank in one of {source} and {reference} alone")
+            raise UserError(f"line {number} is blank in only one of {source} and {reference}")
     index = DocumentIndex.from_sizes([2 if line else 1 for line in sides[0]])
     return Documents(index, *([lines[row] for row in index.rows] for lines in sides))
 

@@ -164,7 +164,7 @@ def read_losses(path: str, items: List[Item]) -> Scored:
             raise UserError(f"{path}, line {number} is {line.strip()}; every loss must be finite")
     candidates = sum(len(item.candidates) for item in items)
     if len(losses) != candidates:
-        raise UserError(f"{path} has {len(losses)} losses, but the set {candidates} candidates")
+        raise UserError(f"{path} has {len(losses)} losses, but {candidates} candidates need one")
     rest = iter(losses)
     return Scored([[-next(rest) for _ in item.candidates] for item in items], 0.0)
 

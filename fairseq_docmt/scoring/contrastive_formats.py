@@ -148,15 +148,15 @@ def contrapro(
         targets = [field(where, entry, "ref segment")]
         targets += [field(where, error, "contrastive") for error in errors]
         before: List[Tuple[str, str]] = []
-        behind: List[Tuple[str, str]] = []
+        following: List[Tuple[str, str]] = []
         if library is not None:
             place = (field(where, entry, "document id"), field(where, entry, "segment id"))
-            before, behind = library.around(where, *place, current, context, after)
-        documents_of = [[*before, (current, target), *behind] for target in targets]
+            before, following = library.around(where, *place, current, context, after)
+        documents_of = [[*before, (current, target), *following] for target in targets]
         source = [pair[0] for pair in documents_of[0]]
         candidates = [[pair[1] for pair in document] for document in documents_of]
         labels = _contrapro_labels(where, entry)
-        items.append(checked_item(where, source, candidates, 0, labels, len(behind)))
+        items.append(checked_item(where, source, candidates, 0, labels, len(following)))
     return items
 
 

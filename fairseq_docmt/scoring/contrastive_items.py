@@ -68,7 +68,7 @@ def checked_item(
             raise UserError(f"{where}: the {name} must be a list of sentences, none of them empty")
         if len(sentences) != len(source):
             raise UserError(
-                f"{where}: the {name} has {len(sentences)} sentences, but the source {len(source)}"
+                f"{where}: the {name} has {len(sentences)} sentences, the source has {len(source)}"
             )
     if not _is_number(correct) or not 0 <= correct < len(candidates):
         raise UserError(

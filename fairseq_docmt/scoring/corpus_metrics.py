@@ -20,7 +20,7 @@ from fairseq_docmt.scoring.translations import Translations
 #: Name of a test -> its name in sacreBLEU.
 PAIRED_TESTS = {"bootstrap": "bs", "randomisation": "ar"}
 TESTS = (*PAIRED_TESTS, "sign")
-#: With fewer segments the paired tests of sacreBLEU are unreliable.
+#: With fewer segments the paired tests of sacreBLEU call almost any difference significant.
 FEWEST_SEGMENTS = 10
 
 

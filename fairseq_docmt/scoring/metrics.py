@@ -93,7 +93,7 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
     if args.tests and len(texts.systems) < 2:
         raise UserError("--tests compare systems with the first one; give two or more systems")
     if args.samples < 0:
-        raise UserError(f"--samples must be positive, not {args.samples}")
+        raise UserError(f"--samples must not be negative, got {args.samples}")
     options = Options(args.tokenize, args.lowercase)
     return corpus_metrics.corpus_metrics(texts, args.metrics, args.tests, options, args.samples)
 

@@ -158,6 +158,6 @@ def _sentences(lines: List[str], index: DocumentIndex, path: str, named_after: s
         if lines[row]:
             raise UserError(
                 f"{path}: line {row + 1} has text where a document ends in {named_after}; "
-                "its blank lines must be the same"
+                "blank lines must be the same in both"
             )
     return [lines[row] for row in rows]

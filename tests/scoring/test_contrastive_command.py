@@ -423,7 +423,7 @@ def test_unknown_words_are_warned_of(window_checkpoint, test_set, tmp_path, capl
 @pytest.mark.parametrize(
     "losses, message",
     [
-        ("1\n2\n", "has 2 losses, but the set 10 candidates"),
+        ("1\n2\n", "has 2 losses, but 10 candidates need one"),
         ("1\nnan\n" * 5, "losses, line 2 is nan; every loss must be finite"),
         ("1\nx\n" * 5, "losses, line 2 is not a number: 'x'"),
     ],

@@ -169,7 +169,7 @@ LINE = {"source": ["a"], "candidates": [["A"], ["B"]], "correct": 0}
         ("x.json", [{**VOITA, "true_ind": 2}], "item 1: the correct candidate must be .* to 1"),
         ("x.json", [VOITA, {"src": "a _eos b"}], 'item 2 has no "dst"'),
         ("x.json", [{**VOITA, "src": "a b"}], "item 1 has no context: no _eos between"),
-        ("x.json", [{**VOITA, "src": "a _eos b _eos c"}], "0 has 2 sentences, but the source 3"),
+        ("x.json", [{**VOITA, "src": "a _eos b _eos c"}], "0 has 2 sentences, the source has 3"),
         ("x.json", [CONTRAPRO], "does not include context; give --context"),
         ("x.json", {"1": {**ANAPHORA, "trg": [{"correct": ["A", "B"]}]}}, 'has no "incorrect"'),
         ("x.jsonl", "", "x.jsonl has no items"),
@@ -181,7 +181,7 @@ LINE = {"source": ["a"], "candidates": [["A"], ["B"]], "correct": 0}
         ("x.jsonl", {**LINE, "candidates": ["A", "B"]}, "candidate 0 must be a list of sentences"),
         ("x.jsonl", {**LINE, "source": []}, "the source must be a list of sentences"),
         ("x.jsonl", {**LINE, "correct": True}, "from 0 to 1, not True"),
-        ("x.jsonl", {**LINE, "after": 1}, "after the current one must be a number from 0 to 0"),
+        ("x.jsonl", {**LINE, "after": 1}, "after the current one must be from 0 to 0"),
         ("x.jsonl", {**LINE, "labels": ["x"]}, "labels must be a dictionary"),
     ],
 )

@@ -190,7 +190,7 @@ def test_tables(scoring, texts, tmp_path):
         (["a=FILE", "a=FILE"], "two systems are named a"),
         (["a=FILE", "--tests", "sign"], "--tests compare systems with the first one"),
         (["a=FILE", "--by-position", "0"], "a range must have at least 1 position, not 0"),
-        (["a=FILE", "--samples", "-1"], "--samples must be positive, not -1"),
+        (["a=FILE", "--samples", "-1"], "--samples must not be negative, got -1"),
         (["a=FILE", "--out", "FILE/x"], "FILE/x cannot be written"),
     ],
 )
