@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# A recurrent model with memories of the whole document on the context probe, in the paper's stages:
-# language models of the source, the model alone, its translations where a target memory needs them,
-# then the memories.  Ends in a table of accuracies.
+# Train and evaluate a recurrent model with memories of the whole document on the context probe, in the
+# stages of the paper: source language models, the sentence-level model, its translations of all
+# splits, then the memories.  Prints a table of accuracies.
 #
 #   bash run_memnet.sh [WORK_FOLDER] [SYSTEM ...]        (environment: UPDATES=1500, SEED=1)
 #   SENTENCES=12 FROM=WORK_FOLDER bash run_memnet.sh OTHER_FOLDER [SYSTEM ...]
 #
-# SYSTEMs: source, target and both (memories); default: source.  PHENOMENA (default pronoun) are asked
-# for in documents of SENTENCES (default 6).  FROM goes on from the memories of an earlier run, on
+# SYSTEMs: source, target and both (memories); default: source.  PHENOMENA (default pronoun) of the data,
+# in documents of SENTENCES (default 6).  FROM continues from the memories of an earlier run on
 # documents of another length, with its dictionaries, language models and rnnsearch.  Others:
 # FIRST_UPDATES of rnnsearch (1000), LM_EPOCHS (6), LR of the memories (0.0005).
 set -euo pipefail

@@ -172,10 +172,14 @@ def test_segments_belong_to_the_nearest_document(tmp_path):
     [
         ("<url>\na\n", "<url>\nx\n<url>\ny\n", "s has 1 documents, .*/t has 2"),
         ("<url>\na\n<url>\nb\nc", "<url>\nx\n<url>\ny", "document 2 has 2 segments .* and 1 in"),
-        ("<doc>\n</doc>\n\n<seg>a</seg>", "x", "/s: line 4 has a segment that is in no <doc>"),
-        ("<doc>\n<seg>a <b</seg>\n<seg>c</seg>", "x", "/s: line 2 has a tag in a segment, or a <"),
-        ("<url>\n", "x", "/s: no document in it"),
-        ("", "x", "/s: no document in it"),
+        ("<doc>\n</doc>\n\n<seg>a</seg>", "x", "/s: line 4 has a segment outside of a <doc>"),
+        (
+            "<doc>\n<seg>a <b</seg>\n<seg>c</seg>",
+            "x",
+            "/s: line 2 has a tag inside a segment, or an unescaped <",
+        ),
+        ("<url>\n", "x", "/s: the file has no document"),
+        ("", "x", "/s: the file has no document"),
     ],
 )
 def test_tagged_documents_with_faults(tmp_path, source, target, message):
@@ -185,7 +189,7 @@ def test_tagged_documents_with_faults(tmp_path, source, target, message):
 
 
 def test_tagged_documents_need_pairs_of_files():
-    with pytest.raises(CorpusError, match="2 source files but 1 target files"):
+    with pytest.raises(CorpusError, match="2 source files, but 1 target files"):
         list(tagged_documents.read_documents(["a", "b"], ["c"]))
 
 
@@ -230,7 +234,9 @@ def test_tab_separated_documents(tmp_path):
 @pytest.mark.parametrize("row, tabs", [("c", 0), ("c\td\te", 2)])
 def test_rows_without_two_columns(tmp_path, row, tabs):
     (path,) = write(tmp_path, s=f"a\tx\n\n{row}\n")
-    with pytest.raises(CorpusError, match=f"/s: line 3 has {tabs} tabs; a sentence, one tab"):
+    with pytest.raises(
+        CorpusError, match=f"/s: line 3 has {tabs} tabs; expected a sentence, one tab"
+    ):
         list(tab_separated.read_documents(path))
 
 
@@ -278,7 +284,9 @@ def test_segments_of_contrapro_that_do_not_fit(tmp_path, contrapro, message):
 
 
 def test_opus_documents_with_faults(tmp_path):
-    with pytest.raises(CorpusError, match="/ids: line 2 has no two documents with a tab"):
+    with pytest.raises(
+        CorpusError, match="/ids: line 2 does not have two names separated by a tab"
+    ):
         opus(tmp_path, ids=IDS.format(1, 5, 1) + 3 * "de/1990/12/1.xml.gz\n")
     with pytest.raises(CorpusError, match="/ids ends after line 1, but .*/en goes on"):
         opus(tmp_path, ids=IDS.format(1, 5, 1))
@@ -309,7 +317,7 @@ def test_documents_are_held_out(tmp_path):
 @pytest.mark.parametrize(
     "target, numbers, message",
     [
-        ("a.de", (1, 1), "the corpus has 2 documents, so 2 cannot be held out"),
+        ("a.de", (1, 1), "the corpus has 2 documents; holding out 2 leaves none"),
         ("a.de", (0, 1), "--valid and --test must be at least 1"),
         ("b/a.en", (1, 1), "both files end in '.en'"),
         ("c.de", (1, 1), "c.de: cannot be read"),

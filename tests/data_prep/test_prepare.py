@@ -327,7 +327,7 @@ def remover():
 
 def test_a_sentence_that_a_stage_empties_is_refused():
     assert list(stages.map_lines(["ax", "", "b"], remover, (), "t", "f", 1)) == ["a", "", "b"]
-    with pytest.raises(CorpusError, match=r"f: line 3 \('xx'\) has nothing left after the step"):
+    with pytest.raises(CorpusError, match=r"f: line 3 \('xx'\) is empty after the step"):
         list(stages.map_lines(["a", "", "xx"], remover, (), "t", "f", 1))
 
 

@@ -114,7 +114,7 @@ def test_frozen_symbols_are_warned_of(binarised, tmp_path, caplog):
 
 def test_negative_scale(binarised, tmp_path):
     arguments = [*STREAM, *GROUPED[:3], "-1"]
-    with pytest.raises(UserError, match="--pretrained-lr-scale must not be negative, as -1.0"):
+    with pytest.raises(UserError, match="--pretrained-lr-scale must not be negative, got -1.0"):
         tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=1)
 
 
@@ -150,7 +150,7 @@ def test_frozen_parameters_stay_as_they_are(binarised, tmp_path, stage, optimize
     "options, message",
     [
         (GROUPED, "grouped_adam finds no new parameters"),
-        (["--freeze-pretrained"], "--freeze-pretrained would leave nothing to train"),
+        (["--freeze-pretrained"], "--freeze-pretrained leaves nothing to train"),
     ],
 )
 def test_architectures_that_add_nothing_are_refused(binarised, tmp_path, options, message):

@@ -133,4 +133,4 @@ def test_a_library_of_another_source_is_not_used(monkeypatch, tmp_path, caplog):
     other.write_text("changed")
     monkeypatch.setattr(step_kernels, "SOURCE", other)
     assert step_kernels._load() is None
-    assert "step_kernels.cpp has changed; install again" in caplog.text
+    assert "step_kernels.cpp has changed; reinstall fairseq_docmt" in caplog.text

@@ -108,10 +108,10 @@ def test_some_documents_only(report):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--contrastive", "FILE"], "--contrastive .*: give it as NAME=FILE"),
-        (["--contrastive", "a=FILE"], "wrong.json is no JSON of the command contrastive"),
+        (["--contrastive", "FILE"], "--contrastive .*: give results as NAME=FILE"),
+        (["--contrastive", "a=FILE"], "wrong.json is not a JSON file of the command contrastive"),
         (["--documents", "-1"], "--documents must not be negative, got -1"),
-        (["--range", "0"], "a range must have at least 1 place, not 0"),
+        (["--range", "0"], "a range must have at least 1 position, not 0"),
     ],
 )
 def test_mistakes(report, write, tmp_path, arguments, message):
@@ -124,7 +124,7 @@ def test_mistakes(report, write, tmp_path, arguments, message):
 
 @pytest.mark.parametrize("content", ["[1]", '{"set": {"all": {"accuracy": "x"}}}', '{"set": 3}'])
 def test_other_json_is_refused(report, write, content):
-    with pytest.raises(UserError, match="wrong.json is no JSON of the command contrastive"):
+    with pytest.raises(UserError, match="wrong.json is not a JSON file of the command contrastive"):
         report("--contrastive", f"a={write('wrong.json', content)}")
 
 

@@ -1,14 +1,14 @@
-"""Parameters and speed of the recurrent family, side by side.
+"""Compare the parameters and speed of the recurrent systems.
 
     python benchmark.py --out FOLDER             # small models, a few minutes
     python benchmark.py --out FOLDER --paper     # sizes of Tu et al. (2018), an hour on 2 cores
 
-After table 5 of Tu et al. (2018) and table 3 of Maruf and Haffari (2018): random weights and words,
-documents of as many sentences.  Training is forward, backward and Adam, with what the second pass
-trains of each system; decoding is beam search through the tasks of this suite.  Systems take turns,
-the first turn warms up; figures are medians, ratios those of a turn.  On a CPU seconds are those of
-the process on all of its threads, which other work on the machine changes little.  Writes
-``results.json`` and ``results.md``.
+After table 5 of Tu et al. (2018) and table 3 of Maruf and Haffari (2018), with random weights and
+words, and the same number of sentences in all documents.  Training is forward, backward and Adam on
+the parameters that the last training stage of each system trains; decoding is beam search in the
+document tasks.  Systems take turns, and the first turn is a warm-up.  Results are medians; ratios
+are taken within a turn.  On a CPU, seconds are those of the process on all its threads, which other
+work on the machine changes little.  Writes ``results.json`` and ``results.md``.
 """
 
 import argparse
@@ -39,12 +39,18 @@ SENTENCE = ["--task", "sliding_window_translation", "--window-size", "1", "--dec
 STREAM = ["--task", "sentence_stream_translation"]
 DOCUMENT = ["--task", "full_document_translation", "--gold-drafts"]
 MEMNET = ["--arch", "memnet_rnn", "--decoder-layers", "1"]
-#: sizes of states and embeddings, vocabulary
+#: Sizes of states and embeddings, size of the vocabulary.
 SCALES = {"small": (256, 256, 8000), "paper": (1000, 620, 30000)}
 
 
 class System(NamedTuple):
-    """Command line of a system, what its second pass trains and whether it is decoded."""
+    """A system to compare.
+
+    Attributes:
+        arguments: options of task and architecture.
+        frozen: whether the last training stage trains only the new parameters.
+        decodes: whether decoding is measured.
+    """
 
     arguments: List[str]
     frozen: bool = False
@@ -80,7 +86,7 @@ SYSTEMS: Dict[str, System] = {
 
 
 class Runner:
-    """One system with its optimizer.
+    """A system with its optimizer.
 
     Args:
         name: key of ``SYSTEMS``.
@@ -93,7 +99,7 @@ class Runner:
         sizes = []
         for side in ("encoder", "decoder"):
             sizes += [f"--{side}-hidden-size", str(hidden), f"--{side}-embed-dim", str(embedding)]
-        if "lstm" not in name:  # architectures have defaults of their own
+        if "lstm" not in name:  # fairseq's lstm has no such option
             sizes += ["--attention-dim", str(hidden)]
         out = ["--decoder-out-embed-dim", str(embedding)] if "lstm" in name else []
         languages = ["data", "-s", "src", "-t", "tgt"]
@@ -111,7 +117,7 @@ class Runner:
             freeze_pretrained(self.model)
         self.trained = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(self.trained, lr=1e-4)
-        # Prepared as fairseq-generate does it, which packs the weights.
+        # Prepare the model as fairseq-generate does; this packs the weights.
         self.prepared = copy.deepcopy(self.model).eval()
         self.prepared.prepare_for_inference_(cfg)
 
@@ -129,7 +135,7 @@ class Runner:
         return time.process_time()
 
     def train(self) -> float:
-        """Words per second of an update."""
+        """Measure the words per second of an update."""
         tokens = self._sentences().to(self.device)
         rows, lanes = len(tokens), self.args.documents
         lengths = torch.full((rows,), tokens.size(1), device=self.device)
@@ -149,7 +155,7 @@ class Runner:
 
     @torch.no_grad()
     def decode(self) -> Optional[float]:
-        """Words per second of documents side by side."""
+        """Measure the words per second of decoding; None if the system is not decoded."""
         if not self.system.decodes:
             return None
         lines = list(self._sentences())
@@ -163,7 +169,7 @@ class Runner:
         )
         generator = self.task.build_generator([self.prepared], search)
         dataset = self.task.build_dataset_for_inference(typed, [len(line) for line in typed])
-        # As many sentences at a time, whether they stand in one document or side by side.
+        # The same number of sentences per batch, whether of one document or of several.
         whole = self.task.decoding == "iterative"
         together = self.args.documents // (self.args.sentences if whole else 1)
         batches = self.task.get_batch_iterator(
@@ -177,7 +183,7 @@ class Runner:
 
 
 def collect(args) -> List[dict]:
-    """Parameters and words per second of all systems in all turns but the first."""
+    """Measure parameters and words per second of all systems in all turns but the first."""
     runners = {name: Runner(name, args) for name in args.systems}
     rows = {
         name: {"system": name, "parameters": r.parameters, "training": [], "decoding": []}
@@ -193,7 +199,7 @@ def collect(args) -> List[dict]:
 
 
 def table(rows: List[dict]) -> str:
-    """Markdown table; ratios are to rnnsearch in the same turn."""
+    """Format the results as a Markdown table; ratios are to rnnsearch in the same turn."""
     base = next((row for row in rows if row["system"] == BASE), None)
     lines = []
     for row in rows:
@@ -212,14 +218,15 @@ def table(rows: List[dict]) -> str:
 
 
 def main() -> None:
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--paper", action="store_true", help="sizes of Tu et al. (2018)")
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), metavar="NAME")
-    parser.add_argument("--documents", type=int, default=16, help="side by side")
-    parser.add_argument("--sentences", type=int, default=5, help="of each document")
+    parser.add_argument("--documents", type=int, default=16, help="documents in parallel")
+    parser.add_argument("--sentences", type=int, default=5, help="sentences of a document")
     parser.add_argument("--length", type=int, default=25, help="tokens of a sentence")
-    parser.add_argument("--beam", type=int, default=10, help="of decoding; 10 in Tu et al.")
+    parser.add_argument("--beam", type=int, default=10, help="beam size; 10 in Tu et al.")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--device", default="cpu")
