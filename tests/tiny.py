@@ -233,7 +233,7 @@ def sentence_lm(data: Path, folder: Path) -> str:
 
 
 def weights(checkpoint: Path) -> dict:
-    """Tensors of a trained model, without those that the host never writes or reads.
+    """Tensors of a trained model, without those that fairseq never writes or reads.
 
     Official fairseq 0.12.2 stores a few of them, uninitialised.
     """

@@ -1,6 +1,6 @@
-"""What a continuous cache holds for the terms that a context probe asks for, and what matches.
+r"""Tell what a continuous cache holds for the terms of a context probe, and which slot matches.
 
-    python cache_terms.py work/bin --path work/cache25/checkpoint_last.pt \\
+    python cache_terms.py work/bin --path work/cache25/checkpoint_last.pt \
         --probe work/data/test.probe.jsonl
 
 For every question: whether the right rendering has a slot, whether the wrong one has, and whether
@@ -59,6 +59,7 @@ def look_up(model, task, split: str, questions: Iterable[dict]) -> List[Found]:
 
 
 def main() -> None:
+    """Print a table of the questions."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data", help="binarised corpus")
     parser.add_argument("--path", required=True, help="checkpoint of cache_rnn")

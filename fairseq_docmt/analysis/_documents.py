@@ -15,7 +15,7 @@ from fairseq_docmt.data.lanes import Place
 from fairseq_docmt.data.stream_view import StreamView
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.sentence_memory import SentenceMemory
+from fairseq_docmt.modules.recurrent_memory.sentence_memory import SentenceMemory
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402

@@ -33,7 +33,7 @@ class NetInput(TypedDict, total=False):
     #: B
     lanes: int
     #: state of each lane before the batch, None before the first; put in by the task
-    carry: Optional[Dict[str, Tensor]]
+    doc_state: Optional[Dict[str, Tensor]]
 
     # ---- RowsView ------------------------------------------------------------------------------
 

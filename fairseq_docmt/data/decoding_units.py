@@ -232,7 +232,7 @@ class DecodingUnits(FairseqDataset):
             for i in range(most):
                 wave = [int(starts[d]) + i for d in group if starts[d] + i < starts[d + 1]]
                 shared[number % shards].append(wave)
-        # The host hands batch j to shard j modulo shards, and skips empty batches.
+        # fairseq hands batch j to shard j modulo shards, and skips empty batches.
         for turn in range(max(len(waves) for waves in shared)):
             for waves in shared:
                 yield waves[turn] if turn < len(waves) else []

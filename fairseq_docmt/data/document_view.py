@@ -32,7 +32,7 @@ class JoinedSentences(torch.utils.data.Dataset):
         self.marked = mark_document_start & np.isin(spans[:, 0], index.starts[:-1])
         ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self.sizes = ends[spans[:, 1]] - ends[spans[:, 0]] + self.marked
-        # Only a plain memory-mapped side can be read ahead by the host's prefetching.
+        # Only a plain memory-mapped side can be read ahead by fairseq's prefetching.
         self.supports_prefetch = False
 
     def __len__(self) -> int:

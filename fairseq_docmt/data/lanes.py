@@ -93,7 +93,7 @@ def stream_batches(
         index: documents.
         documents: of each lane, see :func:`fill_lanes`; their number is a multiple of ``shards``.
         sizes: sentences of each batch, see :func:`chunk_sizes`.
-        shards: processes; batch i goes to process i modulo shards, as the host deals them out.
+        shards: processes; batch i goes to process i modulo shards, as fairseq deals them out.
 
     Returns:
         Rows of each batch: the first sentence of every lane of a process, then their second ones.

@@ -107,16 +107,16 @@ class StreamIterator(iterators.EpochBatchIterator):
         **kwargs: as in the stock iterator.
     """
 
-    def __init__(self, *args, carries=None, decided_by: Optional[dict] = None, **kwargs):
+    def __init__(self, *args, lane_states=None, decided_by: Optional[dict] = None, **kwargs):
         super().__init__(*args, disable_shuffling=True, **kwargs)
-        self._carries = carries
+        self._lane_states = lane_states
         self._decided_by = decided_by or {}
 
     def state_dict(self):
         """Stock state; within an epoch also what is carried."""
         state = super().state_dict()
-        if self._carries is not None and state["iterations_in_epoch"] > 0:
-            state["carries"] = self._carries.for_checkpoint()
+        if self._lane_states is not None and state["iterations_in_epoch"] > 0:
+            state["carries"] = self._lane_states.for_checkpoint()
             state["decided_by"] = self._decided_by
         return state
 
@@ -134,5 +134,5 @@ class StreamIterator(iterators.EpochBatchIterator):
                     "them twice; give the same again, or begin a new epoch with --reset-dataloader"
                 )
         super().load_state_dict(state_dict)
-        if self._carries is not None:
-            self._carries.restore(state_dict.get("carries"))
+        if self._lane_states is not None:
+            self._lane_states.restore(state_dict.get("carries"))

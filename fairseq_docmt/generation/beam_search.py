@@ -9,9 +9,9 @@ BLOCK = 128
 
 
 class FewWordsBeamSearch(BeamSearch):
-    """Beam search as the host's, which is shown the best words of each beam alone.
+    """Beam search as fairseq's, which is shown the best words of each beam alone.
 
-    No others can be chosen.  On a CPU the host would copy and sort through the probabilities of all
+    No others can be chosen.  On a CPU fairseq would copy and sort through the probabilities of all
     words at every step, which takes as long as a layer of the model.
     """
 
@@ -24,9 +24,9 @@ class FewWordsBeamSearch(BeamSearch):
         original_batch_idxs=None,
         candidate_multiple=2,
     ):
-        """As in the host's; lprobs is (bsz, beams, vocabulary)."""
+        """As in fairseq's; lprobs is (bsz, beams, vocabulary)."""
         rest = (scores, prev_output_tokens, original_batch_idxs, candidate_multiple)
-        # One more than are chosen, as the host never takes all that it is shown.
+        # One more than are chosen, as fairseq never takes all that it is shown.
         few = candidate_multiple * lprobs.size(1) + 1
         if lprobs.device.type != "cpu" or lprobs.size(2) < 2 * few * BLOCK:
             return super().step(step, lprobs, *rest)

@@ -13,7 +13,7 @@ from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
-from fairseq_docmt.models.interface import prefix_reader
+from fairseq_docmt.models.interface import prefill_of
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 
@@ -37,14 +37,14 @@ class DecoderPrefix(NamedTuple):
     attention: Optional[Tensor]
 
 
-def reads_in_parallel(decoder) -> bool:
+def prefills_in_parallel(decoder) -> bool:
     """Whether rows of different lengths can be read side by side in one pass.
 
-    True for decoders of this suite that have a ``read_prefix`` of their own, and for those of the
+    True for decoders of this suite that have a ``prefill`` of their own, and for those of the
     stock transformer family, whose attention ignores padding wherever it stands.  Other decoders
     read token by token, one row at a time.
     """
-    return prefix_reader(decoder) is not None or _is_stock(decoder)
+    return prefill_of(decoder) is not None or _is_stock(decoder)
 
 
 def _is_stock(decoder) -> bool:
@@ -72,7 +72,7 @@ def read(decoder, encoder_out, new_tokens: Tensor, before: Optional[DecoderPrefi
     """
     tokens = new_tokens if before is None else torch.cat([before.tokens, new_tokens], dim=1)
     state = {} if before is None else {key: dict(entry) for key, entry in before.state.items()}
-    if reads_in_parallel(decoder):
+    if prefills_in_parallel(decoder):
         features, attention = _read_at_once(decoder, encoder_out, tokens, new_tokens, state)
     else:
         features, attention = _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state)
@@ -84,11 +84,11 @@ def read(decoder, encoder_out, new_tokens: Tensor, before: Optional[DecoderPrefi
 
 
 def _read_at_once(decoder, encoder_out, tokens, new_tokens, state):
-    read_prefix = prefix_reader(decoder)
-    if read_prefix is not None:
-        features, extra = read_prefix(new_tokens, encoder_out, state)
+    prefill = prefill_of(decoder)
+    if prefill is not None:
+        features, extra = prefill(new_tokens, encoder_out, state)
     else:
-        with _hooked(_reading_hooks(decoder, tokens, new_tokens.size(1), state)):
+        with _hooked(_prefill_hooks(decoder, tokens, new_tokens.size(1), state)):
             features, extra = decoder.extract_features(new_tokens, encoder_out)
     return features, _attention(extra)
 
@@ -113,7 +113,7 @@ def _attention(extra) -> Optional[Tensor]:
     return attention
 
 
-def _reading_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -> list:
+def _prefill_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -> list:
     """Let a parallel pass over the last ``new`` tokens continue and fill ``state``."""
     past = tokens.size(1) - new
 

@@ -52,7 +52,7 @@ class PrefixEnsemble(EnsembleModel):
     @property
     def side_by_side(self) -> bool:
         """Whether rows with prefixes of different lengths can be decoded in one batch."""
-        return all(decoder_prefix.reads_in_parallel(m.decoder) for m in self.models)
+        return all(decoder_prefix.prefills_in_parallel(m.decoder) for m in self.models)
 
     @property
     def grows(self) -> bool:

@@ -127,7 +127,7 @@ def _merge(finalized: List[list], new: List[list], most: int) -> None:
     crowded = [row for row in rows if len(finalized[row]) > most]
     if not crowded:
         return
-    # All scores at once, as each look at a tensor makes the host wait for a GPU.
+    # All scores at once, as each look at a tensor makes fairseq wait for a GPU.
     scores = iter(torch.stack([h["score"] for row in crowded for h in finalized[row]]).tolist())
     for row in crowded:
         scored = [(next(scores), hypothesis) for hypothesis in finalized[row]]

@@ -7,17 +7,17 @@ from fairseq.sequence_generator import EnsembleModel
 from torch import Tensor, nn
 
 from fairseq_docmt.data import pad_rows
-from fairseq_docmt.data.carry import Carry, detached, joined, select_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.generation.joint import JointSearch
 from fairseq_docmt.generation.search import Rows
 from fairseq_docmt.models.interface import state_after
+from fairseq_docmt.modules.shared.document_state import DocumentState, detached, joined, select_rows
 
 
 class StreamEnsemble(EnsembleModel):
     """Ensemble whose encoders get the state of the document of each row.
 
-    ``net_input`` has ``streams``: for each model ``starts`` (bsz,) and ``carry``.
+    ``net_input`` has ``streams``: for each model ``starts`` (bsz,) and ``doc_state``.
     """
 
     def __init__(self, models):
@@ -32,7 +32,7 @@ class StreamEnsemble(EnsembleModel):
         ]
         return self._encoder_outs
 
-    def carry_on(self, previous_tokens: Tensor) -> List[Carry]:
+    def next_doc_state(self, previous_tokens: Tensor) -> List[DocumentState]:
         """Return the state of each model after reading (rows, T) right-padded tokens.
 
         The rows are those that were encoded last.
@@ -48,11 +48,11 @@ class _WithStream(nn.Module):
 
     def __init__(self, model, stream: dict):
         super().__init__()
-        self.model, self.stream, self.carry = model, stream, None
+        self.model, self.stream, self.doc_state = model, stream, None
 
     def forward(self, **net_input):
         output = self.model(**net_input, **self.stream)
-        self.carry = output[1]["carry"]
+        self.doc_state = output[1]["doc_state"]
         return output
 
     def get_normalized_probs(self, *args, **kwargs):
@@ -68,11 +68,11 @@ class StreamSearch(JointSearch):
 
     def __init__(self, task):
         super().__init__(task)
-        self.carried: Dict[int, List[Carry]] = {}
+        self.doc_states: Dict[int, List[DocumentState]] = {}
 
     def forget(self) -> None:
         """Forget open documents."""
-        self.carried = {}
+        self.doc_states = {}
 
     def ensemble_of(self, models) -> StreamEnsemble:
         """Return an ensemble whose encoders get document states."""
@@ -86,7 +86,7 @@ class StreamSearch(JointSearch):
             found = self.translate_spans(generator, models, wave, streams)
             previous = [self._previous(unit, rows[0]) for unit, rows in zip(wave, found)]
             tokens = pad_rows(previous, self.task.target_dictionary)
-            return found, generator.model.carry_on(tokens.to(_device(models)))
+            return found, generator.model.next_doc_state(tokens.to(_device(models)))
 
         return self._by_waves(units, translate)
 
@@ -103,45 +103,45 @@ class StreamSearch(JointSearch):
             pairs = zip(models, self._streams(models, wave))
             streaming = [_WithStream(model, stream) for model, stream in pairs]
             found = self.score_spans(scorer, streaming, wave)
-            return found, [model.carry for model in streaming]
+            return found, [model.doc_state for model in streaming]
 
         return self._by_waves(units, score)
 
     def _by_waves(
-        self, units, decode: Callable[[list], Tuple[List[Rows], List[Carry]]]
+        self, units, decode: Callable[[list], Tuple[List[Rows], List[DocumentState]]]
     ) -> List[Rows]:
         """Decode at most one sentence of each document at a time, the longest first."""
         results = [None] * len(units)
         for wave in _waves(units):
             wave.sort(key=lambda i: -len(self.joined_source(units[i])))
-            found, carries = decode([units[i] for i in wave])
+            found, states = decode([units[i] for i in wave])
             for i, rows in zip(wave, found):
                 results[i] = rows
-            self._keep([units[i].document for i in wave], carries)
+            self._keep([units[i].document for i in wave], states)
         return results
 
     def _streams(self, models, wave) -> List[dict]:
         """Return what the encoder of each model is told of the documents of its rows."""
         device = _device(models)
-        going_on = [u.position > 0 and u.document in self.carried for u in wave]
+        going_on = [u.position > 0 and u.document in self.doc_states for u in wave]
         stream = {"starts": torch.tensor([not on for on in going_on], device=device)}
         if not any(going_on):
-            return [{**stream, "carry": None} for _ in models]
-        known = [self.carried[u.document] for u, on in zip(wave, going_on) if on]
+            return [{**stream, "doc_state": None} for _ in models]
+        known = [self.doc_states[u.document] for u, on in zip(wave, going_on) if on]
         # A row that begins a document takes the place of any other; the model does not look.
         row = torch.tensor(going_on, device=device).cumsum(0).sub(1).clamp(min=0)
         return [
-            {**stream, "carry": select_rows(joined([carries[number] for carries in known]), row)}
+            {**stream, "doc_state": select_rows(joined([states[number] for states in known]), row)}
             for number in range(len(models))
         ]
 
-    def _keep(self, documents: List[int], carries: List[Carry]) -> None:
-        latest = max([*documents, *self.carried])
-        kept = {latest: self.carried[latest]} if latest in self.carried else {}
+    def _keep(self, documents: List[int], states: List[DocumentState]) -> None:
+        latest = max([*documents, *self.doc_states])
+        kept = {latest: self.doc_states[latest]} if latest in self.doc_states else {}
         for row, document in enumerate(documents):
-            at = torch.tensor([row], device=next(iter(carries[0].values())).device)
-            kept[document] = [detached(select_rows(carry, at)) for carry in carries]
-        self.carried = kept
+            at = torch.tensor([row], device=next(iter(states[0].values())).device)
+            kept[document] = [detached(select_rows(doc_state, at)) for doc_state in states]
+        self.doc_states = kept
 
 
 def _device(models) -> torch.device:

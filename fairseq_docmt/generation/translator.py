@@ -45,7 +45,7 @@ class DocumentTranslator:
             data = state["cfg"].task.data
         if not os.path.isdir(data):
             raise UserError(f"data directory {data} not found; give the one with the dictionaries")
-        # An absolute path keeps the host from looking beside the checkpoint.
+        # An absolute path keeps fairseq from looking beside the checkpoint.
         loaded = hub_utils.from_pretrained(
             os.path.dirname(os.path.abspath(paths[0])),
             os.pathsep.join(os.path.abspath(path) for path in paths),

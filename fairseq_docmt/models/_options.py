@@ -56,7 +56,7 @@ def fill_missing(model: nn.Module, state_dict: dict, new: Sequence[str]) -> None
     """Let parameters that an older kind of model lacks keep their initialisation.
 
     Where a checkpoint has some tensors of a new module, it has to have all: what is missing then is
-    left to the strict loading of the host, which names it.
+    left to the strict loading of fairseq, which names it.
 
     Args:
         model: model to load into.

@@ -1,14 +1,15 @@
-"""Encoder-decoders that carry something from sentence to sentence."""
+"""Encoder-decoders with a state that goes from sentence to sentence."""
 
 
 class StreamModel:
-    """What ``sentence_stream_translation`` asks of a model; mixed into an encoder-decoder.
+    """Mixin for encoder-decoders that ``sentence_stream_translation`` trains.
 
-    The encoder takes ``starts``, ``lanes`` and ``carry``; the decoder gives ``carry`` among its
-    extra outputs, a dict of tensors whose rows are the lanes (see data/stream_view.py).
+    The encoder takes ``starts``, ``lanes`` and ``doc_state``
+    (:class:`~fairseq_docmt.data.batch.NetInput`); the extra outputs of the decoder have
+    ``doc_state``, a dict of tensors whose rows are the lanes.
     """
 
-    carries = True
+    is_document_recurrent = True
 
     def forward(
         self,
@@ -17,19 +18,19 @@ class StreamModel:
         prev_output_tokens,
         starts=None,
         lanes=None,
-        carry=None,
+        doc_state=None,
         **kwargs,
     ):
         """As in the stock models, for sentences that follow each other.
 
         Args:
-            starts, lanes, carry: see :class:`~fairseq_docmt.modules.stream.Stream`.
+            starts, lanes, carry: see :class:`~fairseq_docmt.modules.shared.stream.Stream`.
 
         Returns:
-            (rows, T, V) logits; extra outputs with ``carry``, what the lanes carry on.
+            (rows, T, V) logits; extra outputs with ``doc_state``, what the lanes carry on.
         """
         encoder_out = self.encoder(
-            src_tokens, src_lengths=src_lengths, starts=starts, lanes=lanes, carry=carry
+            src_tokens, src_lengths=src_lengths, starts=starts, lanes=lanes, doc_state=doc_state
         )
         return self.decoder(
             prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs

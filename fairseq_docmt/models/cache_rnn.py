@@ -13,7 +13,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._options import fill_missing, mark_new, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch
-from fairseq_docmt.modules.cache_decoder import FUSIONS, CacheDecoder
+from fairseq_docmt.modules.rnn.cache_decoder import FUSIONS, CacheDecoder
 
 #: parameters that rnnsearch lacks; they are all that the second pass trains
 NEW_PARAMETERS = (".cache_gate.",)

@@ -14,13 +14,13 @@ from fairseq.models import register_model, register_model_architecture
 from fairseq_docmt.models._options import fill_missing, mark_new, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch_512
-from fairseq_docmt.modules.context_rnn import (
+from fairseq_docmt.modules.rnn.context_rnn import (
     HierarchicalEncoder,
     PreviousSentenceEncoder,
     PreviousTargetDecoder,
     SourceContextDecoder,
 )
-from fairseq_docmt.modules.contextual_gru import AttendingToPrevious, GatedContext
+from fairseq_docmt.modules.rnn.contextual_gru import AttendingToPrevious, GatedContext
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Dict, Iterable, Optional, Protocol, Tuple
 
 from torch import Tensor
 
-from fairseq_docmt.data.carry import Carry
+from fairseq_docmt.modules.shared.document_state import DocumentState
 
 
 class DocumentModel(Protocol):
@@ -15,8 +15,8 @@ class DocumentModel(Protocol):
 
     Attributes:
         carries: the model has a state that goes from sentence to sentence.  ``forward`` takes
-            ``starts``, ``lanes`` and ``carry`` (:mod:`fairseq_docmt.data.stream_view`), and the
-            extra outputs of the decoder have ``carry``.  Default: False.
+            ``starts``, ``lanes`` and ``doc_state`` (:mod:`fairseq_docmt.data.stream_view`), and the
+            extra outputs of the decoder have ``doc_state``.  Default: False.
         reads_documents: the rows of a batch are the sentences of whole documents, and ``forward``
             takes ``documents`` (:mod:`fairseq_docmt.data.rows_view`).  Default: False.
         remembers_translations: such a model also reads translations of the other sentences.
@@ -25,7 +25,7 @@ class DocumentModel(Protocol):
             Default: False.
     """
 
-    carries: bool
+    is_document_recurrent: bool
     reads_documents: bool
     remembers_translations: bool
     full_context_alignment: bool
@@ -43,18 +43,18 @@ class DocumentDecoder(Protocol):
 
     has_attention_weights: bool
 
-    def read_prefix(
+    def prefill(
         self, new_tokens: Tensor, encoder_out: dict, incremental_state: Dict
     ) -> Tuple[Tensor, dict]:
         """Read (bsz, n) right-padded tokens in one pass and continue the incremental state."""
 
-    def carry_on(self, prev_output_tokens: Tensor, encoder_out: dict) -> Carry:
+    def next_doc_state(self, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
         """Return the document state after a sentence, without computing its outputs."""
 
 
-def carries_state(model) -> bool:
+def is_document_recurrent(model) -> bool:
     """Whether a model has a state that goes from sentence to sentence."""
-    return getattr(model, "carries", False)
+    return getattr(model, "is_document_recurrent", False)
 
 
 def reads_documents(model) -> bool:
@@ -79,12 +79,12 @@ def aligns_whole_outputs(model) -> bool:
     return getattr(model, "full_context_alignment", False)
 
 
-def prefix_reader(decoder) -> Optional[object]:
-    """Return the ``read_prefix`` of a decoder, None if it has none."""
+def prefill_of(decoder) -> Optional[object]:
+    """Return the ``prefill`` of a decoder, None if it has none."""
     return getattr(decoder, "read_prefix", None)
 
 
-def state_after(model, prev_output_tokens: Tensor, encoder_out: dict) -> Carry:
+def state_after(model, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
     """Return the document state after the decoder has read a sentence.
 
     Args:
@@ -92,8 +92,8 @@ def state_after(model, prev_output_tokens: Tensor, encoder_out: dict) -> Carry:
         prev_output_tokens: (bsz, T) right-padded.
         encoder_out: of the same rows.
     """
-    carry_on = getattr(model.decoder, "carry_on", None)
-    if carry_on is not None:
-        return carry_on(prev_output_tokens, encoder_out)
+    next_doc_state = getattr(model.decoder, "next_doc_state", None)
+    if next_doc_state is not None:
+        return next_doc_state(prev_output_tokens, encoder_out)
     _, extra = model.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
-    return extra["carry"]
+    return extra["doc_state"]

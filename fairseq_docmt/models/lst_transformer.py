@@ -14,7 +14,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel, base
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._options import refuse_stock_options, set_defaults
-from fairseq_docmt.modules.lst_decoder import LSTTransformerDecoder, LSTTransformerEncoder
+from fairseq_docmt.modules.window.lst_decoder import LSTTransformerDecoder, LSTTransformerEncoder
 
 
 @dataclass

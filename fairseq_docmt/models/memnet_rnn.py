@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._options import fill_missing, mark_new, set_defaults
 from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch_512
-from fairseq_docmt.modules.document_memory import (
+from fairseq_docmt.modules.rnn.document_memory import (
     DIRECTIONS,
     INSERTIONS,
     MemnetDecoder,

@@ -22,8 +22,11 @@ from fairseq_docmt.models._options import (
     set_defaults,
 )
 from fairseq_docmt.models._stream_model import StreamModel
-from fairseq_docmt.modules.memory_decoder import MemoryTransformerDecoder, MemoryTransformerEncoder
-from fairseq_docmt.modules.stream import side_by_side
+from fairseq_docmt.modules.recurrent_memory.memory_decoder import (
+    MemoryTransformerDecoder,
+    MemoryTransformerEncoder,
+)
+from fairseq_docmt.modules.shared.stream import side_by_side
 
 #: parameters that a transformer lacks; they start anew in finetuning
 NEW_PARAMETERS = (".memories.",)
@@ -139,7 +142,7 @@ class MemoryTransformerModel(StreamModel, TransformerModel):
         prev_output_tokens,
         starts=None,
         lanes=None,
-        carry=None,
+        doc_state=None,
         **kwargs,
     ):
         """As in the base class; for exact gradients each sentence is computed twice.
@@ -150,7 +153,7 @@ class MemoryTransformerModel(StreamModel, TransformerModel):
         memories = len(self.encoder.memories) + len(self.decoder.memories)
         if not (self.exact_memory_gradient and torch.is_grad_enabled() and memories > 1):
             return super().forward(
-                src_tokens, src_lengths, prev_output_tokens, starts, lanes, carry, **kwargs
+                src_tokens, src_lengths, prev_output_tokens, starts, lanes, doc_state, **kwargs
             )
         lanes = lanes or len(src_tokens)
         if starts is None:
@@ -158,7 +161,12 @@ class MemoryTransformerModel(StreamModel, TransformerModel):
         rows = (src_tokens, src_lengths, prev_output_tokens, starts)
         source, lengths, previous, starts = (side_by_side(x, x, lanes) for x in rows)
         encoder_out = self.encoder(
-            source, src_lengths=lengths, starts=starts, lanes=2 * lanes, carry=carry, copied=True
+            source,
+            src_lengths=lengths,
+            starts=starts,
+            lanes=2 * lanes,
+            doc_state=doc_state,
+            copied=True,
         )
         return self.decoder(previous, encoder_out=encoder_out, src_lengths=lengths, **kwargs)
 

@@ -20,11 +20,11 @@ from fairseq_docmt.models._options import (
     refuse_stock_options,
     set_defaults,
 )
-from fairseq_docmt.modules.random_feature_map import FEATURE_MAPS
-from fairseq_docmt.modules.rfa_decoder import RFATransformerDecoder
-from fairseq_docmt.modules.rfa_layers import RFAEncoderLayer
-from fairseq_docmt.modules.sentence_gate import GATES
-from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
+from fairseq_docmt.modules.rfa.random_feature_map import FEATURE_MAPS
+from fairseq_docmt.modules.rfa.rfa_decoder import RFATransformerDecoder
+from fairseq_docmt.modules.rfa.rfa_layers import RFAEncoderLayer
+from fairseq_docmt.modules.rfa.sentence_gate import GATES
+from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
 
 #: parameters that a transformer or an ungated model lacks; they start anew in finetuning
 NEW_PARAMETERS = ("feature_map.temperature", "feature_map.pool", "gate.linear")

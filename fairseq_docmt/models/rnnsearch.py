@@ -14,7 +14,7 @@ from torch import nn
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._options import set_defaults
-from fairseq_docmt.modules.rnnsearch import GRUDecoder, GRUEncoder
+from fairseq_docmt.modules.rnn.rnnsearch import GRUDecoder, GRUEncoder
 
 
 # fairseq reads these annotations at run time: keep typing.Optional here.

@@ -22,10 +22,14 @@ from fairseq_docmt.models._options import (
     refuse_stock_options,
     set_defaults,
 )
-from fairseq_docmt.modules.growing_source import GrowingSource, encode_growing
-from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
-from fairseq_docmt.modules.source_alignment import ALIGNMENTS, TRAINING_ALIGNMENTS, LengthRatio
-from fairseq_docmt.modules.window_decoder import WindowEncoderLayer, WindowTransformerDecoder
+from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
+from fairseq_docmt.modules.window.growing_source import GrowingSource, encode_growing
+from fairseq_docmt.modules.window.source_alignment import (
+    ALIGNMENTS,
+    TRAINING_ALIGNMENTS,
+    LengthRatio,
+)
+from fairseq_docmt.modules.window.window_decoder import WindowEncoderLayer, WindowTransformerDecoder
 
 #: what a transformer lacks; it starts anew in finetuning
 NEW_PARAMETERS = ("self_attn.relative", "decoder.length_ratio")

@@ -118,7 +118,7 @@ def recall(
     used: int,
     floor: float,
 ) -> Tensor:
-    """Compute :meth:`fairseq_docmt.modules.beam_memory.BeamMemory.read` without gradients.
+    """Compute :meth:`fairseq_docmt.modules.rfa.beam_memory.BeamMemory.read` without gradients.
 
     Args:
         queries: (H, B, N, F).

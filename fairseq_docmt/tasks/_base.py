@@ -27,10 +27,10 @@ from fairseq_docmt.generation.sequence_generator import (
     DocumentGenerator,
     DocumentGeneratorWithAlignment,
 )
-from fairseq_docmt.generation.view_rows import rows_of_view
+from fairseq_docmt.generation.validation_units import units_of_view
 from fairseq_docmt.models.interface import load_pretrained_parts
-from fairseq_docmt.modules.onednn_linear import use_onednn
-from fairseq_docmt.modules.packed_weights import pack_weights
+from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
+from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.scoring import document_bleu
 from fairseq_docmt.tasks import _validation_bleu
@@ -69,7 +69,7 @@ class DocumentTranslationTask(TranslationTask):
         with open_dict(cfg):
             # Batches depend on the number of the epoch alone, so that resuming finds the same.
             cfg.rebuild_batches = True
-        # The host's default of -1 makes a concatenated training set of negative length.
+        # fairseq's default of -1 makes a concatenated training set of negative length.
         cfg.upsample_primary = max(cfg.upsample_primary, 1)
         given = {name: getattr(cfg, name) for name in self.stored_defaults}
         # A flag that is off may also be one that was left out.
@@ -287,7 +287,7 @@ class DocumentTranslationTask(TranslationTask):
         """
         refuse_unsupported(self, models, args)
         for model in models:
-            # Set by the host's prepare_for_inference_: the weights will not change any more.
+            # Set by fairseq's prepare_for_inference_: the weights will not change any more.
             if getattr(model, "_is_generation_fast", False):
                 pack_weights(model)
         if getattr(args, "score_reference", False):
@@ -337,7 +337,7 @@ class DocumentTranslationTask(TranslationTask):
                 view, batches.frozen_batches
             )
             self._iterated = None
-        rows = self.rows_to_translate(sample)
+        rows = self.validation_units(sample)
         found = self.inference_step(generator, [model], rows)
         hypotheses = [self._text(best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
         targets = (utils.strip_pad(row, self.tgt_dict.pad()) for row in rows["target"])
@@ -361,6 +361,6 @@ class DocumentTranslationTask(TranslationTask):
         )
         return self.tokenizer.decode(text) if self.tokenizer else text
 
-    def rows_to_translate(self, sample) -> dict:
+    def validation_units(self, sample) -> dict:
         """Sample of units for validation BLEU; here each sentence after its reference context."""
-        return rows_of_view(sample, self)
+        return units_of_view(sample, self)

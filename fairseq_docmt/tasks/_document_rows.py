@@ -2,7 +2,7 @@
 
 from fairseq_docmt.data import DocumentCorpus
 from fairseq_docmt.data.rows_view import RowsView, open_drafts
-from fairseq_docmt.generation.view_rows import rows_of_documents
+from fairseq_docmt.generation.validation_units import units_of_documents
 
 
 class DocumentRows:
@@ -35,9 +35,9 @@ class DocumentRows:
         """Earlier translations of a corpus to decode."""
         return {"drafts": self._drafts(corpus)}
 
-    def rows_to_translate(self, sample: dict) -> dict:
+    def validation_units(self, sample: dict) -> dict:
         """Units for validation BLEU: the documents of a batch."""
-        return rows_of_documents(sample, self.task)
+        return units_of_documents(sample, self.task)
 
     def _drafts(self, corpus: DocumentCorpus):
         split = corpus.name.rsplit("/", 1)[-1].rsplit(".", 1)[0]

@@ -139,8 +139,8 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     def decoding_options(self, corpus: DocumentCorpus) -> dict:
         return (self.rows or super()).decoding_options(corpus)
 
-    def rows_to_translate(self, sample) -> dict:
-        return (self.rows or super()).rows_to_translate(sample)
+    def validation_units(self, sample) -> dict:
+        return (self.rows or super()).validation_units(sample)
 
     def training_spans(self, corpus: DocumentCorpus) -> np.ndarray:
         length = (corpus.tgt_sizes, self.options["max_document_tokens"])

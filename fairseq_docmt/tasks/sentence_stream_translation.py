@@ -12,11 +12,11 @@ from omegaconf import II
 from fairseq_docmt.data import DocumentCorpus, DocumentIndex
 from fairseq_docmt.data.stream_view import StreamIterator, StreamView
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation.view_rows import rows_of_stream
-from fairseq_docmt.models.interface import carries_state
+from fairseq_docmt.generation.validation_units import units_of_stream
+from fairseq_docmt.models.interface import is_document_recurrent
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import DocumentTranslationConfig
-from fairseq_docmt.tasks._lane_carries import LaneCarries
+from fairseq_docmt.tasks._lane_states import LaneStates
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
 
     def __init__(self, cfg, src_dict, tgt_dict):
         super().__init__(cfg, src_dict, tgt_dict)
-        self.training_carries, self.validation_carries = LaneCarries(), LaneCarries()
+        self.training_states, self.validation_states = LaneStates(), LaneStates()
 
     def check_options(self) -> None:
         if self.cfg.chunk_sentences < 1:
@@ -69,7 +69,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             UserError: the architecture does not.
         """
         model = super().build_model(cfg, from_checkpoint)
-        if not carries_state(model):
+        if not is_document_recurrent(model):
             raise UserError(
                 f"--arch {cfg.arch} carries nothing from sentence to sentence; train it with "
                 "--task sliding_window_translation, where --window-size 1 has sentences alone"
@@ -155,7 +155,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             epoch=epoch,
             buffer_size=data_buffer_size,
             skip_remainder_batch=skip_remainder_batch,
-            carries=self.training_carries if trains else None,
+            lane_states=self.training_states if trains else None,
             decided_by={
                 "--batch-size": max_sentences,
                 "--chunk-sentences": self.cfg.chunk_sentences,
@@ -184,7 +184,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
 
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
         """Stock training step on a batch and what is carried into it."""
-        with self.training_carries.of_batch(sample, model, update_num, not ignore_grad) as batch:
+        with self.training_states.of_batch(sample, model, update_num, not ignore_grad) as batch:
             result = super().train_step(
                 batch, model, criterion, optimizer, update_num, ignore_grad=ignore_grad
             )
@@ -195,21 +195,21 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         super().optimizer_step(optimizer, model, update_num)
         done, interval = update_num + 1, self.cfg.save_interval_updates
         if done == self.cfg.max_update or (interval > 0 and done % interval == 0):
-            self.training_carries.gather()
+            self.training_states.gather()
 
     def begin_valid_epoch(self, epoch, model):
         """Stock hook; validation comes before most checkpoints."""
         super().begin_valid_epoch(epoch, model)
-        self.training_carries.gather()
+        self.training_states.gather()
 
     def valid_step(self, sample, model, criterion):
         """Stock validation step on a batch and what is carried into it."""
-        with self.validation_carries.of_batch(sample, model) as batch:
+        with self.validation_states.of_batch(sample, model) as batch:
             result = super().valid_step(batch, model, criterion)
         return _without_fillers(sample, criterion, result)
 
-    def rows_to_translate(self, sample) -> dict:
-        return rows_of_stream(sample, self)
+    def validation_units(self, sample) -> dict:
+        return units_of_stream(sample, self)
 
 
 def _without_fillers(sample, criterion, result):

@@ -36,4 +36,4 @@ def test_keys_of_batches_are_listed():
     found = list(batches())
     assert {key for batch in found for key in batch} == set(Batch.__annotations__)
     inputs = {key for batch in found for key in batch["net_input"]}
-    assert inputs == set(NetInput.__annotations__) - {"carry"}  # which the task puts in
+    assert inputs == set(NetInput.__annotations__) - {"doc_state"}  # which the task puts in

@@ -277,7 +277,7 @@ def by_prefix(model, documents: Batch) -> List[Tensor]:
     for number, part in enumerate(parts):
         tokens = collate_tokens(part, PAD, pad_to_length=1)
         if number < 2:
-            features, _ = model.decoder.read_prefix(tokens, encoded, state)
+            features, _ = model.decoder.prefill(tokens, encoded, state)
             logits = model.decoder.output_layer(features)
         else:
             logits, _ = model.decoder(tokens, encoder_out=encoded, incremental_state=state)

@@ -59,10 +59,10 @@ def run(model, pairs, left_pad=True, **stream):
     return model(source, source.ne(PAD).sum(1), words, **stream)
 
 
-def run_lanes(model, lanes, carry=None, **options):
+def run_lanes(model, lanes, doc_state=None, **options):
     """(T, V) outputs of each row of a stream batch without padding, and extra outputs."""
     rows, starts = in_lanes(lanes)
-    stream = {"starts": torch.tensor(starts), "lanes": len(lanes), "carry": carry}
+    stream = {"starts": torch.tensor(starts), "lanes": len(lanes), "doc_state": doc_state}
     output, extra = run(model, rows, **stream, **options)
     return without_padding(output, rows), extra
 
@@ -71,13 +71,13 @@ def run_lanes(model, lanes, carry=None, **options):
 def run_in_chunks(model, lanes, sizes):
     """As :func:`run_lanes` in batches of some sentences of each lane, what is carried between."""
     rows, starts = in_lanes(lanes)
-    outputs, carry, done = [], None, 0
+    outputs, doc_state, done = [], None, 0
     for size in sizes:
         here = slice(done * len(lanes), (done + size) * len(lanes))
-        stream = {"starts": torch.tensor(starts[here]), "lanes": len(lanes), "carry": carry}
+        stream = {"starts": torch.tensor(starts[here]), "lanes": len(lanes), "doc_state": doc_state}
         output, extra = run(model, rows[here], **stream)
         outputs += without_padding(output, rows[here])
-        carry, done = extra["carry"], done + size
+        doc_state, done = extra["doc_state"], done + size
     return outputs
 
 
@@ -171,12 +171,12 @@ def translate_by_random_search(model, lanes, beams=3, steps=5):
         lanes of documents with those translations as decoder inputs, and the outputs of their rows.
     """
     rows, starts = in_lanes(lanes)
-    ensemble, carry, pairs, outputs = StreamEnsemble([model]), None, [], []
+    ensemble, doc_state, pairs, outputs = StreamEnsemble([model]), None, [], []
     for first in range(0, len(rows), len(lanes)):
         here = slice(first, first + len(lanes))
         source = tensor_of([source for source, _ in rows[here]], left_pad=True)
         net_input = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}
-        net_input["streams"] = [{"starts": torch.tensor(starts[here]), "carry": carry}]
+        net_input["streams"] = [{"starts": torch.tensor(starts[here]), "doc_state": doc_state}]
         (encoder_out,) = ensemble.forward_encoder(net_input)
         words, found = random_search(model, encoder_out, len(lanes), beams, steps, seed=first)
         chosen = []
@@ -185,7 +185,7 @@ def translate_by_random_search(model, lanes, beams=3, steps=5):
             chosen.append(words[lane, beam, :length].tolist())
             outputs.append(found[lane, beam, :length])
         pairs += [(source, best) for (source, _), best in zip(rows[here], chosen)]
-        (carry,) = ensemble.carry_on(tensor_of(chosen))
+        (doc_state,) = ensemble.next_doc_state(tensor_of(chosen))
     return [_documents(pairs, starts, lane, len(lanes)) for lane in range(len(lanes))], outputs
 
 

@@ -21,7 +21,7 @@ from equations.recurrent_batches import (
     without_padding,
 )
 
-from fairseq_docmt.modules.packed_weights import pack_weights
+from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 
 SYSTEMS = {
     "one layer": tiny.rnnsearch(),
@@ -114,7 +114,7 @@ def test_words_after_a_prefix(model, parameters):
     """A prefix of a length of its own for each row is read at once, then word by word."""
     prefixes = [words for _, words in PAIRS]
     state, found = {}, []
-    features, _ = model.decoder.read_prefix(tensor_of(prefixes), encode(model, PAIRS), state)
+    features, _ = model.decoder.prefill(tensor_of(prefixes), encode(model, PAIRS), state)
     found.append(model.decoder.output_layer(features))
     for word in (6, 11, 4):
         new = torch.full((len(PAIRS), 1), word)

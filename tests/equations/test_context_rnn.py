@@ -110,7 +110,7 @@ def test_the_last_state_of_the_top_layer_is_left(layers):
         pairs = LANES[0][0][:number]
         _, extra = run_lanes(system.model, [[pairs]])
         wanted = loops.previous_target(system.parameters, pairs)[1][-1]
-        check(extra["carry"]["context.state"], [wanted])
+        check(extra["doc_state"]["context.state"], [wanted])
 
 
 @torch.no_grad()

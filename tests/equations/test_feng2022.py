@@ -18,7 +18,7 @@ from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
 
 import fairseq_docmt  # noqa: F401
-from fairseq_docmt.modules.sentence_memory import ReadSentence, SentenceMemory
+from fairseq_docmt.modules.recurrent_memory.sentence_memory import ReadSentence, SentenceMemory
 
 PAD, EOS = 1, 2
 STREAM = ["--task", "sentence_stream_translation"]
@@ -121,7 +121,7 @@ def run(model, chunks, left_pad=True):
     for documents in LANES:
         lane = [(pair, n == 0) for sentences in documents for n, pair in enumerate(sentences)]
         table.append(lane + [(FILLER, False)] * (STEPS - len(lane)))
-    found, carry, done = {}, None, 0
+    found, doc_state, done = {}, None, 0
     for size in chunks:
         rows = [lane[step] for step in range(done, done + size) for lane in table]
         source = collate_tokens([pair[0] for pair, _ in rows], PAD, left_pad=left_pad)
@@ -132,9 +132,9 @@ def run(model, chunks, left_pad=True):
             previous,
             starts=torch.tensor([begins for _, begins in rows]),
             lanes=len(LANES),
-            carry=carry,
+            doc_state=doc_state,
         )
-        carry = {name: x.detach() for name, x in extra["carry"].items()}
+        doc_state = {name: x.detach() for name, x in extra["doc_state"].items()}
         for row, (pair, _) in enumerate(rows):
             if pair is not FILLER:
                 place = (row % len(LANES), done + row // len(LANES))
@@ -359,13 +359,13 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant, monkeypatch):
 
     monkeypatch.setattr(SentenceMemory, "begin_sentence", counted)
     memories = {m for m in model.modules() if isinstance(m, SentenceMemory)}
-    generator, carry, pasts = torch.Generator().manual_seed(3), None, [{}, {}, {}]
+    generator, doc_state, pasts = torch.Generator().manual_seed(3), None, [{}, {}, {}]
     sources = [[pair[0] for pair in document(4, seed)] for seed in (21, 22, 23)]
     for number in range(4):
         begins = [number == 0, number in (0, 2), number == 0]  # another document in the second row
         pasts = [{} if begin else past for begin, past in zip(begins, pasts)]
         source = collate_tokens([lane[number] for lane in sources], PAD, left_pad=True)
-        stream = {"starts": torch.tensor(begins), "lanes": 3, "carry": carry}
+        stream = {"starts": torch.tensor(begins), "lanes": 3, "doc_state": doc_state}
         encoded = model.encoder(source, source.ne(PAD).sum(1), **stream)
         owners, state, said = torch.arange(3).repeat_interleave(2), {}, {}
         beams = model.encoder.reorder_encoder_out(encoded, owners)
@@ -386,7 +386,7 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant, monkeypatch):
             tokens = torch.cat([tokens[order], new], dim=1)
         best = collate_tokens([said[lane] for lane in range(3)], PAD)
         _, extra = model.decoder(best, encoder_out=encoded, features_only=True)
-        carry = extra["carry"]
+        doc_state = extra["doc_state"]
         assert set(begun) == memories and len(begun) == len(memories)
         begun.clear()
         pasts = [

@@ -24,7 +24,7 @@ from equations.recurrent_batches import (
 )
 from fairseq import checkpoint_utils
 
-from fairseq_docmt.modules.cache_decoder import CacheDecoder
+from fairseq_docmt.modules.rnn.cache_decoder import CacheDecoder
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 
 #: options of the model, and of the loop: slots, fusion, whether known words keep their slot
@@ -86,10 +86,10 @@ def system(request):
     return System(request.param)
 
 
-def slots_of(carry, lane):
+def slots_of(doc_state, lane):
     """Slots of one lane in what is carried on, the least recently written first."""
     keys, values, words, ages = (
-        carry[f"cache.{name}"][lane] for name in ("keys", "values", "words", "ages")
+        doc_state[f"cache.{name}"][lane] for name in ("keys", "values", "words", "ages")
     )
     filled = [slot for slot in ages.argsort().tolist() if words[slot] >= 0]
     return [loops.Slot(keys[slot], values[slot], int(words[slot])) for slot in filled]
@@ -124,7 +124,7 @@ def test_slots_after_each_sentence(system):
         _, extra = run_lanes(system.model, shorter)
         for lane, ((_, history), *_) in enumerate(system.of_references):
             # A lane that has come to its end writes nothing.
-            check_slots(slots_of(extra["carry"], lane), history[: number + 1][-1])
+            check_slots(slots_of(extra["doc_state"], lane), history[: number + 1][-1])
 
 
 @torch.no_grad()
@@ -185,7 +185,9 @@ def test_words_in_the_cache(sentences, size, overwrite, wanted):
     options = ["--cache-size", str(size), *([] if overwrite else ["--no-overwrite"])]
     pairs = [([4, EOS], [EOS, *map(int, line.split())]) for line in sentences]
     _, extra = run_lanes(tiny.model(*tiny.cache(*options)), [[pairs]])
-    assert [slot.word for slot in slots_of(extra["carry"], 0)] == [int(w) for w in wanted.split()]
+    assert [slot.word for slot in slots_of(extra["doc_state"], 0)] == [
+        int(w) for w in wanted.split()
+    ]
 
 
 @torch.no_grad()
@@ -193,8 +195,8 @@ def test_a_word_that_comes_again_is_halved():
     """Rule 2: after three times ``((k_1 + k_2) / 2 + k_3) / 2``."""
     pairs = [([4, 9, EOS], [EOS, 5, 5]), ([8, EOS], [EOS, 5])]
     once = tiny.model(*tiny.cache("--no-overwrite"))
-    first, second, third = slots_of(run_lanes(once, [[pairs]])[1]["carry"], 0)
-    (slot,) = slots_of(run_lanes(tiny.model(*tiny.cache()), [[pairs]])[1]["carry"], 0)
+    first, second, third = slots_of(run_lanes(once, [[pairs]])[1]["doc_state"], 0)
+    (slot,) = slots_of(run_lanes(tiny.model(*tiny.cache()), [[pairs]])[1]["doc_state"], 0)
     for part in ("key", "value"):
         one, two, three = (getattr(s, part) for s in (first, second, third))
         check([getattr(slot, part)], [(one + two) / 4 + three / 2])
@@ -247,7 +249,7 @@ def test_marked_documents():
     found, extra = run_lanes(model, lanes)
     check(found, in_lanes([[outputs for outputs, _ in lane] for lane in wanted], None)[0])
     for lane, documents in enumerate(wanted):
-        check_slots(slots_of(extra["carry"], lane), documents[-1][1][-1])
+        check_slots(slots_of(extra["doc_state"], lane), documents[-1][1][-1])
 
 
 def test_commands_with_marked_documents(binarised, tmp_path, monkeypatch):
@@ -309,7 +311,7 @@ def test_where_dropout_acts(name, frozen):
         ATOL[fusion],
     )
     for lane, documents in enumerate(wanted):
-        check_slots(slots_of(extra["carry"], lane), documents[-1][1][-1])
+        check_slots(slots_of(extra["doc_state"], lane), documents[-1][1][-1])
 
 
 @torch.no_grad()
@@ -317,13 +319,13 @@ def test_where_dropout_acts(name, frozen):
 def test_slots_of_a_frozen_base_are_those_of_evaluation(name):
     """In training mode, whatever the dropout; between layers too."""
     model = dropping(name, frozen=True)
-    wanted = run_lanes(model, LANES)[1]["carry"]
+    wanted = run_lanes(model, LANES)[1]["doc_state"]
     found, extra = run_lanes(model.train(), LANES)
     for key, value in wanted.items():
-        torch.testing.assert_close(extra["carry"][key], value, atol=0, rtol=0)
+        torch.testing.assert_close(extra["doc_state"][key], value, atol=0, rtol=0)
     # The output layer drops all the same, and a model that is not frozen drops everywhere.
     assert not torch.equal(found[0], run_lanes(model, LANES)[0][0])
-    free = run_lanes(dropping(name, frozen=False).train(), LANES)[1]["carry"]
+    free = run_lanes(dropping(name, frozen=False).train(), LANES)[1]["doc_state"]
     assert not torch.allclose(free["cache.keys"], wanted["cache.keys"])
 
 

@@ -18,7 +18,7 @@ from equations import loops
 from equations.loops import BATCHES, HEADS, SEP, linear, weights_of
 from torch import Tensor
 
-from fairseq_docmt.modules.random_feature_map import SharedMatrices
+from fairseq_docmt.modules.rfa.random_feature_map import SharedMatrices
 from fairseq_docmt.ops import step_kernels
 
 

@@ -1,4 +1,4 @@
-"""Beam search among few words chooses what the host's does."""
+"""Beam search among few words chooses what fairseq's does."""
 
 import pytest
 import torch

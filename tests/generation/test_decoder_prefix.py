@@ -56,7 +56,7 @@ def test_reading_in_chunks_equals_teacher_forcing(kind, learned, normalize_befor
         so_far = [torch.cat([a, b]) for a, b in zip(so_far, chunk)]
         for row in range(3):
             want = teacher_forced(model, encoder_out, row, so_far[row])
-            # The host computes its attention weights in single precision, whatever the model.
+            # fairseq computes its attention weights in single precision, whatever the model.
             torch.testing.assert_close(prefix.features[row, 0], want, atol=1e-6, rtol=1e-6)
 
 
@@ -113,7 +113,7 @@ def test_writing_after_a_prefix_equals_teacher_forcing(kind, members):
                 want = expected_lprobs(
                     models, net_input, source_row[i], prefixes, written[i], eos, ends
                 )
-                # the host computes probabilities in float32, whatever the model
+                # fairseq computes probabilities in float32, whatever the model
                 torch.testing.assert_close(lprobs[i], want.float(), rtol=1e-5, atol=1e-5)
             words_next = torch.randint(4, 4 + WORDS, (len(written), 1))
             written = torch.cat([written, words_next], dim=1)

@@ -7,7 +7,7 @@ import torch
 from fairseq_docmt.data import join_sentences, pad_rows
 from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.growing_documents import GrowingDocuments, can_grow
-from fairseq_docmt.modules.source_alignment import ALIGNMENTS
+from fairseq_docmt.modules.window.source_alignment import ALIGNMENTS
 
 WORDS = 12
 #: documents of a batch: which there are at each sentence, in which order; their row before

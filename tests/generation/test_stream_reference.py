@@ -6,7 +6,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
 
-from fairseq_docmt.modules.cache_decoder import CacheDecoder
+from fairseq_docmt.modules.rnn.cache_decoder import CacheDecoder
 
 LIMIT = 12
 STREAM = ["--task", "sentence_stream_translation"]
@@ -78,15 +78,15 @@ def test_what_a_search_has_read_is_not_read_again(binarised, barely_trained, mon
     """The cache after a beam search is that of the hypotheses read anew."""
     arguments = [*STREAM, "--batch-size", "2", "--chunk-sentences", "3"]
     checkpoint = barely_trained(*arguments, model=tiny.cache(*options))
-    carry_on, known = CacheDecoder.carry_on, []
+    next_doc_state, known = CacheDecoder.next_doc_state, []
 
     def compared(decoder, tokens, encoder_out):
-        found = carry_on(decoder, tokens, encoder_out)
+        found = next_doc_state(decoder, tokens, encoder_out)
         trace = encoder_out["remembered"].pop("trace")
         known.append(trace.find(tokens, decoder.padding_idx) is not None)
-        torch.testing.assert_close(found, carry_on(decoder, tokens, encoder_out))
+        torch.testing.assert_close(found, next_doc_state(decoder, tokens, encoder_out))
         return found
 
-    monkeypatch.setattr(CacheDecoder, "carry_on", compared)
+    monkeypatch.setattr(CacheDecoder, "next_doc_state", compared)
     tiny.generate(binarised, checkpoint, *STREAM)
     assert len(known) > 3 and all(known)

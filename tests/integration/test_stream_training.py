@@ -225,7 +225,7 @@ def test_validation_translates_as_the_command_does(binarised, memory_stream_chec
     generator, found = task.build_generator(models, arguments), {}
     iterator = task.get_batch_iterator(task.dataset("valid"), max_sentences=2)
     for batch in iterator.next_epoch_itr(shuffle=False):
-        rows = task.rows_to_translate(batch)
+        rows = task.validation_units(batch)
         hypotheses = task.inference_step(generator, models, rows)
         ids = [row for row in batch["id"].tolist() if row >= 0]
         assert len(hypotheses) == len(ids) == len(rows["target"])
@@ -309,5 +309,5 @@ def test_the_carry_is_in_the_checkpoint(binarised, tmp_path):
     arguments = [*PLAIN, "--batch-size", "2"]
     path = tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    (carry,) = state["extra_state"]["train_iterator"]["carries"]
-    assert carry["encoder.0.memory"].shape == (2, 4, 16)
+    (doc_state,) = state["extra_state"]["train_iterator"]["carries"]
+    assert doc_state["encoder.0.memory"].shape == (2, 4, 16)

@@ -167,7 +167,7 @@ HALF_PRECISION = {
 
 @pytest.mark.parametrize("kind", HALF_PRECISION)
 def test_groups_of_half_precision_optimizers(kind):
-    """The wrappers of the host that need no GPU to be built; flat parameters lose their marks."""
+    """The wrappers of fairseq that need no GPU to be built; flat parameters lose their marks."""
     wrapper, flags = HALF_PRECISION[kind]
     arguments = ["data", *tiny.memory(), *GROUPED, *flags, "--lr", "3e-4"]
     args = options.parse_args_and_arch(options.get_training_parser(), arguments)

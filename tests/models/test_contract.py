@@ -10,7 +10,7 @@ from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from pretended_gpu import PretendedGPU, put, put_module
 
 import fairseq_docmt  # noqa: F401
-from fairseq_docmt.modules.encoder_output import EncoderOutput
+from fairseq_docmt.modules.shared.encoder_output import EncoderOutput
 
 ARCHITECTURES = {
     "transformer": tiny.MODEL,
@@ -241,8 +241,8 @@ def test_automatic_mixed_precision(arguments):
             log_probabilities = model.get_normalized_probs(output, log_probs=True)
         log_probabilities[..., 5].sum().backward()
         if "lanes" in inputs:  # these sentences go on where the last have ended
-            carry = {name: x.detach() for name, x in output[1]["carry"].items()}
-            inputs.update(carry=carry, starts=torch.zeros_like(inputs["starts"]))
+            doc_state = {name: x.detach() for name, x in output[1]["doc_state"].items()}
+            inputs.update(doc_state=doc_state, starts=torch.zeros_like(inputs["starts"]))
     for name, parameter in model.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
     model.eval()
@@ -262,9 +262,9 @@ def test_training_on_a_gpu_mixes_no_devices(model):
             assert output[0].device.type == "cuda"
             model.get_normalized_probs(output, log_probs=True)[..., 5].sum().backward()
             if "lanes" in inputs:
-                carry = {name: x.detach() for name, x in output[1]["carry"].items()}
-                assert all(x.device.type == "cuda" for x in carry.values())
-                inputs.update(carry=carry, starts=torch.zeros_like(inputs["starts"]))
+                doc_state = {name: x.detach() for name, x in output[1]["doc_state"].items()}
+                assert all(x.device.type == "cuda" for x in doc_state.values())
+                inputs.update(doc_state=doc_state, starts=torch.zeros_like(inputs["starts"]))
 
 
 def test_search_on_a_gpu_mixes_no_devices(model):

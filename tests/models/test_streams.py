@@ -48,7 +48,7 @@ def document(sentences, seed):
     return [(sentence(), sentence()) for _ in range(sentences)]
 
 
-def run(model, rows, starts, lanes, carry=None):
+def run(model, rows, starts, lanes, doc_state=None):
     """Log probabilities of each row's target tokens, and what is carried on."""
     source = collate_tokens([s for s, _ in rows], PAD, left_pad=True)
     target = collate_tokens([t for _, t in rows], PAD)
@@ -59,18 +59,18 @@ def run(model, rows, starts, lanes, carry=None):
         previous,
         starts=torch.tensor(starts),
         lanes=lanes,
-        carry=carry,
+        doc_state=doc_state,
     )
     scores = output[0].log_softmax(dim=-1)
     scores = scores.gather(2, target.unsqueeze(2)).squeeze(2)
-    return [s[: len(t)] for s, (_, t) in zip(scores, rows)], output[1]["carry"]
+    return [s[: len(t)] for s, (_, t) in zip(scores, rows)], output[1]["doc_state"]
 
 
 def alone(model, sentences):
     """One sentence at a time."""
-    found, carry = [], None
+    found, doc_state = [], None
     for number, pair in enumerate(sentences):
-        scores, carry = run(model, [pair], [number == 0], 1, carry)
+        scores, doc_state = run(model, [pair], [number == 0], 1, doc_state)
         found += scores
     return found
 
@@ -88,11 +88,11 @@ def test_lanes_and_chunks_equal_documents_alone(model):
     starts = [[i == 0, i in (0, 2)] for i in range(5)]
     wanted = [alone(model, d) for d in (first, second, third)]
     for sizes in ([5], [2, 3], [1, 3, 1], [3, 2]):
-        found, carry, done = [], None, 0
+        found, doc_state, done = [], None, 0
         for size in sizes:
             rows = [pair for step in lanes[done : done + size] for pair in step]
             begin = [s for step in starts[done : done + size] for s in step]
-            scores, carry = run(model, rows, begin, 2, carry)
+            scores, doc_state = run(model, rows, begin, 2, doc_state)
             found += scores
             done += size
         check(found[::2], wanted[0])

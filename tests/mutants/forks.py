@@ -1,4 +1,4 @@
-"""Runs tests against mutants, each in a process forked from one that has imported the host.
+"""Runs tests against mutants, each in a process forked from one that has imported fairseq.
 
 torch and fairseq take seconds to import and are never mutated; the package itself is imported by
 every fork from a copy of the tree that holds the mutant, processes that tests start included.
@@ -34,7 +34,7 @@ def copy_tree(root: Path, folder: Path) -> Path:
 
 
 def warm_up(project: Path, others: list) -> list:
-    """Import the host, compile a project with its tests, and copy it to other folders."""
+    """Import fairseq, compile a project with its tests, and copy it to other folders."""
     for name in WARM:
         importlib.import_module(name)
     importlib.import_module("torch").set_num_threads(1)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_docmt.modules.beam_memory import BeamMemory
+from fairseq_docmt.modules.rfa.beam_memory import BeamMemory
 from fairseq_docmt.ops import step_kernels
 from fairseq_docmt.ops.linear_attention import Summary, attend_summary
 from fairseq_docmt.ops.random_features import SHORTEST, sincos_features, unit_length

@@ -78,9 +78,11 @@ class Forced:
         if self.rows:
             return self.read_rows([s.split() for s in source], [t.split() for t in target])
         if self.stream:
-            found, carry = [], None
+            found, doc_state = [], None
             for number, (s, t) in enumerate(pairs):
-                scores, carry = self.read([src.index(w) for w in s.split()], t, number == 0, carry)
+                scores, doc_state = self.read(
+                    [src.index(w) for w in s.split()], t, number == 0, doc_state
+                )
                 found.append(scores)
             return found
         mark = self.task.options["mark_document_start"] and len(pairs) == len(source)
@@ -109,7 +111,7 @@ class Forced:
             for row, t in zip(scores, wanted)
         ]
 
-    def read(self, source, target, starts=None, carry=None):
+    def read(self, source, target, starts=None, doc_state=None):
         words = self.task.target_dictionary
         wanted = [words.index(word) for word in target.split()] + [words.eos()]
         net_input = {
@@ -118,12 +120,12 @@ class Forced:
             "prev_output_tokens": torch.tensor([[words.eos()] + wanted[:-1]]),
         }
         if self.stream:
-            net_input.update(starts=torch.tensor([starts]), carry=carry, lanes=1)
+            net_input.update(starts=torch.tensor([starts]), doc_state=doc_state, lanes=1)
         output = self.model(**net_input)
         scores = self.model.get_normalized_probs(output, log_probs=True)[0]
         own = [row[word] for row, word in zip(scores, wanted)]
         everything = torch.cat([torch.stack(own).unsqueeze(1), scores], dim=1)
-        return everything, output[1].get("carry") if self.stream else None
+        return everything, output[1].get("doc_state") if self.stream else None
 
 
 def plain(found) -> float:

@@ -23,7 +23,7 @@ from common import add_keep_memory, describe_machine, keep_memory
 from tabulate import tabulate
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.onednn_linear import use_onednn
+from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
 
 LENGTHS = (88, 128, 1000, 4000)
 TOKENS = 1400

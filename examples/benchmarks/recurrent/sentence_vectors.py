@@ -46,6 +46,7 @@ def update(model, optimizer, tokens) -> float:
 
 
 def main() -> None:
+    """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sentences", type=int, default=32, help="of a document")
     parser.add_argument("--length", type=int, default=25, help="tokens of a sentence")

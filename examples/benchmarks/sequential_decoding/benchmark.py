@@ -89,7 +89,7 @@ class Decoder:
 
 
 def compare(decoders: Dict[str, Decoder], sentences: int, repeats: int) -> List[str]:
-    """A line of the table: medians, and median ratios to the first with their range."""
+    """Return a line of the table: medians, and median ratios to the first with their range."""
     seconds: Dict[str, List[float]] = {way: [] for way in decoders}
     for _ in range(repeats):
         for way, decoder in decoders.items():
@@ -105,6 +105,7 @@ def compare(decoders: Dict[str, Decoder], sentences: int, repeats: int) -> List[
 
 
 def main() -> None:
+    """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--paper", action="store_true", help="transformer base, 15,000 types")
     parser.add_argument("--arch", default="window_attn_transformer")

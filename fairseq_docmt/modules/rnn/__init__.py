@@ -1,0 +1,1 @@
+"""Recurrent models: RNNSearch, the cache, document memories and local contexts."""

@@ -1,0 +1,1 @@
+"""Parts that all systems share: decoder states, beams, document states, attention."""

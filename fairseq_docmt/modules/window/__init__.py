@@ -1,0 +1,1 @@
+"""Attention within windows and long-short term attention (Herold and Ney 2023)."""
