@@ -9,7 +9,7 @@
 # SYSTEMs: source, target and both (memories); default: source.  PHENOMENA (default pronoun) of the data,
 # in documents of SENTENCES (default 6).  FROM continues from the memories of an earlier run on
 # documents of another length, with its dictionaries, language models and rnnsearch.  Others:
-# FIRST_UPDATES of rnnsearch (1000), LM_EPOCHS (6), LR of the memories (0.0005).
+# FIRST_UPDATES of rnnsearch (1000), LM_EPOCHS (6).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
@@ -55,11 +55,14 @@ for system in "${systems[@]}"; do
     fi
   fi
   # The memories alone are trained, without dropout, and added to the output.
-  begin=$work/rnnsearch
-  [ -z "$from" ] || begin=$from/$system
+  begin=$work/rnnsearch schedule=(--lr 0.0005 --lr-scheduler fixed)
+  if [ -n "$from" ]; then
+    begin=$from/$system
+    schedule=(--lr 0.0015 --lr-scheduler polynomial_decay --total-num-update "$updates")
+  fi
   train "$system" "$updates" "${document[@]}" --max-tokens 1200 "${drafts[@]}" \
     --arch memnet_rnn --memory "$system" --memory-to output --freeze-pretrained \
-    --dropout 0 --memory-dropout 0 --lr "${LR:-0.0005}" --lr-scheduler fixed --warmup-updates 0 \
+    --dropout 0 --memory-dropout 0 "${schedule[@]}" --warmup-updates 0 \
     --sentence-lm "$work/lm/forward/$best:$work/lm/backward/$best" \
     --sentence-lm-embed-dim "$lm_size" --sentence-lm-hidden-size "$lm_size" \
     --finetune-from-model "$begin/checkpoint_last.pt"
