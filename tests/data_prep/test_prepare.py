@@ -305,11 +305,11 @@ def test_the_vocabulary_has_the_size_asked_for(tmp_path):
 
 
 def test_more_characters_than_symbols_are_refused(tmp_path):
-    (tmp_path / "text").write_text("abc abd\n", encoding="utf-8")  # a, b inside; c, d at the end
+    (tmp_path / "text").write_text("xyc xyd\n", encoding="utf-8")  # x, y inside; c, d at the end
     with pytest.raises(CorpusError, match="4 symbols of one character; give more"):
         prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 4, total_symbols=True)
     prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 5, total_symbols=True)
-    assert (tmp_path / "codes").read_text().splitlines()[1:] == ["a b"]
+    assert (tmp_path / "codes").read_text().splitlines()[1:] == ["x y"]
 
 
 def test_nothing_to_merge_is_said(tmp_path):
