@@ -275,24 +275,47 @@ def dictionary(words: int = 12):
     return add_document_symbols(words_only)
 
 
-def model(*arguments: str, seed: int = 0):
-    """An untrained model in evaluation mode, built as ``fairseq-train`` builds it, in float64.
-
-    Biases, norms and what begins as zeros get random values too, so that nothing hides behind them.
-    """
+def as_built(*arguments: str, seed: int = 0):
+    """A model in evaluation mode and float64, with the values that its constructor leaves."""
     import torch
     from fairseq import options
     from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-    parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, ["data", *arguments])
+    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
     torch.manual_seed(seed)
     task = TranslationTask(TranslationConfig(), dictionary(), dictionary())
-    built = task.build_model(args).double().eval()
+    return task.build_model(args).double().eval()
+
+
+def model(*arguments: str, seed: int = 0):
+    """As :func:`as_built`, with random values where training begins with the same everywhere.
+
+    Biases, norms and what begins as zeros get them too, so that nothing hides behind them.
+    """
+    import torch
+
+    built = as_built(*arguments, seed=seed)
     for name, parameter in built.named_parameters():
         if parameter.dim() == 1 or not parameter.any():
             torch.nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)
     return built
+
+
+def with_noise(checkpoint: Path, deviation: float = 0.3) -> Path:
+    """The checkpoint with noise on all parameters, so that none is near where it began.
+
+    What vectors are divided by stays.
+    """
+    import torch
+    from fairseq import checkpoint_utils
+
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+    generator = torch.Generator().manual_seed(4)
+    for name, value in state["model"].items():
+        if value.is_floating_point() and not name.endswith((".version", ".deviation")):
+            value += deviation * torch.randn(value.shape, generator=generator)
+    checkpoint_utils.torch_persistent_save(state, str(checkpoint))
+    return checkpoint
 
 
 def lines_of(output: str, kind: str = "H") -> Dict[int, str]:

@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+from collections import Counter
 from unittest import mock
 
 import pytest
@@ -11,6 +12,7 @@ import tiny
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.generation.document_decoder import DocumentDecoder
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
 WINDOW = ["--task", "sliding_window_translation"]
@@ -269,15 +271,28 @@ def test_forced_sentence_count_leaves_nothing_to_repair(binarised, document_chec
     assert re.search(r"sentence counts: 0 of \d+ outputs", caplog.text)
 
 
-def test_wrong_sentence_counts_are_kept_on_request(binarised, document_checkpoint, caplog):
-    """All words of an output are printed, in order."""
+def test_wrong_sentence_counts_are_kept_on_request(
+    binarised, document_checkpoint, caplog, monkeypatch
+):
+    """All words that were found are printed."""
     caplog.set_level("INFO", logger="fairseq_docmt")
     options = [*DOCUMENT, "--decoding", "segment"]
     repaired = tiny.lines_of(tiny.generate(binarised, document_checkpoint, *options))
     counts = re.search(r"sentence counts: (\d+) of (\d+) outputs.*decoded again", caplog.text)
     caplog.clear()
+    search, said = DocumentDecoder._search_spans, Counter()
+
+    def noted(self, *args):
+        found = search(self, *args)
+        for best, *_ in found:
+            for sentence in best.sentences:
+                said.update(self.task.target_dictionary.string(sentence["tokens"]).split())
+        return found
+
+    monkeypatch.setattr(DocumentDecoder, "_search_spans", noted)
     keep = ["--wrong-sentence-count", "keep"]
     kept = tiny.lines_of(tiny.generate(binarised, document_checkpoint, *options, *keep))
+    assert Counter(word for text in kept.values() for word in text.split()) == said
     assert f"{counts.group(1)} of {counts.group(2)} outputs" in caplog.text
     assert "sentences and were kept" in caplog.text
     assert sorted(kept) == sorted(repaired) and kept != repaired
