@@ -98,8 +98,10 @@ def check_scores(found, wanted):
         assert a == pytest.approx(b, abs=2e-4)  # single precision, four digits are printed
 
 
-@pytest.mark.parametrize("memory", ["source", "target", "both"])
-@pytest.mark.parametrize("place", ["context", "output"])
+@pytest.mark.parametrize(
+    "memory, place",
+    [("source", "context"), ("target", "context"), ("both", "context"), ("both", "output")],
+)
 def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, memory, place):
     """Each pass is scored as the equations say, given what the pass before it has translated."""
     options = ["--memory", memory, "--memory-to", place]
