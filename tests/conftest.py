@@ -101,8 +101,10 @@ def barely_trained(binarised, made_once):
     import tiny
 
     def train(*arguments, model=tiny.MODEL):
+        seldom = ["--validate-interval", "1000", "--save-interval", "1000"]  # at the end alone
+
         def build(folder):
-            tiny.train(binarised, folder, *arguments, updates=60, model=model)
+            tiny.train(binarised, folder, *arguments, *seldom, updates=60, model=model)
 
         return made_once((arguments, model), build) / "checkpoint_last.pt"
 

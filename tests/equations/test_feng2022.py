@@ -443,7 +443,7 @@ def test_new_parameters_as_they_are_built():
         for name, parameter in memory.named_parameters():
             if "norm.weight" in name:
                 assert (parameter == 1).all(), name
-            if "norm.bias" in name or "out_proj.bias" in name:
+            if name.endswith(("norm.bias", "out_proj.bias", "fc1.bias", "fc2.bias")):
                 assert (parameter == 0).all(), name
             if parameter.dim() == 2 and name != "initial":
                 bound = gains.get(name.split(".")[1], 1) * (6 / sum(parameter.shape)) ** 0.5
