@@ -1,16 +1,19 @@
 """One thread, fixed seeds, and the shared real corpora where they are there."""
 
 import fcntl
+import functools
 import hashlib
 import os
 import random
 import shutil
 import warnings
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
@@ -23,6 +26,25 @@ def fixed_seed():
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def settings_are_parsed_once():
+    """Every command of fairseq has hydra parse some 270 settings, nearly the same each time.
+
+    That costs as much computing as the rest of a tiny command.
+    """
+    parse = OverridesParser.parse_rule
+
+    @functools.lru_cache(maxsize=None)
+    def parsed(text, rule):
+        return parse(OverridesParser.create(), text, rule)
+
+    def parse_once(_, text, rule):
+        return parsed(text, rule)
+
+    with mock.patch.object(OverridesParser, "parse_rule", parse_once):
+        yield
 
 
 @pytest.fixture
@@ -79,8 +101,10 @@ def barely_trained(binarised, made_once):
     import tiny
 
     def train(*arguments, model=tiny.MODEL):
+        seldom = ["--validate-interval", "1000", "--save-interval", "1000"]  # at the end alone
+
         def build(folder):
-            tiny.train(binarised, folder, *arguments, updates=60, model=model)
+            tiny.train(binarised, folder, *arguments, *seldom, updates=60, model=model)
 
         return made_once((arguments, model), build) / "checkpoint_last.pt"
 

@@ -2,11 +2,13 @@
 
 import contextlib
 import io
+import logging
+import multiprocessing
 import os
 import random
 import re
-import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Dict, List, Sequence
 from unittest import mock
@@ -168,31 +170,57 @@ def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12, model=
     return save_dir / "checkpoint_last.pt"
 
 
+def start_training(output: Path, *arguments: str, **environment: str):
+    """A process of stock ``fairseq-train``, forked from this one, which has imported everything.
+
+    Args:
+        output: file for what it prints.
+    """
+    forking = multiprocessing.get_context("fork")
+    arguments = ("--user-dir", USER_DIR, *TRAINING, *map(str, arguments))
+    process = forking.Process(target=_train_here, args=(output, arguments, environment))
+    process.start()
+    return process
+
+
+def _train_here(output: Path, arguments: Sequence[str], environment: Dict[str, str]) -> None:
+    from fairseq_cli import train as command
+
+    with open(output, "w", buffering=1, encoding="utf-8") as stream:
+        for number in (1, 2):
+            os.dup2(stream.fileno(), number)
+        sys.stdout = sys.stderr = stream
+        logging.basicConfig(stream=stream, level="INFO", force=True)
+        os.environ.update(environment)
+        sys.argv = ["fairseq-train", *arguments]
+        try:
+            command.cli_main()
+        except Exception:
+            traceback.print_exc()
+            raise SystemExit(1) from None
+
+
 def train_in_processes(data: Path, save_dir: Path, *arguments: str, model=MODEL) -> List[str]:
     """Train by two processes of stock ``fairseq-train`` on the CPU; returns their outputs."""
     port = 20000 + random.SystemRandom().randrange(20000)
     command = [
-        *[sys.executable, "-W", "ignore", "-m", "fairseq_cli.train", str(data)],
-        *["--user-dir", USER_DIR, *model, *TRAINING, "--save-dir", str(save_dir), *arguments],
+        *[data, *model, "--save-dir", save_dir],
         *["--distributed-world-size", "2", "--distributed-no-spawn"],
         *["--distributed-init-method", f"tcp://127.0.0.1:{port}"],
-        *["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"],
+        *["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", *arguments],
     ]
+    outputs = [Path(f"{save_dir}.{port}.{rank}") for rank in (0, 1)]
     processes = [
-        subprocess.Popen(
-            [*command, "--distributed-rank", str(rank)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        for rank in (0, 1)
+        start_training(output, *command, "--distributed-rank", str(rank))
+        for rank, output in enumerate(outputs)
     ]
-    outputs = [process.communicate(timeout=300)[0] for process in processes]
     for process, output in zip(processes, outputs):
-        if process.returncode:
-            raise RuntimeError(f"exit status {process.returncode}: {output[-3000:]}")
-    return outputs
+        process.join(timeout=300)
+        if process.exitcode != 0:
+            for other in processes:
+                other.kill()
+            raise RuntimeError(f"exit status {process.exitcode}: {output.read_text()[-3000:]}")
+    return [output.read_text() for output in outputs]
 
 
 def sentence_lm(data: Path, folder: Path) -> str:
@@ -275,24 +303,47 @@ def dictionary(words: int = 12):
     return add_document_symbols(words_only)
 
 
-def model(*arguments: str, seed: int = 0):
-    """An untrained model in evaluation mode, built as ``fairseq-train`` builds it, in float64.
-
-    Biases, norms and what begins as zeros get random values too, so that nothing hides behind them.
-    """
+def as_built(*arguments: str, seed: int = 0):
+    """A model in evaluation mode and float64, with the values that its constructor leaves."""
     import torch
     from fairseq import options
     from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-    parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, ["data", *arguments])
+    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
     torch.manual_seed(seed)
     task = TranslationTask(TranslationConfig(), dictionary(), dictionary())
-    built = task.build_model(args).double().eval()
+    return task.build_model(args).double().eval()
+
+
+def model(*arguments: str, seed: int = 0):
+    """As :func:`as_built`, with random values where training begins with the same everywhere.
+
+    Biases, norms and what begins as zeros get them too, so that nothing hides behind them.
+    """
+    import torch
+
+    built = as_built(*arguments, seed=seed)
     for name, parameter in built.named_parameters():
         if parameter.dim() == 1 or not parameter.any():
             torch.nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)
     return built
+
+
+def with_noise(checkpoint: Path, deviation: float = 0.3) -> Path:
+    """The checkpoint with noise on all parameters, so that none is near where it began.
+
+    What vectors are divided by stays.
+    """
+    import torch
+    from fairseq import checkpoint_utils
+
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+    generator = torch.Generator().manual_seed(4)
+    for name, value in state["model"].items():
+        if value.is_floating_point() and not name.endswith((".version", ".deviation")):
+            value += deviation * torch.randn(value.shape, generator=generator)
+    checkpoint_utils.torch_persistent_save(state, str(checkpoint))
+    return checkpoint
 
 
 def lines_of(output: str, kind: str = "H") -> Dict[int, str]:

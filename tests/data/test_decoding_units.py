@@ -20,7 +20,9 @@ def units_of(lengths, window_size, tgt=None, **options):
     else:
         spans = part_spans(index, (sizes[index.rows], 8), limits)
     words = Dictionary()
-    return DecodingUnits(lines, tgt, sizes, words, index, spans, window_size=window_size, **options)
+    if window_size:
+        options["window_size"] = window_size
+    return DecodingUnits(lines, tgt, sizes, words, index, spans, **options)
 
 
 def test_windows_translate_their_last_sentence():
@@ -39,6 +41,13 @@ def test_parts_translate_all_their_sentences_and_rows_show_the_original_ones():
     assert sample["id"].tolist() == [0, 1, 2, 3, 5]
     shown = [row[row.ne(1)].tolist() for row in sample["net_input"]["src_tokens"]]
     assert shown == [[10, 2], [11, 11, 2], [12, 12, 12, 2], [13, 2], [14, 14, 2]]
+    assert sample["net_input"]["src_tokens"][0].tolist() == [1, 1, 10, 2]
+
+
+def test_the_longest_come_first_and_equal_ones_in_their_order():
+    units = units_of((60,), 1)
+    found = units.batches(None, 1, keep_order=False, shards=1)
+    assert found == [[unit] for unit in sorted(range(60), key=lambda unit: -units.sizes[unit])]
 
 
 def test_waves_follow_documents_and_keep_them_in_one_process():

@@ -12,10 +12,8 @@ from typing import Callable, Dict, List, NamedTuple, Sequence
 import pytest
 import tiny
 import torch
-from fairseq import options
 from fairseq.data.data_utils import collate_tokens
 from fairseq.modules import SinusoidalPositionalEmbedding
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
 DICTIONARY = tiny.dictionary()
@@ -25,14 +23,6 @@ WIDER_ENCODER = ["--encoder-embed-dim", "24"]
 Weights = Dict[str, Tensor]
 
 # ---- parameters ----------------------------------------------------------------------------------
-
-
-def fresh_model(*arguments: str, seed: int = 0):
-    """A model in float64 and evaluation mode with the weights that its constructor leaves."""
-    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
-    torch.manual_seed(seed)
-    task = TranslationTask(TranslationConfig(), DICTIONARY, DICTIONARY)
-    return task.build_model(args).double().eval()
 
 
 def weights_of(model) -> Weights:
@@ -55,7 +45,9 @@ def layers(w: Weights, side: str) -> List[Weights]:
 
 
 def linear(w: Weights, name: str, x: Tensor) -> Tensor:
-    return x @ w[f"{name}.weight"].t() + w[f"{name}.bias"]
+    """``x W^T``, with ``+ b`` where there is a bias."""
+    product = x @ w[f"{name}.weight"].t()
+    return product + w[f"{name}.bias"] if f"{name}.bias" in w else product
 
 
 def layer_norm(w: Weights, name: str, x: Tensor) -> Tensor:
@@ -65,8 +57,9 @@ def layer_norm(w: Weights, name: str, x: Tensor) -> Tensor:
 
 
 def softmax(logits: Tensor) -> Tensor:
-    powers = (logits - logits.max().detach()).exp()
-    return powers / powers.sum()
+    """Of a vector, or of each row."""
+    powers = (logits - logits.max(dim=-1, keepdim=True)[0].detach()).exp()
+    return powers / powers.sum(dim=-1, keepdim=True)
 
 
 def heads(x: Tensor) -> List[Tensor]:
@@ -166,7 +159,7 @@ def decoder(
         x = network(layer, x, norm_first)
     if norm_first:
         x = layer_norm(w, "decoder.layer_norm", x)
-    return x @ w["decoder.output_projection.weight"].t()
+    return linear(w, "decoder.output_projection", x)
 
 
 def transformer(w: Weights, source: Sequence[int], target: Sequence[int]) -> Tensor:

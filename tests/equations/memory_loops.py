@@ -12,39 +12,11 @@ from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Tuple
 
 import torch
+from equations.loops import layer_norm as norm
+from equations.loops import linear, softmax
 from torch import Tensor
 
 PAD = 1
-
-
-def values_of(model) -> Dict[str, Tensor]:
-    """Copies of the parameters of a model by name, with gradients of their own, and its tables."""
-    values = {
-        name: parameter.detach().clone().requires_grad_(parameter.requires_grad)
-        for name, parameter in model.named_parameters()
-    }
-    return {**values, **dict(model.named_buffers())}
-
-
-# ---- arithmetic ---------------------------------------------------------------------------------
-
-
-def linear(p, name: str, x: Tensor) -> Tensor:
-    product = x @ p[f"{name}.weight"].T
-    return product + p[f"{name}.bias"] if f"{name}.bias" in p else product
-
-
-def norm(p, name: str, x: Tensor) -> Tensor:
-    """Layer norm of each vector."""
-    centered = x - x.mean(dim=-1, keepdim=True)
-    variance = (centered * centered).mean(dim=-1, keepdim=True)
-    return centered / (variance + 1e-5).sqrt() * p[f"{name}.weight"] + p[f"{name}.bias"]
-
-
-def softmax(x: Tensor) -> Tensor:
-    """Of each row."""
-    e = (x - x.max(dim=-1, keepdim=True)[0].detach()).exp()
-    return e / e.sum(dim=-1, keepdim=True)
 
 
 def relu(x: Tensor) -> Tensor:

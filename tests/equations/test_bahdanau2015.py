@@ -5,11 +5,9 @@ import math
 import pytest
 import tiny
 import torch
-from equations import recurrent_loops as loops
-from equations.recurrent_batches import (
+from batches import (
     EOS,
     PAD,
-    as_constructed,
     check,
     check_gradients,
     dropout_that_doubles,
@@ -20,6 +18,7 @@ from equations.recurrent_batches import (
     tensor_of,
     without_padding,
 )
+from equations import recurrent_loops as loops
 
 from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 
@@ -223,7 +222,7 @@ def test_the_readout_knows_the_context_and_the_last_word():
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_it_begins_near_the_uniform_distribution(system):
     """Every word of the vocabulary has about the same probability, whatever the source."""
-    model = as_constructed(*SYSTEMS[system])
+    model = tiny.as_built(*SYSTEMS[system])
     check(
         without_padding(run(model, PAIRS)[0], PAIRS),
         loops.rnnsearch(loops.Parameters(model), PAIRS),

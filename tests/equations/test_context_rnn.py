@@ -5,10 +5,8 @@ import functools
 import pytest
 import tiny
 import torch
-from equations import recurrent_loops as loops
-from equations.recurrent_batches import (
+from batches import (
     EOS,
-    as_constructed,
     check,
     check_gradients,
     dropout_that_doubles,
@@ -18,6 +16,7 @@ from equations.recurrent_batches import (
     run_lanes,
     translate_by_random_search,
 )
+from equations import recurrent_loops as loops
 from fairseq import checkpoint_utils
 
 #: --context, and the loop that it should equal
@@ -78,6 +77,7 @@ def test_outputs_and_gradients(system):
     check_gradients(system.model, found, wanted)
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1, 1), (2, 4), (4, 1, 1)], ids=str)
 def test_outputs_in_chunks(system, sizes):
     check(run_in_chunks(system.model, LANES, sizes), system.of_references)
@@ -192,8 +192,8 @@ def check_beginning(base, model, context):
 def test_it_begins_with_rnnsearch_and_a_random_context(name):
     """As ``--finetune-from-model`` makes it of a checkpoint of ``rnnsearch``."""
     context, layers = SYSTEMS[name]
-    base = as_constructed(*tiny.rnnsearch(*layers), seed=1)
-    model = as_constructed(*tiny.context("--context", context, *layers))
+    base = tiny.as_built(*tiny.rnnsearch(*layers), seed=1)
+    model = tiny.as_built(*tiny.context("--context", context, *layers))
     model.load_state_dict(base.state_dict(), strict=True)
     check_beginning(base, model, context)
 

@@ -266,7 +266,7 @@ def stock(seed=3):
 def started_from(transformer, *arguments):
     """A new model that goes on from a transformer of sentences."""
     sizes = ["--encoder-layers", "2", "--decoder-layers", "2"]
-    model = loops.fresh_model(*tiny.window(*sizes, *arguments))
+    model = tiny.as_built(*tiny.window(*sizes, *arguments))
     model.load_state_dict(transformer.state_dict(), strict=True)
     return model
 
@@ -305,7 +305,7 @@ def test_relative_positions_start_anew():
 def test_without_options():
     """Relative positions, 20 tokens on each side, sent-align: the best of table 4."""
     arguments = ["--arch", "window_attn_transformer", *tiny.MODEL[2:]]
-    model, options = loops.fresh_model(*arguments), Window(size=20)
+    model, options = tiny.as_built(*arguments), Window(size=20)
     for documents in (LONG, BATCHES["short"]):
         want = by_loops(model, documents, options)
         loops.assert_close(loops.whole(model, documents), want)

@@ -5,13 +5,11 @@ import functools
 import pytest
 import tiny
 import torch
-from equations import recurrent_loops as loops
-from equations.recurrent_batches import (
+from batches import (
     BOD,
     EOS,
     PAD,
     UNK,
-    as_constructed,
     check,
     check_gradients,
     dropout_that_doubles,
@@ -22,6 +20,7 @@ from equations.recurrent_batches import (
     tensor_of,
     translate_by_random_search,
 )
+from equations import recurrent_loops as loops
 from fairseq import checkpoint_utils
 
 from fairseq_docmt.modules.rnn.cache_decoder import CacheDecoder
@@ -109,6 +108,7 @@ def test_outputs_and_gradients(system):
     check_gradients(system.model, found, wanted, ATOL_OF_GRADIENTS[system.fusion])
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (2, 2), (3, 1)], ids=str)
 def test_outputs_in_chunks(system, sizes):
     wanted = [[outputs for outputs, _ in lane] for lane in system.of_references]
@@ -334,7 +334,7 @@ def test_slots_of_a_frozen_base_are_those_of_evaluation(name):
 
 def pretrained(*options):
     """``cache_rnn`` as ``--finetune-from-model`` makes it of a checkpoint of ``rnnsearch``."""
-    base, model = as_constructed(*tiny.rnnsearch(), seed=1), as_constructed(*tiny.cache(*options))
+    base, model = tiny.as_built(*tiny.rnnsearch(), seed=1), tiny.as_built(*tiny.cache(*options))
     model.load_state_dict(base.state_dict(), strict=True)
     return base, model
 

@@ -5,14 +5,14 @@ import math
 import pytest
 import tiny
 import torch
-from equations import recurrent_loops_memnet as loops
-from equations.as_built import with_noise
+from equations import memnet_loops as loops
+from equations.recurrent_loops import Parameters
 from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
 from fairseq_cli import preprocess
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation.iterative import IterativeSearch
+from fairseq_docmt.generation.iterative_decoder import IterativeDecoder
 
 DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "20"]
 TEST = tiny.documents((1, 5, 2, 7), 2)
@@ -62,24 +62,24 @@ def scores_by_equations(checkpoint, place, translations, known=None, own_query=T
         own_query: whether a sentence's own cell is part of its query.
     """
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
-    p, eos = loops.values_of(model.double()), torch.tensor([2])
+    p, eos = Parameters(model.double()), 2
 
     def tokens(line):
-        return torch.tensor([task.tgt_dict.index(word) for word in line.split()]).long()
+        return [task.tgt_dict.index(word) for word in line.split()]
 
     def read(lines, count):
-        return [torch.cat([eos, tokens(next(lines))]) for _ in range(count)]
+        return [[eos, *tokens(next(lines))] for _ in range(count)]
 
     translations = iter(translations)
     known, found = None if known is None else iter(known), []
     for part in parts_of(TEST, task):
-        sources = [task.src_dict.encode_line(s, add_if_not_exist=False).long() for s in part]
+        sources = [task.src_dict.encode_line(s, add_if_not_exist=False).tolist() for s in part]
         memories = [None] * len(part)
         if known is not None:
             memories = loops.readings(p, sources, read(known, len(part)), own_query, place)
         for source, words, c_mem in zip(sources, read(translations, len(part)), memories):
             logits, _ = loops.decode(p, loops.encode(p, source), words, c_mem, place)
-            target = torch.cat([words[1:], eos])
+            target = torch.tensor([*words[1:], eos])
             scores = logits.log_softmax(-1).gather(1, target.unsqueeze(1)).squeeze(1)
             found.append((scores / math.log(2)).tolist())
     return found
@@ -98,15 +98,17 @@ def check_scores(found, wanted):
         assert a == pytest.approx(b, abs=2e-4)  # single precision, four digits are printed
 
 
-@pytest.mark.parametrize("memory", ["source", "target", "both"])
-@pytest.mark.parametrize("place", ["context", "output"])
+@pytest.mark.parametrize(
+    "memory, place",
+    [("source", "context"), ("target", "context"), ("both", "context"), ("both", "output")],
+)
 def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, memory, place):
     """Each pass is scored as the equations say, given what the pass before it has translated."""
     options = ["--memory", memory, "--memory-to", place]
     if memory != "target":
         options += ["--sentence-lm", sentence_lm]
     arguments = [] if memory == "source" else ["--drafts", str(drafts)]
-    checkpoint = with_noise(train(binarised, tmp_path, *arguments, options=options))
+    checkpoint = tiny.with_noise(train(binarised, tmp_path, *arguments, options=options))
 
     def run(*extra):
         return printed(tiny.generate(binarised, checkpoint, *DOCUMENTS, *extra))
@@ -197,7 +199,7 @@ def test_second_stage_begins_with_rnnsearch(binarised, sentence_lm, tmp_path):
     """It translates and scores as the first stage does; nothing is learned here."""
     sentence = ["--task", "sliding_window_translation", "--window-size", "1"]
     model = tiny.rnnsearch("--decoder-layers", "2")
-    base = with_noise(tiny.train(binarised, tmp_path / "a", *sentence, model=model, updates=1))
+    base = tiny.with_noise(tiny.train(binarised, tmp_path / "a", *sentence, model=model, updates=1))
     arguments = ["--gold-drafts", "--finetune-from-model", str(base), "--lr", "0"]
     path = train(
         binarised, tmp_path / "b", *arguments, options=["--sentence-lm", sentence_lm], updates=1
@@ -230,14 +232,14 @@ def test_validation_bleu_and_valid_drafts(binarised, sentence_lm, drafts, tmp_pa
 def test_a_source_memory_is_searched_with_once(binarised, sentence_lm, tmp_path, monkeypatch):
     """It reads no translations: more passes find nothing else."""
     options = ["--memory", "source", "--sentence-lm", sentence_lm]
-    checkpoint = with_noise(train(binarised, tmp_path, options=options))
-    search, searched = IterativeSearch._translate_given, []
+    checkpoint = tiny.with_noise(train(binarised, tmp_path, options=options))
+    search, searched = IterativeDecoder._search, []
 
-    def counted(self, generator, models, sentences, wave, readings):
+    def counted(self, generator, models, sentences, wave, readings, found):
         searched.extend(readings is not None for _ in wave)
-        return search(self, generator, models, sentences, wave, readings)
+        return search(self, generator, models, sentences, wave, readings, found)
 
-    monkeypatch.setattr(IterativeSearch, "_translate_given", counted)
+    monkeypatch.setattr(IterativeDecoder, "_search", counted)
     outputs = []
     for more in (["1"], ["3", "--decode-order", "in-turn"]):
         output = tiny.generate(binarised, checkpoint, *DOCUMENTS, "--decode-passes", *more)

@@ -1,10 +1,7 @@
 """Training on streams through the stock commands: exact resumption, several processes."""
 
-import os
 import re
 import signal
-import subprocess
-import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -13,6 +10,8 @@ import tiny
 import torch
 from fairseq import checkpoint_utils
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.models import distributed_fairseq_model
+from torch.nn.parallel import DistributedDataParallel
 
 from fairseq_docmt.errors import UserError
 
@@ -22,7 +21,6 @@ STREAM += ["--batch-size", "2"]
 PLAIN = ["--task", "sentence_stream_translation"]
 VARIANTS = {
     "one sentence": ["--chunk-sentences", "1"],
-    "chunks": ["--chunk-sentences", "4"],
     "random chunks": ["--chunk-sentences", "3", "--random-chunk"],
     # Workers take their time to end, so that there are few of them.
     "workers": ["--num-workers", "1", "--chunk-sentences", "4", "--disable-validation"],
@@ -64,13 +62,23 @@ def test_losses_after_resuming_are_the_same_to_the_bit(binarised, tmp_path, trac
     assert len(losses(whole)) == 14
 
 
-def test_pytorch_ddp(binarised, tmp_path, traced):
-    """torch's own data parallelism gives what fairseq's does."""
+def test_pytorch_ddp(binarised, tmp_path, traced, monkeypatch):
+    """torch's own data parallelism gives what fairseq's does.
+
+    The host passes numbers of GPUs, which torch refuses on a CPU.
+    """
+
+    def on_a_cpu(module, device_ids, output_device, **options):
+        (tmp_path / "used").touch()
+        return DistributedDataParallel(module, **options)
+
+    monkeypatch.setattr(distributed_fairseq_model, "DistributedDataParallel", on_a_cpu)
     traced("both")
     arguments = ["--chunk-sentences", "2", "--max-update", "5", "--dropout", "0"]
     for number, backend in enumerate(("legacy_ddp", "pytorch_ddp")):
         options = [*STREAM, *arguments, "--ddp-backend", backend]
         tiny.train_in_processes(binarised, tmp_path / str(number), *options, model=tiny.memory())
+        assert (tmp_path / "used").exists() == (backend == "pytorch_ddp")
     first, second = (
         tiny.weights(tmp_path / str(number) / "checkpoint_last.pt") for number in (0, 1)
     )
@@ -111,21 +119,14 @@ def train_in_processes(data, save_dir, *arguments):
     tiny.train_in_processes(data, save_dir, *STREAM, *arguments, model=tiny.memory())
 
 
-def command(data, save_dir, *arguments):
-    return [
-        *[sys.executable, "-W", "ignore", "-m", "fairseq_cli.train", str(data), *tiny.memory()],
-        *[*tiny.TRAINING, *STREAM, "--save-dir", str(save_dir), *arguments],
-    ]
-
-
 def test_a_killed_run_goes_on_from_its_last_checkpoint(binarised, tmp_path, traced):
     options = ["--save-interval-updates", "4", "--chunk-sentences", "2", "--max-update", "11"]
 
     def run(save_dir, **environment):
-        return subprocess.run(
-            command(binarised, tmp_path / save_dir, *options),
-            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        ).returncode
+        arguments = [binarised, *tiny.memory(), *STREAM, "--save-dir", tmp_path / save_dir]
+        process = tiny.start_training(tmp_path / "output", *arguments, *options, **environment)
+        process.join(timeout=300)
+        return process.exitcode
 
     whole = traced("whole")
     assert run("a") == 0
@@ -290,9 +291,13 @@ def test_fillers_are_no_sentences(binarised, memory_stream_checkpoint):
         for batch in iterator.next_epoch_itr(shuffle=False):
             real = int(batch["id"].ge(0).sum())
             counts.append((real, len(batch["id"])))
-            _, size, log = task.valid_step(batch, models[0], criterion)
-            assert log["nsentences"] == real
-            assert size == log["sample_size"] == (real if average else batch["ntokens"])
+            learner = (models[0], criterion, Namespace(backward=lambda loss: None), 0)
+            for _, size, log in (
+                task.valid_step(batch, models[0], criterion),
+                task.train_step(batch, *learner),
+            ):
+                assert log["nsentences"] == real
+                assert size == log["sample_size"] == (real if average else batch["ntokens"])
     assert any(real < rows for real, rows in counts)
 
 

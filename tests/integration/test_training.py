@@ -1,5 +1,6 @@
 """Training through the stock commands."""
 
+import itertools
 import re
 
 import pytest
@@ -123,34 +124,36 @@ def test_stock_criterions_and_update_freq(binarised, tmp_path, task, criterion):
 
 def test_validation_bleu_is_over_sentences(binarised, tmp_path, caplog):
     caplog.set_level("INFO")
-    for number, task in enumerate(([*WINDOW, "--loss-on", "last"], WINDOW, DOCUMENT)):
-        for decoding in ("sequential", "segment"):
-            caplog.clear()
-            tiny.train(
-                binarised,
-                tmp_path / f"{number}{decoding}",
-                *[*task, "--decoding", decoding, "--eval-bleu"],
-                *["--eval-bleu-args", '{"beam": 2, "max_len_b": 10}'],
-                *["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"],
-                *["--lr", "0.02"],
-                updates=40,
-            )
-            logged = re.findall(r"valid on .valid. subset.* bleu ([\d.]+)", caplog.text)[-1]
-            path = tmp_path / f"{number}{decoding}" / "checkpoint_last.pt"
-            # Windows are translated after their reference context, or whole.
-            search = {
-                "sequential": ["--decoding", "sequential", "--gold-context"],
-                "segment": ["--decoding", "window"],
-            }[decoding]
-            if task is DOCUMENT:
-                search = ["--decoding", decoding]
-            again = tiny.valid_bleu(binarised, path, *task[:2], *search)
-            assert float(logged) == pytest.approx(again, abs=0.011)
-            assert again > 1
-            state = checkpoint_utils.load_checkpoint_to_cpu(
-                str(tmp_path / f"{number}{decoding}" / "checkpoint_best.pt")
-            )
-            assert state["task_state"]["document_options"]["task"] == task[1]
+    last = [*WINDOW, "--loss-on", "last"]
+    for number, (task, decoding) in enumerate(
+        [(last, "sequential"), *itertools.product((WINDOW, DOCUMENT), ("sequential", "segment"))]
+    ):
+        caplog.clear()
+        tiny.train(
+            binarised,
+            tmp_path / f"{number}{decoding}",
+            *[*task, "--decoding", decoding, "--eval-bleu"],
+            *["--eval-bleu-args", '{"beam": 2, "max_len_b": 10}'],
+            *["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"],
+            *["--lr", "0.02"],
+            updates=40,
+        )
+        logged = re.findall(r"valid on .valid. subset.* bleu ([\d.]+)", caplog.text)[-1]
+        path = tmp_path / f"{number}{decoding}" / "checkpoint_last.pt"
+        # Windows are translated after their reference context, or whole.
+        search = {
+            "sequential": ["--decoding", "sequential", "--gold-context"],
+            "segment": ["--decoding", "window"],
+        }[decoding]
+        if task is DOCUMENT:
+            search = ["--decoding", decoding]
+        again = tiny.valid_bleu(binarised, path, *task[:2], *search)
+        assert float(logged) == pytest.approx(again, abs=0.011)
+        assert again > 1
+        state = checkpoint_utils.load_checkpoint_to_cpu(
+            str(tmp_path / f"{number}{decoding}" / "checkpoint_best.pt")
+        )
+        assert state["task_state"]["document_options"]["task"] == task[1]
 
 
 def test_options_of_training_are_in_the_checkpoint(document_checkpoint, window_checkpoint):

@@ -61,16 +61,21 @@ def test_cache_starts_from_rnnsearch(binarised, tmp_path):
         assert torch.equal(new[name], value), name
 
 
-@pytest.mark.parametrize("stage", SECOND_STAGES)
+SCHEDULES = [
+    ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "4"],
+    ["--lr-scheduler", "fixed", "--warmup-updates", "4"],
+    ["--lr-scheduler", "polynomial_decay", "--total-num-update", "10"],
+    ["--lr-scheduler", "cosine", "--max-update", "6"],
+]
+
+
 @pytest.mark.parametrize(
-    "schedule",
+    "stage, schedule",
     [
-        ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "4"],
-        ["--lr-scheduler", "fixed", "--warmup-updates", "4"],
-        ["--lr-scheduler", "polynomial_decay", "--total-num-update", "10"],
-        ["--lr-scheduler", "cosine", "--max-update", "6"],
+        *(("memory", schedule) for schedule in SCHEDULES),
+        *((stage, SCHEDULES[0]) for stage in SECOND_STAGES if stage != "memory"),
     ],
-    ids=lambda schedule: schedule[1],
+    ids=lambda value: value[1] if isinstance(value, list) else value,
 )
 def test_two_learning_rates_under_any_scheduler(binarised, tmp_path, stage, schedule):
     task, model, _ = SECOND_STAGES[stage]

@@ -80,6 +80,17 @@ def test_dropout_keeps_the_mean_and_its_gradient_fits(attend):
     torch.testing.assert_close(mean.mean(0), want, atol=0.1, rtol=0)
 
 
+@pytest.mark.parametrize("attend", [window_attention, fused_window_attention])
+def test_dropout_leaves_out_weights(attend):
+    """A weight of 1 / 6 is dropped, or divided by what is kept."""
+    nothing = torch.zeros(BSZ, HEADS, 6, 6, dtype=torch.float64)
+    weights = torch.eye(6, dtype=torch.float64).expand(BSZ, HEADS, 6, 6)
+    window = Window(torch.arange(6).expand(BSZ, -1), 6)
+    found = 6 * attend(nothing, nothing, weights, window, None, 0.4, block_size=4)
+    torch.testing.assert_close(found, found.gt(0).double() / 0.6)
+    assert found.eq(0).double().mean() == pytest.approx(0.4, abs=0.15)
+
+
 def test_nothing_of_quadratic_size_is_kept():
     def kept(length):
         sizes = []

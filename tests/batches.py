@@ -1,15 +1,13 @@
-"""Batches of the documents that the loops read one by one, and what a model makes of them."""
+"""Batches of documents whose sentences know of each other, and what a model makes of them."""
 
 import contextlib
 from unittest import mock
 
 import tiny
 import torch
-from fairseq import options
 from fairseq.data.data_utils import collate_tokens
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_docmt.generation.stream import StreamEnsemble
+from fairseq_docmt.generation.stream_decoder import StreamEnsemble
 
 DICTIONARY = tiny.dictionary()
 PAD, EOS, UNK = DICTIONARY.pad(), DICTIONARY.eos(), DICTIONARY.unk()
@@ -29,6 +27,11 @@ def random_document(lengths, seed, target_words=5):
         return torch.randint(4, 4 + kinds, (length,), generator=generator).tolist()
 
     return [([*words(n, 12), EOS], [EOS, *words(n + n % 3, target_words)]) for n in lengths]
+
+
+def with_drafts(pairs, drafts):
+    """Triples (source, decoder input, decoder input of a draft), the last of other pairs."""
+    return [(source, words, draft) for (source, words), (_, draft) in zip(pairs, drafts)]
 
 
 def in_lanes(lanes, filler=FILLER):
@@ -59,26 +62,44 @@ def run(model, pairs, left_pad=True, **stream):
     return model(source, source.ne(PAD).sum(1), words, **stream)
 
 
-def run_lanes(model, lanes, doc_state=None, **options):
+def run_lanes(model, lanes, carry=None, **options):
     """(T, V) outputs of each row of a stream batch without padding, and extra outputs."""
     rows, starts = in_lanes(lanes)
-    stream = {"starts": torch.tensor(starts), "lanes": len(lanes), "doc_state": doc_state}
+    stream = {"starts": torch.tensor(starts), "lanes": len(lanes), "carry": carry}
     output, extra = run(model, rows, **stream, **options)
     return without_padding(output, rows), extra
 
 
-@torch.no_grad()
-def run_in_chunks(model, lanes, sizes):
+def run_in_chunks(model, lanes, sizes, filler=FILLER, left_pad=True):
     """As :func:`run_lanes` in batches of some sentences of each lane, what is carried between."""
-    rows, starts = in_lanes(lanes)
-    outputs, doc_state, done = [], None, 0
+    rows, starts = in_lanes(lanes, filler)
+    outputs, carry, done = [], None, 0
     for size in sizes:
         here = slice(done * len(lanes), (done + size) * len(lanes))
-        stream = {"starts": torch.tensor(starts[here]), "lanes": len(lanes), "doc_state": doc_state}
-        output, extra = run(model, rows[here], **stream)
+        stream = {"starts": torch.tensor(starts[here]), "lanes": len(lanes), "carry": carry}
+        output, extra = run(model, rows[here], left_pad, **stream)
         outputs += without_padding(output, rows[here])
-        doc_state, done = extra["doc_state"], done + size
+        carry = {name: x.detach() for name, x in extra["carry"].items()}
+        done += size
     return outputs
+
+
+def run_documents(model, documents, gold=False, left_pad=True):
+    """(T, V) outputs of each sentence of documents of triples (:func:`with_drafts`) as one batch.
+
+    Args:
+        gold: memories get the decoder inputs themselves, not those of drafts.
+    """
+    rows = [triple for document in documents for triple in document]
+    pairs = [(source, words) for source, words, _ in rows]
+    drafts = None if gold else tensor_of([draft for _, _, draft in rows])
+    output, _ = run(model, pairs, left_pad, documents=numbers_of(documents), drafts=drafts)
+    return without_padding(output, pairs)
+
+
+def numbers_of(documents):
+    """(rows,) number of the document of each sentence."""
+    return torch.arange(len(documents)).repeat_interleave(torch.tensor([*map(len, documents)]))
 
 
 def without_padding(output, pairs):
@@ -97,7 +118,7 @@ def check(found, wanted, atol=1e-9):
 def check_gradients(model, found, wanted, atol=1e-9):
     """The same gradients of all parameters, of one weighted sum of all outputs."""
     kept = [(a, b) for a, b in zip(found, wanted) if b is not None]
-    names, parameters = zip(*model.named_parameters())
+    names, parameters = zip(*((n, x) for n, x in model.named_parameters() if x.requires_grad))
     sides = []
     for outputs in zip(*kept):
         generator = torch.Generator().manual_seed(1)
@@ -171,12 +192,12 @@ def translate_by_random_search(model, lanes, beams=3, steps=5):
         lanes of documents with those translations as decoder inputs, and the outputs of their rows.
     """
     rows, starts = in_lanes(lanes)
-    ensemble, doc_state, pairs, outputs = StreamEnsemble([model]), None, [], []
+    ensemble, carry, pairs, outputs = StreamEnsemble([model]), None, [], []
     for first in range(0, len(rows), len(lanes)):
         here = slice(first, first + len(lanes))
         source = tensor_of([source for source, _ in rows[here]], left_pad=True)
+        ensemble.streams = [{"starts": torch.tensor(starts[here]), "carry": carry}]
         net_input = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}
-        net_input["streams"] = [{"starts": torch.tensor(starts[here]), "doc_state": doc_state}]
         (encoder_out,) = ensemble.forward_encoder(net_input)
         words, found = random_search(model, encoder_out, len(lanes), beams, steps, seed=first)
         chosen = []
@@ -185,7 +206,7 @@ def translate_by_random_search(model, lanes, beams=3, steps=5):
             chosen.append(words[lane, beam, :length].tolist())
             outputs.append(found[lane, beam, :length])
         pairs += [(source, best) for (source, _), best in zip(rows[here], chosen)]
-        (doc_state,) = ensemble.next_doc_state(tensor_of(chosen))
+        (carry,) = ensemble.carry_on(tensor_of(chosen))
     return [_documents(pairs, starts, lane, len(lanes)) for lane in range(len(lanes))], outputs
 
 
@@ -196,11 +217,3 @@ def _documents(rows, starts, lane, lanes):
             found.append([])
         found[-1].append(row)
     return found
-
-
-def as_constructed(*arguments, seed=0):
-    """A model in float64 and evaluation mode, with parameters as training begins with them."""
-    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
-    torch.manual_seed(seed)
-    task = TranslationTask(TranslationConfig(), tiny.dictionary(), tiny.dictionary())
-    return task.build_model(args).double().eval()
