@@ -7,7 +7,7 @@ import tiny
 import torch
 from fairseq.data.data_utils import collate_tokens
 
-from fairseq_docmt.generation.stream_decoder import StreamEnsemble
+from fairseq_docmt.generation.stream import StreamEnsemble
 
 DICTIONARY = tiny.dictionary()
 PAD, EOS, UNK = DICTIONARY.pad(), DICTIONARY.eos(), DICTIONARY.unk()
@@ -62,10 +62,10 @@ def run(model, pairs, left_pad=True, **stream):
     return model(source, source.ne(PAD).sum(1), words, **stream)
 
 
-def run_lanes(model, lanes, carry=None, **options):
+def run_lanes(model, lanes, doc_state=None, **options):
     """(T, V) outputs of each row of a stream batch without padding, and extra outputs."""
     rows, starts = in_lanes(lanes)
-    stream = {"starts": torch.tensor(starts), "lanes": len(lanes), "carry": carry}
+    stream = {"starts": torch.tensor(starts), "lanes": len(lanes), "doc_state": doc_state}
     output, extra = run(model, rows, **stream, **options)
     return without_padding(output, rows), extra
 
@@ -73,13 +73,13 @@ def run_lanes(model, lanes, carry=None, **options):
 def run_in_chunks(model, lanes, sizes, filler=FILLER, left_pad=True):
     """As :func:`run_lanes` in batches of some sentences of each lane, what is carried between."""
     rows, starts = in_lanes(lanes, filler)
-    outputs, carry, done = [], None, 0
+    outputs, doc_state, done = [], None, 0
     for size in sizes:
         here = slice(done * len(lanes), (done + size) * len(lanes))
-        stream = {"starts": torch.tensor(starts[here]), "lanes": len(lanes), "carry": carry}
+        stream = {"starts": torch.tensor(starts[here]), "lanes": len(lanes), "doc_state": doc_state}
         output, extra = run(model, rows[here], left_pad, **stream)
         outputs += without_padding(output, rows[here])
-        carry = {name: x.detach() for name, x in extra["carry"].items()}
+        doc_state = {name: x.detach() for name, x in extra["doc_state"].items()}
         done += size
     return outputs
 
@@ -192,12 +192,12 @@ def translate_by_random_search(model, lanes, beams=3, steps=5):
         lanes of documents with those translations as decoder inputs, and the outputs of their rows.
     """
     rows, starts = in_lanes(lanes)
-    ensemble, carry, pairs, outputs = StreamEnsemble([model]), None, [], []
+    ensemble, doc_state, pairs, outputs = StreamEnsemble([model]), None, [], []
     for first in range(0, len(rows), len(lanes)):
         here = slice(first, first + len(lanes))
         source = tensor_of([source for source, _ in rows[here]], left_pad=True)
-        ensemble.streams = [{"starts": torch.tensor(starts[here]), "carry": carry}]
         net_input = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}
+        net_input["streams"] = [{"starts": torch.tensor(starts[here]), "doc_state": doc_state}]
         (encoder_out,) = ensemble.forward_encoder(net_input)
         words, found = random_search(model, encoder_out, len(lanes), beams, steps, seed=first)
         chosen = []
@@ -206,7 +206,7 @@ def translate_by_random_search(model, lanes, beams=3, steps=5):
             chosen.append(words[lane, beam, :length].tolist())
             outputs.append(found[lane, beam, :length])
         pairs += [(source, best) for (source, _), best in zip(rows[here], chosen)]
-        (carry,) = ensemble.carry_on(tensor_of(chosen))
+        (doc_state,) = ensemble.next_doc_state(tensor_of(chosen))
     return [_documents(pairs, starts, lane, len(lanes)) for lane in range(len(lanes))], outputs
 
 

@@ -45,7 +45,7 @@ class SequentialSearch(DocumentSearch):
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
         """Score the references of the rows of each unit."""
-        if self.task.decoding == "sequential-full-source":
+        if self.task.decoding != "sequential":
             return self.score_spans(scorer, models, units)
         return self._without_future(
             units, lambda shown, _=None: self.score_spans(scorer, models, shown)

@@ -21,7 +21,7 @@ from equations.loops import layer_norm, weights_of
 from equations.memory_loops import MemoryTransformer, gelu, mha, update_attention
 from fairseq import checkpoint_utils
 
-from fairseq_docmt.modules.sentence_memory import ReadSentence, SentenceMemory
+from fairseq_docmt.modules.recurrent_memory.sentence_memory import ReadSentence, SentenceMemory
 
 STREAM = ["--task", "sentence_stream_translation"]
 TEST = tiny.documents((1, 5, 2, 7), 2)
@@ -293,13 +293,13 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant, monkeypatch):
 
     monkeypatch.setattr(SentenceMemory, "begin_sentence", counted)
     memories = {m for m in model.modules() if isinstance(m, SentenceMemory)}
-    generator, carry, pasts = torch.Generator().manual_seed(3), None, [{}, {}, {}]
+    generator, doc_state, pasts = torch.Generator().manual_seed(3), None, [{}, {}, {}]
     sources = [[pair[0] for pair in random_document([3, 1, 5, 2], s)] for s in (21, 22, 23)]
     for number in range(4):
         begins = [number == 0, number in (0, 2), number == 0]  # another document in the second row
         pasts = [{} if begin else past for begin, past in zip(begins, pasts)]
         source = tensor_of([lane[number] for lane in sources], left_pad=True)
-        stream = {"starts": torch.tensor(begins), "lanes": 3, "carry": carry}
+        stream = {"starts": torch.tensor(begins), "lanes": 3, "doc_state": doc_state}
         encoded = model.encoder(source, source.ne(PAD).sum(1), **stream)
         owners, state, said = torch.arange(3).repeat_interleave(2), {}, {}
         beams = model.encoder.reorder_encoder_out(encoded, owners)
@@ -320,7 +320,7 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant, monkeypatch):
             tokens = torch.cat([tokens[order], new], dim=1)
         best = tensor_of([said[lane] for lane in range(3)])
         _, extra = model.decoder(best, encoder_out=encoded, features_only=True)
-        carry = extra["carry"]
+        doc_state = extra["doc_state"]
         assert set(begun) == memories and len(begun) == len(memories)
         begun.clear()
         pasts = [

@@ -13,7 +13,7 @@ import tiny
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.generation.document_decoder import DocumentDecoder
+from fairseq_docmt.generation.joint import JointSearch
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
 WINDOW = ["--task", "sliding_window_translation"]
@@ -296,7 +296,7 @@ def test_wrong_sentence_counts_are_kept_on_request(
     repaired = tiny.lines_of(tiny.generate(binarised, document_checkpoint, *options))
     counts = re.search(r"sentence counts: (\d+) of (\d+) outputs.*decoded again", caplog.text)
     caplog.clear()
-    search, said = DocumentDecoder._search_spans, Counter()
+    search, said = JointSearch._search, Counter()
 
     def noted(self, *args):
         found = search(self, *args)
@@ -305,7 +305,7 @@ def test_wrong_sentence_counts_are_kept_on_request(
                 said.update(self.task.target_dictionary.string(sentence["tokens"]).split())
         return found
 
-    monkeypatch.setattr(DocumentDecoder, "_search_spans", noted)
+    monkeypatch.setattr(JointSearch, "_search", noted)
     keep = ["--wrong-sentence-count", "keep"]
     kept = tiny.lines_of(tiny.generate(binarised, document_checkpoint, *options, *keep))
     assert Counter(word for text in kept.values() for word in text.split()) == said

@@ -12,7 +12,7 @@ from fairseq.data.data_utils import collate_tokens
 from fairseq_cli import preprocess
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation.iterative_decoder import IterativeDecoder
+from fairseq_docmt.generation.iterative import IterativeSearch
 
 DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "20"]
 TEST = tiny.documents((1, 5, 2, 7), 2)
@@ -233,13 +233,13 @@ def test_a_source_memory_is_searched_with_once(binarised, sentence_lm, tmp_path,
     """It reads no translations: more passes find nothing else."""
     options = ["--memory", "source", "--sentence-lm", sentence_lm]
     checkpoint = tiny.with_noise(train(binarised, tmp_path, options=options))
-    search, searched = IterativeDecoder._search, []
+    search, searched = IterativeSearch._translate_given, []
 
-    def counted(self, generator, models, sentences, wave, readings, found):
+    def counted(self, generator, models, sentences, wave, readings):
         searched.extend(readings is not None for _ in wave)
-        return search(self, generator, models, sentences, wave, readings, found)
+        return search(self, generator, models, sentences, wave, readings)
 
-    monkeypatch.setattr(IterativeDecoder, "_search", counted)
+    monkeypatch.setattr(IterativeSearch, "_translate_given", counted)
     outputs = []
     for more in (["1"], ["3", "--decode-order", "in-turn"]):
         output = tiny.generate(binarised, checkpoint, *DOCUMENTS, "--decode-passes", *more)

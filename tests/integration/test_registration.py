@@ -6,7 +6,7 @@ import sys
 
 import tiny
 
-#: imports the host once, and goes on in a process of its own for each way to come to the package
+#: imports fairseq once, and goes on in a process of its own for each way to come to the package
 PROGRAM = """
 import os, sys
 from argparse import Namespace

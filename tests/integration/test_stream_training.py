@@ -65,7 +65,7 @@ def test_losses_after_resuming_are_the_same_to_the_bit(binarised, tmp_path, trac
 def test_pytorch_ddp(binarised, tmp_path, traced, monkeypatch):
     """torch's own data parallelism gives what fairseq's does.
 
-    The host passes numbers of GPUs, which torch refuses on a CPU.
+    fairseq passes numbers of GPUs, which torch refuses on a CPU.
     """
 
     def on_a_cpu(module, device_ids, output_device, **options):
