@@ -3,7 +3,7 @@ r"""Convert aligned text of OPUS, e.g. OpenSubtitles, with document names to a c
     python data_prep/opus_documents.py OpenSubtitles.de-en.en OpenSubtitles.de-en.de \
         OpenSubtitles.de-en.ids --without contrapro.json --out corpus/all.en corpus/all.de
 
-The input are the two texts of the Moses format and the .ids file with the documents and sentences
+The inputs are the two texts of the Moses format and the .ids file with the documents and sentences
 of each line.  Consecutive lines from the same two files form a document.
 """
 

@@ -4,7 +4,7 @@ r"""Compute BLEU by the position of sentences in their documents.
         sentence=sentence.out memory=memory.out
 
 Feng et al. (2022), section 5.2 and figure 3, ask whether later sentences, which have more context,
-are translated better.  The input are outputs of ``fairseq-generate`` for documents; gaps in their
+are translated better.  The inputs are outputs of ``fairseq-generate`` for documents; gaps in their
 line numbers are document boundaries.  Each score is corpus BLEU (sacreBLEU) over all sentences of a
 range of ten positions; the paper averages scores of single positions.  The plot shows the
 difference to the first system.

@@ -43,8 +43,8 @@ def sentence_weights(gates: Tensor) -> Tensor:
         gates: (..., J - 1) as returned by :func:`sentence_decay`.
 
     Returns:
-        (..., J, J) product of the gates between sentence j (row) and j' <= j (column); 0 for j' >
-        j.
+        (..., J, J) product of the gates between sentence j (row) and j' <= j (column); 0 where
+        j' > j.
     """
     total = torch.nn.functional.pad(gates.log(), (1, 0)).cumsum(dim=-1)
     return (total.unsqueeze(-1) - total.unsqueeze(-2)).exp().tril()

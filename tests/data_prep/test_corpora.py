@@ -122,7 +122,7 @@ def test_files_that_cannot_be_read(tmp_path, name, data, message):
 def test_lines_that_belong_together(tmp_path):
     one, two, more = write(tmp_path, one="a\n", two="b", more="c\nd\n")
     assert list(paired_lines(one, two)) == [("a", "b")]
-    with pytest.raises(CorpusError, match=r"/two ends after line 1, but .*/more goes on"):
+    with pytest.raises(CorpusError, match=r"/two ends after line 1, but .*/more continues"):
         list(paired_lines(more, two))
 
 
@@ -288,7 +288,7 @@ def test_opus_documents_with_faults(tmp_path):
         CorpusError, match="/ids: line 2 does not have two names separated by a tab"
     ):
         opus(tmp_path, ids=IDS.format(1, 5, 1) + 3 * "de/1990/12/1.xml.gz\n")
-    with pytest.raises(CorpusError, match="/ids ends after line 1, but .*/en goes on"):
+    with pytest.raises(CorpusError, match="/ids ends after line 1, but .*/en continues"):
         opus(tmp_path, ids=IDS.format(1, 5, 1))
     with pytest.raises(CorpusError, match="none.json: cannot be read"):
         opus_documents.ContraPro(str(tmp_path / "none.json"))

@@ -246,7 +246,7 @@ def test_a_stage_that_fails_leaves_nothing_half_written(tmp_path):
     "break_it, message",
     [
         (lambda c: (c / "train.en").unlink(), r"error: .*train\.en: cannot be read"),
-        (lambda c: (c / "test.en").write_text("x\n"), r"error: .*test\.zh: line 2 has no partner"),
+        (lambda c: (c / "test.en").write_text("x\n"), r"error: .*test\.zh: line 2 has no count"),
         (lambda c: (c / "more.zh").write_bytes(b"\xff\n"), r"error: .*more\.zh: line 1 is not"),
         (lambda c: (c / "out").write_text("a file"), r"error: .*out.*: (Not a dir|File exists)"),
     ],
@@ -275,7 +275,7 @@ def test_words_that_are_symbols_are_refused(corpus, quick):
     text = TEXT["en"].replace("Fine.", "a <sep> b")
     (corpus / "test.en").write_text(text * 3, encoding="utf-8")
     prepare.main(options(corpus, "--bpe-operations", "0"))  # Moses writes < and > in another way
-    with pytest.raises(SystemExit, match=r"test\.en: line 5 has the word <sep>, which stands"):
+    with pytest.raises(SystemExit, match=r"test\.en: line 5 has the word <sep>, which is reserved"):
         prepare.main(options(corpus, "--bpe-operations", "0", "--target-tokenizer", "none"))
 
 
