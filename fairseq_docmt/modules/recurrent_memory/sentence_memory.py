@@ -131,7 +131,7 @@ class SentenceMemory(nn.Module):
             (B, m, C) memory after the sentence; unchanged in rows without a sentence.
         """
         absent = ~sentence.present.any(dim=1)
-        # Rows without a sentence are unmasked: full masking would give NaN.  Their result is unused.
+        # Full masking of rows without a sentence would give NaN; their result is unused.
         padding = ~sentence.present & ~absent.unsqueeze(1)
         query = self.dropout(memory + self.positions.to(memory.dtype))
         source = self.update_attention.project_source(sentence.states, padding)
