@@ -188,7 +188,7 @@ def test_gradients_flow_into_previous_sentences(options, exact):
 
 
 def test_exact_gradients_need_an_end():
-    with pytest.raises(UserError, match="--exact-memory-gradient has no meaning with"):
+    with pytest.raises(UserError, match="--exact-memory-gradient contradicts"):
         tiny.model(*tiny.memory("--exact-memory-gradient", "--memory-gradient-sentences", "0"))
 
 

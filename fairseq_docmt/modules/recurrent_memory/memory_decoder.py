@@ -185,7 +185,7 @@ class MemoryLayerState(NamedTuple):
     beams: int
 
     def reorder(self, rows: BeamRows) -> "MemoryLayerState":
-        """Select sentences and start, select or reorder their beams."""
+        """Select sentences and reorder, repeat or drop their beams."""
         recent = None if self.recent is None else self.recent.reorder(rows)
         state = self._replace(recent=recent, beams=rows.beams)
         return state if rows.sentences is None else state._of_sentences(rows.sentences)

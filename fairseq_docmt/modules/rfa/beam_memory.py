@@ -208,7 +208,7 @@ class BeamMemory(NamedTuple):
         return keys[:, sentences, steps, column], values[:, sentences, steps, column], weights
 
     def reorder(self, rows: BeamRows) -> "BeamMemory":
-        """Select sentences and start, select or reorder their beams."""
+        """Select sentences and reorder, repeat or drop their beams."""
         if rows.local is None:
             memory = self if self.used == 0 else self.merged()
             shares = memory.shares.expand(-1, -1, rows.beams, -1)

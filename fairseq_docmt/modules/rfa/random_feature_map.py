@@ -57,7 +57,7 @@ class SharedMatrices(nn.Module):
         super().__init__()
         if options.pool_size < layers * heads:
             raise ValueError(
-                f"a pool of {options.pool_size} random matrices does not suffice for {layers} "
+                f"a pool of {options.pool_size} random matrices is not enough for {layers} "
                 f"layers of {heads} heads; set --random-matrices to {layers * heads} or more"
             )
         self.layers, self.heads, self.same = layers, heads, same
@@ -96,7 +96,7 @@ class RandomFeatureMap(nn.Module):
         super().__init__()
         if options.pool_size < heads and not options.shared_pool:
             raise ValueError(
-                f"a pool of {options.pool_size} random matrices does not suffice for {heads} "
+                f"a pool of {options.pool_size} random matrices is not enough for {heads} "
                 f"heads; set --random-matrices to {heads} or more"
             )
         self.heads = heads

@@ -60,7 +60,7 @@ class CausalState(NamedTuple):
     token_weight: Optional[Tensor]
 
     def reorder(self, rows: BeamRows) -> "CausalState":
-        """Select sentences and start, select or reorder their beams."""
+        """Select sentences and reorder, repeat or drop their beams."""
         weight = self.token_weight
         if weight is not None and rows.sentences is not None:
             weight = weight.index_select(1, rows.sentences)

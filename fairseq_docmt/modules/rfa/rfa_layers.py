@@ -31,7 +31,7 @@ class RFALayerState(NamedTuple):
     source: SourceFeatures
 
     def reorder(self, rows: BeamRows) -> "RFALayerState":
-        """Select sentences and start, select or reorder their beams."""
+        """Select sentences and reorder, repeat or drop their beams."""
         causal = None if self.causal is None else self.causal.reorder(rows)
         source = self.source
         if rows.sentences is not None:

@@ -37,10 +37,7 @@ class AttentiveGRU(nn.Module):
     """GRU with additive attention from the previous state and the last word.
 
     ``c_t = attention(s_{t-1}, x_t; h)``, ``s_t = GRU(s_{t-1}, [x_t; c_t])``: Tu et al. (2018),
-    equations 3 and 4. XX
-
-    Tu et al. (2018), equations 3 and 4; as in their section 4.1, the query of attention includes
-    the last word.
+    equations 3 and 4; as in their section 4.1, the query of attention includes the last word.
 
     Everything independent of the last state is computed for all steps at once: the projections of
     the inputs and of the source. The gates are linear in the context vector, a weighted sum of

@@ -161,7 +161,7 @@ class GRUState(NamedTuple):
     history: Any = None
 
     def reorder(self, order: Tensor) -> "GRUState":
-        """Reorder, drop or multiply rows by a (rows,) index, as beam search asks for."""
+        """Reorder, repeat or drop rows by a (rows,) index of former rows."""
         bsz = len(self.source.states)
         rows = split_order(order, bsz, self.beams)
         if rows is None:

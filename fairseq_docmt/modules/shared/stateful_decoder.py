@@ -36,7 +36,7 @@ class DecoderState(NamedTuple):
     beams: int
 
     def reorder(self, order: Tensor) -> "DecoderState":
-        """Reorder, drop or multiply rows by a (rows,) index, as beam search asks for."""
+        """Reorder, repeat or drop rows by a (rows,) index of former rows."""
         rows = split_order(order, self.bsz, self.beams)
         if rows is None:
             return self._unshare_beams().reorder(order)

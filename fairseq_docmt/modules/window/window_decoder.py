@@ -39,7 +39,7 @@ class WindowLayerState(NamedTuple):
     beams: int
 
     def reorder(self, rows: BeamRows) -> "WindowLayerState":
-        """Select sentences and start, select or reorder their beams."""
+        """Select sentences and reorder, repeat or drop their beams."""
         recent = None if self.recent is None else self.recent.reorder(rows)
         source = self.source
         if rows.sentences is not None:
