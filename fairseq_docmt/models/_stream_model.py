@@ -1,12 +1,12 @@
-"""Encoder-decoders with a state that goes from sentence to sentence."""
+"""Models with a document state."""
 
 
 class StreamModel:
-    """Mixin for encoder-decoders that ``sentence_stream_translation`` trains.
+    """Mixin for encoder-decoder models trained by ``sentence_stream_translation``.
 
     The encoder takes ``starts``, ``lanes`` and ``doc_state``
-    (:class:`~fairseq_docmt.data.batch.NetInput`); the extra outputs of the decoder have
-    ``doc_state``, a dict of tensors whose rows are the lanes.
+    (:class:`~fairseq_docmt.data.batch.NetInput`). The extra outputs of the decoder include
+    ``doc_state``, a dict of tensors whose first dimension is the lane.
     """
 
     is_document_recurrent = True
@@ -21,13 +21,14 @@ class StreamModel:
         doc_state=None,
         **kwargs,
     ):
-        """As in the stock models, for sentences that follow each other.
+        """Compute the logits of consecutive sentences.
 
         Args:
-            starts, lanes, carry: see :class:`~fairseq_docmt.modules.shared.stream.Stream`.
+            src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
+            starts, lanes, doc_state: see :class:`~fairseq_docmt.modules.shared.stream.Stream`.
 
         Returns:
-            (rows, T, V) logits; extra outputs with ``doc_state``, what the lanes carry on.
+            (rows, T, V) logits, and extra outputs with the new document state, ``doc_state``.
         """
         encoder_out = self.encoder(
             src_tokens, src_lengths=src_lengths, starts=starts, lanes=lanes, doc_state=doc_state

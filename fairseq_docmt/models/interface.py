@@ -1,6 +1,6 @@
-"""What a model may offer to tasks and searches, and what holds for models that do not.
+"""Optional attributes and methods of models, with defaults for models without them.
 
-A model of fairseq offers none of it; the functions here give the defaults.
+Models of fairseq have none of these.
 """
 
 from typing import Dict, Iterable, Optional, Protocol, Tuple
@@ -11,18 +11,18 @@ from fairseq_docmt.modules.shared.document_state import DocumentState
 
 
 class DocumentModel(Protocol):
-    """Attributes and methods that a model may have.
+    """Optional attributes and methods of models.
 
     Attributes:
-        carries: the model has a state that goes from sentence to sentence.  ``forward`` takes
+        is_document_recurrent: whether the model has a document state. ``forward`` then takes
             ``starts``, ``lanes`` and ``doc_state`` (:mod:`fairseq_docmt.data.stream_view`), and the
-            extra outputs of the decoder have ``doc_state``.  Default: False.
-        reads_documents: the rows of a batch are the sentences of whole documents, and ``forward``
-            takes ``documents`` (:mod:`fairseq_docmt.data.rows_view`).  Default: False.
-        remembers_translations: such a model also reads translations of the other sentences.
+            extra outputs of the decoder include ``doc_state``. Default: False.
+        reads_documents: whether batches contain all sentences of a document as rows. ``forward``
+            then takes ``documents`` (:mod:`fairseq_docmt.data.rows_view`). Default: False.
+        remembers_translations: whether such a model also reads translations of the other sentences.
             Default: False.
-        full_context_alignment: alignments need the whole output (fairseq's ``transformer_align``).
-            Default: False.
+        full_context_alignment: whether alignments need the whole output (fairseq's
+            ``transformer_align``). Default: False.
     """
 
     is_document_recurrent: bool
@@ -31,14 +31,14 @@ class DocumentModel(Protocol):
     full_context_alignment: bool
 
     def load_pretrained_parts(self, sentences: Iterable[Tensor]) -> None:
-        """Load parts that were trained before, given sentences of the training set."""
+        """Load pre-trained parts, given source sentences of the training set."""
 
 
 class DocumentDecoder(Protocol):
-    """Attributes and methods that a decoder may have.
+    """Optional attributes and methods of decoders.
 
     Attributes:
-        has_attention_weights: the decoder gives attention weights while decoding.  Default: True.
+        has_attention_weights: whether decoding steps return attention weights. Default: True.
     """
 
     has_attention_weights: bool
@@ -46,41 +46,41 @@ class DocumentDecoder(Protocol):
     def prefill(
         self, new_tokens: Tensor, encoder_out: dict, incremental_state: Dict
     ) -> Tuple[Tensor, dict]:
-        """Read (bsz, n) right-padded tokens in one pass and continue the incremental state."""
+        """Continue the incremental state by (bsz, n) right-padded tokens in one pass."""
 
     def next_doc_state(self, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
         """Return the document state after a sentence, without computing its outputs."""
 
 
 def is_document_recurrent(model) -> bool:
-    """Whether a model has a state that goes from sentence to sentence."""
+    """Return whether a model has a document state."""
     return getattr(model, "is_document_recurrent", False)
 
 
 def reads_documents(model) -> bool:
-    """Whether the rows of a model's batches are the sentences of whole documents."""
+    """Return whether batches contain all sentences of a document as rows."""
     return getattr(model, "reads_documents", False)
 
 
 def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:
-    """Load the parts of a model that were trained before, if it has such parts."""
+    """Load the pre-trained parts of a model, if it has any."""
     load = getattr(model, "load_pretrained_parts", None)
     if load is not None:
         load(sentences)
 
 
 def has_attention_weights(model) -> bool:
-    """Whether the decoder of a model gives attention weights while decoding."""
+    """Return whether decoding steps of a model return attention weights."""
     return getattr(model.decoder, "has_attention_weights", True)
 
 
 def aligns_whole_outputs(model) -> bool:
-    """Whether the alignments of a model need the whole output."""
+    """Return whether the alignments of a model need the whole output."""
     return getattr(model, "full_context_alignment", False)
 
 
 def prefill_of(decoder) -> Optional[object]:
-    """Return the ``prefill`` of a decoder, None if it has none."""
+    """Return the ``prefill`` method of a decoder, or None."""
     return getattr(decoder, "read_prefix", None)
 
 
@@ -88,9 +88,9 @@ def state_after(model, prev_output_tokens: Tensor, encoder_out: dict) -> Documen
     """Return the document state after the decoder has read a sentence.
 
     Args:
-        model: one that :func:`carries_state`.
-        prev_output_tokens: (bsz, T) right-padded.
-        encoder_out: of the same rows.
+        model: model for which :func:`is_document_recurrent` holds.
+        prev_output_tokens: (bsz, T) right-padded decoder input.
+        encoder_out: encoder output of the same rows.
     """
     next_doc_state = getattr(model.decoder, "next_doc_state", None)
     if next_doc_state is not None:

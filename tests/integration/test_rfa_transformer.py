@@ -72,17 +72,17 @@ def test_sentence_level_stock_task(binarised, tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--random-matrices", "1"], "--random-matrices 1 does not suffice for 2 attention heads"),
+        (["--random-matrices", "1"], "--random-matrices 1 is not enough for 2 attention heads"),
         (["--causal-feature-dim", "0"], "--causal-feature-dim must be at least 1, not 0"),
         (["--gate-cross-attention"], "--gate-cross-attention needs --sentence-gate"),
         (["--shared-gate"], "--shared-gate needs --sentence-gate"),
         (["--same-matrices-in-decoding"], "--same-matrices-in-decoding needs --share-random-mat"),
         (
             ["--decoder-layers", "3", "--share-random-matrices", "--random-matrices", "5"],
-            "5 does not suffice for the attention heads of all 3 layers; give 6 or more",
+            "5 is not enough for the attention heads of all 3 layers; set it to 6 or more",
         ),
         (["--key-rescale-with-padding", "--no-key-rescale"], "contradicts --no-key-rescale"),
-        (["--no-cross-attention"], "--no-cross-attention has no meaning for rfa_transformer"),
+        (["--no-cross-attention"], "--no-cross-attention is not supported by rfa_transformer"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(binarised, tmp_path, options, message):

@@ -48,7 +48,7 @@ def test_rows_without_marks_are_documents_of_their_own(model):
 
 
 def test_exact_gradients_need_an_end():
-    with pytest.raises(UserError, match="--exact-memory-gradient has no meaning with"):
+    with pytest.raises(UserError, match="--exact-memory-gradient contradicts"):
         tiny.model(*tiny.memory("--exact-memory-gradient", "--memory-gradient-sentences", "0"))
 
 

@@ -1,4 +1,4 @@
-"""Other layers in the place of those that a model was built with."""
+"""Replacement of layers in a built model."""
 
 from typing import Callable, Optional
 
@@ -6,11 +6,12 @@ from torch import nn
 
 
 def swap_modules(model: nn.Module, replacement: Callable[[nn.Module], Optional[nn.Module]]) -> None:
-    """Replace the layers of a model that have a replacement.
+    """Replace layers of a model in place.
 
     Args:
-        replacement: of a layer, or None to leave it.  Layers with hooks before their forward pass,
-            as quantization noise has them, are left in any case.
+        model: model to change.
+        replacement: returns the new layer for a layer, or None to keep it. Layers with forward
+            pre-hooks, such as those of quantization noise, are always kept.
     """
     for module in list(model.modules()):
         for name, child in list(module.named_children()):

@@ -1,4 +1,4 @@
-"""Linear layers that train by oneDNN on a CPU."""
+"""Linear layers that use oneDNN for training on a CPU."""
 
 from torch import nn
 
@@ -7,10 +7,10 @@ from fairseq_docmt.ops.onednn_linear import has_onednn, onednn_linear
 
 
 class OneDNNLinear(nn.Linear):
-    """A linear layer whose products oneDNN computes, where it can.
+    """Linear layer computed by oneDNN where possible.
 
     Args:
-        linear: the layer whose parameters these are.
+        linear: layer whose parameters are shared.
     """
 
     def __init__(self, linear: nn.Linear):
@@ -19,11 +19,11 @@ class OneDNNLinear(nn.Linear):
         self.weight, self.bias = linear.weight, linear.bias
 
     def forward(self, x):
-        """(..., in_features) to (..., out_features)."""
+        """Map (..., in_features) to (..., out_features)."""
         return onednn_linear(x, self.weight, self.bias)
 
 
 def use_onednn(model: nn.Module) -> None:
-    """Let all plain linear layers of a model use oneDNN; names of parameters stay."""
+    """Replace all plain linear layers of a model by oneDNN layers; parameter names stay."""
     if has_onednn():
         swap_modules(model, lambda x: OneDNNLinear(x) if type(x) is nn.Linear else None)

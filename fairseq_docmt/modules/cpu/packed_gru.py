@@ -12,10 +12,11 @@ from fairseq_docmt.ops.attentive_gru import gru_step
 
 
 class PackedGRU(nn.Module):
-    """A GRU that uses packed weights on a CPU without gradients, plain ones otherwise.
+    """GRU with packed weights, used on a CPU without gradients; otherwise torch's GRU.
 
     Args:
-        gru: with ``batch_first`` and biases; its parameters are shared and change no more.
+        gru: GRU with ``batch_first`` and biases. Its parameters are shared and must not change any
+            more.
     """
 
     def __init__(self, gru: nn.GRU):
@@ -28,7 +29,7 @@ class PackedGRU(nn.Module):
         )
 
     def forward(self, x, state: Optional[Tensor] = None):
-        """As torch's own GRU, of (rows, T, d) tensors or packed sequences."""
+        """Run the GRU over a (rows, T, d) tensor or a packed sequence, like torch's GRU."""
         if torch.is_grad_enabled() or x.data.device.type != "cpu":
             return self.gru(x, state)
         if not isinstance(x, PackedSequence):
@@ -43,7 +44,13 @@ class PackedGRU(nn.Module):
         return x._replace(data=output), last
 
     def _run(self, data: Tensor, sizes: List[int], state: Optional[Tensor]):
-        """Output of the top layer and last states of all; ``sizes`` are the rows of each step."""
+        """Return the output of the top layer and the last states of all layers.
+
+        Args:
+            data: inputs of all steps, concatenated.
+            sizes: number of rows at each step.
+            state: first states of all layers, None for zeros.
+        """
         if state is None:
             state = data.new_zeros(len(self.products), sizes[0], self.hidden_size)
         last = []
@@ -58,7 +65,7 @@ class PackedGRU(nn.Module):
     def _read(
         self, number: int, data: Tensor, sizes: List[int], state: Tensor
     ) -> Tuple[Tensor, Tensor]:
-        """Output and last states of one direction of one layer, the even numbers forwards."""
+        """Return output and last states of one direction of a layer; even numbers run forwards."""
         from_input = self.products[number]["input"](data).split(sizes)
         times = range(len(sizes))
         if self.directions == 2 and number % 2 == 1:
@@ -72,7 +79,7 @@ class PackedGRU(nn.Module):
 
 
 def _pairs(weights):
-    """Weight and bias of the input, and of the state."""
+    """Return (weight, bias) of the input projection and of the state projection."""
     of_input, of_state, input_bias, state_bias = weights
     return (of_input, input_bias), (of_state, state_bias)
 

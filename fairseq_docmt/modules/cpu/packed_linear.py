@@ -1,8 +1,8 @@
 """Linear layers with weights packed for CPU inference.
 
-A product of few rows with a weight matrix is bound by how the weights lie in memory; oneDNN's own
-layout is up to three times as fast as a plain one.  Packed weights do not follow training, so this
-is for decoding only.
+Products of a few rows with a weight matrix are bound by memory access: oneDNN's own weight layout
+is up to three times as fast as a plain one. Packed weights do not follow parameter updates, so
+these layers are for decoding only.
 """
 
 from typing import Optional
@@ -15,15 +15,15 @@ from fairseq_docmt.ops.onednn_linear import has_onednn, product
 
 
 def can_pack() -> bool:
-    """Whether this torch has oneDNN with packed weights."""
+    """Return whether this torch build has oneDNN with packed weights."""
     return has_onednn() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
 
 
 class PackedLinear(nn.Module):
-    """A linear layer that uses packed weights on a CPU without gradients, plain ones otherwise.
+    """Linear layer with packed weights, used on a CPU without gradients; otherwise plain.
 
     Args:
-        linear: the layer whose parameters are shared; they must not change any more.
+        linear: layer whose parameters are shared. They must not change any more.
     """
 
     def __init__(self, linear: nn.Linear):
@@ -33,7 +33,7 @@ class PackedLinear(nn.Module):
         self._packed: Optional[Tensor] = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) to (..., out_features)."""
+        """Map (..., in_features) to (..., out_features)."""
         same_type = x.dtype == self.weight.dtype
         if x.device.type != "cpu" or torch.is_grad_enabled() or not same_type:
             return F.linear(x, self.weight, self.bias)

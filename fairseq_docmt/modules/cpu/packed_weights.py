@@ -1,4 +1,4 @@
-"""Lets a model that only decodes from now on use packed weights."""
+"""Packing of the weights of a model for decoding."""
 
 from typing import Optional
 
@@ -12,13 +12,13 @@ from fairseq_docmt.modules.cpu.packed_linear import PackedLinear, can_pack
 
 
 def pack_weights(model: nn.Module) -> None:
-    """Replace all plain linear layers and GRUs of a model, whose weights change no more."""
+    """Replace plain linear layers and GRUs by layers with packed weights, for decoding only."""
     if can_pack():
         swap_modules(model, _packed)
 
 
 def _packed(layer: nn.Module) -> Optional[nn.Module]:
-    """The layer with packed weights; None where there is no such thing."""
+    """Return a layer with packed weights, or None for layers that cannot be packed."""
     is_gru = type(layer) is nn.GRU and layer.batch_first and layer.bias
     if not is_gru and type(layer) not in (nn.Linear, OneDNNLinear):
         return None

@@ -1,1 +1,1 @@
-"""Memory vectors that are updated sentence by sentence (Feng et al. 2022)."""
+"""Recurrent memory, updated after each sentence (Feng et al. 2022)."""

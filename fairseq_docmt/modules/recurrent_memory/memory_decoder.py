@@ -23,12 +23,12 @@ from fairseq_docmt.modules.shared.stream import Stream, side_by_side
 
 
 def build_memories(cfg, side, layers: Sequence[int]) -> nn.ModuleDict:
-    """Memories of one side by the number of their layer.
+    """Create the memories of the encoder or decoder, by layer number.
 
     Args:
         cfg: options of the model.
-        side: those of its encoder or decoder.
-        layers: which layers have one.
+        side: ``cfg.encoder`` or ``cfg.decoder``.
+        layers: numbers of the layers with a memory.
     """
     return nn.ModuleDict(
         {
@@ -49,14 +49,16 @@ def build_memories(cfg, side, layers: Sequence[int]) -> nn.ModuleDict:
 
 
 class MemoryReader:
-    """Reads the memories of one side for consecutive sentences; collects what they carry on.
+    """Reads and updates the memories of one side over the consecutive sentences of a batch.
+
+    The document state after the batch is collected in ``doc_state``.
 
     Args:
-        side: ``encoder`` or ``decoder``, for names in the carry.
-        memories: of the side, by layer.
-        stream: how rows follow each other.
-        present: (rows, T) where tokens stand.
-        begun: what :meth:`SentenceMemory.begin_sentence` has given for some layers.
+        side: ``encoder`` or ``decoder``, a prefix of names in the document state.
+        memories: memories of this side, by layer number.
+        stream: layout of the batch.
+        present: (rows, T) True at tokens, False at padding.
+        begun: precomputed results of :meth:`SentenceMemory.begin_sentence`, by layer number.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class MemoryReader:
         self.doc_state: DocumentState = {}
 
     def sublayer(self, layer: int):
-        """The memory of a layer as a function of (rows, T, C) states; None if it has none."""
+        """Return the memory sublayer of a layer, a function of (rows, T, C) states, or None."""
         if str(layer) not in self.memories:
             return None
         memory, name = self.memories[str(layer)], f"{self.side}.{layer}"
@@ -82,10 +84,11 @@ class MemoryReader:
         return read
 
     def _read_sentences(self, memory: SentenceMemory, states: Tensor, before, begun):
-        """Memory of each row, and what is carried on, see :meth:`SentenceMemory.read_sentences`.
+        """Return the memory of each row and the state after the batch.
 
-        Copies are what memories are updated from, and read memories as constants: the gradient of
-        a later sentence goes through them and not into the sentences before.
+        See :meth:`SentenceMemory.read_sentences`. With copied lanes, memories are updated from the
+        copies, which read the memory as a constant: the gradient of a later sentence reaches the
+        copies but not the sentences before them.
         """
         stream, rows = self.stream, (states, self.present, self.stream.starts)
         if not stream.copied:
@@ -96,10 +99,10 @@ class MemoryReader:
 
 
 class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
-    """Stock encoder layer that may have a memory between its attention and its network."""
+    """Encoder layer with an optional memory between attention and feed-forward network."""
 
     def forward(self, x, encoder_padding_mask, attn_mask=None, memory=None):
-        """As in the stock layer; ``memory`` is a function of (B, S, C) states, or None."""
+        """See the base class; ``memory`` is a function of (B, S, C) states, or None."""
         if memory is None:
             return super().forward(x, encoder_padding_mask, attn_mask)
         x = self.residual(
@@ -112,11 +115,11 @@ class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
 
 
 class MemoryTransformerEncoder(SharedSourceEncoder):
-    """Stock encoder with memories in some layers.
+    """Transformer encoder with memories in some layers.
 
     Args:
-        cfg, dictionary, embed_tokens, separator: as in the base class.
-        memory_layers: numbers of the layers that have a memory.
+        cfg, dictionary, embed_tokens, separator: see the base class.
+        memory_layers: numbers of the layers with a memory.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int, memory_layers: List[int]):
@@ -125,6 +128,7 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
         self.forget_memory = cfg.forget_memory
 
     def build_encoder_layer(self, cfg):
+        """See the base class."""
         return wrapped(MemoryEncoderLayer(cfg), cfg)
 
     def forward(
@@ -138,16 +142,17 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
         doc_state: Optional[DocumentState] = None,
         copied: bool = False,
     ):
-        """As in the base class, for sentences that follow each other.
+        """Encode consecutive sentences.
 
         Args:
-            starts: (rows,) rows that begin a document; all if not given.
-            lanes: documents side by side, as many as rows if not given.
-            carry: what is carried into the first sentence of each lane.
+            src_tokens, src_lengths, return_all_hiddens, token_embeddings: see the base class.
+            starts: (rows,) True for rows that start a document; default: all.
+            lanes: number of lanes; default: number of rows.
+            doc_state: incoming document state of each lane, None for none.
             copied: see :class:`Stream`.
 
         Returns:
-            Stock output with ``stream``, ``doc_state`` and ``begun``
+            Output of the base class with ``stream``, ``doc_state`` and ``begun``
             (:class:`~fairseq_docmt.modules.shared.encoder_output.EncoderOutput`).
         """
         stream = Stream.of(src_tokens, None if self.forget_memory else starts, lanes, doc_state)
@@ -165,7 +170,14 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
 
 
 class MemoryLayerState(NamedTuple):
-    """What a layer remembers: target tokens, the source, and the memory if it has one."""
+    """Incremental state of a decoder layer.
+
+    Attributes:
+        recent: target tokens, None before the first.
+        source: source for cross attention.
+        memory: memory for its output attention, None without a memory.
+        beams: number of beams of each sentence.
+    """
 
     recent: Optional[RecentTokens]
     source: AttendedSource
@@ -173,13 +185,13 @@ class MemoryLayerState(NamedTuple):
     beams: int
 
     def reorder(self, rows: BeamRows) -> "MemoryLayerState":
-        """Sentences go on or end, beams begin or change places."""
+        """Select sentences and reorder, repeat or drop their beams."""
         recent = None if self.recent is None else self.recent.reorder(rows)
         state = self._replace(recent=recent, beams=rows.beams)
         return state if rows.sentences is None else state._of_sentences(rows.sentences)
 
     def unshare_beams(self) -> "MemoryLayerState":
-        """The same with every beam as a sentence of its own."""
+        """Return the state with each beam as a separate sentence."""
         owners = torch.arange(len(self.source.keys), device=self.source.keys.device)
         return self._of_sentences(owners.repeat_interleave(self.beams))._replace(beams=1)
 
@@ -189,27 +201,34 @@ class MemoryLayerState(NamedTuple):
 
 
 class MemoryDecoderLayer(BatchFirstDecoderLayer):
-    """Decoder layer that may have a memory between its two attentions."""
+    """Decoder layer with an optional memory between causal and cross attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        """See the base class."""
         return CausalAttention(embed_dim, cfg.decoder.attention_heads, cfg.attention_dropout)
 
     def build_encoder_attention(self, embed_dim, cfg):
+        """See the base class."""
         heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout
         return SourceAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
 
     def forward(self, x: Tensor, causal, cross, memory=None) -> Tensor:
-        """Whole sequences (rows, T, C) by the given functions, see :meth:`sublayers`."""
+        """Compute whole sequences (rows, T, C) with the given functions, see :meth:`sublayers`."""
         return self.sublayers(x, causal, cross, memory)
 
     def go_on(
         self, x: Tensor, state: MemoryLayerState, padding: Optional[Tensor], memory
     ) -> Tuple[Tensor, MemoryLayerState]:
-        """Right-padded tokens (rows, T, C) after a state, beams of a sentence side by side.
+        """Continue a state by one or more tokens.
 
         Args:
-            padding: (rows, T) where padding stands, None if nowhere.
-            memory: the :class:`SentenceMemory` of the layer, None if it has none.
+            x: (rows, T, C) input, right-padded; the beams of a sentence are adjacent.
+            state: state before these tokens.
+            padding: (rows, T) True at padding; None without padding.
+            memory: :class:`SentenceMemory` of the layer, or None.
+
+        Returns:
+            (rows, T, C) output and the new state.
         """
         new = {}
 
@@ -231,8 +250,8 @@ class MemoryTransformerDecoder(StatefulDecoder):
     """Transformer decoder with memories in some layers (Feng et al. 2022).
 
     Args:
-        cfg, dictionary, embed_tokens, separator: as in the base class.
-        memory_layers: numbers of the layers that have a memory.
+        cfg, dictionary, embed_tokens, separator: see the base class.
+        memory_layers: numbers of the layers with a memory.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int, memory_layers: List[int]):
@@ -240,14 +259,15 @@ class MemoryTransformerDecoder(StatefulDecoder):
         self.memories = build_memories(cfg, cfg.decoder, memory_layers)
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        """See the base class."""
         return wrapped(MemoryDecoderLayer(cfg, no_encoder_attn), cfg)
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """As in the base class; the extra outputs hold what all memories ``doc_state`` on."""
+        """See the base class; the extra outputs include the new document state, ``doc_state``."""
         source, source_padding, _ = batch_first_source(encoder_out)
         present = tokens.ne(self.padding_idx)
         stream = encoder_out["stream"].for_rows(len(tokens))
-        # One row for each sentence, as when the search began.
+        # Reuse precomputed memories only if there is one row per sentence.
         begun = encoder_out["begun"] if stream is encoder_out["stream"] else None
         reader = MemoryReader("decoder", self.memories, stream, present, begun)
         inner_states, padding, attention = [x], self._padding(tokens), []
@@ -267,7 +287,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
             )
             inner_states.append(x)
         doc_state = {**encoder_out["doc_state"], **reader.doc_state}
-        if stream.copied:  # nothing is predicted from copies
+        if stream.copied:  # copies have no loss
             (x,) = stream.sentences(x)
         return x, {
             "inner_states": inner_states,
@@ -276,6 +296,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         }
 
     def init_state(self, encoder_out):
+        """See the base class."""
         source, padding, _ = batch_first_source(encoder_out)
         stream, layers = encoder_out["stream"], []
         for number, layer in enumerate(self.layers):
@@ -283,7 +304,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
             if memory is not None:
                 before = MemoryState.of_doc_state(stream.doc_state, f"decoder.{number}")
                 begun = memory.begin_sentence(before, stream.starts)
-                if not torch.is_grad_enabled():  # nothing is learned when it is read again
+                if not torch.is_grad_enabled():  # no gradients: the result can be reused
                     encoder_out["begun"][number] = begun
                 memory = memory.remember(begun[0])
             attended = layer.encoder_attn.project_source(source, padding)
@@ -291,6 +312,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         return layers, None
 
     def read(self, x, tokens, state):
+        """See the base class."""
         padding, layers = self._padding(tokens), []
         for number, (layer, before) in enumerate(zip(self.layers, state.layers)):
             x, after = layer.go_on(x, before, padding, self._memory(number))
@@ -298,6 +320,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         return x, layers, None, {}
 
     def step(self, x, tokens, state):
+        """See the base class."""
         x, layers, rest, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
         return x.squeeze(1), layers, rest, extra
 

@@ -1,4 +1,4 @@
-"""The recurrent memory of Feng et al. (2022): vectors that carry sentences on to later ones."""
+"""Recurrent memory that summarises earlier sentences (Feng et al. 2022)."""
 
 from typing import List, NamedTuple, Optional, Tuple
 
@@ -12,11 +12,11 @@ from fairseq_docmt.modules.shared.full_attention import AttendedSource, SourceAt
 
 
 class ReadSentence(NamedTuple):
-    """States of a sentence that a memory is updated from.
+    """States of a sentence, the input of a memory update.
 
     Attributes:
         states: (B, T, C).
-        present: (B, T) where tokens stand; nowhere in rows that had no sentence.
+        present: (B, T) True at tokens; False throughout for rows without a sentence.
     """
 
     states: Tensor
@@ -24,21 +24,21 @@ class ReadSentence(NamedTuple):
 
 
 class MemoryState(NamedTuple):
-    """What a memory carries from sentence to sentence.
+    """State of a memory between sentences.
 
-    The memory itself lags behind by the sentences that gradients are to flow into: what is
-    learned from them depends on the update that is still to come.
+    The memory excludes the latest sentences, those that gradients reach: their updates are computed
+    with the next sentence, so that they are part of its graph.
 
     Attributes:
-        memory: (B, m, C) memory before the sentences.
-        sentences: the latest ones, oldest first, not yet in the memory.
+        memory: (B, m, C) memory before these sentences.
+        sentences: latest sentences, oldest first, not yet in the memory.
     """
 
     memory: Tensor
     sentences: List[ReadSentence]
 
     def as_doc_state(self, prefix: str) -> DocumentState:
-        """The same as named tensors."""
+        """Convert to a document state with names that start with ``prefix``."""
         doc_state = {f"{prefix}.memory": self.memory}
         for number, sentence in enumerate(self.sentences):
             doc_state[f"{prefix}.states.{number}"] = sentence.states
@@ -49,7 +49,7 @@ class MemoryState(NamedTuple):
     def of_doc_state(
         cls, doc_state: Optional[DocumentState], prefix: str
     ) -> Optional["MemoryState"]:
-        """The inverse of :meth:`as_carry`; None without a carry."""
+        """Convert from a document state, see :meth:`as_doc_state`; None stays None."""
         if doc_state is None:
             return None
         sentences = []
@@ -64,21 +64,21 @@ class MemoryState(NamedTuple):
 
 
 class SentenceMemory(nn.Module):
-    """Memory of one layer: update attention, output attention and the first memory.
+    """Memory of one layer: initial memory, update and output attention.
 
-    Feng et al. (2022), equations 2 to 5.  As in the authors' code the output attention is a
-    sublayer with residual and norm of its own, and the first memory is normalised.
+    Feng et al. (2022), equations 2 to 5. As in the authors' code, output attention is a sublayer
+    with its own residual connection and layer norm, and the initial memory is normalised.
 
     Args:
         embed_dim: size of states and memory vectors.
-        heads: attention heads.
+        heads: number of attention heads.
         ffn_dim: inner size of the feed-forward network of the update.
-        size: memory vectors.
-        gradient_sentences: previous sentences that the gradient of a sentence flows into; 0: all
-            of a batch.
-        dropout, attention_dropout: probabilities, as in the layer.
-        activation: name of the function in the feed-forward network.
-        normalize_before: norms stand before their sublayers, as in the layer.
+        size: number of memory vectors.
+        gradient_sentences: number of previous sentences that the gradient of a sentence reaches; 0:
+            all of a batch.
+        dropout, attention_dropout: dropout probabilities of the layer.
+        activation: name of the activation function of the feed-forward network.
+        normalize_before: whether the layer is pre-norm.
     """
 
     def __init__(
@@ -115,16 +115,23 @@ class SentenceMemory(nn.Module):
     # ---- the memory ----------------------------------------------------------------------------
 
     def first(self, rows: int) -> Tensor:
-        """(rows, m, C) memory at the beginning of documents."""
+        """Return the (rows, m, C) memory at the start of documents."""
         return self.initial_norm(self.initial).expand(rows, -1, -1)
 
     def update(self, memory: Tensor, sentence: ReadSentence) -> Tensor:
-        """(B, m, C) memory after a sentence (equations 2 to 4); as before where there is none.
+        """Update a memory by a sentence (equations 2 to 4).
 
-        Dropout is where the authors' code has it: what attention is added to has it too.
+        As in the authors' code, dropout also applies to the residual input.
+
+        Args:
+            memory: (B, m, C) memory before the sentence.
+            sentence: states of the sentence.
+
+        Returns:
+            (B, m, C) memory after the sentence; unchanged in rows without a sentence.
         """
         absent = ~sentence.present.any(dim=1)
-        # Attention over nothing is not a number; its result is not used.
+        # Full masking of rows without a sentence would give NaN; their result is unused.
         padding = ~sentence.present & ~absent.unsqueeze(1)
         query = self.dropout(memory + self.positions.to(memory.dtype))
         source = self.update_attention.project_source(sentence.states, padding)
@@ -136,19 +143,19 @@ class SentenceMemory(nn.Module):
     def begin_sentence(
         self, before: Optional[MemoryState], starts: Tensor
     ) -> Tuple[Tensor, MemoryState]:
-        """Memory that a sentence reads.
+        """Compute the memory read by the next sentence.
 
         Args:
-            before: what is carried, None if nothing is.
-            starts: (B,) rows that begin a document, so that nothing is carried into them.
+            before: incoming state, None for none.
+            starts: (B,) True for rows that start a document, which ignore the incoming state.
 
         Returns:
-            (B, m, C) memory, and what is carried once this sentence is read too.
+            (B, m, C) memory, and the state to which the next sentence is to be appended.
         """
         memory = self.first(len(starts))
         if before is None:
-            # In training an update from nothing, so that every parameter takes part in every batch,
-            # as data parallel training expects.
+            # In training, update from an empty sentence, so that every parameter has a gradient in
+            # every batch, as data-parallel training requires.
             nothing = ReadSentence(memory[:, :1].detach(), starts.new_zeros(len(starts), 1))
             before = MemoryState(memory, [nothing] if self.training else [])
         memory = torch.where(starts[:, None, None], memory, before.memory.to(memory.dtype))
@@ -170,18 +177,19 @@ class SentenceMemory(nn.Module):
         before: Optional[MemoryState],
         begun: Optional[Tuple[Tensor, MemoryState]] = None,
     ) -> Tuple[Tensor, MemoryState]:
-        """Consecutive sentences of each of B documents.
+        """Read and update the memory over K consecutive sentences of B lanes.
 
         Args:
-            states: (K * B, T, C) of K sentences, the first of every document first.
-            present: (K * B, T) where tokens stand.
-            starts: (K * B,) rows that begin a document.
-            lanes: number of documents B.
-            before: what was carried before them, with rows B.
-            begun: what :meth:`begin_sentence` has given for the first ones, if that is known.
+            states: (K * B, T, C) states; the first sentences of all lanes come first.
+            present: (K * B, T) True at tokens.
+            starts: (K * B,) True for rows that start a document.
+            lanes: number of lanes B.
+            before: incoming state of the B lanes, None for none.
+            begun: precomputed result of :meth:`begin_sentence` for the first sentences, if
+                available.
 
         Returns:
-            (K * B, m, C) memory that each sentence reads, and what is carried after them.
+            (K * B, m, C) memory read by each sentence, and the state after the last.
         """
         memories, state = [], before
         for sentence in zip(*(x.unflatten(0, (-1, lanes)) for x in (states, present, starts))):
@@ -191,18 +199,26 @@ class SentenceMemory(nn.Module):
             state = state._replace(sentences=[*state.sentences, ReadSentence(*sentence[:2])])
         return torch.cat(memories), state
 
-    # ---- the sublayer of its layer -------------------------------------------------------------
+    # ---- output attention ----------------------------------------------------------------------
 
     def states_of(self, x: Tensor) -> Tensor:
-        """What the memory is updated from, given the input of the sublayer."""
+        """Return the states that update the memory, given the input of the sublayer."""
         return self.output_norm(x) if self.normalize_before else x
 
     def remember(self, memory: Tensor) -> AttendedSource:
-        """Keys and values of a memory (B, m, C) for output attention."""
+        """Compute keys and values of a memory (B, m, C) for output attention."""
         return self.output_attention.project_source(memory)
 
     def forward(self, x: Tensor, source: AttendedSource) -> Tensor:
-        """(B * N, T, C) states that know of the memory (equation 5), N rows for each memory."""
+        """Add the memory to states (equation 5).
+
+        Args:
+            x: (B * N, T, C) states; N consecutive rows share a memory.
+            source: keys and values of the memory, see :meth:`remember`.
+
+        Returns:
+            (B * N, T, C) states.
+        """
         y = self.output_attention(self.states_of(x), source)
         return (
             x + self.dropout(y) if self.normalize_before else self.output_norm(x + self.dropout(y))

@@ -1,10 +1,10 @@
-"""What causal linear attention remembers while beam search goes on, in constant space.
+"""Constant-size state of causal linear attention for beam search.
 
-A state of one large matrix for each beam would be copied whenever beams change places, which is at
-every step.  Here nothing large moves: the beams of a sentence share what was written, by any of
-them, and each has a row of weights that says what belongs to its own past.  Reordering beams
-reorders those weights.  The latest tokens are kept one by one; when there is no room for more they
-are merged into one summary for each beam.
+A separate state matrix for each beam would be copied whenever beams are reordered, that is, at
+every step. Here the beams of a sentence share the keys and values written by any of them, and each
+beam has a row of weights that selects its own history. Reordering beams reorders only these
+weights. The latest tokens are stored one by one; when their buffer is full they are merged into one
+summary for each beam.
 """
 
 from typing import NamedTuple, Optional, Tuple
@@ -16,25 +16,26 @@ from fairseq_docmt.modules.shared.beam_rows import BeamRows
 from fairseq_docmt.ops import step_kernels
 from fairseq_docmt.ops.linear_attention import Summary, denominators, for_few_queries, ratio
 
-#: tokens kept one by one; about where merging less often stops to pay
+#: Number of steps in the buffer of recent tokens; a larger buffer is hardly faster.
 RECENT_TOKENS = 32
 
 
 class BeamMemory(NamedTuple):
-    """Memory of one layer.  H heads, B sentences, N beams of each, F features, D value size.
+    """State of one layer for H heads, B sentences, N beams, F features, value size D.
 
     Attributes:
-        sums: (H, B, M, F, D) M summaries that the beams of a sentence share, in single precision
-            or better.
-        norms: (H, B, M, F)
-        shares: (1 or H, B, N, M) weight of each summary for each beam; in single precision or
-            better where something is forgotten.
-        rounded: (H, B, M * F, D) the sums in the precision of the model, to be read.
-        rounded_norms: (H, B, M * F) likewise.
-        keys: (H, B, E, F) room for the features of recent keys of all beams; written in place.
-        values: (H, B, E, D)
+        sums: (H, B, M, F, D) M summaries shared by the beams of a sentence, in at least single
+            precision.
+        norms: (H, B, M, F) sums of key features, likewise.
+        shares: (1 or H, B, N, M) weight of each summary for each beam; in at least single precision
+            with a gate.
+        rounded: (H, B, M * F, D) ``sums`` in the precision of the model, used for reading.
+        rounded_norms: (H, B, M * F) ``norms``, likewise.
+        keys: (H, B, E, F) buffer for the key features of recent tokens of all beams, written in
+            place.
+        values: (H, B, E, D) buffer for their values.
         weights: (1 or H, B, N, E) weight of each recent token for each beam.
-        used: columns of ``keys`` that are written.
+        used: number of used columns of the buffers.
     """
 
     sums: Tensor
@@ -49,12 +50,12 @@ class BeamMemory(NamedTuple):
 
     @classmethod
     def of(cls, summary: Summary, weight_heads: int, dtype: torch.dtype) -> "BeamMemory":
-        """Memory of one row for each sentence that has read what is summed up.
+        """Create the state of one row per sentence from a summary of the tokens read so far.
 
         Args:
-            summary: of the tokens read, (H, B, F, D) and (H, B, F).
-            weight_heads: H if heads forget at rates of their own, 1 if all at the same rate, 0 if
-                nothing is forgotten.
+            summary: sums (H, B, F, D) and norms (H, B, F) of these tokens.
+            weight_heads: H if each head has its own gate, 1 if all heads share one, 0 without a
+                gate.
             dtype: precision of the model.
         """
         shares = _shares(weight_heads, (summary.norms.size(1), 1, 1), dtype, summary.norms)
@@ -68,12 +69,12 @@ class BeamMemory(NamedTuple):
 
     @classmethod
     def empty(cls, like: Tensor, values: int, weight_heads: int) -> "BeamMemory":
-        """Memory that has read nothing yet.
+        """Create an empty state.
 
         Args:
             like: (H, B, N, F) key features.
             values: size of the values.
-            weight_heads: as in :meth:`of`.
+            weight_heads: see :meth:`of`.
         """
         heads, bsz, beams, features = like.shape
         exact = like.new_empty(0, dtype=torch.promote_types(like.dtype, torch.float32))
@@ -83,14 +84,16 @@ class BeamMemory(NamedTuple):
 
     @property
     def bsz(self) -> int:
+        """Number of sentences B."""
         return self.shares.size(1)
 
     @property
     def beams(self) -> int:
+        """Number of beams N of each sentence."""
         return self.shares.size(2)
 
     def write(self, phi_k: Tensor, v: Tensor) -> "BeamMemory":
-        """Add a token to each row: features (H, B, N, F) of its key, value (H, B, N, D)."""
+        """Add one token per row, with key features (H, B, N, F) and values (H, B, N, D)."""
         memory = self
         if self.keys is None:
             memory = self._with_room(phi_k, v)
@@ -112,12 +115,20 @@ class BeamMemory(NamedTuple):
         )
 
     def read(self, phi_q: Tensor, floor: float) -> Tensor:
-        """(H, B, N, D) attention of query features (H, B, N, F); ``floor``: least denominator."""
+        """Attend from one query per row.
+
+        Args:
+            phi_q: (H, B, N, F) query features.
+            floor: least denominator.
+
+        Returns:
+            (H, B, N, D) output of attention.
+        """
         if self.used > 0 and step_kernels.can_serve(phi_q, self.rounded, self.keys, self.values):
             return self._read_by_kernel(phi_q, floor)
         numerator = denominator = 0.0
         if self.sums.size(2) > 0:
-            # One product over all summaries of a sentence; those of others have no weight.
+            # One product over all summaries of a sentence; those of other beams have weight 0.
             spread = phi_q.unsqueeze(3) * self.shares.unsqueeze(-1).to(phi_q.dtype)
             spread = spread.flatten(3)
             numerator = spread @ self.rounded
@@ -144,19 +155,19 @@ class BeamMemory(NamedTuple):
         )
 
     def decay(self, gate: Tensor) -> "BeamMemory":
-        """Multiply all that a row remembers by its gate, (H, B, N)."""
+        """Multiply the history of each row by its gate, (H, B, N) or (1, B, N)."""
         gate = gate.unsqueeze(-1)
         weights = None if self.weights is None else self.weights * gate
         return self._replace(shares=self.shares * gate, weights=weights)
 
     def merged(self) -> "BeamMemory":
-        """The same with one summary for each beam and no recent tokens."""
+        """Merge summaries and recent tokens into one summary for each beam."""
         sums, norms = self._summaries_of_beams()
         if self.used > 0:
             keys, values, weights = self._tokens_of_beams()
             weighted = weights.unsqueeze(-1).to(keys.dtype) * keys
-            # Head by head, as a cast of everything at once would be memory fetched anew; these few
-            # tokens are summed up in the precision of the model, like all that is read.
+            # Head by head, which avoids a cast copy of all heads; these few tokens are summed in
+            # the precision of the model.
             for total, k, v in zip(sums, weighted, values):
                 total += k.transpose(-1, -2) @ v
             norms += weighted.sum(dim=3, dtype=norms.dtype)
@@ -164,7 +175,7 @@ class BeamMemory(NamedTuple):
         return self._of_summaries(sums, norms, ones, self.rounded.dtype)
 
     def _summaries_of_beams(self) -> Tuple[Tensor, Tensor]:
-        """Sums (H, B, N, F, D) and norms (H, B, N, F), copies; each beam has one, if any."""
+        """Copy sums (H, B, N, F, D) and norms (H, B, N, F) of each beam; zeros if it has none."""
         heads, bsz, known, features, values = self.sums.shape
         if known == 0:
             sums = self.sums.new_zeros(heads, bsz, self.beams, features, values)
@@ -177,9 +188,13 @@ class BeamMemory(NamedTuple):
         return sums.mul_(share.unsqueeze(-1)), norms.mul_(share)
 
     def _tokens_of_beams(self) -> Tuple[Tensor, Tensor, Tensor]:
-        """Keys (H, B, N, S, F), values and weights (1 or H, B, N, S) of each beam, S recent steps.
+        """Collect the history of each beam from the buffers, for S recent steps.
 
-        Of the N tokens of a step each beam has one in its past; the others have no weight.
+        Of the N tokens written in a step, each beam has exactly one in its history; the others have
+        weight 0.
+
+        Returns:
+            Keys (H, B, N, S, F), values (H, B, N, S, D) and weights (1 or H, B, N, S).
         """
         keys, values = (
             x[:, :, : self.used].unflatten(2, (-1, self.beams)) for x in (self.keys, self.values)
@@ -193,7 +208,7 @@ class BeamMemory(NamedTuple):
         return keys[:, sentences, steps, column], values[:, sentences, steps, column], weights
 
     def reorder(self, rows: BeamRows) -> "BeamMemory":
-        """Sentences go on or end, beams begin or change places."""
+        """Select sentences and reorder, repeat or drop their beams."""
         if rows.local is None:
             memory = self if self.used == 0 else self.merged()
             shares = memory.shares.expand(-1, -1, rows.beams, -1)
@@ -210,12 +225,12 @@ class BeamMemory(NamedTuple):
         return memory._replace(rounded=for_few_queries(memory.rounded, memory.rounded.dtype))
 
     def as_summary(self) -> Summary:
-        """Summary (H, B * N, F, D) of what each row remembers."""
+        """Return the history of each row as a summary, (H, B * N, F, D)."""
         memory = self.merged()
         return Summary(memory.sums.flatten(1, 2), memory.norms.flatten(1, 2))
 
     def unshare_beams(self) -> "BeamMemory":
-        """The same with every beam as a sentence of its own, so that rows can go anywhere."""
+        """Return the state with each beam as a separate sentence."""
         summary = self.as_summary()
         shares = self.shares.new_ones(self.shares.size(0), summary.norms.size(1), 1, 1)
         sums, norms = summary.sums[:, :, None], summary.norms[:, :, None]
@@ -223,7 +238,10 @@ class BeamMemory(NamedTuple):
 
 
 def _shares(weight_heads: int, shape: Tuple[int, ...], dtype: torch.dtype, exact: Tensor) -> Tensor:
-    """Ones; where nothing is forgotten weights stay 0 or 1, for which ``dtype`` is enough."""
+    """Return weights of 1.
+
+    Without a gate, weights stay 0 or 1, so the precision of the model is sufficient.
+    """
     dtype = exact.dtype if weight_heads > 0 else dtype
     return exact.new_ones(max(weight_heads, 1), *shape, dtype=dtype)
 

@@ -1,4 +1,4 @@
-"""Random features of queries and keys (Wu et al. 2022, section 3.1; Peng et al. 2021)."""
+"""Random feature maps of queries and keys (Wu et al. 2022, section 3.1; Peng et al. 2021)."""
 
 from typing import List, NamedTuple, Optional
 
@@ -21,11 +21,11 @@ class FeatureOptions(NamedTuple):
     """Options of random feature attention.
 
     Attributes:
-        random_vectors: random vectors of each head; features are twice as many.
+        random_vectors: number of random vectors of each head; there are twice as many features.
         feature_map: ``sincos`` or ``positive``.
-        pool_size: random matrices to draw from in training.
+        pool_size: number of random matrices to draw from in training.
         floor: least denominator; None for the default of the feature map.
-        shared_pool: the matrices come from :class:`SharedMatrices`.
+        shared_pool: whether the matrices come from :class:`SharedMatrices`.
     """
 
     random_vectors: int
@@ -36,19 +36,19 @@ class FeatureOptions(NamedTuple):
 
 
 class SharedMatrices(nn.Module):
-    """One pool of random matrices for an attention of all layers, as in the code of the paper.
+    """Pool of random matrices shared by all layers, as in the authors' code.
 
-    In training each pass draws a matrix for every head of every layer, none of them twice.
-    Otherwise the first matrices of the pool serve.
+    In training, each forward pass draws a different matrix for every head of every layer. Otherwise
+    the first matrices of the pool are used.
 
     Args:
-        layers, heads: layers, and attention heads of each.
+        layers, heads: number of layers, and of attention heads in each.
         head_dim: size of queries and keys of a head.
         options: see :class:`FeatureOptions`.
-        same: without training, all layers use the same matrices (code of the paper).
+        same: whether all layers use the same matrices outside of training (authors' code).
 
     Raises:
-        ValueError: the pool is too small for a draw.
+        ValueError: if the pool has fewer matrices than heads of all layers.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class SharedMatrices(nn.Module):
         super().__init__()
         if options.pool_size < layers * heads:
             raise ValueError(
-                f"a pool of {options.pool_size} random matrices does not suffice for {layers} "
+                f"a pool of {options.pool_size} random matrices is not enough for {layers} "
                 f"layers of {heads} heads; set --random-matrices to {layers * heads} or more"
             )
         self.layers, self.heads, self.same = layers, heads, same
@@ -65,7 +65,7 @@ class SharedMatrices(nn.Module):
         self.register_buffer("pool", pool)
 
     def draw(self) -> List[Tensor]:
-        """(H, d, D) matrices of each layer for one pass."""
+        """Return the (H, d, D) random matrices of each layer for one forward pass."""
         if self.same and not self.training:
             return [self.pool[: self.heads]] * self.layers
         chosen = slice(self.layers * self.heads)
@@ -75,27 +75,28 @@ class SharedMatrices(nn.Module):
 
 
 class RandomFeatureMap(nn.Module):
-    """Maps queries and keys of each head to features.
+    """Random feature map of queries and keys of each head.
 
     Vectors are scaled to unit length and divided by a learned temperature of the head; the kernel
-    is ``exp(q . k / temperature^2)``.  In training each pass draws a matrix for every head from
-    a pool; otherwise the first matrices of the pool serve.  The pool is a buffer, drawn when the
-    model is built and kept in the checkpoint.  With a pool that layers share there is none here.
+    is ``exp(q . k / temperature^2)``. In training, each forward pass draws a matrix for every head
+    from a pool; otherwise the first matrices of the pool are used. The pool is a buffer drawn with
+    the model's initialisation and saved in checkpoints. With a shared pool
+    (:class:`SharedMatrices`) this module has none.
 
     Args:
-        heads: attention heads.
+        heads: number of attention heads.
         head_dim: size of queries and keys of a head.
         options: see :class:`FeatureOptions`.
 
     Raises:
-        ValueError: the pool has fewer matrices than there are heads.
+        ValueError: if the pool has fewer matrices than heads.
     """
 
     def __init__(self, heads: int, head_dim: int, options: FeatureOptions):
         super().__init__()
         if options.pool_size < heads and not options.shared_pool:
             raise ValueError(
-                f"a pool of {options.pool_size} random matrices does not suffice for {heads} "
+                f"a pool of {options.pool_size} random matrices is not enough for {heads} "
                 f"heads; set --random-matrices to {heads} or more"
             )
         self.heads = heads
@@ -105,24 +106,24 @@ class RandomFeatureMap(nn.Module):
         if not options.shared_pool:
             pool = torch.randn(options.pool_size, head_dim, options.random_vectors)
             self.register_buffer("pool", pool)
-        #: weight of every key
+        #: constant factor of key features
         self.scale = kernel_scale(options.random_vectors, options.feature_map)
         self.floor = options.floor
         if self.floor is None:
-            # 10 / D is 0.1 with features of size 0.1, as in the code of the paper.  Positive
-            # features need none but to keep from dividing by zero.
+            # In the authors' code features have size 0.1 and the floor is 0.1, which is 10 / D
+            # here.  Positive features need a floor only against division by zero.
             sincos = options.feature_map == "sincos"
             self.floor = 10 / options.random_vectors if sincos else 1e-6
 
     def draw(self) -> Tensor:
-        """(H, d, D) matrices for one pass; queries and keys must share them."""
+        """Return (H, d, D) random matrices for the queries and keys of one forward pass."""
         if not self.training:
             return self.pool[: self.heads]
         chosen = torch.randperm(len(self.pool))[: self.heads]
         return self.pool[chosen.to(self.pool.device)]
 
     def forward(self, x: Tensor, matrices: Tensor) -> Tensor:
-        """(H, R, 2 D) features of vectors (H, R, d) under matrices (H, d, D)."""
+        """Compute (H, R, 2 D) features of vectors (H, R, d) with random matrices (H, d, D)."""
         sincos = self.feature_map == "sincos"
         if sincos and step_kernels.can_serve(x, matrices):
             return step_kernels.features(x, matrices, self.temperature, SHORTEST)

@@ -1,6 +1,6 @@
-"""Random feature attention in the places of causal, cross and encoder attention (Wu et al. 2022).
+"""Random feature attention for the encoder, causal and cross attention (Wu et al. 2022).
 
-Parameters bear the names of fairseq's attention, so that a trained transformer can be the start.
+Parameters keep the names of fairseq's attention, so they can come from a trained transformer.
 """
 
 from typing import NamedTuple, Optional, Tuple
@@ -25,7 +25,7 @@ from fairseq_docmt.ops.linear_attention import (
 
 
 class _RFA(AttentionProjections):
-    """Projections and feature map shared by both kinds of attention."""
+    """Projections and feature map of causal and cross attention."""
 
     def __init__(
         self,
@@ -40,16 +40,16 @@ class _RFA(AttentionProjections):
         self.gate = gate
 
     def _by_head(self, x: Tensor) -> Tensor:
-        """(..., C) as (H, rows, d)."""
+        """Reshape (..., C) to (H, rows, d)."""
         return x.reshape(-1, self.num_heads, self.head_dim).transpose(0, 1)
 
     def _joined(self, x: Tensor) -> Tensor:
-        """(H, B, T, d) as (B, T, C)."""
+        """Reshape (H, B, T, d) to (B, T, C)."""
         return x.permute(1, 2, 0, 3).flatten(2)
 
 
 class CausalState(NamedTuple):
-    """What causal attention remembers.
+    """Incremental state of causal attention.
 
     Attributes:
         memory: keys and values of all tokens read.
@@ -60,7 +60,7 @@ class CausalState(NamedTuple):
     token_weight: Optional[Tensor]
 
     def reorder(self, rows: BeamRows) -> "CausalState":
-        """Sentences go on or end, beams begin or change places."""
+        """Select sentences and reorder, repeat or drop their beams."""
         weight = self.token_weight
         if weight is not None and rows.sentences is not None:
             weight = weight.index_select(1, rows.sentences)
@@ -71,22 +71,22 @@ class CausalState(NamedTuple):
         return CausalState(self.memory.reorder(rows), weight)
 
     def unshare_beams(self) -> "CausalState":
-        """The same with every beam as a sentence of its own."""
+        """Return the state with each beam as a separate sentence."""
         weight = self.token_weight
         weight = None if weight is None else weight.flatten(1).unsqueeze(2)
         return CausalState(self.memory.unshare_beams(), weight)
 
 
 class CausalRFA(_RFA):
-    """Attention over the target tokens so far, with an optional sentential gate."""
+    """Causal attention over target tokens, with an optional sentential gate."""
 
     @property
     def weight_heads(self) -> int:
-        """Heads that forget at rates of their own, 1 if all share a gate, 0 without a gate."""
+        """Number of gates: H for one per head, 1 for a shared gate, 0 without a gate."""
         return 0 if self.gate is None else self.gate.linear.out_features
 
     def _features(self, x: Tensor, matrices: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
-        """Features of queries and keys, and values, each (H, rows, ...)."""
+        """Compute query features, key features and values, each (H, rows, ...)."""
         matrices = self.feature_map.draw() if matrices is None else matrices
         phi_q = self.feature_map(self._by_head(self.q_proj(x)), matrices)
         phi_k = self.feature_map(self._by_head(self.k_proj(x)), matrices)
@@ -101,15 +101,15 @@ class CausalRFA(_RFA):
         need_state: bool = False,
         matrices: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Optional[CausalState], Optional[Tensor]]:
-        """Whole sequences at once.
+        """Attend over whole sequences.
 
         Args:
             x: (B, T, C) input.
-            separators: (B, T) where separators stand; needed with a gate.
-            padding: (B, T) where padding stands, None if nowhere.
-            before: what was read before the first token, one row for each sentence.
-            need_state: return what is remembered after the last token.
-            matrices: (H, d, D) random matrices, None for those of the layer's own pool.
+            separators: (B, T) True at separators; required with a gate.
+            padding: (B, T) True at padding; None without padding.
+            before: state before the first token, one row per sentence; None for none.
+            need_state: whether to return the state after the last token.
+            matrices: (H, d, D) random matrices, None to draw from the layer's own pool.
 
         Returns:
             (B, T, C) output; state or None; (H or 1, B, T) logarithm of the gates or None.
@@ -152,17 +152,17 @@ class CausalRFA(_RFA):
         state: Optional[CausalState],
         matrices: Optional[Tensor] = None,
     ) -> Tuple[Tensor, CausalState]:
-        """One token for each row.
+        """Attend from one new token per row.
 
         Args:
-            x: (B * N, C) input, the N beams of a sentence side by side.
-            bsz: sentences B.
-            separators: (B * N,) which tokens are separators; None if none is or without a gate.
-            state: what was read before, None at the beginning.
-            matrices: as in :meth:`forward`.
+            x: (B * N, C) input; the N beams of a sentence are adjacent.
+            bsz: number of sentences B.
+            separators: (B * N,) True at separators; None without separators or without a gate.
+            state: state before this token, None at the beginning.
+            matrices: see :meth:`forward`.
 
         Returns:
-            (B * N, C) output, new state.
+            (B * N, C) output and the new state.
         """
         phi_q, phi_k, v = (y.unflatten(1, (bsz, -1)) for y in self._features(x, matrices))
         if state is None:
@@ -187,14 +187,14 @@ class CausalRFA(_RFA):
 
 
 class SourceFeatures(NamedTuple):
-    """What cross attention needs of a source: its summary, or where that is cheaper, itself.
+    """Source for cross attention: its summary, or keys and values when those are cheaper.
 
     Attributes:
-        summary: of all source tokens, or None.
-        keys: (H, B, S, F) features of the source tokens, or None.
-        values: (H, B, S, d), or None.
-        weights: (H, B, S), or None.
-        matrices: (H, d, D) random matrices that made the features.
+        summary: summary of all source tokens, or None.
+        keys: (H, B, S, F) key features, or None.
+        values: (H, B, S, d) values, or None.
+        weights: (H, B, S) key weights, or None.
+        matrices: (H, d, D) random matrices of the key features; queries must use the same.
     """
 
     summary: Optional[Summary]
@@ -204,7 +204,7 @@ class SourceFeatures(NamedTuple):
     matrices: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "SourceFeatures":
-        """Memory of some of the sentences, by index."""
+        """Select sentences by index."""
 
         def take(x):
             return None if x is None else x.index_select(1, sentences)
@@ -215,7 +215,7 @@ class SourceFeatures(NamedTuple):
         return memory._replace(summary=Summary(*map(take, self.summary))).for_few_queries()
 
     def for_few_queries(self) -> "SourceFeatures":
-        """The same, laid out for queries that come one by one."""
+        """Change the memory layout to one that is fast for single queries."""
         if self.summary is None:
             return self
         sums = for_few_queries(self.summary.sums, self.summary.sums.dtype)
@@ -223,12 +223,13 @@ class SourceFeatures(NamedTuple):
 
 
 class CrossRFA(_RFA):
-    """Attention of every query over all source tokens.
+    """Cross attention of every query to all source tokens.
 
     Args:
-        rescale: weight each key by what scaling it to unit length took from the kernel,
-            ``exp(|k|^2 / 2)``, relative to the largest of its row (code of the paper).
-        padding_counts: that largest may be one of padding, as in the code of the paper.
+        rescale: whether to weight each key by ``exp(|k|^2 / 2)``, the kernel factor lost by scaling
+            keys to unit length, relative to the largest such factor of its batch row (authors'
+            code).
+        padding_counts: whether padding is included in this maximum, as in the authors' code.
     """
 
     def __init__(self, *args, rescale: bool = False, padding_counts: bool = False, **kwargs):
@@ -243,14 +244,14 @@ class CrossRFA(_RFA):
         queries: Optional[int] = None,
         matrices: Optional[Tensor] = None,
     ) -> SourceFeatures:
-        """What queries will attend to.
+        """Compute keys and values of a source, or their summary.
 
         Args:
             source: (B, S, C) encoder output.
-            padding: (B, S) where padding stands, None if nowhere.
-            separators: (B, S) where separators stand; needed with a gate.
-            queries: how many queries there will be, None if they come one by one.
-            matrices: (H, d, D) random matrices, None for those of the layer's own pool.
+            padding: (B, S) True at padding; None without padding.
+            separators: (B, S) True at separators; required with a gate.
+            queries: number of queries, None if they come one by one.
+            matrices: (H, d, D) random matrices, None to draw from the layer's own pool.
         """
         bsz, length = source.shape[:2]
         matrices = self.feature_map.draw() if matrices is None else matrices
@@ -264,13 +265,13 @@ class CrossRFA(_RFA):
         return SourceFeatures(None, phi_k, values, weights, matrices)
 
     def _key_weights(self, k, source, padding, separators) -> Tensor:
-        """(H, B, S) weights of keys (H, B, S, d); 0 for padding."""
+        """Compute (H, B, S) weights of keys (H, B, S, d), 0 at padding."""
         log_weights = torch.zeros_like(k[..., 0], dtype=torch.promote_types(k.dtype, torch.float32))
         if self.rescale:
             scaled = k.to(log_weights) * self.head_dim**-0.5
             scaled = scaled / self.feature_map.temperature.unsqueeze(1)
             lengths = scaled.square().sum(dim=-1) / 2
-            # A longest key that is padding makes the floor of denominators count more.
+            # If the longest key is padding, all weights shrink and the floor has more effect.
             all_count = padding is None or self.padding_counts
             real = lengths if all_count else lengths.masked_fill(padding, -float("inf"))
             log_weights = lengths - real.amax(dim=-1, keepdim=True).detach()
@@ -286,7 +287,15 @@ class CrossRFA(_RFA):
         return weights if token_weight is None else weights * token_weight[..., :-1]
 
     def forward(self, x: Tensor, memory: SourceFeatures) -> Tensor:
-        """(B, T, C) attention of queries (B, T, C), target tokens or beams of one step."""
+        """Attend to a source.
+
+        Args:
+            x: (B, T, C) input: target tokens, or the beams of one step.
+            memory: the source, see :meth:`summarise_source`.
+
+        Returns:
+            (B, T, C) output.
+        """
         q = self._by_head(self.q_proj(x))
         phi_q = self.feature_map(q, memory.matrices).unflatten(1, x.shape[:2])
         floor = self.feature_map.floor
@@ -298,12 +307,25 @@ class CrossRFA(_RFA):
 
 
 class EncoderRFA(CrossRFA):
-    """Attention of source tokens over each other, called as fairseq calls its own attention."""
+    """Self-attention of source tokens with the interface of fairseq's attention."""
 
     def forward(self, query, key, value, key_padding_mask=None, attn_mask=None, **_):
-        """(S, B, C) attention of all tokens over all, and None in place of weights."""
+        """Attend from every source token to all source tokens.
+
+        Args:
+            query: (S, B, C) input; ``key`` and ``value`` are ignored, as they are the same.
+            key_padding_mask: (B, S) True at padding; None without padding.
+
+        Returns:
+            (S, B, C) output, and None instead of attention weights.
+
+        Raises:
+            ValueError: if an attention mask is given.
+        """
         if attn_mask is not None:
-            raise ValueError("random feature attention in the encoder takes no attention mask")
+            raise ValueError(
+                "random feature attention in the encoder does not support an attention mask"
+            )
         x = query.transpose(0, 1)
         memory = self.summarise_source(x, key_padding_mask, queries=x.size(1))
         return super().forward(x, memory).transpose(0, 1), None

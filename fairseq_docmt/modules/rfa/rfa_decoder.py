@@ -1,4 +1,4 @@
-"""Decoder of ``rfa_transformer``: whole sequences in linear time, steps in constant time."""
+"""Decoder of ``rfa_transformer``: linear-time training, constant-time decoding steps."""
 
 from typing import Optional
 
@@ -13,8 +13,8 @@ from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch
 class RFATransformerDecoder(StatefulDecoder):
     """Transformer decoder with random feature attention (Wu et al. 2022).
 
-    Extra output of whole sequences: ``log_decay``, (layers, H, B, T) logarithm of the sentential
-    gates before each token, H = 1 if heads share a gate, None without gates.
+    For whole sequences the extra outputs include ``log_decay``, the (layers, H, B, T) logarithm of
+    the sentential gate before each token. H is 1 if heads share a gate; without a gate it is None.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
@@ -32,13 +32,15 @@ class RFATransformerDecoder(StatefulDecoder):
         return SharedMatrices(*sizes, options, same=cfg.same_matrices_in_decoding)
 
     def _draw(self, shared: Optional[SharedMatrices]) -> list:
-        """Random matrices of each layer; None where it has its own."""
+        """Return the random matrices of each layer; None for layers with their own pool."""
         return [None] * len(self.layers) if shared is None else shared.draw()
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        """See the base class."""
         return wrapped(RFADecoderLayer(cfg, no_encoder_attn), cfg)
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
+        """See the base class."""
         source, source_padding, source_separators = batch_first_source(encoder_out)
         padding, separators = self._padding(tokens), self._separators(tokens)
         inner_states, gates = [x], []
@@ -53,6 +55,7 @@ class RFATransformerDecoder(StatefulDecoder):
         return x, {"inner_states": inner_states, "log_decay": log_decay}
 
     def init_state(self, encoder_out):
+        """See the base class."""
         source, padding, separators = batch_first_source(encoder_out)
         layers = [
             RFALayerState(None, layer.project_source(source, padding, separators, matrices))
@@ -61,6 +64,7 @@ class RFATransformerDecoder(StatefulDecoder):
         return layers, None
 
     def read(self, x, tokens, state):
+        """See the base class."""
         padding, separators = self._padding(tokens), self._separators(tokens)
         layers, matrices = [], self._draw(self.causal_matrices)
         for layer, before, own in zip(self.layers, state.layers, matrices):
@@ -69,6 +73,7 @@ class RFATransformerDecoder(StatefulDecoder):
         return x, layers, None, {}
 
     def step(self, x, tokens, state):
+        """See the base class."""
         separators = self._separators(tokens)
         if separators is not None and not separators.any():
             separators = None
@@ -79,5 +84,5 @@ class RFATransformerDecoder(StatefulDecoder):
         return x, layers, None, {}
 
     def _separators(self, tokens):
-        """Where separators stand, None if they do not matter."""
+        """Return the mask of separators, None without a gate."""
         return tokens.eq(self.separator) if self.gated else None

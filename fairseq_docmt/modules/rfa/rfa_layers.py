@@ -1,4 +1,4 @@
-"""Transformer layers whose attention uses random features."""
+"""Transformer layers with random feature attention."""
 
 from typing import NamedTuple, Optional, Tuple
 
@@ -20,13 +20,18 @@ from fairseq_docmt.modules.shared.beam_rows import BeamRows
 
 
 class RFALayerState(NamedTuple):
-    """What a decoder layer remembers: of the target so far (None before it) and of the source."""
+    """Incremental state of a decoder layer.
+
+    Attributes:
+        causal: state of causal attention, None before the first token.
+        source: source for cross attention.
+    """
 
     causal: Optional[CausalState]
     source: SourceFeatures
 
     def reorder(self, rows: BeamRows) -> "RFALayerState":
-        """Sentences go on or end, beams begin or change places."""
+        """Select sentences and reorder, repeat or drop their beams."""
         causal = None if self.causal is None else self.causal.reorder(rows)
         source = self.source
         if rows.sentences is not None:
@@ -34,7 +39,7 @@ class RFALayerState(NamedTuple):
         return RFALayerState(causal, source)
 
     def unshare_beams(self) -> "RFALayerState":
-        """The same with every beam as a sentence of its own."""
+        """Return the state with each beam as a separate sentence."""
         memory = self.causal.memory
         owners = torch.arange(memory.bsz, device=memory.norms.device)
         owners = owners.repeat_interleave(memory.beams)
@@ -42,7 +47,7 @@ class RFALayerState(NamedTuple):
 
 
 def feature_options(cfg, random_vectors: int, shared_pool: bool = False) -> FeatureOptions:
-    """Options of an attention with so many random vectors in each head."""
+    """Return the feature options for attention with ``random_vectors`` vectors per head."""
     floor = cfg.denominator_floor
     return FeatureOptions(random_vectors, cfg.feature_map, cfg.random_matrices, floor, shared_pool)
 
@@ -60,9 +65,10 @@ def _gate(cfg, embed_dim: int, heads: int) -> Optional[SentenceGate]:
 
 
 class RFAEncoderLayer(TransformerEncoderLayerBase):
-    """Stock encoder layer with random feature attention."""
+    """Transformer encoder layer with random feature attention."""
 
     def build_self_attention(self, embed_dim, cfg):
+        """See the base class."""
         options = feature_options(cfg, cfg.cross_feature_dim)
         return EncoderRFA(embed_dim, cfg.encoder.attention_heads, options, **_rescale(cfg))
 
@@ -71,11 +77,13 @@ class RFADecoderLayer(BatchFirstDecoderLayer):
     """Decoder layer with random feature attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        """See the base class."""
         heads = cfg.decoder.attention_heads
         options = feature_options(cfg, cfg.causal_feature_dim, cfg.share_random_matrices)
         return CausalRFA(embed_dim, heads, options, _gate(cfg, embed_dim, heads))
 
     def build_encoder_attention(self, embed_dim, cfg):
+        """See the base class."""
         heads = cfg.decoder.attention_heads
         options = feature_options(cfg, cfg.cross_feature_dim, cfg.share_random_matrices)
         key_dim = cfg.encoder.embed_dim
@@ -89,7 +97,7 @@ class RFADecoderLayer(BatchFirstDecoderLayer):
         separators: Optional[Tensor],
         matrices: Optional[Tensor] = None,
     ) -> SourceFeatures:
-        """What the layer needs of a source (B, S, C) for queries that come one by one."""
+        """Compute the source (B, S, C) for queries that come one by one."""
         memory = self.encoder_attn.summarise_source(source, padding, separators, matrices=matrices)
         return memory.for_few_queries()
 
@@ -104,14 +112,14 @@ class RFADecoderLayer(BatchFirstDecoderLayer):
         causal_matrices: Optional[Tensor] = None,
         cross_matrices: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Whole sequences without a state.
+        """Compute whole sequences without a state.
 
         Args:
             x: (B, T, C) input.
             source: (B, S, C) encoder output.
-            source_padding, source_separators: (B, S), None where there are none or not needed.
-            separators, padding: (B, T) likewise.
-            causal_matrices, cross_matrices: (H, d, D) random matrices, None for those of the
+            source_padding, source_separators: (B, S) masks of padding and separators, or None.
+            separators, padding: (B, T) masks of the target, or None.
+            causal_matrices, cross_matrices: (H, d, D) random matrices, None to draw from the
                 layer's own pools.
 
         Returns:
@@ -133,7 +141,18 @@ class RFADecoderLayer(BatchFirstDecoderLayer):
         matrices: Optional[Tensor] = None,
         need_state: bool = True,
     ) -> Tuple[Tensor, Optional[RFALayerState], Optional[Tensor]]:
-        """Whole sequences (B, T, C) after what a state has read, one row for each sentence."""
+        """Continue a state by several tokens, one row per sentence.
+
+        Args:
+            x: (B, T, C) input.
+            state: state before these tokens.
+            separators, padding: (B, T) masks of separators and padding, or None.
+            matrices: (H, d, D) random matrices of causal attention, or None.
+            need_state: whether to return the new state.
+
+        Returns:
+            (B, T, C) output, new state or None, (H or 1, B, T) logarithm of the gates or None.
+        """
         rest = {}
 
         def causal(y):
@@ -154,7 +173,18 @@ class RFADecoderLayer(BatchFirstDecoderLayer):
         state: RFALayerState,
         matrices: Optional[Tensor] = None,
     ) -> Tuple[Tensor, RFALayerState]:
-        """One token for each row (B * N, C), the N beams of a sentence side by side."""
+        """Continue a state by one token per row.
+
+        Args:
+            x: (B * N, C) input; the N beams of a sentence are adjacent.
+            bsz: number of sentences B.
+            separators: (B * N,) mask of separators, or None.
+            state: state before this token.
+            matrices: (H, d, D) random matrices of causal attention, or None.
+
+        Returns:
+            (B * N, C) output and the new state.
+        """
         rest = {}
 
         def causal(y):

@@ -1,4 +1,4 @@
-"""The sentential gate (Wu et al. 2022, section 3.2)."""
+"""Sentential gate (Wu et al. 2022, section 3.2)."""
 
 from typing import NamedTuple, Optional
 
@@ -7,16 +7,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 GATES = ("none", "decay", "average")
-#: initial bias by kind of gate, as in the code of the paper
+#: initial bias of each kind of gate, as in the authors' code
 BIAS = {"decay": 2.0, "average": 0.0}
 
 
 class SentenceWeights(NamedTuple):
-    """What H gates do to T tokens, and to the one that will follow them.
+    """Decay and token weights of H gates for T tokens and the token after them.
 
     Attributes:
-        log_decay: (H, B, T + 1) logarithm of ``f_t``: 0 but for the first token of a sentence.
-        token_weight: (H, B, T + 1) weight of each token, or None if all weigh 1.
+        log_decay: (H, B, T + 1) logarithm of ``f_t``; 0 except at the first token of a sentence.
+        token_weight: (H, B, T + 1) weight of each token, None if all are 1.
     """
 
     log_decay: Tensor
@@ -24,16 +24,17 @@ class SentenceWeights(NamedTuple):
 
 
 class SentenceGate(nn.Module):
-    """Decays what came before when a sentence starts.
+    """Gate that decays the past when a sentence starts.
 
-    The rate is read from the representation of the separator that ended the sentence before, as it
-    enters the attention layer.
+    Its input is the representation of the separator before the sentence, as it enters the attention
+    layer.
 
     Args:
         embed_dim: size of representations.
-        gates: H, one for each attention head, as in the code of the paper; or 1 for all heads, as
-            in its equation.
-        average: weight the tokens of a new sentence by one minus its gate (``sgate-avg``).
+        gates: number of gates H: one per attention head, as in the authors' code, or 1 for all
+            heads, as in the paper's equation.
+        average: whether to weight the tokens of a new sentence by one minus its gate
+            (``sgate-avg``).
         bias: initial bias ``b_f``.
     """
 
@@ -45,19 +46,19 @@ class SentenceGate(nn.Module):
         nn.init.constant_(self.linear.bias, bias)
 
     def log_gate(self, x: Tensor) -> Tensor:
-        """(..., H) logarithm of the gate for separators represented by x (..., C)."""
+        """Compute the (..., H) logarithm of the gate from separators (..., C)."""
         return F.logsigmoid(self.linear(x).float())
 
     def forward(
         self, x: Tensor, separators: Tensor, token_weight: Optional[Tensor] = None
     ) -> SentenceWeights:
-        """Gates of whole sequences.
+        """Compute decay and token weights of whole sequences.
 
         Args:
             x: (B, T, C) representations.
-            separators: (B, T) where separators stand.
-            token_weight: (H, B, 1) weight of the sentence that the first token goes on with; None
-                if a document begins.
+            separators: (B, T) True at separators.
+            token_weight: (H, B, 1) weight of the sentence that the first token continues; None at
+                the start of a document.
         """
         at_separators = self.log_gate(x).permute(2, 0, 1).masked_fill(~separators, 0.0)
         log_decay = F.pad(at_separators, (1, 0))

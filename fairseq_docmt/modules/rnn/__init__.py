@@ -1,1 +1,1 @@
-"""Recurrent models: RNNSearch, the cache, document memories and local contexts."""
+"""Recurrent models: RNNSearch, translation cache, document memories, local context."""

@@ -1,4 +1,4 @@
-"""The decoder recurrence of Bahdanau et al. (2015): attention from the last state, then a GRU."""
+"""Decoder recurrence of Bahdanau et al. (2015): additive attention and a GRU."""
 
 from typing import NamedTuple, Optional, Tuple
 
@@ -14,13 +14,13 @@ from fairseq_docmt.ops.attentive_gru import (
 
 
 class AttendedStates(NamedTuple):
-    """A source as the recurrence sees it, shared by the beams of a sentence.
+    """Source projected for the recurrence, shared by the beams of a sentence.
 
     Attributes:
         states: (B, S, l) encoder states.
-        keys: (B, S, a) what is compared with the query.
-        gates: (B, S, 3 d) what each source state adds to the gates of the GRU.
-        padding: (B, S) where padding stands, None if nowhere.
+        keys: (B, S, a) keys of attention.
+        gates: (B, S, 3 d) contribution of each source state to the gates of the GRU.
+        padding: (B, S) True at padding; None without padding.
     """
 
     states: Tensor
@@ -29,24 +29,26 @@ class AttendedStates(NamedTuple):
     padding: Optional[Tensor]
 
     def of_sentences(self, sentences: Tensor) -> "AttendedStates":
-        """Of some of the sentences, by index."""
+        """Select sentences by index."""
         return AttendedStates(*(None if x is None else x.index_select(0, sentences) for x in self))
 
 
 class AttentiveGRU(nn.Module):
-    """``c_t = attention(s_{t-1}, x_t; h)``, ``s_t = GRU(s_{t-1}, [x_t; c_t])``.
+    """GRU with additive attention from the previous state and the last word.
 
-    Tu et al. (2018), equations 3 and 4; as in their section 4.1 attention knows the last word too.
-    What does not wait for the last state is computed for all steps at once: the part of the gates
-    that comes from the input, and that from the source.  The gates take a sum over source states
-    weighted by attention, so each state adds to them what it would add alone, and the context
-    vector itself is needed only behind the recurrence.
+    ``c_t = attention(s_{t-1}, x_t; h)``, ``s_t = GRU(s_{t-1}, [x_t; c_t])``: Tu et al. (2018),
+    equations 3 and 4; as in their section 4.1, the query of attention includes the last word.
+
+    Everything independent of the last state is computed for all steps at once: the projections of
+    the inputs and of the source. The gates are linear in the context vector, a weighted sum of
+    source states, so each source state is projected to the gates once, and context vectors are
+    computed after the recurrence.
 
     Args:
         input_dim: size of inputs x.
         source_dim: size l of encoder states.
         hidden_dim: size d of the state s.
-        attention_dim: size a of the hidden layer of attention; that of the state by default.
+        attention_dim: size a of the hidden layer of attention; default: ``hidden_dim``.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class AttentiveGRU(nn.Module):
         super().__init__()
         attention_dim = attention_dim or hidden_dim
         self.hidden_dim, self.attention_dim = hidden_dim, attention_dim
-        # Query of attention and gates of the GRU in one product, from the input and from the state.
+        # One projection each of input and state gives the attention query and the gates of the GRU.
         self.input_proj = nn.Linear(input_dim, attention_dim + 3 * hidden_dim)
         self.source_gates = nn.Linear(source_dim, 3 * hidden_dim, bias=False)
         self.state_proj = nn.Linear(hidden_dim, attention_dim + 3 * hidden_dim)
@@ -69,19 +71,19 @@ class AttentiveGRU(nn.Module):
             nn.init.uniform_(parameter, -(hidden_dim**-0.5), hidden_dim**-0.5)
 
     def project_source(self, states: Tensor, padding: Optional[Tensor]) -> AttendedStates:
-        """Keys and gates of encoder states (B, S, l)."""
+        """Project encoder states (B, S, l) with padding mask (B, S) to keys and gates."""
         return AttendedStates(states, self.key_proj(states), self.source_gates(states), padding)
 
     def forward(
         self, x: Tensor, state: Tensor, source: AttendedStates, gates: Optional[Tensor] = None
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Steps one after the other.
+        """Run the recurrence.
 
         Args:
-            x: (B * N, T, input_dim) inputs, N rows for each source in turn.
-            state: (B * N, d) state before the first of them.
-            source: of B sentences.
-            gates: (B * N, 3 d) what is added to the gates at every step, None for nothing.
+            x: (B * N, T, input_dim) inputs; the N beams of a sentence are adjacent.
+            state: (B * N, d) state before the first step.
+            source: projected source of B sentences.
+            gates: (B * N, 3 d) constant added to the gates at every step, None for none.
 
         Returns:
             (B * N, T, d) states, (B * N, T, l) context vectors, (B * N, T, S) attention weights.

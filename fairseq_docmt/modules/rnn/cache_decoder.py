@@ -1,4 +1,4 @@
-"""Decoder of ``cache_rnn``: the translation history in a continuous cache (Tu et al. 2018)."""
+"""Decoder of ``cache_rnn`` with a continuous translation cache (Tu et al. 2018)."""
 
 from typing import NamedTuple, Optional, Tuple
 
@@ -26,10 +26,10 @@ TRACE = "trace of the search"
 
 
 class CacheGate(nn.Module):
-    """How much of what the cache holds is used (equation 8): ``sigmoid(U s + V c + W m)``.
+    """Gate of the cache (equation 8): ``sigmoid(U s + V c + W m)``.
 
     Args:
-        hidden_size: size of states s and of what is read, m.
+        hidden_size: size of states s and of cache readings m.
         context_size: size of attention contexts c.
         outputs: size of the gate: that of states, or 1.
     """
@@ -43,18 +43,19 @@ class CacheGate(nn.Module):
 
 
 class Lookup(NamedTuple):
-    """Caches as the rows of their sentences read them, with all that does not wait for a target.
+    """Caches with every product that does not depend on the decoder state, precomputed.
 
-    A context is a sum of source states weighted by attention, so what is computed of contexts is
-    the same sum of what is computed of source states, once for all beams and steps.  The values
-    that are read are such a sum too.
+    An attention context is a weighted sum of source states, so its projections are the same sum of
+    projected source states, which are computed once for all beams and steps. The same holds for
+    values read from the cache.
 
     Attributes:
-        words: (B, I) in the slots. values: (B, I, d).
-        likeness: (B, S, I) products of source states and keys.
-        gates: (B, S + I, g) ``V h`` and ``W v``; without the latter (B, S, g) for many slots,
-            where ``W m`` is less to compute.
-        filled: (B, 1, 1) one, or zero where a cache is empty.
+        words: (B, I) words in the slots.
+        values: (B, I, d) values in the slots.
+        likeness: (B, S, I) dot products of source states and keys.
+        gates: (B, S + I, g) ``V h`` and ``W v``; (B, S, g) without the latter if there are so many
+            slots that computing ``W m`` is cheaper.
+        filled: (B, 1, 1) 1, or 0 for an empty cache.
     """
 
     words: Tensor
@@ -65,8 +66,8 @@ class Lookup(NamedTuple):
 
     @classmethod
     def of(cls, cache: Cache, sources: Tensor, gate: CacheGate) -> "Lookup":
-        """Of caches and source states (B, S, l)."""
-        # Beams together read about as often as this, or more.
+        """Precompute the products of caches and source states (B, S, l)."""
+        # The number of queries of all beams and steps is typically at least this.
         gates = gate.of_context(sources)
         if cache.words.size(1) <= 2 * sources.size(1):
             gates = torch.cat([gates, gate.of_cache(cache.values)], dim=1)
@@ -74,17 +75,19 @@ class Lookup(NamedTuple):
         return cls(cache.words, cache.values, compare(cache, sources), gates, filled)
 
     def of_rows(self, rows: Tensor) -> "Lookup":
-        """Of some sentences, by index."""
+        """Select sentences by index."""
         return Lookup(*(x.index_select(0, rows) for x in self))
 
     def read(self, hidden: Tensor, attention: Tensor, gate: CacheGate):
-        """Match with the slots (equation 5), read them, and open the gate (equation 8).
+        """Match contexts with slots (equation 5), read values, compute the gate (equation 8).
 
         Args:
-            hidden: (rows, T, d) states, and attention: (rows, T, S), of as many rows each.
+            hidden: (rows, T, d) decoder states.
+            attention: (rows, T, S) attention weights.
+            gate: gate of the cache.
 
         Returns:
-            (rows, T, I) probabilities of slots, (rows, T, d) values, (rows, T, g) gates.
+            (rows, T, I) slot probabilities, (rows, T, d) readings, (rows, T, g) gates.
         """
         shape, documents = hidden.shape[:2], len(self.words)
         seen = attention.reshape(documents, -1, attention.size(-1))
@@ -97,28 +100,29 @@ class Lookup(NamedTuple):
         else:
             opening = opening + gate.of_cache(recalled)
         opening = opening.baddbmm(seen, self.gates)
-        # Where nothing is in the cache, nothing is taken from it.
+        # An empty cache is not used.
         opened = (torch.sigmoid(opening) * self.filled).view(*shape, -1)
         return weights.view(*shape, -1), recalled.view(*shape, -1), opened
 
 
 def _doc_state_of(cache: Cache) -> DocumentState:
+    """Convert a cache to a document state."""
     return {PREFIX + name: value for name, value in cache._asdict().items()}
 
 
 class CacheDecoder(GRUDecoder):
-    """GRU decoder that looks up what it did before in similar contexts.
+    """GRU decoder with a cache of earlier attention contexts, states and words.
 
-    The recurrence does not know of the cache, so that for references all states are there before
-    the first sentence is written; then the sentences of each lane are written one after the other,
-    and read all at once.
+    The recurrence is independent of the cache, so with teacher forcing the states of all sentences
+    are computed first. The sentences of each lane are then written to the cache one after another,
+    and the cache is read for all of them at once.
 
     Args:
-        *args: as in the base class.
-        cache_size: slots.
-        fusion: ``deep`` mixes decoder states (equation 6), ``shallow`` probabilities of words
+        *args: see the base class.
+        cache_size: number of slots.
+        fusion: ``deep`` interpolates decoder states (equation 6), ``shallow`` word probabilities
             (section 4.4).
-        overwrite: whether a known word goes to its slot.
+        overwrite: whether a word that is in the cache is written to its slot.
     """
 
     def __init__(self, *args, cache_size: int, fusion: str, overwrite: bool):
@@ -138,7 +142,7 @@ class CacheDecoder(GRUDecoder):
         features_only=False,
         **_,
     ):
-        """As in the base class; the extra outputs of whole sequences hold ``doc_state``."""
+        """See the base class; for whole sequences the extra outputs include ``doc_state``."""
         features, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         if features_only:
             return features, extra
@@ -146,16 +150,16 @@ class CacheDecoder(GRUDecoder):
         return self._mixed(logits, *extra["recall"]) if "recall" in extra else logits, extra
 
     def init_state(self, encoder_out: dict) -> GRUState:
-        """State before the first token, with the caches that its sentences find."""
+        """Return the state before the first token, with the incoming caches."""
         stream, state = encoder_out["stream"], super().init_state(encoder_out)
         cache = self._incoming_state(stream).emptied(stream.starts)
-        # Shallow fusion mixes probabilities, and gives logarithms of these even so.
+        # Shallow fusion returns log-probabilities also with an empty cache.
         if self.fusion == "deep" and cache.words.eq(NO_WORD).all():
             return state
         return state._replace(history=Lookup.of(cache, state.source.states, self.cache_gate))
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
-        """As in the base class; sentences of one lane find what those before them have written."""
+        """See the base class; each sentence reads the cache of earlier sentences of its lane."""
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
         rows = len(prev_output_tokens)
@@ -163,14 +167,14 @@ class CacheDecoder(GRUDecoder):
         words, hidden, contexts, attention = self._forward_sequence(prev_output_tokens, state)
         stream = encoder_out["stream"].for_rows(rows)
         found, cache = self._follow(stream, prev_output_tokens, hidden, contexts)
-        # Beams without a state have a cache each.
+        # Without incremental state each beam has its own cache.
         sources = state.source.states.repeat_interleave(state.beams, dim=0)
         history = Lookup.of(found, sources, self.cache_gate)
         features, extra = self._features(words, hidden, contexts, attention, history)
         return features, {"attn": [attention], "doc_state": _doc_state_of(cache), **extra}
 
     def prefill(self, new_tokens, encoder_out, incremental_state):
-        """As in the base class; a search by single steps is remembered for :meth:`carry_on`."""
+        """See the base class; the steps of a search are recorded for :meth:`next_doc_state`."""
         if KEY not in incremental_state and new_tokens.size(1) == 1:
             trace = SearchTrace(len(encoder_out["stream"].starts))
             incremental_state[TRACE] = {"trace": trace}
@@ -184,13 +188,16 @@ class CacheDecoder(GRUDecoder):
         return features, extra
 
     def reorder_incremental_state(self, incremental_state, new_order):
-        """New order of the rows; called by the generator after each step."""
+        """Reorder the rows of the state after each step of beam search."""
         super().reorder_incremental_state(incremental_state, new_order)
         if TRACE in incremental_state:
             incremental_state[TRACE]["trace"].reorder(new_order)
 
     def next_doc_state(self, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
-        """What is carried on after (rows, T) tokens; what a search has read is not read again."""
+        """Return the document state after (rows, T) tokens.
+
+        Hypotheses of the preceding search are not computed again.
+        """
         trace = encoder_out["remembered"].get("trace")
         found = trace and trace.find(prev_output_tokens, self.padding_idx)
         if found:
@@ -202,27 +209,28 @@ class CacheDecoder(GRUDecoder):
         return _doc_state_of(cache)
 
     def matching(self, prev_output_tokens: Tensor, encoder_out: dict) -> Tuple[Cache, Tensor]:
-        """What the tokens of a document find in the cache; for analysis.
+        """Return the caches and slot probabilities of a document, for analysis.
 
         Args:
-            prev_output_tokens: (K, T) sentences that follow each other in one lane.
+            prev_output_tokens: (K, T) consecutive sentences of one lane.
+            encoder_out: encoder output of these sentences.
 
         Returns:
-            cache that each sentence finds, its rows the K sentences, and (K, T, I) probabilities
-            of its slots (equation 5).
+            Cache read by each of the K sentences, and (K, T, I) probabilities of its slots
+            (equation 5).
         """
         _, hidden, contexts, _ = self._without_cache(prev_output_tokens, encoder_out)
         cache, _ = self._follow(encoder_out["stream"], prev_output_tokens, hidden, contexts)
         return cache, read(cache, contexts)[0]
 
     def _without_cache(self, tokens: Tensor, encoder_out: dict):
-        """Embeddings, states, contexts and attention of (rows, T) tokens; no cache is in them."""
+        """Compute embeddings, states, contexts and attention of (rows, T) tokens, without cache."""
         return self._forward_sequence(
             tokens, self._for_rows(super().init_state(encoder_out), len(tokens))
         )
 
     def _incoming_state(self, stream: Stream) -> Cache:
-        """Caches of the lanes of a stream."""
+        """Return the incoming caches of the lanes of a stream."""
         if stream.doc_state is None:
             like = self.output_projection.weight
             sizes = (self.cache_size, self.context_size, self.hidden_size)
@@ -232,10 +240,10 @@ class CacheDecoder(GRUDecoder):
     def _follow(
         self, stream: Stream, tokens: Tensor, hidden: Tensor, contexts: Tensor
     ) -> Tuple[Cache, Cache]:
-        """The cache that each row finds, with rows K * B, and what the B lanes carry on."""
+        """Return the cache read by each of K * B rows, and the caches of B lanes after them."""
         cache, found = self._incoming_state(stream), []
-        # What a step produces is the next input; what ends a sentence is not written, nor is <bod>,
-        # which is given and not produced.
+        # The output of a step is the next input.  The end of a sentence is not written, nor is
+        # <bod>, which is not predicted.
         produced = F.pad(tokens[:, 1:], (0, 1), value=self.padding_idx)
         unwritten = produced.eq(self.padding_idx) | produced.eq(self.begin_of_document)
         produced = produced.masked_fill(unwritten, NO_WORD)
@@ -260,7 +268,7 @@ class CacheDecoder(GRUDecoder):
 
     @staticmethod
     def _mixed(logits: Tensor, gate: Tensor, weights: Tensor, known: Tensor) -> Tensor:
-        """Logarithms of ``(1 - gate) P(word) + gate P(slots that hold the word)``."""
+        """Compute the logarithm of ``(1 - gate) P(word) + gate P(slots with the word)``."""
         vocabulary = logits.float().softmax(dim=-1)
         slots = torch.zeros_like(vocabulary)
         slots.scatter_add_(2, known.clamp(min=0), weights.to(slots.dtype))

@@ -1,4 +1,4 @@
-"""Encoders and decoders of ``context_rnn``, which knows a few sentences back."""
+"""Encoders and decoders of ``context_rnn``, which reads a few previous sentences."""
 
 from typing import Type
 
@@ -21,7 +21,7 @@ PREVIOUS_STATE = "context.state"
 
 
 class ContextEncoder(GRUEncoder):
-    """Base of encoders whose output has ``context`` and ``next_doc_state``."""
+    """Base class of encoders with ``context`` and ``next_doc_state`` in their output."""
 
     def _select(self, encoder_out, sentences, beams):
         selected = super()._select(encoder_out, sentences, beams)
@@ -30,7 +30,7 @@ class ContextEncoder(GRUEncoder):
 
 
 class PreviousSentenceEncoder(ContextEncoder):
-    """Reads the previous source sentence too, with a GRU of its own (Jean et al. 2017)."""
+    """Encoder with a second GRU over the previous source sentence (Jean et al. 2017)."""
 
     def __init__(self, dictionary, embed_tokens, hidden_size: int, layers: int, dropout: float):
         super().__init__(dictionary, embed_tokens, hidden_size, layers, dropout)
@@ -39,7 +39,7 @@ class PreviousSentenceEncoder(ContextEncoder):
         )
 
     def forward(self, src_tokens, src_lengths=None, starts=None, lanes=None, doc_state=None, **_):
-        """As in the base class, with ``context`` [(B, W, 2 d), (B, W)] and ``next_doc_state``."""
+        """See the base class; adds ``context`` [(B, W, 2 d), (B, W)] and ``next_doc_state``."""
         stream = Stream.of(src_tokens, starts, lanes, doc_state)
         previous = PreviousSentences.of(src_tokens, stream, 1, self.padding_idx)
         states, _ = self.read(self.context_gru, previous.tokens)
@@ -51,14 +51,14 @@ class PreviousSentenceEncoder(ContextEncoder):
 
 
 class HierarchicalEncoder(ContextEncoder):
-    """Sums up three earlier source sentences and begins with that (Wang et al. 2017).
+    """Encoder that starts from a summary of three previous source sentences (Wang et al. 2017).
 
-    A GRU reads each sentence; another reads their last states, and its own is the summary D.  As in
-    the authors' code D itself is the first state of the encoder, here of all layers; zeros where
-    nothing comes before.
+    One GRU reads each sentence, another reads their last states; the last state of the second is
+    the summary D. As in the authors' code, D is the initial state of all encoder layers; it is zero
+    without previous sentences.
     """
 
-    #: sentences looked back on, as in the paper
+    #: number of previous sentences, as in the paper
     sentences_back = 3
 
     def __init__(self, dictionary, embed_tokens, hidden_size: int, layers: int, dropout: float):
@@ -68,7 +68,7 @@ class HierarchicalEncoder(ContextEncoder):
         self.context_document_gru = nn.GRU(hidden_size, hidden_size, batch_first=True)
 
     def forward(self, src_tokens, src_lengths=None, starts=None, lanes=None, doc_state=None, **_):
-        """As in the base class; ``context`` has one state for each sentence, (B, 1, d)."""
+        """See the base class; ``context`` has one state per sentence, (B, 1, d)."""
         stream = Stream.of(src_tokens, starts, lanes, doc_state)
         previous = PreviousSentences.of(src_tokens, stream, self.sentences_back, self.padding_idx)
         _, last = self.read(self.context_gru, previous.tokens)
@@ -80,9 +80,11 @@ class HierarchicalEncoder(ContextEncoder):
         return {**output, "context": context, "next_doc_state": previous.doc_state}
 
     def _sum_up(self, vectors: Tensor, known: Tensor) -> Tensor:
-        """(rows, d) last state over (rows, n, d) sentences, of which the last ones are known.
+        """Compute the (rows, d) summary of (rows, n, d) sentence vectors.
 
-        Zeros where none is.
+        Args:
+            vectors: (rows, n, d) vectors.
+            known: (rows, n) True for sentences of the same document; others are skipped.
         """
         state = vectors.new_zeros(1, len(vectors), vectors.size(2))
         for sentence, there in zip(vectors.unbind(1), known.unbind(1)):
@@ -92,13 +94,13 @@ class HierarchicalEncoder(ContextEncoder):
 
 
 class SourceContextDecoder(GRUDecoder):
-    """GRU decoder whose lowest layer looks back on earlier source sentences.
+    """GRU decoder whose lowest layer reads previous source sentences.
 
     Args:
-        *args: as in the base class.
-        recurrence: the class of that layer.
+        *args: see the base class.
+        recurrence: class of that layer.
         context_size: size of context states.
-        begins_with_context: whether the first state of the lowest layer knows the context too:
+        begins_with_context: whether the initial state of the lowest layer includes the context:
             ``tanh(W_s h + W_D D)`` (Wang et al. 2017).
     """
 
@@ -124,7 +126,7 @@ class SourceContextDecoder(GRUDecoder):
             init_uniform(self.context_initial, base.hidden_dim)
 
     def init_state(self, encoder_out: dict) -> GRUState:
-        """State before the first token, with the context of its sentences."""
+        """Return the state before the first token, with the context of each sentence."""
         context = SourceContext(*encoder_out["context"])
         return super().init_state(encoder_out)._replace(history=context)
 
@@ -136,7 +138,7 @@ class SourceContextDecoder(GRUDecoder):
         return first + F.pad(lowest, (0, first.size(1) - lowest.size(1)))
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
-        """As in the base class; the extra outputs of whole sequences hold ``doc_state``."""
+        """See the base class; for whole sequences the extra outputs include ``doc_state``."""
         features, extra = super().extract_features(
             prev_output_tokens, encoder_out, incremental_state
         )
@@ -147,10 +149,11 @@ class SourceContextDecoder(GRUDecoder):
 
 
 class PreviousTargetDecoder(GRUDecoder):
-    """GRU decoder that is told its own last state of the sentence before (PrevTrg).
+    """GRU decoder that reads its own last state of the previous sentence (PrevTrg).
 
-    Maruf and Haffari (2018), section 5.2: it goes to all states of the attending layer.  Sentences
-    of a lane are read one after the other, and gradients flow through all of a batch.
+    Maruf and Haffari (2018), section 5.2: that state is added to the gates at all steps of the
+    attending layer. The sentences of a lane are read one after another; gradients reach all
+    sentences of the batch.
     """
 
     def __init__(self, *args):
@@ -160,13 +163,13 @@ class PreviousTargetDecoder(GRUDecoder):
         init_uniform(self.context_gates, hidden_size)
 
     def init_state(self, encoder_out: dict) -> GRUState:
-        """State before the first token of sentences, each in a lane of its own."""
+        """Return the state before the first token; each sentence is a lane."""
         stream = encoder_out["stream"]
         before = self._incoming_state(stream).masked_fill(stream.starts.unsqueeze(1), 0.0)
         return super().init_state(encoder_out)._replace(history=PerSentence(before))
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
-        """As in the base class; the extra outputs of whole sequences hold ``doc_state``."""
+        """See the base class; for whole sequences the extra outputs include ``doc_state``."""
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
         rows = len(prev_output_tokens)
@@ -187,18 +190,18 @@ class PreviousTargetDecoder(GRUDecoder):
         return features, {"attn": [attention], "doc_state": {PREVIOUS_STATE: before}, **extra}
 
     def _incoming_state(self, stream: Stream) -> Tensor:
-        """(lanes, d) last states of the sentences before a batch."""
+        """Return the (lanes, d) last states of the sentences before the batch."""
         if stream.doc_state is None:
             return self.output_projection.weight.new_zeros(stream.lanes, self.attending.hidden_dim)
         return stream.doc_state[PREVIOUS_STATE].to(self.output_projection.weight.dtype)
 
     def _context_vector(self, history, rows: int):
-        # Beams without a state have a lane each.
+        # Without incremental state each beam is a lane.
         return self.context_gates(history.for_rows(rows))
 
 
 def _of_lanes(state: GRUState, rows: slice) -> GRUState:
-    """State of some rows, each of a sentence of its own."""
+    """Select rows of a state that has one row per sentence."""
     at = torch.arange(rows.start, rows.stop, device=state.hidden.device)
     return state._replace(
         hidden=state.hidden[rows], upper=state.upper[:, rows], source=state.source.of_sentences(at)

@@ -1,4 +1,4 @@
-"""Recurrences of the decoder that look at earlier source sentences at every step."""
+"""Decoder recurrences that read previous source sentences at every step."""
 
 from typing import NamedTuple, Optional, Tuple
 
@@ -11,27 +11,26 @@ from fairseq_docmt.ops.attentive_gru import gru_step
 
 
 class SourceContext(NamedTuple):
-    """What is known of earlier source sentences, of B sentences.
+    """Representation of previous source sentences for B sentences.
 
     Attributes:
-        states: (B, W, l) states of the words of the previous sentence, or (B, 1, l) one state for
-            all of them.
-        padding: (B, W) where there is nothing.
+        states: (B, W, l) word states of the previous sentence, or (B, 1, l) a single summary.
+        padding: (B, W) True at padding or without previous sentences.
     """
 
     states: Tensor
     padding: Tensor
 
     def of_rows(self, rows: Tensor) -> "SourceContext":
-        """Of some of the sentences."""
+        """Select sentences by index."""
         return SourceContext(*(x.index_select(0, rows) for x in self))
 
 
 class ContextualGRU(AttentiveGRU):
-    """An attentive GRU with something else in its gates, computed step by step.
+    """Attentive GRU with context added to its gates, computed step by step.
 
     Args:
-        input_dim, source_dim, hidden_dim, attention_dim: as in the base class.
+        input_dim, source_dim, hidden_dim, attention_dim: see the base class.
         context_dim: size l of context states.
     """
 
@@ -46,7 +45,7 @@ class ContextualGRU(AttentiveGRU):
         source: AttendedStates,
         context: Optional[SourceContext] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """As in the base class, with the context of each of the B sentences; None for none."""
+        """See the base class; ``context`` is that of the B sentences, None for none."""
         if context is None:
             return super().forward(x, state, source)
         bsz, units = len(source.states), self.attention_dim
@@ -67,25 +66,26 @@ class ContextualGRU(AttentiveGRU):
         return tuple(torch.stack(parts, dim=1) for parts in (states, contexts, attentions))
 
     def project_context(self, context: SourceContext):
-        """What the steps need of a context."""
+        """Precompute the projections of a context that are the same for all steps."""
         return context
 
     def look_back(self, inputs: Tensor, state: Tensor, seen: Tensor, remembered) -> Tensor:
-        """(rows, l) what a step is told of the context.
+        """Compute the (rows, l) context vector of a step.
 
         Args:
-            inputs: (rows, input_dim) of the step.
-            state: (rows, d) before the step.
-            seen: (rows, source_dim) what it attends to in the source.
-            remembered: by :meth:`remember_context`.
+            inputs: (rows, input_dim) input of the step.
+            state: (rows, d) state before the step.
+            seen: (rows, source_dim) context vector of the current source sentence.
+            remembered: result of :meth:`project_context`.
         """
         raise NotImplementedError
 
 
 class AttendingToPrevious(ContextualGRU):
-    """Attends to the words of the previous source sentence (Jean et al. 2017).
+    """Recurrence with attention to the words of the previous source sentence (Jean et al. 2017).
 
-    The query knows the last state, the last word and what is attended to in the current sentence.
+    The query is computed from the last state, the last word and the attention context of the
+    current sentence.
     """
 
     def __init__(self, input_dim, source_dim, hidden_dim, attention_dim, context_dim: int):
@@ -97,9 +97,11 @@ class AttendingToPrevious(ContextualGRU):
         init_uniform(self, hidden_dim)
 
     def project_context(self, context: SourceContext):
+        """See the base class."""
         return context, self.context_key(context.states)
 
     def look_back(self, inputs, state, seen, remembered):
+        """See the base class."""
         context, keys = remembered
         query = self.context_query(torch.cat([inputs, state, seen], dim=-1))
         query = query.view(len(keys), -1, 1, keys.size(-1))
@@ -108,9 +110,9 @@ class AttendingToPrevious(ContextualGRU):
 
 
 class GatedContext(ContextualGRU):
-    """Is told one vector at every step, behind a gate (Wang et al. 2017, equation 8).
+    """Recurrence with a gated summary vector at every step (Wang et al. 2017, equation 8).
 
-    ``z_t = sigmoid(U s_{t-1} + W y_{t-1} + C c_t)``, and ``z_t * D`` goes to the gates of the GRU.
+    ``z_t = sigmoid(U s_{t-1} + W y_{t-1} + C c_t)``; ``z_t * D`` is added to the gates of the GRU.
     """
 
     def __init__(self, input_dim, source_dim, hidden_dim, attention_dim, context_dim: int):
@@ -119,13 +121,24 @@ class GatedContext(ContextualGRU):
         init_uniform(self, hidden_dim)
 
     def look_back(self, inputs, state, seen, remembered):
+        """See the base class."""
         gate = torch.sigmoid(self.context_gate(torch.cat([inputs, state, seen], dim=-1)))
         vectors = remembered.states[:, 0].masked_fill(remembered.padding, 0.0)
         return gate * vectors.repeat_interleave(len(gate) // len(vectors), dim=0)
 
 
 def attend(query: Tensor, keys: Tensor, energy: Tensor, padding: Optional[Tensor]) -> Tensor:
-    """(B, N, S) weights of (B, N, 1, a) queries over (B, S, a) keys; zeros where all is padding."""
+    """Compute additive attention weights.
+
+    Args:
+        query: (B, N, 1, a) queries.
+        keys: (B, S, a) keys.
+        energy: (a,) energy vector.
+        padding: (B, S) True at padding; None without padding.
+
+    Returns:
+        (B, N, S) weights; zeros where all keys are padding.
+    """
     logits = torch.tanh(keys.unsqueeze(1) + query) @ energy
     if padding is None:
         return logits.softmax(dim=-1)

@@ -1,4 +1,4 @@
-"""Memories of whole documents of ``memnet_rnn`` (Maruf and Haffari 2018, section 4)."""
+"""Document memories of ``memnet_rnn`` (Maruf and Haffari 2018, section 4)."""
 
 from typing import Dict, Iterable, List, Optional
 
@@ -19,26 +19,25 @@ from fairseq_docmt.ops.document_memory import recall_others, rows_of_documents
 
 INSERTIONS = ("context", "output")
 DIRECTIONS = ("forward", "backward")
-#: sentences that language models read side by side
+#: batch size of the language models
 BLOCK = 32
-#: of vectors of sentences that are kept: 262,144 of the size of the paper
+#: size of the cache of sentence vectors: 262,144 vectors of the paper's size
 KEPT_BYTES = 2**30
 
 
 class SentenceVectors(nn.Module):
-    """Last states of two language models, that read sentences forward and backward; never trained.
+    """Frozen sentence encoder: last states of a forward and a backward language model.
 
-    They are standardised: most of such a state is the same for all sentences, and a memory of
-    states as they are learns hardly anything.
+    The vectors are standardised: most of a language model state is the same for all sentences, and
+    memories of unnormalised states learn hardly anything.
 
-    The language models read a sentence once: its vector is kept until their weights change.  It
-    does not depend on the sentences beside which it is computed, so that it is the same to the
-    last bit whenever that is, as after resuming.
+    Each sentence is encoded once and cached until the weights change. Its vector does not depend on
+    the other sentences of the batch, so it is bitwise reproducible, for example after resuming.
 
     Args:
         words: size of the vocabulary.
-        padding_idx, eos: symbols.
-        embed_dim, hidden_size: sizes of each of the language models.
+        padding_idx, eos: indices of these symbols.
+        embed_dim, hidden_size: sizes of each language model.
     """
 
     def __init__(self, words: int, padding_idx: int, eos: int, embed_dim: int, hidden_size: int):
@@ -57,18 +56,18 @@ class SentenceVectors(nn.Module):
 
     @torch.no_grad()
     def forward(self, src_tokens: Tensor) -> Tensor:
-        """(rows, size) vectors of (rows, S) sentences that end in ``</s>``, padded anywhere."""
+        """Compute (rows, size) vectors of (rows, S) sentences with ``</s>``, padded anywhere."""
         words = [self._words(row) for row in src_tokens.cpu()]
         vectors = self.kept(words, self.last_states, self.parameters()).to(self.mean.device)
         return (vectors - self.mean) / self.deviation
 
     def _words(self, sentence: Tensor) -> Tensor:
-        """Without ``</s>`` and padding."""
+        """Remove ``</s>`` and padding."""
         return sentence[sentence.ne(self.padding_idx)][:-1]
 
     @torch.no_grad()
     def last_states(self, sentences: List[Tensor]) -> Tensor:
-        """(rows, size) last states after the words of sentences, as they are."""
+        """Compute (rows, size) last states of sentences, not standardised."""
         order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
         states = self.mean.new_empty(
             len(sentences), self.size, dtype=self.lstms[0].weight_ih_l0.dtype
@@ -83,16 +82,16 @@ class SentenceVectors(nn.Module):
         return states
 
     def _read(self, embedding: nn.Embedding, lstm: nn.LSTM, sentences: List[Tensor]) -> Tensor:
-        """(rows, d) last states of up to BLOCK sentences.
+        """Compute (rows, d) last states of up to BLOCK sentences.
 
-        Every product has BLOCK rows, also where fewer sentences are read.  A matrix product of
-        another number of rows may add in another order, and so round otherwise.
+        Every matrix product has BLOCK rows, even for fewer sentences: another number of rows may
+        change the order of summation, and so the rounding.
         """
         weights = (lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0, lstm.bias_hh_l0)
         device = weights[0].device
-        # A language model reads </s> first, and predicts it last.
-        init_state = torch.tensor([self.eos])
-        rows = [torch.cat([init_state, words]) for words in sentences]
+        # The first input of a language model is </s>.
+        first = torch.tensor([self.eos])
+        rows = [torch.cat([first, words]) for words in sentences]
         lengths = F.pad(torch.tensor([len(row) for row in rows]), (0, BLOCK - len(rows)))
         tokens = pad_sequence(rows, padding_value=self.padding_idx)
         tokens = F.pad(tokens, (0, BLOCK - len(rows)), value=self.padding_idx).to(device)
@@ -105,20 +104,21 @@ class SentenceVectors(nn.Module):
 
     @torch.no_grad()
     def standardise(self, sentences: Iterable[Tensor]) -> None:
-        """Let the vectors of these sentences, 1-D tensors, have mean 0 and deviation 1."""
+        """Set mean and deviation so that the vectors of these 1-D tensors are standardised."""
         states = self.last_states([self._words(sentence) for sentence in sentences])
         self.mean.copy_(states.mean(dim=0))
         self.deviation.copy_(states.std(dim=0, unbiased=False).clamp(min=1e-4))
 
     def load(self, direction: str, language_model: Dict[str, Tensor]) -> None:
-        """Copy the parameters of a stock ``lstm_lm`` of one direction.
+        """Copy the parameters of a ``lstm_lm`` of one direction.
 
         Args:
             direction: ``forward`` or ``backward``.
-            language_model: its tensors by name; the vocabulary may lack our last symbols.
+            language_model: its state dict; its vocabulary may lack up to two symbols added at the
+                end of ours.
 
         Raises:
-            ValueError: its sizes are others.
+            ValueError: if it has another architecture, size or vocabulary.
         """
         at = DIRECTIONS.index(direction)
         lstm, embedding = self.lstms[at], self.embeddings[at].weight
@@ -133,7 +133,7 @@ class SentenceVectors(nn.Module):
             or None in found.values()
             or "decoder.layers.1.weight_ih" in language_model
         ):
-            raise ValueError("is not of one layer of --arch lstm_lm")
+            raise ValueError("is not a language model with one layer of --arch lstm_lm")
         for key, parameter in pairs.items():
             if found[key].shape != parameter.shape:
                 raise ValueError(
@@ -141,7 +141,9 @@ class SentenceVectors(nn.Module):
                     f"not {lstm.hidden_size} and {embedding.size(1)}"
                 )
         if not 0 <= len(embedding) - len(words) <= 2:
-            raise ValueError(f"knows {len(words)} words, but the source side has {len(embedding)}")
+            raise ValueError(
+                f"has {len(words)} words, but the source dictionary has {len(embedding)}"
+            )
         with torch.no_grad():
             for key, parameter in pairs.items():
                 parameter.copy_(found[key])
@@ -149,12 +151,12 @@ class SentenceVectors(nn.Module):
 
 
 class SourceMemory(nn.Module):
-    """Sentences of a document as a bidirectional GRU over their vectors leaves them.
+    """Source memory: a bidirectional GRU over the sentence vectors of a document.
 
     Args:
-        sentences: vectors of sentences.
+        sentences: encoder of sentences.
         hidden_size: size of each direction of the GRU.
-        dropout: on the vectors and on the cells.
+        dropout: dropout of the vectors and of the memory cells.
     """
 
     def __init__(self, sentences: SentenceVectors, hidden_size: int, dropout: float):
@@ -165,7 +167,7 @@ class SourceMemory(nn.Module):
         )
 
     def forward(self, src_tokens: Tensor, documents: Tensor) -> Tensor:
-        """(rows, 2 d) cells of (rows, S) sentences of documents (rows,)."""
+        """Compute (rows, 2 d) cells of (rows, S) sentences of the documents (rows,)."""
         vectors = self.sentences(src_tokens).to(next(self.document_gru.parameters()).dtype)
         vectors = F.dropout(vectors, self.dropout, self.training)
         packed = pack_sequence(vectors.split(rows_of_documents(documents)), enforce_sorted=False)
@@ -177,7 +179,7 @@ class MemnetEncoder(GRUEncoder):
     """GRU encoder with the source memory of the document.
 
     Args:
-        *args: as in the base class.
+        *args: see the base class.
         memory: source memory, None for none.
     """
 
@@ -186,15 +188,16 @@ class MemnetEncoder(GRUEncoder):
         self.source_memory = memory
 
     def forward(self, src_tokens, src_lengths=None, documents=None, **kwargs):
-        """As in the base class.
+        """Encode sentences and compute the source memory.
 
         Args:
-            documents: (rows,) number of the document of each sentence, whose sentences follow each
-                other; None for sentences alone.
+            src_tokens, src_lengths, **kwargs: see the base class.
+            documents: (rows,) document number of each sentence; the sentences of a document are
+                consecutive. None for isolated sentences.
 
         Returns:
-            Also ``source_cells`` [(B, 2 d)], empty without memory or documents, and ``readings``,
-            which is empty until the decoder has read the memories.
+            Output of the base class with ``source_cells`` [(B, 2 d)], empty without memory or
+            documents, and ``readings``, empty until the memories are read.
         """
         output = super().forward(src_tokens, src_lengths, **kwargs)
         cells = []
@@ -212,12 +215,12 @@ class MemnetEncoder(GRUEncoder):
 
 
 class MemnetDecoder(GRUDecoder):
-    """GRU decoder that is told what the other sentences of the document say.
+    """GRU decoder that reads memories of the other sentences of the document.
 
     Args:
-        *args: as in the base class.
+        *args: see the base class.
         source_size: size of source cells, 0 without source memory.
-        target_memory: whether there is one.
+        target_memory: whether there is a target memory.
         insertion: ``context`` adds readings to the gates of the attending layer
             (Memory-to-Context), ``output`` to the logits (Memory-to-Output).
     """
@@ -233,12 +236,12 @@ class MemnetDecoder(GRUDecoder):
         self.readings_size = source_size + hidden_size * int(target_memory)
         outputs = 3 * hidden_size if insertion == "context" else len(self.dictionary)
         self.of_memory = nn.Linear(self.readings_size, outputs, bias=False)
-        # Readings mean nothing yet.  What the first stage has learned is to begin undisturbed, or
-        # memories are switched off before they are found to be of use.
+        # Start from the pre-trained model: readings are random at first, and training would learn
+        # to ignore them.
         nn.init.zeros_(self.of_memory.weight)
 
     def recall_source(self, encoder_out: dict, documents: Tensor) -> Optional[Tensor]:
-        """(rows, s) readings of the source memory, as in :meth:`recall`; None without one."""
+        """Read the source memory, giving (rows, s); None without one. See :meth:`recall`."""
         if not encoder_out["source_cells"]:
             return None
         return recall_others(encoder_out["summary"][0], encoder_out["source_cells"][0], documents)
@@ -247,10 +250,15 @@ class MemnetDecoder(GRUDecoder):
     def target_cells(
         self, previous: Tensor, encoder_out: dict, source_readings: Optional[Tensor] = None
     ) -> Tensor:
-        """(rows, d) last states of the top layer after (rows, T) tokens of translations.
+        """Compute the (rows, d) cells of the target memory: the last states of translations.
 
-        As in the authors' code they are read with what the source memory gives, (rows, s), if there
-        is one, and with nothing from the target memory.
+        As in the authors' code, translations are read with the readings of the source memory, if
+        any, and without the target memory.
+
+        Args:
+            previous: (rows, T) translations as decoder input.
+            encoder_out: encoder output of the rows.
+            source_readings: (rows, s) readings of the source memory, or None.
         """
         state = super().init_state(encoder_out)
         if source_readings is not None:
@@ -260,18 +268,19 @@ class MemnetDecoder(GRUDecoder):
         return hidden[torch.arange(len(last), device=last.device), last]
 
     def _filled_up(self, readings: Tensor) -> Tensor:
-        """Readings with zeros for those of the target memory."""
+        """Pad readings of the source memory with zeros for the target memory."""
         return F.pad(readings, (0, self.readings_size - readings.size(1)))
 
     def recall(self, encoder_out: dict, documents: Tensor, cells=None, own: bool = True) -> Tensor:
-        """(rows, r) readings of the memories.
+        """Read the memories, giving (rows, r).
 
         Args:
-            encoder_out: of the rows.
-            documents: (rows,) number of the document of each, whose sentences follow each other.
-            cells: (rows, d) target cells; None where there are no translations yet, so that nothing
-                is read from the target memory.
-            own: whether a sentence's own cell may be part of its query.
+            encoder_out: encoder output of the rows.
+            documents: (rows,) document number of each sentence; the sentences of a document are
+                consecutive.
+            cells: (rows, d) target cells; None without translations, for zero readings of the
+                target memory.
+            own: whether the query of a sentence includes its own cell.
         """
         summary, source = encoder_out["summary"][0], self.recall_source(encoder_out, documents)
         readings = summary.new_zeros(len(summary), 0) if source is None else source
@@ -281,7 +290,7 @@ class MemnetDecoder(GRUDecoder):
         return torch.cat([readings, recall_others(queries, cells, documents)], dim=-1)
 
     def init_state(self, encoder_out: dict) -> GRUState:
-        """State before the first token, with what was read for its sentences."""
+        """Return the state before the first token, with the readings of each sentence."""
         state = super().init_state(encoder_out)
         for values in encoder_out["readings"]:
             state = state._replace(history=PerSentence(values))
@@ -300,7 +309,7 @@ class MemnetDecoder(GRUDecoder):
         features_only=False,
         **_,
     ):
-        """As in the base class."""
+        """See the base class."""
         output, extra = super().forward(
             prev_output_tokens, encoder_out, incremental_state, features_only
         )

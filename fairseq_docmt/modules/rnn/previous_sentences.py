@@ -1,4 +1,4 @@
-"""The source sentences before each row of a stream, carried as tokens."""
+"""Previous source sentences of each row of a stream; the document state holds their tokens."""
 
 from typing import NamedTuple
 
@@ -8,18 +8,19 @@ from torch import Tensor
 from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.stream import Stream
 
-#: carried as (lanes, W, n), filled up with 0, which is no word of a sentence
+#: name in the document state: (lanes, W, n) tokens, padded with 0, which no sentence contains
 KEY = "context.tokens"
 
 
 class PreviousSentences(NamedTuple):
-    """Sentences of a batch and those carried into it, each once, and which each row looks back on.
+    """Sentences of a batch and of its document state, with the previous sentences of each row.
 
     Attributes:
-        tokens: (M, W) sentences with padding, first those carried.
-        place: (rows, n) which of them come before each row, the farthest first.
-        known: (rows, n) whether they are of the row's document.
-        carry: what the lanes carry on.
+        tokens: (M, W) padded sentences, those of the incoming document state first.
+        place: (rows, n) index in ``tokens`` of the n previous sentences of each row, the farthest
+            first.
+        known: (rows, n) True if they belong to the row's document.
+        doc_state: document state after the batch.
     """
 
     tokens: Tensor
@@ -29,17 +30,17 @@ class PreviousSentences(NamedTuple):
 
     @classmethod
     def of(cls, src_tokens: Tensor, stream: Stream, count: int, pad: int) -> "PreviousSentences":
-        """Of (rows, S) tokens; ``count`` sentences are looked back on."""
+        """Find the previous ``count`` sentences of each row of (rows, S) tokens."""
         lanes, chunk = stream.lanes, len(src_tokens) // stream.lanes
-        carried = src_tokens.new_zeros(lanes, 1, count)
+        incoming = src_tokens.new_zeros(lanes, 1, count)
         if stream.doc_state is not None:
-            carried = stream.doc_state[KEY]
-        # Padding behind the words, wherever it was.
+            incoming = stream.doc_state[KEY]
+        # Convert to right padding.
         src_tokens = src_tokens.gather(1, src_tokens.eq(pad).int().argsort(dim=1, stable=True))
-        # (count + chunk, lanes, W), by time
-        width = max(carried.size(1), src_tokens.size(1))
+        # (count + chunk, lanes, W)
+        width = max(incoming.size(1), src_tokens.size(1))
         sentences = src_tokens.new_full((count + chunk, lanes, width), pad)
-        sentences[:count, :, : carried.size(1)] = carried.permute(2, 0, 1)
+        sentences[:count, :, : incoming.size(1)] = incoming.permute(2, 0, 1)
         sentences[:count][sentences[:count].eq(0)] = pad
         sentences[count:, :, : src_tokens.size(1)] = src_tokens.unflatten(0, (chunk, lanes))
         filled = sentences[:count].ne(pad).any(dim=2).sum(dim=0)

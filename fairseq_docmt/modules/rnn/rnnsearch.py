@@ -1,4 +1,4 @@
-"""Encoder and decoder of ``rnnsearch`` (Bahdanau et al. 2015; the base of Tu et al. 2018)."""
+"""Encoder and decoder of ``rnnsearch`` (Bahdanau et al. 2015; baseline of Tu et al. 2018)."""
 
 from typing import Any, NamedTuple, Optional
 
@@ -13,13 +13,13 @@ from fairseq_docmt.modules.shared.beam_rows import split_order
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSource
 from fairseq_docmt.modules.shared.stream import Stream
 
-#: longer than any sentence; a recurrence has no table of positions to run out of
+#: recurrent models have no length limit; longer than any sentence
 MAX_POSITIONS = 100000
 KEY = "state of the recurrence"
 
 
 def init_uniform(module: nn.Module, size: int) -> None:
-    """Draw parameters evenly from ``-size ** -0.5`` to ``size ** -0.5``, as torch's GRU does."""
+    """Initialise parameters uniformly within ``size ** -0.5`` of 0, like torch's GRU."""
     for parameter in module.parameters():
         nn.init.uniform_(parameter, -(size**-0.5), size**-0.5)
 
@@ -32,7 +32,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         embed_tokens: source embeddings.
         hidden_size: size of the state of each direction.
         layers: number of layers.
-        dropout: after the embeddings, between layers and on the output.
+        dropout: dropout of embeddings, between layers and of the output.
     """
 
     def __init__(
@@ -64,14 +64,16 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         """Encode (B, S) tokens, padded on either side.
 
         Args:
-            starts, lanes, carry: for decoders that carry something, see :class:`Stream`.
-            initial: (2 layers, B, d) states to begin with, zeros by default.
+            src_tokens: (B, S) tokens.
+            src_lengths: unused.
+            starts, lanes, doc_state: for decoders with a document state, see :class:`Stream`.
+            initial: (2 layers, B, d) initial states, default: zeros.
 
         Returns:
-            dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)],
-            ``summary`` [(B, 2 d)]: the last forward and the first backward state, each of which
-            has read everything, ``stream``, ``beams``, see :class:`SharedSource`, and
-            ``remembered``, where a decoder keeps what it computes of the source.
+            dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)], ``summary``
+            [(B, 2 d)] (last forward and first backward state), ``stream``, ``beams`` (see
+            :class:`SharedSource`) and ``remembered``, a dict for values that the decoder computes
+            from the source once.
         """
         padding = src_tokens.eq(self.padding_idx)
         output, last = self.read(self.gru, src_tokens, initial)
@@ -85,9 +87,9 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         }
 
     def read(self, gru: nn.GRU, tokens: Tensor, initial: Optional[Tensor] = None):
-        """States (rows, S, d) over (rows, S) tokens, padded on either side, and the last ones."""
+        """Run a GRU over (rows, S) tokens, giving (rows, S, d) states and the last states."""
         lengths = tokens.ne(self.padding_idx).sum(dim=1)
-        # A recurrence begins with the first token: padding goes behind, and back in the end.
+        # Packed sequences need right padding; the output is rotated back.
         left = tokens[:, 0].eq(self.padding_idx)
         shift = torch.where(left, tokens.size(1) - lengths, 0)
         x = self.dropout(self.embed_tokens(_rolled(tokens, shift)))
@@ -110,12 +112,12 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         }
 
     def max_positions(self):
-        """No limit of its own."""
+        """Return the maximum source length."""
         return MAX_POSITIONS
 
 
 def _rolled(x: Tensor, shift: Tensor) -> Tensor:
-    """Columns of (B, S, ...) moved to the left by a number for each row, around the end."""
+    """Rotate the columns of (B, S, ...) to the left by ``shift`` (B,)."""
     columns = torch.arange(x.size(1), device=x.device) + shift.unsqueeze(1)
     columns = columns.remainder(x.size(1))
     rows = torch.arange(len(x), device=x.device).unsqueeze(1)
@@ -123,7 +125,7 @@ def _rolled(x: Tensor, shift: Tensor) -> Tensor:
 
 
 class PerSentence(NamedTuple):
-    """One vector for each of B sentences, whatever their beams.
+    """One vector for each of B sentences, shared by its beams.
 
     Attributes:
         values: (B, d).
@@ -132,24 +134,24 @@ class PerSentence(NamedTuple):
     values: Tensor
 
     def of_rows(self, rows: Tensor) -> "PerSentence":
-        """Of some of the sentences."""
+        """Select sentences by index."""
         return PerSentence(self.values.index_select(0, rows))
 
     def for_rows(self, rows: int) -> Tensor:
-        """(rows, d) with a row for each beam of each sentence."""
+        """Repeat the vectors for the beams of each sentence, giving (rows, d)."""
         return self.values.repeat_interleave(rows // len(self.values), dim=0)
 
 
 class GRUState(NamedTuple):
-    """What the decoder remembers between tokens.
+    """Incremental state of the decoder.
 
     Attributes:
-        hidden: (B * N, d) of the attending layer, the N beams of a sentence side by side.
-        upper: (layers - 1, B * N, d) of the layers above it.
-        source: of B sentences.
-        beams: rows of each sentence N.
-        history: what a decoder knows of earlier sentences, of B documents, with
-            ``of_rows(rows)``; None for nothing.
+        hidden: (B * N, d) state of the attending layer; the N beams of a sentence are adjacent.
+        upper: (layers - 1, B * N, d) states of the layers above.
+        source: projected source of B sentences.
+        beams: number of beams N of each sentence.
+        history: representation of earlier sentences for B sentences, with ``of_rows(rows)``; None
+            for none.
     """
 
     hidden: Tensor
@@ -159,7 +161,7 @@ class GRUState(NamedTuple):
     history: Any = None
 
     def reorder(self, order: Tensor) -> "GRUState":
-        """Rows in a new order (B * N,): beams change places, sentences end, beam search begins."""
+        """Reorder, repeat or drop rows by a (rows,) index of former rows."""
         bsz = len(self.source.states)
         rows = split_order(order, bsz, self.beams)
         if rows is None:
@@ -175,17 +177,17 @@ class GRUState(NamedTuple):
 
 
 class GRUDecoder(FairseqIncrementalDecoder):
-    """GRU with attention, GRUs above it if asked for, and a deep output layer.
+    """GRU with attention, optional GRU layers above it, and a deep output layer.
 
     Args:
         dictionary: target dictionary.
         embed_tokens: target embeddings.
-        encoder_units: size of encoder states, and of the state that the decoder begins with.
-        hidden_size: size of the states.
+        encoder_units: size of encoder states.
+        hidden_size: size of decoder states.
         layers: number of layers; the lowest attends.
         attention_dim: size of the hidden layer of attention.
-        dropout: after the embeddings, between layers and in the output layer.
-        share_input_output_embed: project to words by the embeddings.
+        dropout: dropout of embeddings, between layers and in the output layer.
+        share_input_output_embed: whether the output projection shares the target embeddings.
     """
 
     def __init__(
@@ -225,11 +227,11 @@ class GRUDecoder(FairseqIncrementalDecoder):
             init_uniform(module, hidden_size)
 
     def init_state(self, encoder_out: dict) -> GRUState:
-        """State before the first token, one row for each sentence."""
-        if torch.is_grad_enabled():  # what was computed without gradients is not learned from
+        """Return the state before the first token, one row per sentence."""
+        if torch.is_grad_enabled():  # a state computed without gradients must not be reused
             return self._init_state(encoder_out)
         remembered = encoder_out["remembered"]
-        if "state" not in remembered:  # searching and reading the result begin alike
+        if "state" not in remembered:  # shared by the search and the reading of its result
             remembered["state"] = self._init_state(encoder_out)
         return remembered["state"]
 
@@ -243,7 +245,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
         return GRUState(first, upper, source, 1)
 
     def _before_tanh(self, encoder_out: dict) -> Tensor:
-        """(B, layers * d) first states before the tanh, ``W_s h`` of the first backward state."""
+        """Compute (B, layers * d) pre-activations of the initial states, ``W_s h``."""
         _, first_backward = encoder_out["summary"][0].chunk(2, dim=-1)
         return self.initial(first_backward)
 
@@ -255,12 +257,12 @@ class GRUDecoder(FairseqIncrementalDecoder):
         features_only=False,
         **_,
     ):
-        """(rows, T, V) logits, or features, and extra outputs."""
+        """Compute (rows, T, V) logits, or features, and extra outputs."""
         features, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return features if features_only else self.output_layer(features), extra
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
-        """(rows, T, E) features below the projection to words; ``attn`` [(rows, T, S)]."""
+        """Compute (rows, T, E) features; extra outputs include ``attn`` [(rows, T, S)]."""
         if incremental_state is not None:
             return self.prefill(prev_output_tokens[:, -1:], encoder_out, incremental_state)
         state = self._for_rows(self.init_state(encoder_out), len(prev_output_tokens))
@@ -269,14 +271,14 @@ class GRUDecoder(FairseqIncrementalDecoder):
         return features, {"attn": [attention], **extra}
 
     def _forward_sequence(self, tokens: Tensor, state: GRUState):
-        """Embeddings, states of the top layer, contexts and attention of whole sequences."""
+        """Compute embeddings, top layer states, contexts and attention of whole sequences."""
         words, hidden, contexts, attention = self._attend(tokens, state)
         if self.upper is not None:
             hidden, _ = self.upper(self.dropout(hidden), state.upper)
         return words, hidden, contexts, attention
 
     def prefill(self, new_tokens, encoder_out, incremental_state):
-        """Read (B, T) right-padded tokens after those that a state has read.
+        """Continue the incremental state by (B, T) right-padded tokens in one pass.
 
         Returns:
             (B, T, E) features and extra outputs; ``incremental_state`` is updated.
@@ -294,17 +296,17 @@ class GRUDecoder(FairseqIncrementalDecoder):
         return features, {"attn": [attention], **extra}
 
     def output_layer(self, features):
-        """Logits of all words."""
+        """Project features to logits."""
         return self.output_projection(features)
 
     def reorder_incremental_state(self, incremental_state, new_order):
-        """New order of the rows; called by the generator after each step."""
+        """Reorder the rows of the state after each step of beam search."""
         if KEY in incremental_state:
             state = incremental_state[KEY]["state"].reorder(new_order)
             incremental_state[KEY] = {"state": state}
 
     def max_positions(self):
-        """No limit of its own."""
+        """Return the maximum target length."""
         return MAX_POSITIONS
 
     def _state(self, incremental_state, encoder_out, rows: int) -> GRUState:
@@ -314,7 +316,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
 
     @staticmethod
     def _for_rows(state: GRUState, rows: int) -> GRUState:
-        """With a row for each beam, where there are several."""
+        """Repeat the rows of a new state for the beams of each sentence."""
         bsz = len(state.hidden)
         if rows == bsz:
             return state
@@ -322,22 +324,22 @@ class GRUDecoder(FairseqIncrementalDecoder):
         return state.reorder(owners.repeat_interleave(rows // bsz))
 
     def _attend(self, tokens: Tensor, state: GRUState):
-        """Embeddings, states of the attending layer, contexts and attention."""
+        """Compute embeddings, states of the attending layer, contexts and attention."""
         words = self.dropout(self.embed_tokens(tokens))
-        told = self._context_vector(state.history, len(tokens))
-        return (words, *self.attending(words, state.hidden, state.source, told))
+        context = self._context_vector(state.history, len(tokens))
+        return (words, *self.attending(words, state.hidden, state.source, context))
 
     def _context_vector(self, history, rows: int):
-        """What the attending layer is told of earlier sentences for each of its rows."""
+        """Return the input of the attending layer from earlier sentences; None for none."""
         return None
 
     def _features(self, words, hidden, contexts, attention, history):
-        """(rows, T, E) features given what is known of earlier sentences, and extra outputs."""
+        """Compute (rows, T, E) features, given earlier sentences, and extra outputs."""
         features = torch.cat([hidden, words, contexts], dim=-1)
         return self.output_dropout(torch.tanh(self.readout(features))), {}
 
     def _read_upper(self, hidden: Tensor, state: Tensor, lengths: Tensor):
-        """States of the top layer, and of all upper layers after the last token of each row."""
+        """Compute top layer states, and last states of all upper layers for each row."""
         if hidden.size(1) == 1:
             return self.upper(hidden, state.contiguous())
         packed = pack_padded_sequence(hidden, lengths.cpu(), True, enforce_sorted=False)

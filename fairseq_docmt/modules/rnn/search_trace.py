@@ -1,4 +1,4 @@
-"""What a decoder computed for the hypotheses of a beam search, found again by their tokens."""
+"""Record of the values computed in a beam search, looked up by hypothesis."""
 
 from typing import List, NamedTuple, Optional, Tuple
 
@@ -7,7 +7,13 @@ from torch import Tensor
 
 
 class _Step(NamedTuple):
-    """One step: former row of each row (None: the same), their tokens, and what was computed."""
+    """Step of a search.
+
+    Attributes:
+        order: (rows,) former row of each row, None if unchanged.
+        tokens: (rows,) input tokens.
+        values: recorded values, (rows, ...) each.
+    """
 
     order: Optional[Tensor]
     tokens: Tensor
@@ -15,10 +21,10 @@ class _Step(NamedTuple):
 
 
 class SearchTrace:
-    """Remembers the steps of a search by reference; no values are copied before they are asked for.
+    """Record of the steps of a search, by reference: values are only copied by :meth:`find`.
 
     Args:
-        sentences: B, that the search begins with; the rows of each are side by side.
+        sentences: number of sentences B; the beams of a sentence are adjacent.
     """
 
     def __init__(self, sentences: int):
@@ -27,19 +33,24 @@ class SearchTrace:
         self._order: Optional[Tensor] = None
 
     def reorder(self, order: Tensor) -> None:
-        """Rows have taken a new order since the last step."""
+        """Record a new order of the rows after the last step."""
         self._order = order if self._order is None else self._order[order]
 
     def add(self, tokens: Tensor, *values: Tensor) -> None:
-        """A step that has read (rows,) tokens, with values of (rows, ...)."""
-        # The generator writes into its table of tokens.
+        """Record a step with input tokens (rows,) and values of (rows, ...)."""
+        # The generator changes its tensor of tokens in place.
         self._steps.append(_Step(self._order, tokens.clone(), values))
         self._order = None
 
     def find(self, tokens: Tensor, pad: int) -> Optional[List[Tensor]]:
-        """Values (B, T, ...) of (B, T) right-padded tokens, zero at padding.
+        """Look up the values of hypotheses.
 
-        None where a sentence is not among what was searched.
+        Args:
+            tokens: (B, T) right-padded hypotheses.
+            pad: padding index.
+
+        Returns:
+            Values (B, T, ...), zero at padding, or None if a hypothesis was not searched.
         """
         if not self._steps or tokens.size(1) > len(self._steps):
             return None

@@ -1,4 +1,4 @@
-"""Vectors that a frozen network computed of sentences, kept from batch to batch."""
+"""Cache of sentence vectors computed by a frozen network."""
 
 from collections import OrderedDict
 from typing import Callable, Iterable, List
@@ -8,12 +8,12 @@ from torch import Tensor
 
 
 class VectorCache:
-    """Vectors of sentences by their words, in the memory of the CPU.
+    """Least recently used cache of sentence vectors, in CPU memory.
 
-    Nothing of it is saved in checkpoints.  Each process has its own.
+    It is not saved in checkpoints. Each process has its own.
 
     Args:
-        most: number of vectors to keep; those not asked for longest are dropped first.
+        most: maximum number of vectors.
     """
 
     def __init__(self, most: int):
@@ -27,13 +27,13 @@ class VectorCache:
         compute: Callable[[List[Tensor]], Tensor],
         weights: Iterable[Tensor],
     ) -> Tensor:
-        """(rows, d) vectors of sentences, on the CPU.
+        """Return (rows, d) vectors of sentences, on the CPU.
 
         Args:
-            sentences: words of each, on the CPU.
-            compute: gives (rows, d) vectors of sentences that are not kept.
-            weights: that it computes with.  When one is replaced or changed in place, all vectors
-                are dropped; a change through ``weight.data`` is not seen.
+            sentences: words of each sentence, on the CPU.
+            compute: function that computes (rows, d) vectors of sentences not in the cache.
+            weights: parameters of that function. When one is replaced or changed in place, the
+                cache is cleared; changes through ``weight.data`` are not detected.
         """
         weights = [(w.data_ptr(), w._version, w.dtype) for w in weights]
         if weights != self.weights:
@@ -43,7 +43,7 @@ class VectorCache:
         new = {key: s for key, s in zip(keys, sentences) if key not in self.vectors}
         if new:
             computed = compute(list(new.values())).cpu()
-            # Copies: a row of the result would keep all of it in memory.
+            # Copy rows: a view would keep the whole result in memory.
             self.vectors.update((key, row.clone()) for key, row in zip(new, computed))
         for key in keys:
             self.vectors.move_to_end(key)

@@ -1,1 +1,1 @@
-"""Parts that all systems share: decoder states, beams, document states, attention."""
+"""Parts shared by all systems: decoder states, beams, document states, attention."""

@@ -1,4 +1,4 @@
-"""The projections of multi-head attention, under fairseq's names and with its initialisation."""
+"""Projections of multi-head attention with fairseq's parameter names and initialisation."""
 
 from typing import Optional
 
@@ -6,13 +6,13 @@ from torch import nn
 
 
 class AttentionProjections(nn.Module):
-    """Base of the attentions of the suite; a trained transformer can be the start of each.
+    """Base class of all attention modules; parameters can come from a trained transformer.
 
     Args:
-        embed_dim: size of queries and of the output.
-        heads: attention heads.
-        key_dim: size of what keys and values are made from; that of queries by default.
-        contexts: context vectors that are concatenated before the output projection.
+        embed_dim: size of queries and outputs.
+        heads: number of attention heads.
+        key_dim: input size of the key and value projections; default: ``embed_dim``.
+        contexts: number of context vectors concatenated before the output projection.
     """
 
     def __init__(
@@ -25,12 +25,12 @@ class AttentionProjections(nn.Module):
         self.k_proj = nn.Linear(key_dim, embed_dim)
         self.v_proj = nn.Linear(key_dim, embed_dim)
         self.out_proj = nn.Linear(contexts * embed_dim, embed_dim)
-        # As in fairseq's attention with one size for all.
+        # As in fairseq's attention with equal sizes of queries, keys and values.
         for projection in (self.q_proj, self.k_proj, self.v_proj):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
         nn.init.xavier_uniform_(self.out_proj.weight)
         nn.init.zeros_(self.out_proj.bias)
 
     def split_heads(self, x):
-        """(B, T, C) as (B, H, T, d)."""
+        """Reshape (B, T, C) to (B, H, T, d)."""
         return x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)

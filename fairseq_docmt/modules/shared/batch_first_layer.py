@@ -1,37 +1,40 @@
-"""Transformer layers whose sublayers are given as functions."""
+"""Transformer layers with interchangeable sublayers."""
 
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 
 
 class Sublayers:
-    """Residuals, norms and the feed-forward network of the stock layers, one by one."""
+    """Residual connections, layer norms and feed-forward network of fairseq's layers."""
 
     def residual(self, x, norm, sublayer):
-        """``sublayer(x)`` with dropout, residual and norm, in the order of the layer."""
+        """Apply a sublayer with dropout, residual connection and pre- or post-norm."""
         if self.normalize_before:
             return x + self.dropout_module(sublayer(norm(x)))
         return norm(x + self.dropout_module(sublayer(x)))
 
     def feed_forward(self, x):
-        """The feed-forward network."""
+        """Apply the feed-forward network."""
         return self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
 
 
 class BatchFirstDecoderLayer(Sublayers, TransformerDecoderLayerBase):
-    """Stock decoder layer with another attention; parameters bear the stock names.
+    """Base of batch-first decoder layers; parameters keep fairseq's names.
 
-    A subclass builds its attention in ``build_self_attention`` and ``build_encoder_attention`` and
-    calls :meth:`sublayers` for whole sequences and for steps alike.
+    Subclasses create their attention modules in ``build_self_attention`` and
+    ``build_encoder_attention`` and call :meth:`sublayers` for whole sequences and for single steps.
     """
 
     def sublayers(self, x, causal, cross, between=None):
-        """Causal attention, cross attention and feed-forward network around their residuals.
+        """Apply causal attention, cross attention and feed-forward network with residuals.
 
         Args:
             x: (..., C) input.
-            causal, cross: functions from the input of an attention to its output.
-            between: function from what causal attention gives to what cross attention gets, with
-                a residual of its own if it needs one; None for none.
+            causal, cross: functions from the input of an attention module to its output.
+            between: sublayer between the two attention modules, including its residual connection
+                if it has one; None for none.
+
+        Returns:
+            (..., C) output.
         """
         x = self.residual(x, self.self_attn_layer_norm, causal)
         if between is not None:

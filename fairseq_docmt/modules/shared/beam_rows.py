@@ -1,4 +1,4 @@
-"""How beam search moves rows: sentences that finish, and beams that change places within one."""
+"""Reordering of batch rows by beam search, split into sentences and beams."""
 
 from typing import NamedTuple, Optional
 
@@ -7,13 +7,13 @@ from torch import Tensor
 
 
 class BeamRows(NamedTuple):
-    """An order of rows, taken apart into sentences and the beams of each.
+    """New order of batch rows, split into sentences and the beams of each sentence.
 
     Attributes:
-        sentences: (bsz,) which sentences go on, None if all do in their old order.
-        beams: rows of each sentence.
-        local: (bsz, beams) former beam of each row within its sentence; None if beams begin.
-        order: (rows,) former row of each row, for what beams do not share.
+        sentences: (bsz,) former index of each remaining sentence, None if all stay in order.
+        beams: number of beams of each sentence.
+        local: (bsz, beams) former beam index within the sentence; None when beam search starts.
+        order: (rows,) former row of each row, for values that beams do not share.
     """
 
     sentences: Optional[Tensor]
@@ -23,15 +23,16 @@ class BeamRows(NamedTuple):
 
 
 def split_order(order: Tensor, bsz: int, beams: int) -> Optional[BeamRows]:
-    """Take apart the new order of ``bsz * beams`` rows.
+    """Split a new order of ``bsz * beams`` rows into sentences and beams.
 
     Args:
         order: (rows,) former row of each row.
-        bsz: sentences so far.
-        beams: rows of each sentence so far; 1 before beam search begins.
+        bsz: current number of sentences.
+        beams: current number of beams of each sentence; 1 before beam search starts.
 
     Returns:
-        None if the order mixes rows of different sentences, so that they can share nothing.
+        The split order, or None if the rows of a sentence come from different sentences, so that
+        they cannot share values.
     """
     sentences = torch.arange(bsz, device=order.device)
     if beams == 1:

@@ -1,7 +1,7 @@
-"""What documents carry from one sentence to the next.
+"""Document states: the values passed from one sentence of a document to the next.
 
-A carry is a dict of tensors by name whose rows are documents, so that every architecture can have
-its own and nothing that handles it needs to know which.
+A document state is a dict of tensors by name. The first dimension of each tensor is the document,
+so states can be reordered, moved and joined without reference to the architecture.
 """
 
 from typing import Dict, List, Optional, Sequence
@@ -14,28 +14,29 @@ DocumentState = Dict[str, Tensor]
 
 
 def select_rows(doc_state: DocumentState, rows: Tensor) -> DocumentState:
-    """Some rows of a carry, or its rows in a new order."""
+    """Select documents of a state by index."""
     return {name: value.index_select(0, rows) for name, value in doc_state.items()}
 
 
 def detached(doc_state: DocumentState) -> DocumentState:
-    """The same values without the graph or the batch that they come from."""
+    """Copy a state without its autograd graph and without references to its batch."""
     return {name: value.detach().clone() for name, value in doc_state.items()}
 
 
 def moved(doc_state: Optional[DocumentState], device) -> Optional[DocumentState]:
-    """The same on another device."""
+    """Move a state to a device; None stays None."""
     return (
         None if doc_state is None else {name: value.to(device) for name, value in doc_state.items()}
     )
 
 
 def joined(states: Sequence[DocumentState]) -> DocumentState:
-    """Rows of several carries in one; their second dimensions are filled up with zeros."""
+    """Concatenate states along documents, padding their second dimension with zeros."""
     return {name: torch.cat(_even([doc_state[name] for doc_state in states])) for name in states[0]}
 
 
 def _even(values: List[Tensor]) -> List[Tensor]:
+    """Pad the second dimension of tensors with zeros to the same size."""
     if values[0].dim() < 2:
         return values
     longest = max(value.size(1) for value in values)

@@ -1,4 +1,4 @@
-"""Multi-head attention over everything by torch's own kernel; parameters bear fairseq's names."""
+"""Multi-head attention without a window; parameters keep fairseq's names."""
 
 from typing import NamedTuple, Optional, Tuple
 
@@ -15,7 +15,7 @@ class AttendedSource(NamedTuple):
 
     Attributes:
         keys, values: (B, H, S, d).
-        padding: (B, S) where padding stands, None if nowhere.
+        padding: (B, S) True at padding; None without padding.
     """
 
     keys: Tensor
@@ -23,7 +23,7 @@ class AttendedSource(NamedTuple):
     padding: Optional[Tensor]
 
     def of_sentences(self, sentences: Tensor) -> "AttendedSource":
-        """Of some of the sentences, by index."""
+        """Select sentences by index."""
         return AttendedSource(*(None if x is None else x.index_select(0, sentences) for x in self))
 
 
@@ -42,7 +42,7 @@ class _FullAttention(AttentionProjections):
 
 
 class CausalAttention(_FullAttention):
-    """Attention of target tokens over those before them and themselves."""
+    """Attention of target tokens to themselves and all earlier target tokens."""
 
     def forward(
         self,
@@ -51,20 +51,21 @@ class CausalAttention(_FullAttention):
         before: Optional[RecentTokens] = None,
         need_state: bool = False,
     ) -> Tuple[Tensor, Optional[RecentTokens]]:
-        """Sequences of tokens, one of them or many.
+        """Attend from one or more new tokens of each row.
 
         Args:
-            x: (rows, T, C) input.
-            padding: (rows, T) where padding stands, behind all tokens of a row; None if nowhere.
-            before: the tokens that were read before.
-            need_state: return the tokens that later ones will see.
+            x: (rows, T, C) input, right-padded.
+            padding: (rows, T) True at padding; None without padding.
+            before: previously read tokens, None for none.
+            need_state: whether to return the tokens for later calls.
 
         Returns:
-            (rows, T, C) output, and state or None.
+            (rows, T, C) output, and all tokens read, or None if neither ``before`` nor
+            ``need_state`` is given.
         """
         q, k, v = (self.split_heads(p(x)) for p in (self.q_proj, self.k_proj, self.v_proj))
         if before is None and not need_state:
-            # Padding lies behind the tokens, none of which looks there.
+            # With right padding the causal mask also hides padding.
             return self._attend(q, k, v, None, causal=True), None
         tokens = RecentTokens.of(k, v, padding)
         if before is not None:
@@ -74,28 +75,28 @@ class CausalAttention(_FullAttention):
             length, total = x.size(1), tokens.keys.size(2)
             order = torch.ones(length, total, dtype=torch.bool, device=x.device)
             seen = seen & order.tril(total - length)
-            # What stands at padding is nobody's; it must see something all the same.
+            # Padding outputs are unused, but a fully masked row would give NaN.
             seen = seen | (~seen.any(-1, keepdim=True))
         return self._attend(q, tokens.keys, tokens.values, seen), tokens.packed(padding)
 
 
 class SourceAttention(_FullAttention):
-    """Attention over a source, which the queries of several beams may share."""
+    """Attention to a source; the queries of several beams can share a source."""
 
     def project_source(self, source: Tensor, padding: Optional[Tensor] = None) -> AttendedSource:
-        """Keys and values of a source (B, S, C), of which padding (B, S) is never seen."""
+        """Compute keys and values of a source (B, S, C) with padding mask (B, S)."""
         keys, values = self.split_heads(self.k_proj(source)), self.split_heads(self.v_proj(source))
         return AttendedSource(keys, values, padding)
 
     def forward(self, x: Tensor, source: AttendedSource) -> Tensor:
-        """(B * N, T, C) attention of queries (B * N, T, C), N rows for each source in turn."""
+        """Attend from queries (B * N, T, C), N consecutive rows for each source."""
         queries = x.unflatten(0, (len(source.keys), -1)).flatten(1, 2)
         seen = None if source.padding is None else ~source.padding[:, None, None]
         q = self.split_heads(self.q_proj(queries))
         return self._attend(q, source.keys, source.values, seen).view_as(x)
 
     def weights(self, x: Tensor, source: AttendedSource) -> Tensor:
-        """(B, H, T, S) attention weights of queries (B, T, C)."""
+        """Compute (B, H, T, S) attention weights of queries (B, T, C)."""
         q = self.split_heads(self.q_proj(x)) * self.head_dim**-0.5
         logits = q @ source.keys.transpose(-1, -2)
         if source.padding is not None:

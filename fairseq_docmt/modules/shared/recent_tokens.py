@@ -1,4 +1,4 @@
-"""Keys and values of the tokens that each row has read, or of the latest of them."""
+"""Cache of keys and values of the latest target tokens."""
 
 from typing import NamedTuple, Optional
 
@@ -9,12 +9,12 @@ from fairseq_docmt.modules.shared.beam_rows import BeamRows
 
 
 class RecentTokens(NamedTuple):
-    """Tokens side by side, the latest of every row in the last column.
+    """Keys and values of previous tokens, right-aligned: the last column is the latest token.
 
     Attributes:
         keys, values: (rows, H, n, d).
-        hidden: (rows, n) places that hold no token.
-        sentences: (rows, n) number of the sentence of each token, None if that does not matter.
+        hidden: (rows, n) True at empty positions.
+        sentences: (rows, n) sentence number of each token, None if not needed.
     """
 
     keys: Tensor
@@ -24,14 +24,14 @@ class RecentTokens(NamedTuple):
 
     @classmethod
     def of(cls, keys, values, padding: Optional[Tensor], sentences: Optional[Tensor] = None):
-        """Tokens of one pass, right-padded."""
+        """Create a cache from the right-padded keys and values of one pass."""
         if padding is None:
             shape = (keys.size(0), keys.size(2))
             padding = torch.zeros(shape, dtype=torch.bool, device=keys.device)
         return cls(keys, values, padding, sentences)
 
     def followed_by(self, new: "RecentTokens") -> "RecentTokens":
-        """These tokens and new ones behind them."""
+        """Append new tokens."""
         sentences = None
         if self.sentences is not None:
             sentences = torch.cat([self.sentences, new.sentences], dim=1)
@@ -43,7 +43,7 @@ class RecentTokens(NamedTuple):
         )
 
     def packed(self, padding: Optional[Tensor]) -> "RecentTokens":
-        """The same with the padding (rows, T) behind each row moved to its front."""
+        """Move the padding (rows, T) from the end of each row to its beginning."""
         if padding is None or not padding.any():
             return self
         columns = torch.arange(self.keys.size(2), device=padding.device)
@@ -59,7 +59,7 @@ class RecentTokens(NamedTuple):
         )
 
     def latest(self, size: Optional[int]) -> "RecentTokens":
-        """The last ``size`` of them; all for None."""
+        """Keep the last ``size`` tokens; all if None."""
         length = self.keys.size(2)
         if size is None or size >= length:
             return self
@@ -72,9 +72,9 @@ class RecentTokens(NamedTuple):
         )
 
     def reorder(self, rows: BeamRows) -> "RecentTokens":
-        """Rows in a new order."""
+        """Reorder the rows."""
         return RecentTokens(*(None if x is None else x.index_select(0, rows.order) for x in self))
 
     def unshare_beams(self) -> "RecentTokens":
-        """Rows share nothing here."""
+        """Return the cache unchanged: beams do not share values."""
         return self

@@ -1,4 +1,4 @@
-"""Stock transformer encoder whose output the beams of a sentence share."""
+"""Transformer encoder whose output is shared by the beams of a sentence."""
 
 import torch
 from fairseq.distributed import fsdp_wrap
@@ -9,20 +9,21 @@ from fairseq_docmt.modules.shared.beam_rows import split_order
 
 
 def wrapped(layer, cfg):
-    """A layer with activation checkpointing and sharding as fairseq wraps its own layers."""
+    """Wrap a layer for activation checkpointing and sharding, as fairseq does with its layers."""
     if cfg.checkpoint_activations:
         return fsdp_wrap(checkpoint_wrapper(layer, cfg.offload_activations), min_num_params=0)
     return fsdp_wrap(layer, min_num_params=cfg.min_params_to_wrap)
 
 
 class SharedSource:
-    """Encoder output whose rows are sentences, shared by the beams of each (``beams`` in it).
+    """Mixin for encoders whose output has one row for each sentence, shared by its beams.
 
-    An encoder says in ``_select(encoder_out, sentences, beams)`` how some sentences are taken out.
+    Subclasses define ``_select(encoder_out, sentences, beams)``, which returns the output for a
+    selection of sentences. The output has the number of beams as ``beams``.
     """
 
     def reorder_encoder_out(self, encoder_out, new_order):
-        """New order of the rows; those of one sentence go on sharing its output."""
+        """Reorder the rows; the beams of a sentence still share its output."""
         bsz = encoder_out["encoder_padding_mask"][0].size(0)
         beams = encoder_out["beams"]
         rows = split_order(new_order, bsz, beams)
@@ -35,12 +36,12 @@ class SharedSource:
 
 
 class SharedSourceEncoder(SharedSource, TransformerEncoderBase):
-    """Adds where separators stand, and does not copy what all beams of a sentence share.
+    """Transformer encoder that adds a separator mask and does not copy its output for beams.
 
-    It is for decoders that know this (:class:`StatefulDecoder`).
+    Its output is meant for a :class:`StatefulDecoder`.
 
     Args:
-        cfg, dictionary, embed_tokens: as in the stock encoder, with the options of the model.
+        cfg, dictionary, embed_tokens: see fairseq's encoder.
         separator: index of ``<sep>``.
     """
 
@@ -49,7 +50,7 @@ class SharedSourceEncoder(SharedSource, TransformerEncoderBase):
         self.separator = separator
 
     def forward(self, src_tokens, *args, **kwargs):
-        """Stock output, with ``separators``: [(B, S)] where ``<sep>`` stands, and ``beams``."""
+        """Add the separator mask ``separators`` [(B, S)] and ``beams`` to fairseq's output."""
         return self._shared(super().forward(src_tokens, *args, **kwargs), src_tokens)
 
     def _shared(self, output, src_tokens):

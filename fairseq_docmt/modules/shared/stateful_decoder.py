@@ -1,8 +1,7 @@
-"""A transformer decoder whose layers remember what they have read in a state of their own.
+"""Base class of transformer decoders whose layers define their own incremental state.
 
-fairseq's decoder keeps keys and values of every token and copies them at every step of beam
-search.  Decoders here say themselves what a layer remembers; the state of all layers is one value,
-reordered as a whole.
+fairseq's decoder stores keys and values of all tokens and copies them at every step of beam search.
+Here each layer defines its state, and the states of all layers are reordered as one value.
 """
 
 from typing import Any, List, NamedTuple, Optional
@@ -18,15 +17,15 @@ KEY = "layers of the decoder"
 
 
 class DecoderState(NamedTuple):
-    """What a decoder remembers between tokens.
+    """Incremental state of a decoder for B sentences with N beams each.
 
     Attributes:
-        layers: state of each layer, with ``reorder(rows: BeamRows)`` and ``separate()``.
-        rest: what all layers share, with the same methods; or None.
-        positions: (B * N,) tokens that each row has read, the N beams of a sentence side by side.
-        most: no row has read more.
-        bsz: sentences B.
-        beams: rows of each sentence N.
+        layers: state of each layer, with ``reorder(rows: BeamRows)`` and ``unshare_beams()``.
+        rest: state shared by all layers, with the same methods; or None.
+        positions: (B * N,) number of tokens read by each row; the beams of a sentence are adjacent.
+        most: upper bound of ``positions``.
+        bsz: number of sentences B.
+        beams: number of beams N of each sentence.
     """
 
     layers: List[Any]
@@ -37,7 +36,7 @@ class DecoderState(NamedTuple):
     beams: int
 
     def reorder(self, order: Tensor) -> "DecoderState":
-        """Rows in a new order (B * N,): beams change places, sentences end, beam search begins."""
+        """Reorder, repeat or drop rows by a (rows,) index of former rows."""
         rows = split_order(order, self.bsz, self.beams)
         if rows is None:
             return self._unshare_beams().reorder(order)
@@ -50,7 +49,7 @@ class DecoderState(NamedTuple):
         )
 
     def _unshare_beams(self) -> "DecoderState":
-        """The same with every beam as a sentence of its own, so that rows can go anywhere."""
+        """Return the state with each beam as a separate sentence."""
         return self._replace(
             layers=[layer.unshare_beams() for layer in self.layers],
             rest=None if self.rest is None else self.rest.unshare_beams(),
@@ -60,55 +59,74 @@ class DecoderState(NamedTuple):
 
 
 class StatefulDecoder(TransformerDecoderBase):
-    """Base of the decoders of this suite; layers take their input batch first.
+    """Base class of the transformer decoders; layers are batch-first.
 
-    A decoder says how its layers see whole sequences (:meth:`all_tokens`), how a state begins
-    (:meth:`begin`), and how it goes on by many tokens (:meth:`read`) or by one (:meth:`step`).
+    Subclasses define the pass over whole sequences (:meth:`forward_sequence`), the initial state
+    (:meth:`init_state`), and its continuation by several tokens (:meth:`read`) or by one
+    (:meth:`step`).
 
     Args:
-        cfg, dictionary, embed_tokens: as in the stock decoder, with the options of the model.
+        cfg, dictionary, embed_tokens: see fairseq's decoder.
         separator: index of ``<sep>``.
     """
 
-    #: whether attention over the source comes with every step, as fairseq's does
+    #: whether :meth:`step` returns attention weights over the source, as fairseq's decoder does
     has_attention_weights = False
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens)
         self.separator = separator
 
-    # ---- what a decoder defines ----------------------------------------------------------------
+    # ---- methods of subclasses -----------------------------------------------------------------
 
     def forward_sequence(
         self, x: Tensor, tokens: Tensor, encoder_out: dict, weights_of: Optional[int]
     ):
-        """Whole sequences.
+        """Compute the features of whole sequences (teacher forcing).
 
         Args:
             x: (B, T, C) embeddings.
-            tokens: (B, T) of these tokens.
+            tokens: (B, T) the tokens.
             encoder_out: encoder output.
-            weights_of: layer to return attention over the source of, (B, T, S) as ``attn``, mean
-                over heads; None for none.
+            weights_of: index of the layer whose cross attention is returned as ``attn``, (B, T, S),
+                averaged over heads; None for none.
 
         Returns:
-            (B, T, C) features, extra outputs.
+            (B, T, C) features and a dict of extra outputs.
         """
         raise NotImplementedError
 
     def init_state(self, encoder_out: dict) -> tuple:
-        """States of the layers before the first token, one row for each sentence, and the rest."""
+        """Return the layer states before the first token, one row per sentence, and ``rest``."""
         raise NotImplementedError
 
     def read(self, x: Tensor, tokens: Tensor, state: DecoderState):
-        """(B, T, C) features of right-padded tokens (B, T) after a state, layers, rest, extra."""
+        """Continue a state by several tokens.
+
+        Args:
+            x: (B, T, C) embeddings.
+            tokens: (B, T) the tokens, right-padded.
+            state: state before these tokens.
+
+        Returns:
+            (B, T, C) features, new layer states, new ``rest``, and a dict of extra outputs.
+        """
         raise NotImplementedError
 
     def step(self, x: Tensor, tokens: Tensor, state: DecoderState):
-        """(B * N, C) features of one token (B * N,) for each row, layers, rest, extra."""
+        """Continue a state by one token of each row.
+
+        Args:
+            x: (B * N, C) embeddings.
+            tokens: (B * N,) the tokens.
+            state: state before these tokens.
+
+        Returns:
+            (B * N, C) features, new layer states, new ``rest``, and a dict of extra outputs.
+        """
         raise NotImplementedError
 
-    # ---- what fairseq calls --------------------------------------------------------------------
+    # ---- methods that fairseq calls ------------------------------------------------------------
 
     def extract_features(
         self,
@@ -119,7 +137,7 @@ class StatefulDecoder(TransformerDecoderBase):
         alignment_layer=None,
         alignment_heads=None,
     ):
-        """As in the stock decoder."""
+        """See the base class."""
         if incremental_state is None:
             x = self._embed(prev_output_tokens, None, 0)
             encoder_out = _for_rows(encoder_out, len(prev_output_tokens))
@@ -134,7 +152,7 @@ class StatefulDecoder(TransformerDecoderBase):
         return self._project(x).unsqueeze(1), extra
 
     def prefill(self, new_tokens, encoder_out, incremental_state):
-        """Read (B, T) right-padded tokens in one pass after those that a state has read.
+        """Continue the incremental state by (B, T) right-padded tokens in one pass.
 
         Returns:
             (B, T, C) features and extra outputs; ``incremental_state`` is updated.
@@ -148,13 +166,13 @@ class StatefulDecoder(TransformerDecoderBase):
         return self._project(x), {"attn": [None], "inner_states": [], **extra}
 
     def reorder_incremental_state(self, incremental_state, new_order):
-        """New order of the rows; called by the generator after each step."""
+        """Reorder the rows of the state after each step of beam search."""
         if KEY in incremental_state:
             state = incremental_state[KEY]["state"].reorder(new_order)
             incremental_state[KEY] = {"state": state}
 
     def _state(self, incremental_state, encoder_out, rows: int) -> DecoderState:
-        """The state so far; at the beginning one that has read the source alone."""
+        """Return the current state, or the initial state at the first call."""
         if KEY in incremental_state:
             return incremental_state[KEY]["state"]
         bsz = encoder_out["encoder_padding_mask"][0].size(0)
@@ -174,15 +192,15 @@ class StatefulDecoder(TransformerDecoderBase):
         )
         incremental_state[KEY] = {"state": state}
 
-    # ---- below and above the layers ------------------------------------------------------------
+    # ---- embeddings and output projection ------------------------------------------------------
 
     def _padding(self, tokens: Tensor) -> Optional[Tensor]:
-        """(B, T) where padding stands, None if nowhere."""
+        """Return the (B, T) padding mask, or None without padding."""
         padding = tokens.eq(self.padding_idx)
         return padding if padding.any() else None
 
     def _embed(self, tokens, read: Optional[Tensor], most: int):
-        """(B, T, C) input of the first layer for tokens (B, T) after ``read`` (B, 1) others."""
+        """Embed tokens (B, T) that follow ``read`` (B, 1) earlier tokens, giving (B, T, C)."""
         x = self.embed_scale * self.embed_tokens(tokens)
         if self.quant_noise is not None:
             x = self.quant_noise(x)
@@ -198,14 +216,14 @@ class StatefulDecoder(TransformerDecoderBase):
         return self.dropout_module(x)
 
     def _positions(self, tokens, read, most: int):
-        """Positional embeddings of rows that have read different numbers of tokens."""
+        """Return positional embeddings for rows that have read different numbers of tokens."""
         is_token = tokens.ne(self.padding_idx)
         positions = (is_token.cumsum(dim=1) + read) * is_token + self.padding_idx
         table = getattr(self.embed_positions, "weights", None)
         if table is None:
             return F.embedding(positions, self.embed_positions.weight)
         if len(table) <= most + self.padding_idx:
-            # The sinusoidal table grows when a longer sequence asks for it.
+            # A call with a longer sequence extends the sinusoidal table.
             self.embed_positions(tokens.new_full((1, 2 * most), self.padding_idx))
             table = self.embed_positions.weights
         return F.embedding(positions, table)
@@ -217,7 +235,7 @@ class StatefulDecoder(TransformerDecoderBase):
 
 
 def _for_rows(encoder_out: dict, rows: int) -> dict:
-    """Encoder output with a row of its own for each beam, as decoding without a state needs it."""
+    """Repeat encoder output for each beam, as decoding without incremental state needs it."""
     bsz = encoder_out["encoder_padding_mask"][0].size(0)
     if rows == bsz:
         return encoder_out
@@ -233,7 +251,7 @@ def _for_rows(encoder_out: dict, rows: int) -> dict:
 
 
 def batch_first_source(encoder_out: dict):
-    """Source (B, S, C), where padding stands in it, None if nowhere, and separators (B, S)."""
+    """Return source (B, S, C), padding mask (B, S) or None, and separator mask (B, S)."""
     source = encoder_out["encoder_out"][0].transpose(0, 1)
     padding = encoder_out["encoder_padding_mask"][0]
     return source, padding if padding.any() else None, encoder_out["separators"][0]

@@ -1,1 +1,1 @@
-"""Attention within windows and long-short term attention (Herold and Ney 2023)."""
+"""Window attention and long-short term attention (Herold and Ney 2023)."""

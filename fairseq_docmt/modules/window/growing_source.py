@@ -1,7 +1,7 @@
-"""Encodes a source that grows at its end, by layers whose attention reaches only so far.
+"""Incremental encoding of a growing source with window attention.
 
-A token that was the last one, or stands within reach of it, gets another output when more follow;
-all others keep theirs.
+When tokens are appended, only the former last token and the outputs within reach of it change; all
+other encoder outputs are reused.
 """
 
 from typing import List, NamedTuple, Optional
@@ -11,12 +11,12 @@ from torch import Tensor
 
 
 class GrowingSource(NamedTuple):
-    """Sources as a stack of encoder layers sees them.
+    """Sources with the outputs of all encoder layers.
 
     Attributes:
-        lengths: (B,) tokens of each.
+        lengths: (B,) number of tokens of each source.
         levels: embeddings, then the output of each layer, (B, S, C), right-padded.
-        final: (B,) output columns, from the first, that stay as they are when tokens follow.
+        final: (B,) number of leading output columns that further tokens cannot change.
     """
 
     lengths: Tensor
@@ -24,7 +24,7 @@ class GrowingSource(NamedTuple):
     final: Tensor
 
     def of_rows(self, order: Tensor) -> "GrowingSource":
-        """Some of the sources, by index."""
+        """Select sources by index."""
         if torch.equal(order, torch.arange(len(self.lengths), device=order.device)):
             return self
         levels = [level.index_select(0, order) for level in self.levels]
@@ -34,17 +34,16 @@ class GrowingSource(NamedTuple):
 def encode_growing(
     layers, reach: int, embedded: Tensor, lengths: Tensor, before: Optional[GrowingSource]
 ) -> GrowingSource:
-    """Encode sources of which the beginnings may be known.
+    """Encode sources, reusing the encoding of their beginnings.
+
+    The result equals encoding from scratch, up to rounding.
 
     Args:
-        layers: stock encoder layers whose attention is as wide as ``reach``.
-        reach: tokens on each side that a layer sees.
+        layers: encoder layers with window attention.
+        reach: window size: tokens on each side that a layer attends to.
         embedded: (B, S, C) input of the first layer, right-padded.
-        lengths: (B,) tokens of each source.
-        before: the beginnings, whose last token is another one now; None if there are none.
-
-    Returns:
-        The same, up to rounding, as if all were encoded anew.
+        lengths: (B,) number of tokens of each source.
+        before: encoding of the beginnings, whose last token may have changed; None for none.
     """
     if before is None:
         changed = embedded.size(1)
@@ -60,7 +59,18 @@ def encode_growing(
 
 
 def _with_new_end(layer, reach, x, lengths, known: Optional[Tensor], changed: int) -> Tensor:
-    """(B, S, C) output of a layer for x (B, S, C), computed for the last ``changed`` tokens."""
+    """Compute a layer's output for the last ``changed`` tokens and reuse the rest.
+
+    Args:
+        layer, reach: encoder layer and its window size.
+        x: (B, S, C) input, right-padded.
+        lengths: (B,) number of tokens of each source.
+        known: (B, S', C) earlier output, None for none.
+        changed: number of tokens to compute.
+
+    Returns:
+        (B, S, C) output.
+    """
     size = min(changed + reach, x.size(1))
     columns = lengths.unsqueeze(1) - size + torch.arange(size, device=x.device)
     outside = columns < 0
@@ -69,7 +79,7 @@ def _with_new_end(layer, reach, x, lengths, known: Optional[Tensor], changed: in
     found = found[0] if isinstance(found, tuple) else found
     output = torch.zeros_like(x)
     if known is not None:
-        # The longest source may be one that has ended.
+        # The longest earlier source may not be in this batch any more.
         length = min(known.size(1), x.size(1))
         output[:, :length] = known[:, :length]
     rows, places = (~outside[:, size - changed :]).nonzero(as_tuple=True)

@@ -11,16 +11,16 @@ from fairseq_docmt.modules.shared.recent_tokens import RecentTokens
 
 
 class _LongShortTermAttention(AttentionProjections):
-    """Attention over the sentence of a token and over everything, side by side.
+    """Attention to the sentence of a token and to the whole sequence, in parallel.
 
-    Both see the same queries, keys and values, or each its own; their outputs are concatenated and
-    projected.
+    The outputs of both are concatenated and projected.
 
     Args:
-        embed_dim: size of input and output.
-        heads: attention heads.
-        dropout: probability of dropping an attention weight in training.
-        separate: attention over everything has queries, keys and values of its own.
+        embed_dim: size of inputs and outputs.
+        heads: number of attention heads.
+        dropout: dropout probability of attention weights.
+        separate: whether attention to the whole sequence has its own query, key and value
+            projections; default: shared.
     """
 
     def __init__(self, embed_dim: int, heads: int, dropout: float = 0.0, separate: bool = False):
@@ -32,7 +32,10 @@ class _LongShortTermAttention(AttentionProjections):
                 nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
 
     def _projected(self, x: Tensor) -> List[Tensor]:
-        """Queries, keys and values (B, H, T, d); if separate (B, 2 H, T, d), sentence first."""
+        """Project inputs to queries, keys and values (B, H, T, d).
+
+        With separate projections they are (B, 2 H, T, d), sentence attention first.
+        """
         parts = [self.split_heads(p(x)) for p in (self.q_proj, self.k_proj, self.v_proj)]
         if not self.separate:
             return parts
@@ -40,7 +43,13 @@ class _LongShortTermAttention(AttentionProjections):
         return [torch.cat(pair, dim=1) for pair in zip(parts, own)]
 
     def _attend(self, q, k, v, seen: Tensor, same_sentence: Tensor) -> Tensor:
-        """(B, T, C) output; q, k, v: as projected; seen and same_sentence: (B, T, S)."""
+        """Compute (B, T, C) output.
+
+        Args:
+            q, k, v: projected queries, keys and values.
+            seen: (B, T, S) True where attention is allowed.
+            same_sentence: (B, T, S) True where query and key are in the same sentence.
+        """
         dropout = self.dropout if self.training else 0.0
         parts = zip(*(x.chunk(2, dim=1) if self.separate else (x, x) for x in (q, k, v)))
         outputs = [
@@ -51,34 +60,37 @@ class _LongShortTermAttention(AttentionProjections):
 
 
 class EncoderLSTAttention(_LongShortTermAttention):
-    """Over source tokens, called as fairseq calls its own attention, with ``sentences`` added."""
+    """Self-attention of source tokens: fairseq's interface with ``sentences`` added."""
 
     def forward(self, query, key, value, sentences, key_padding_mask=None, attn_mask=None, **_):
-        """Attention of source tokens.
+        """Attend from every source token.
 
         Args:
-            query: (S, B, C) input; key and value are the same.
-            sentences: (B, S) number of the sentence of each token.
-            key_padding_mask: (B, S) where padding stands, None if nowhere.
+            query: (S, B, C) input; ``key`` and ``value`` are ignored, as they are the same.
+            sentences: (B, S) sentence number of each token.
+            key_padding_mask: (B, S) True at padding; None without padding.
 
         Returns:
-            (S, B, C) output, and None in place of weights.
+            (S, B, C) output, and None instead of attention weights.
+
+        Raises:
+            ValueError: if an attention mask is given.
         """
         if attn_mask is not None:
-            raise ValueError("long-short term attention takes no attention mask")
+            raise ValueError("long-short term attention does not support an attention mask")
         x = query.transpose(0, 1)
         q, k, v = self._projected(x)
         same = sentences.unsqueeze(2) == sentences.unsqueeze(1)
         seen = torch.ones_like(same)
         if key_padding_mask is not None:
-            # Padding sees itself, so that no query is left with nothing.
+            # Padding attends to itself: a fully masked row would give NaN.
             own = torch.eye(x.size(1), dtype=torch.bool, device=x.device)
             seen = ~key_padding_mask.unsqueeze(1) | own
         return self._attend(q, k, v, seen, same).transpose(0, 1), None
 
 
 class CausalLSTAttention(_LongShortTermAttention):
-    """Over target tokens so far."""
+    """Causal attention of target tokens."""
 
     def forward(
         self,
@@ -87,13 +99,13 @@ class CausalLSTAttention(_LongShortTermAttention):
         padding: Optional[Tensor] = None,
         before: Optional[RecentTokens] = None,
     ) -> Tuple[Tensor, RecentTokens]:
-        """Sequences of tokens, one of them or many.
+        """Attend from one or more new tokens of each row.
 
         Args:
-            x: (rows, T, C) input.
-            sentences: (rows, T) number of the sentence that each output belongs to.
-            padding: (rows, T) where padding stands, behind all tokens of a row; None if nowhere.
-            before: the tokens that were read before.
+            x: (rows, T, C) input, right-padded.
+            sentences: (rows, T) sentence number of the token predicted at each position.
+            padding: (rows, T) True at padding; None without padding.
+            before: previously read tokens, None for none.
 
         Returns:
             (rows, T, C) output, and all tokens read.

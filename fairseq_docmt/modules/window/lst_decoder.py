@@ -17,35 +17,37 @@ from fairseq_docmt.modules.window.window_decoder import WindowLayerState
 
 
 class SentenceNumber(NamedTuple):
-    """Number of the current sentence of each row, (rows,), from 0."""
+    """Current sentence number of each row, (rows,), from 0."""
 
     number: Tensor
 
     def reorder(self, rows: BeamRows) -> "SentenceNumber":
-        """Rows in a new order."""
+        """Reorder the rows."""
         return SentenceNumber(self.number.index_select(0, rows.order))
 
     def unshare_beams(self) -> "SentenceNumber":
-        """Rows share nothing here."""
+        """Return the numbers unchanged: beams do not share them."""
         return self
 
 
 class LSTEncoderLayer(TransformerEncoderLayerBase):
-    """Stock encoder layer with long-short term attention."""
+    """Transformer encoder layer with long-short term attention."""
 
     def build_self_attention(self, embed_dim, cfg):
+        """See the base class."""
         options = (cfg.attention_dropout, cfg.separate_projections)
         return EncoderLSTAttention(embed_dim, cfg.encoder.attention_heads, *options)
 
 
 class LSTTransformerEncoder(SharedSourceEncoder):
-    """Tells the attention of its layers which sentence each token belongs to."""
+    """Transformer encoder that passes sentence numbers to its attention layers."""
 
     def build_encoder_layer(self, cfg):
+        """See the base class."""
         return wrapped(LSTEncoderLayer(cfg), cfg)
 
     def forward(self, src_tokens, *args, **kwargs):
-        """As in the base class."""
+        """See the base class."""
         # A separator belongs to the sentence that it ends.
         ends = src_tokens.eq(self.separator).long()
         sentences = ends.cumsum(dim=1) - ends
@@ -54,31 +56,36 @@ class LSTTransformerEncoder(SharedSourceEncoder):
 
 
 class LSTDecoderLayer(BatchFirstDecoderLayer):
-    """Decoder layer with long-short term self-attention and the cross attention of fairseq."""
+    """Decoder layer with long-short term self-attention and full cross attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        """See the base class."""
         options = (cfg.attention_dropout, cfg.separate_projections)
         return CausalLSTAttention(embed_dim, cfg.decoder.attention_heads, *options)
 
     def build_encoder_attention(self, embed_dim, cfg):
+        """See the base class."""
         heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout
         return CrossWindowAttention(embed_dim, heads, None, dropout, key_dim=cfg.encoder.embed_dim)
 
     def forward(
         self, x: Tensor, state: WindowLayerState, sentences: Tensor, padding: Optional[Tensor]
     ) -> Tuple[Tensor, WindowLayerState]:
-        """Tokens after a state.
+        """Continue a state by several tokens, one row per sentence.
 
         Args:
-            x: (B, T, C) input of one row for each sentence.
-            state: what was read before.
-            sentences: (B, T) number of the sentence of each token.
-            padding: (B, T) where padding stands, behind all tokens of a row; None if nowhere.
+            x: (B, T, C) input, right-padded.
+            state: state before these tokens.
+            sentences: (B, T) sentence number of each token.
+            padding: (B, T) True at padding; None without padding.
+
+        Returns:
+            (B, T, C) output and the new state.
         """
         return self._after(x, state, sentences, padding, len(x))
 
     def source_weights(self, x, state, sentences, padding) -> Tensor:
-        """(B, T, S) attention over the source for the input of :meth:`forward`, mean over heads."""
+        """Compute (B, T, S) cross attention weights, averaged over heads; see :meth:`forward`."""
         seen = {}
 
         def cross(y):
@@ -92,7 +99,16 @@ class LSTDecoderLayer(BatchFirstDecoderLayer):
     def step(
         self, x: Tensor, state: WindowLayerState, sentences: Tensor
     ) -> Tuple[Tensor, WindowLayerState]:
-        """One token for each row (B * N, C), the N beams of a sentence side by side."""
+        """Continue a state by one token per row.
+
+        Args:
+            x: (B * N, C) input; the N beams of a sentence are adjacent.
+            state: state before this token.
+            sentences: (B * N, 1) sentence number of each token.
+
+        Returns:
+            (B * N, C) output and the new state.
+        """
         bsz = len(state.source.keys)
         x, state = self._after(x.unsqueeze(1), state, sentences, None, bsz)
         return x.squeeze(1), state
@@ -105,7 +121,7 @@ class LSTDecoderLayer(BatchFirstDecoderLayer):
             return y
 
         def cross(y):
-            # Beams of a sentence are queries of one source; no window, so no alignment.
+            # The beams of a sentence share a source.  Without a window the alignment is unused.
             queries = y.unflatten(0, (bsz, -1)).flatten(1, 2)
             nowhere = torch.zeros(queries.shape[:2], dtype=torch.long, device=y.device)
             return self.encoder_attn(queries, state.source, nowhere).view_as(y)
@@ -118,9 +134,11 @@ class LSTTransformerDecoder(StatefulDecoder):
     """Transformer decoder with long-short term self-attention."""
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        """See the base class."""
         return wrapped(LSTDecoderLayer(cfg, no_encoder_attn), cfg)
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
+        """See the base class."""
         states, counter = self.init_state(encoder_out)
         inner_states, padding, attention = [x], self._padding(tokens), None
         sentences, _ = self._count(counter, tokens)
@@ -132,6 +150,7 @@ class LSTTransformerDecoder(StatefulDecoder):
         return x, {"inner_states": inner_states, "attn": [attention]}
 
     def init_state(self, encoder_out):
+        """See the base class."""
         source, padding, _ = batch_first_source(encoder_out)
         layers = [
             WindowLayerState(None, layer.encoder_attn.project_source(source, padding), 1)
@@ -141,6 +160,7 @@ class LSTTransformerDecoder(StatefulDecoder):
         return layers, SentenceNumber(number)
 
     def read(self, x, tokens, state):
+        """See the base class."""
         sentences, counter = self._count(state.rest, tokens)
         padding, layers = self._padding(tokens), []
         for layer, before in zip(self.layers, state.layers):
@@ -149,6 +169,7 @@ class LSTTransformerDecoder(StatefulDecoder):
         return x, layers, counter, {}
 
     def step(self, x, tokens, state):
+        """See the base class."""
         sentences, counter = self._count(state.rest, tokens.unsqueeze(1))
         layers = []
         for layer, before in zip(self.layers, state.layers):
@@ -157,6 +178,6 @@ class LSTTransformerDecoder(StatefulDecoder):
         return x, layers, counter, {}
 
     def _count(self, counter: SentenceNumber, tokens: Tensor):
-        """Sentence of each token: what follows a separator is predicted from it."""
+        """Return (B, T) sentence numbers, which increase at separators, and the new counter."""
         sentences = counter.number.unsqueeze(1) + tokens.eq(self.separator).cumsum(dim=1)
         return sentences, SentenceNumber(sentences[:, -1])

@@ -1,4 +1,4 @@
-"""Which source token each target token is aligned to (Herold and Ney 2023, section 3.3)."""
+"""Alignment of target tokens to source tokens (Herold and Ney 2023, section 3.3)."""
 
 from typing import NamedTuple, Optional, Tuple
 
@@ -8,17 +8,17 @@ from torch import Tensor, nn
 from fairseq_docmt.modules.shared.beam_rows import BeamRows
 from fairseq_docmt.ops.window_attention import linear_centers
 
-#: how to align while decoding
+#: alignments for decoding
 ALIGNMENTS = ("sentence", "linear", "one-to-one")
-#: how to align whole references in training
+#: alignments of references in training
 TRAINING_ALIGNMENTS = ("linear", "sentence")
 
 
 class LengthRatio(nn.Module):
-    """Average over documents of source tokens for each target token (``train_ratio``).
+    """Average ratio of source to target length over training documents (``train_ratio``).
 
-    Every document counts alike, however long it is.  Sums are whole numbers, which half precision
-    leaves as they are: a ratio is kept in units of ``1 / UNITS``.
+    Every document has the same weight, whatever its length. Sums are integers, which half precision
+    does not affect; ratios are stored in units of ``1 / UNITS``.
     """
 
     UNITS = 2**32
@@ -30,19 +30,23 @@ class LengthRatio(nn.Module):
 
     @torch.no_grad()
     def count(self, sources: Tensor, targets: Tensor) -> None:
-        """Add documents of so many source and target tokens, (B,) each."""
+        """Add documents with these numbers of source and target tokens, (B,) each."""
         ratios = (2 * self.UNITS * sources + targets).div(2 * targets, rounding_mode="floor")
         self.total += ratios.sum()
         self.documents += len(targets)
 
     def value(self) -> float:
-        """The average so far; 1 before the first document."""
+        """Return the average so far, 1 before the first document."""
         documents = int(self.documents)
         return int(self.total) / (documents * self.UNITS) if documents > 0 else 1.0
 
     @classmethod
     def of_totals(cls, sources: int, targets: int) -> "LengthRatio":
-        """From tokens of all documents together, as older checkpoints have them: one document."""
+        """Create a ratio from the token counts of older checkpoints, as a single document.
+
+        Args:
+            sources, targets: numbers of source and target tokens in training.
+        """
         ratio = cls()
         if targets > 0:
             ratio.count(*(torch.tensor([tokens]) for tokens in (sources, targets)))
@@ -50,13 +54,13 @@ class LengthRatio(nn.Module):
 
 
 class SourceSentences(NamedTuple):
-    """Where the sentences of sources lie among the columns of a batch.
+    """Columns of the source sentences of each batch row.
 
     Attributes:
-        starts: (B, N) first column of each sentence; of sentences that a row lacks, that of its
-            last one.
-        first: (B,) first column that is no padding.
-        last: (B,) last such column.
+        starts: (B, N) first column of each sentence; rows with fewer sentences repeat the start of
+            their last one.
+        first: (B,) first column without padding.
+        last: (B,) last column without padding.
     """
 
     starts: Tensor
@@ -65,7 +69,7 @@ class SourceSentences(NamedTuple):
 
     @classmethod
     def of(cls, separators: Tensor, padding: Optional[Tensor]) -> "SourceSentences":
-        """From where separators and padding stand, (B, S) each."""
+        """Find sentences from masks of separators and padding, (B, S) each."""
         bsz, length = separators.shape
         columns = torch.arange(length, device=separators.device).expand(bsz, -1)
         if padding is None:
@@ -76,24 +80,24 @@ class SourceSentences(NamedTuple):
         number = separators.cumsum(dim=1)
         most = int(number[:, -1].max()) + 1
         starts = first.unsqueeze(1).repeat(1, most)
-        # After a separator the next sentence starts.
+        # A sentence starts after each separator.
         starts.scatter_reduce_(1, number, (columns + 1) * separators, reduce="amax")
         starts = torch.minimum(starts.cummax(dim=1).values, last.unsqueeze(1))
         return cls(starts, first, last)
 
     def of_rows(self, rows: Tensor) -> "SourceSentences":
-        """Of some of the rows, by index."""
+        """Select rows by index."""
         return SourceSentences(*(x.index_select(0, rows) for x in self))
 
 
 class SourcePointer(NamedTuple):
-    """The alignment of the token read last, for each row of a beam search.
+    """Alignment of the latest target token of each row.
 
     Attributes:
-        source: sentences of the source of each row.
-        column: (rows,) aligned column, not yet held inside of the source.
+        source: source sentences of each row.
+        column: (rows,) aligned source column; it may exceed the source length.
         sentence: (rows,) number of the current target sentence, from 0.
-        read: (rows,) tokens read.
+        read: (rows,) number of tokens read.
     """
 
     source: SourceSentences
@@ -103,32 +107,32 @@ class SourcePointer(NamedTuple):
 
     @classmethod
     def init_state(cls, source: SourceSentences) -> "SourcePointer":
-        """Before the first token."""
+        """Return the alignment before the first token."""
         none = torch.zeros_like(source.first)
         return cls(source, source.first - 1, none, none)
 
     def reorder(self, rows: BeamRows) -> "SourcePointer":
-        """Rows in a new order."""
+        """Reorder the rows."""
         state = (x.index_select(0, rows.order) for x in self[1:])
         return SourcePointer(self.source.of_rows(rows.order), *state)
 
     def unshare_beams(self) -> "SourcePointer":
-        """Rows share nothing here."""
+        """Return the alignment unchanged: beams do not share it."""
         return self
 
     def advance(
         self, tokens: Tensor, separator: int, padding: int, kind: str, ratio: float
     ) -> Tuple[Tensor, "SourcePointer"]:
-        """Align the queries whose inputs are the next tokens.
+        """Align the queries of the next decoder inputs.
 
         Args:
             tokens: (rows, T) decoder input, right-padded.
-            separator, padding: their indices.
+            separator, padding: indices of these symbols.
             kind: one of :data:`ALIGNMENTS`.
-            ratio: source tokens for each target token, for ``linear``.
+            ratio: source tokens per target token, for ``linear``.
 
         Returns:
-            (rows, T) aligned columns, and the pointer after the last token that is no padding.
+            (rows, T) aligned columns, and the alignment after the last token that is not padding.
         """
         is_token = tokens.ne(padding)
         read = self.read.unsqueeze(1) + is_token.cumsum(dim=1)
@@ -142,15 +146,19 @@ class SourcePointer(NamedTuple):
         else:
             columns = self._by_sentence(starts_sentence, sentence, read)
         held = torch.minimum(columns, self.source.last.unsqueeze(1))
-        # Padding stands behind the tokens of a row: the last column of each is its state.
+        # With right padding, columns do not change after the last token.
         after = SourcePointer(self.source, columns[:, -1], sentence[:, -1], read[:, -1])
         return held, after
 
     def _by_sentence(self, starts_sentence, sentence, read) -> Tensor:
-        """One token further with each token, to its own source sentence with each separator."""
+        """Align one to one within each sentence.
+
+        The column increases by one per token; a separator moves it to the start of its source
+        sentence.
+        """
         number = sentence.clamp(max=self.source.starts.size(1) - 1)
         starts = self.source.starts.gather(1, number)
-        # Tokens read when the current sentence began, -1 where it began before these tokens.
+        # Number of tokens read at the last sentence start, -1 if that is before these tokens.
         began = torch.where(starts_sentence, read, torch.full_like(read, -1)).cummax(dim=1).values
         since = read - self.read.unsqueeze(1)
         going_on = self.column.unsqueeze(1) + since
@@ -160,16 +168,16 @@ class SourcePointer(NamedTuple):
 def align_references(
     tokens: Tensor, source: SourceSentences, separator: int, padding: int, kind: str
 ) -> Tensor:
-    """Alignment of whole references in training.
+    """Align whole references in training.
 
     Args:
         tokens: (B, T) decoder input, right-padded.
-        source: sentences of the sources.
-        separator, padding: their indices.
-        kind: ``linear``, with the true lengths of each pair, or ``sentence``.
+        source: source sentences of each row.
+        separator, padding: indices of these symbols.
+        kind: ``linear``, by the length ratio of each pair, or ``sentence``.
 
     Returns:
-        (B, T) aligned columns of the source.
+        (B, T) aligned source columns.
     """
     if kind == "sentence":
         return SourcePointer.init_state(source).advance(tokens, separator, padding, kind, 1.0)[0]

@@ -1,4 +1,4 @@
-"""Multi-head attention within a window (Herold and Ney 2023); parameters bear fairseq's names."""
+"""Multi-head attention within a window (Herold and Ney 2023); fairseq's parameter names."""
 
 from typing import Optional, Tuple
 
@@ -12,16 +12,17 @@ from fairseq_docmt.ops.window_attention import Window, window_attention
 
 
 class _WindowAttention(AttentionProjections):
-    """Projections, and relative positions if asked for.
+    """Base class of window attention with optional relative positions.
 
     Args:
-        embed_dim: size of queries and of the output.
-        heads: attention heads.
-        window: keys to see on each side of the alignment; None for all.
-        dropout: probability of dropping an attention weight in training.
-        relative: learn a vector, shared by the heads, for each relative position up to this
-            distance; keys farther away have the position of that distance.  None for none.
-        key_dim: size of keys, that of queries by default.
+        embed_dim: size of queries and outputs.
+        heads: number of attention heads.
+        window: keys to attend to on each side of the alignment; None for all.
+        dropout: dropout probability of attention weights.
+        relative: maximum distance of relative positions. Each distance up to it has a learned
+            vector shared by the heads; farther keys use the vector of the maximum distance. None
+            for no relative positions.
+        key_dim: size of keys; default: ``embed_dim``.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class _WindowAttention(AttentionProjections):
 
 
 class CausalWindowAttention(_WindowAttention):
-    """Attention of target tokens over the w before them and themselves."""
+    """Causal attention of target tokens to themselves and the ``window`` tokens before."""
 
     def forward(
         self,
@@ -61,13 +62,13 @@ class CausalWindowAttention(_WindowAttention):
         before: Optional[RecentTokens] = None,
         need_state: bool = False,
     ) -> Tuple[Tensor, Optional[RecentTokens]]:
-        """Sequences of tokens, one of them or many.
+        """Attend from one or more new tokens of each row.
 
         Args:
-            x: (rows, T, C) input.
-            padding: (rows, T) where padding stands, behind all tokens of a row; None if nowhere.
-            before: the tokens that were read before.
-            need_state: return the tokens that later ones will see.
+            x: (rows, T, C) input, right-padded.
+            padding: (rows, T) True at padding; None without padding.
+            before: previously read tokens, None for none.
+            need_state: whether to return the tokens within the window of later ones.
 
         Returns:
             (rows, T, C) output, and state or None.
@@ -87,20 +88,23 @@ class CausalWindowAttention(_WindowAttention):
 
 
 class CrossWindowAttention(_WindowAttention):
-    """Attention of target tokens over the source around their alignment."""
+    """Attention of target tokens to source tokens around their alignment."""
 
     def project_source(self, source: Tensor, padding: Optional[Tensor]) -> AttendedSource:
-        """Keys and values of a source (B, S, C)."""
+        """Compute keys and values of a source (B, S, C) with padding mask (B, S)."""
         keys, values = self.split_heads(self.k_proj(source)), self.split_heads(self.v_proj(source))
         return AttendedSource(keys, values, padding)
 
     def forward(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
-        """(B, T, C) attention of queries (B, T, C) aligned to source columns (B, T)."""
+        """Attend from queries (B, T, C) aligned to source columns ``centers`` (B, T)."""
         q = self._queries(x)
         return self._attend(q, memory.keys, memory.values, centers, False, memory.padding)
 
     def weights(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
-        """(B, H, T, S) attention weights, all of them; for analysis, not for long sequences."""
+        """Compute the full matrix of attention weights, (B, H, T, S).
+
+        For analysis: memory is quadratic in length.
+        """
         logits = self._queries(x) @ memory.keys.transpose(-1, -2)
         columns = torch.arange(logits.size(-1), device=x.device)
         size = logits.size(-1) if self.window is None else self.window
@@ -110,7 +114,7 @@ class CrossWindowAttention(_WindowAttention):
         return logits.masked_fill(hidden.unsqueeze(1), -float("inf")).softmax(dim=-1)
 
     def step(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
-        """(B * N, C) attention of one query for each row, N beams of a sentence side by side."""
+        """Attend from one query per row, (B * N, C); the N beams of a sentence are adjacent."""
         bsz, length = memory.keys.size(0), memory.keys.size(2)
         if self.window is None or 2 * self.window + 1 >= length:
             return self(x.unflatten(0, (bsz, -1)), memory, centers.view(bsz, -1)).flatten(0, 1)
@@ -129,12 +133,23 @@ class CrossWindowAttention(_WindowAttention):
 
 
 class EncoderWindowAttention(_WindowAttention):
-    """Attention of source tokens over those around them, called as fairseq calls its own."""
+    """Self-attention of source tokens within a window: fairseq's interface."""
 
     def forward(self, query, key, value, key_padding_mask=None, attn_mask=None, **_):
-        """(S, B, C) attention within the window, and None in place of weights."""
+        """Attend from every source token to those within the window.
+
+        Args:
+            query: (S, B, C) input; ``key`` and ``value`` are ignored, as they are the same.
+            key_padding_mask: (B, S) True at padding; None without padding.
+
+        Returns:
+            (S, B, C) output, and None instead of attention weights.
+
+        Raises:
+            ValueError: if an attention mask is given.
+        """
         if attn_mask is not None:
-            raise ValueError("window attention takes no attention mask")
+            raise ValueError("window attention does not support an attention mask")
         x = query.transpose(0, 1)
         q, k, v = (
             self._queries(x),

@@ -26,14 +26,20 @@ from fairseq_docmt.modules.window.window_attention import (
 
 
 class WindowLayerState(NamedTuple):
-    """What a layer remembers: the latest target tokens (None before the first), and the source."""
+    """Incremental state of a layer.
+
+    Attributes:
+        recent: latest target tokens, None before the first.
+        source: source for cross attention, shared by the beams of a sentence.
+        beams: number of beams of each sentence.
+    """
 
     recent: Optional[RecentTokens]
     source: AttendedSource
     beams: int
 
     def reorder(self, rows: BeamRows) -> "WindowLayerState":
-        """Sentences go on or end, beams begin or change places."""
+        """Select sentences and reorder, repeat or drop their beams."""
         recent = None if self.recent is None else self.recent.reorder(rows)
         source = self.source
         if rows.sentences is not None:
@@ -41,21 +47,22 @@ class WindowLayerState(NamedTuple):
         return WindowLayerState(recent, source, rows.beams)
 
     def unshare_beams(self) -> "WindowLayerState":
-        """The same with every beam as a sentence of its own."""
+        """Return the state with each beam as a separate sentence."""
         owners = torch.arange(len(self.source.keys), device=self.source.keys.device)
         owners = owners.repeat_interleave(self.beams)
         return WindowLayerState(self.recent, self.source.of_sentences(owners), 1)
 
 
 def _farthest(cfg) -> Optional[int]:
-    """Distance of the farthest relative positions, None without them."""
+    """Return the maximum distance of relative positions, None for absolute ones."""
     return cfg.attention_window if cfg.position == "relative" else None
 
 
 class WindowEncoderLayer(TransformerEncoderLayerBase):
-    """Stock encoder layer with attention within a window, or with relative positions."""
+    """Transformer encoder layer with window attention or relative positions."""
 
     def build_self_attention(self, embed_dim, cfg):
+        """See the base class."""
         return EncoderWindowAttention(
             embed_dim,
             cfg.encoder.attention_heads,
@@ -66,9 +73,10 @@ class WindowEncoderLayer(TransformerEncoderLayerBase):
 
 
 class WindowDecoderLayer(BatchFirstDecoderLayer):
-    """Decoder layer with attention within windows."""
+    """Decoder layer with window attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        """See the base class."""
         return CausalWindowAttention(
             embed_dim,
             cfg.decoder.attention_heads,
@@ -78,6 +86,7 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
         )
 
     def build_encoder_attention(self, embed_dim, cfg):
+        """See the base class."""
         return CrossWindowAttention(
             embed_dim,
             cfg.decoder.attention_heads,
@@ -94,14 +103,17 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
         centers: Tensor,
         padding: Optional[Tensor],
     ) -> Tensor:
-        """Whole sequences without a state.
+        """Compute whole sequences without a state.
 
         Args:
             x: (B, T, C) input.
             source: (B, S, C) encoder output.
-            source_padding: (B, S) where padding stands, None if nowhere.
-            centers: (B, T) source columns that targets are aligned to.
-            padding: (B, T) where padding stands, None if nowhere.
+            source_padding: (B, S) True at padding; None without padding.
+            centers: (B, T) aligned source column of each target token.
+            padding: (B, T) True at padding; None without padding.
+
+        Returns:
+            (B, T, C) output.
         """
         memory = self.encoder_attn.project_source(source, source_padding)
         return self.sublayers(
@@ -111,7 +123,7 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
         )
 
     def source_weights(self, x, source, source_padding, centers, padding) -> Tensor:
-        """(B, T, S) attention over the source for the input of :meth:`forward`, mean over heads."""
+        """Compute (B, T, S) cross attention weights, averaged over heads; see :meth:`forward`."""
         memory = self.encoder_attn.project_source(source, source_padding)
         seen = {}
 
@@ -125,7 +137,17 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
     def read(
         self, x: Tensor, state: WindowLayerState, centers: Tensor, padding: Optional[Tensor]
     ) -> Tuple[Tensor, WindowLayerState]:
-        """Right-padded tokens (B, T, C) after a state, one row for each sentence."""
+        """Continue a state by several tokens, one row per sentence.
+
+        Args:
+            x: (B, T, C) input, right-padded.
+            state: state before these tokens.
+            centers: (B, T) aligned source column of each token.
+            padding: (B, T) True at padding; None without padding.
+
+        Returns:
+            (B, T, C) output and the new state.
+        """
         new = {}
 
         def causal(y):
@@ -138,7 +160,16 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
     def step(
         self, x: Tensor, state: WindowLayerState, centers: Tensor
     ) -> Tuple[Tensor, WindowLayerState]:
-        """One token for each row (B * N, C), the N beams of a sentence side by side."""
+        """Continue a state by one token per row.
+
+        Args:
+            x: (B * N, C) input; the N beams of a sentence are adjacent.
+            state: state before this token.
+            centers: (B * N,) aligned source column of each token.
+
+        Returns:
+            (B * N, C) output and the new state.
+        """
         new = {}
 
         def causal(y):
@@ -150,10 +181,10 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
 
 
 class WindowTransformerDecoder(StatefulDecoder):
-    """Transformer decoder with attention within windows (Herold and Ney 2023).
+    """Transformer decoder with window attention (Herold and Ney 2023).
 
-    It averages the ratio of lengths of the documents it is trained on, or of the parts that they
-    are cut into, for the ``linear`` alignment of decoding.
+    In training it averages the length ratio of documents, or of their training spans, for the
+    ``linear`` alignment in decoding.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
@@ -163,13 +194,15 @@ class WindowTransformerDecoder(StatefulDecoder):
 
     @property
     def train_ratio(self) -> float:
-        """Source tokens for each target token, average over training; 1 before it."""
+        """Source tokens per target token, averaged over training; 1 before training."""
         return self.length_ratio.value()
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        """See the base class."""
         return wrapped(WindowDecoderLayer(cfg, no_encoder_attn), cfg)
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
+        """See the base class."""
         source, source_padding, separators = batch_first_source(encoder_out)
         sentences = SourceSentences.of(separators, source_padding)
         padding = self._padding(tokens)
@@ -188,6 +221,7 @@ class WindowTransformerDecoder(StatefulDecoder):
         return x, {"inner_states": inner_states, "attn": [attention]}
 
     def init_state(self, encoder_out):
+        """See the base class."""
         source, padding, separators = batch_first_source(encoder_out)
         layers = [
             WindowLayerState(None, layer.encoder_attn.project_source(source, padding), 1)
@@ -196,6 +230,7 @@ class WindowTransformerDecoder(StatefulDecoder):
         return layers, SourcePointer.init_state(SourceSentences.of(separators, padding))
 
     def read(self, x, tokens, state):
+        """See the base class."""
         centers, pointer = self._advance(state.rest, tokens)
         padding, layers = self._padding(tokens), []
         for layer, before in zip(self.layers, state.layers):
@@ -204,6 +239,7 @@ class WindowTransformerDecoder(StatefulDecoder):
         return x, layers, pointer, {}
 
     def step(self, x, tokens, state):
+        """See the base class."""
         centers, pointer = self._advance(state.rest, tokens.unsqueeze(1))
         layers = []
         for layer, before in zip(self.layers, state.layers):
@@ -212,16 +248,16 @@ class WindowTransformerDecoder(StatefulDecoder):
         return x, layers, pointer, {}
 
     def independent(self, tokens, encoder_out, incremental_state, final):
-        """How many of the tokens read next no longer source changes.
+        """Count the leading tokens whose outputs do not change when the source grows.
 
         Args:
-            tokens: (B, T) right-padded.
+            tokens: (B, T) next tokens, right-padded.
             encoder_out: encoder output.
-            incremental_state: after the tokens before them.
-            final: (B,) source columns, from the first, that stay as they are.
+            incremental_state: state before these tokens.
+            final: (B,) number of leading source columns that do not change any more.
 
         Returns:
-            (B,) tokens, from the first, that see these columns alone.
+            (B,) number of leading tokens that attend to these columns only.
         """
         window = self.layers[0].encoder_attn.window
         if window is None:
@@ -232,12 +268,14 @@ class WindowTransformerDecoder(StatefulDecoder):
         return changes.long().cumsum(dim=1).eq(0).sum(dim=1)
 
     def with_source(self, incremental_state, encoder_out, unchanged: int):
-        """A state that goes on with a longer source, its tokens being :meth:`independent`.
+        """Return an incremental state that continues with a longer source.
+
+        All tokens read so far must be :meth:`independent` of the new part.
 
         Args:
-            incremental_state: whose source ended earlier.
-            encoder_out: encoder output.
-            unchanged: its first columns, in all rows, that are as they were.
+            incremental_state: state with the shorter source.
+            encoder_out: output of the encoder for the longer source.
+            unchanged: number of leading source columns that are unchanged in all rows.
         """
         state = incremental_state[KEY]["state"]
         source, padding, separators = batch_first_source(encoder_out)
