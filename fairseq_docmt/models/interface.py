@@ -81,7 +81,7 @@ def aligns_whole_outputs(model) -> bool:
 
 def prefill_of(decoder) -> Optional[object]:
     """Return the ``prefill`` method of a decoder, or None."""
-    return getattr(decoder, "read_prefix", None)
+    return getattr(decoder, "prefill", None)
 
 
 def state_after(model, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:

@@ -10,6 +10,7 @@ from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from pretended_gpu import PretendedGPU, put, put_module
 
 import fairseq_docmt  # noqa: F401
+from fairseq_docmt.generation.decoder_prefix import prefills_in_parallel
 from fairseq_docmt.modules.shared.encoder_output import EncoderOutput
 
 ARCHITECTURES = {
@@ -275,6 +276,11 @@ def test_search_on_a_gpu_mixes_no_devices(model):
         inputs = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1), **follow}
         found = search.generate([model], {"net_input": inputs})
         assert all(hypotheses[0]["tokens"].device.type == "cuda" for hypotheses in found)
+
+
+def test_documents_are_decoded_side_by_side(model):
+    """Decoders read prefixes of different lengths in one pass, not token by token."""
+    assert prefills_in_parallel(model.decoder)
 
 
 def test_keys_of_the_encoder_output_are_listed():
