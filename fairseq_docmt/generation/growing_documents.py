@@ -13,11 +13,6 @@ from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.decoder_prefix import DecoderPrefix
 
 
-def can_grow(model) -> bool:
-    """Whether a model keeps anything when its source grows."""
-    return getattr(model.encoder, "reach", None) is not None
-
-
 class GrowingDocuments:
     """Documents of a batch, as one model has read them.
 

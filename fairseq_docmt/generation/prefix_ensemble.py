@@ -14,7 +14,8 @@ from torch import Tensor
 
 from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.decoder_prefix import DecoderPrefix
-from fairseq_docmt.generation.growing_documents import GrowingDocuments, can_grow
+from fairseq_docmt.generation.growing_documents import GrowingDocuments
+from fairseq_docmt.models.interface import can_grow
 
 #: of a prefix that is scored, so that probabilities of all words are held for few of its tokens
 TOKENS_AT_ONCE = 1024

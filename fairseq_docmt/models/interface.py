@@ -1,6 +1,6 @@
-"""What a model may offer to tasks and searches, and what holds for models that do not.
+"""Optional attributes and methods of models, and functions that supply their defaults.
 
-A model of fairseq offers none of it; the functions here give the defaults.
+The tasks and searches use these functions, so that models of fairseq need none of the attributes.
 """
 
 from typing import Dict, Iterable, Optional, Protocol, Tuple
@@ -8,17 +8,19 @@ from typing import Dict, Iterable, Optional, Protocol, Tuple
 from torch import Tensor
 
 from fairseq_docmt.modules.shared.document_state import DocumentState
+from fairseq_docmt.modules.window.growing_source import GrowingSource
 
 
 class DocumentModel(Protocol):
     """Attributes and methods that a model may have.
 
     Attributes:
-        carries: the model has a state that goes from sentence to sentence.  ``forward`` takes
-            ``starts``, ``lanes`` and ``doc_state`` (:mod:`fairseq_docmt.data.stream_view`), and the
-            extra outputs of the decoder have ``doc_state``.  Default: False.
+        is_document_recurrent: the model has a state that goes from sentence to sentence.
+            ``forward`` takes ``starts``, ``lanes`` and ``doc_state``
+            (:mod:`fairseq_docmt.data.batch`), and the extra outputs of the decoder have
+            ``doc_state``.  Default: False.
         reads_documents: the rows of a batch are the sentences of whole documents, and ``forward``
-            takes ``documents`` (:mod:`fairseq_docmt.data.rows_view`).  Default: False.
+            takes ``documents`` (:mod:`fairseq_docmt.data.batch`).  Default: False.
         remembers_translations: such a model also reads translations of the other sentences.
             Default: False.
         full_context_alignment: alignments need the whole output (fairseq's ``transformer_align``).
@@ -32,6 +34,27 @@ class DocumentModel(Protocol):
 
     def load_pretrained_parts(self, sentences: Iterable[Tensor]) -> None:
         """Load parts that were trained before, given sentences of the training set."""
+
+
+class DocumentEncoder(Protocol):
+    """Attributes and methods that an encoder may have.
+
+    Attributes:
+        reach: number of tokens on each side that a layer attends to.  An encoder with a ``reach``
+            has ``encode_further``, and its decoder has ``independent`` and ``with_source``.
+            None, the default, for an encoder that attends to the whole source.
+    """
+
+    reach: Optional[int]
+
+    def encode_further(
+        self, src_tokens: Tensor, before: Optional[GrowingSource]
+    ) -> Tuple[dict, GrowingSource]:
+        """Encode (bsz, S) padded sources, given the same rows with shorter sources.
+
+        ``before`` is None in the first call.  Returns the right-padded encoder output and the
+        value of ``before`` in the next call.
+        """
 
 
 class DocumentDecoder(Protocol):
@@ -50,6 +73,18 @@ class DocumentDecoder(Protocol):
 
     def next_doc_state(self, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
         """Return the document state after a sentence, without computing its outputs."""
+
+    def independent(
+        self, tokens: Tensor, encoder_out: dict, incremental_state: Dict, final: Tensor
+    ) -> Tensor:
+        """Return how many first tokens of each row do not depend on later source columns.
+
+        Of the (bsz, T) right-padded tokens, these attend only to the first ``final`` (bsz,) source
+        columns, which stay the same when the source grows.
+        """
+
+    def with_source(self, incremental_state: Dict, encoder_out: dict, unchanged: int) -> Dict:
+        """Return an incremental state for a longer source with the same ``unchanged`` columns."""
 
 
 def is_document_recurrent(model) -> bool:
@@ -81,16 +116,21 @@ def aligns_whole_outputs(model) -> bool:
 
 def prefill_of(decoder) -> Optional[object]:
     """Return the ``prefill`` of a decoder, None if it has none."""
-    return getattr(decoder, "read_prefix", None)
+    return getattr(decoder, "prefill", None)
+
+
+def can_grow(model) -> bool:
+    """Whether encoder outputs and decoder states can be reused when the source grows."""
+    return getattr(model.encoder, "reach", None) is not None
 
 
 def state_after(model, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
     """Return the document state after the decoder has read a sentence.
 
     Args:
-        model: one that :func:`carries_state`.
-        prev_output_tokens: (bsz, T) right-padded.
-        encoder_out: of the same rows.
+        model: model that :func:`is_document_recurrent`.
+        prev_output_tokens: (bsz, T) decoder input, right-padded.
+        encoder_out: encoder output of the same rows.
     """
     next_doc_state = getattr(model.decoder, "next_doc_state", None)
     if next_doc_state is not None:
