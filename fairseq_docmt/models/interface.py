@@ -88,12 +88,12 @@ class DocumentDecoder(Protocol):
 
 
 def is_document_recurrent(model) -> bool:
-    """Whether a model has a state that goes from sentence to sentence."""
+    """Return whether a model has a state that goes from sentence to sentence."""
     return getattr(model, "is_document_recurrent", False)
 
 
 def reads_documents(model) -> bool:
-    """Whether the rows of a model's batches are the sentences of whole documents."""
+    """Return whether the rows of a model's batches are the sentences of whole documents."""
     return getattr(model, "reads_documents", False)
 
 
@@ -105,12 +105,12 @@ def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:
 
 
 def has_attention_weights(model) -> bool:
-    """Whether the decoder of a model gives attention weights while decoding."""
+    """Return whether the decoder of a model gives attention weights while decoding."""
     return getattr(model.decoder, "has_attention_weights", True)
 
 
 def aligns_whole_outputs(model) -> bool:
-    """Whether the alignments of a model need the whole output."""
+    """Return whether the alignments of a model need the whole output."""
     return getattr(model, "full_context_alignment", False)
 
 
@@ -120,7 +120,7 @@ def prefill_of(decoder) -> Optional[object]:
 
 
 def can_grow(model) -> bool:
-    """Whether encoder outputs and decoder states can be reused when the source grows."""
+    """Return whether encoder outputs and decoder states can be reused when the source grows."""
     return getattr(model.encoder, "reach", None) is not None
 
 

@@ -263,7 +263,7 @@ class DocumentTranslationTask(TranslationTask):
         return self._decoding_input.of_corpus(dataset, *args, **kwargs)
 
     def keeps_order(self) -> bool:
-        """Whether a window needs the translation of the sentence before it."""
+        """Return whether a window needs the translation of the sentence before it."""
         return self.decoding == "sequential" and self.window_to_decode() > 1
 
     @contextlib.contextmanager
