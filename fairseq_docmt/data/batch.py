@@ -1,9 +1,13 @@
 """Keys of the batches of all document tasks.
 
-Rows are examples: windows or documents (``DocumentView``), sentences of K steps in B lanes, row r
-being sentence ``r // B`` of lane ``r % B`` (``StreamView``), sentences of some documents, one
-document after the other (``RowsView``), or the original sentences to translate
-(``DecodingUnits``).  S is the longest source, T the longest target of a batch.
+The meaning of a batch row depends on the dataset:
+
+* ``DocumentView``: a window or a document;
+* ``StreamView``: a sentence; with B lanes, row r is sentence ``r // B`` of lane ``r % B``;
+* ``RowsView``: a sentence; the documents follow one another;
+* ``DecodingUnits``: an original sentence to translate.
+
+S is the length of the longest source of a batch, T of the longest target.
 """
 
 from typing import Dict, List, Optional, TypedDict
@@ -18,42 +22,42 @@ class NetInput(TypedDict, total=False):
 
     # ---- of all batches ------------------------------------------------------------------------
 
-    #: (rows, S) left-padded unless ``--left-pad-source False``; sentences of a span are joined by
-    #: ``<sep>``, ``</s>`` comes last; a filler is ``</s>`` alone
+    #: (rows, S) left-padded unless ``--left-pad-source False``; the sentences of a span are joined
+    #: by ``<sep>`` and followed by ``</s>``; a filler row has ``</s>`` only
     src_tokens: Tensor
-    #: (rows,) tokens of each source
+    #: (rows,) number of tokens of each source
     src_lengths: Tensor
-    #: (rows, T) right-padded, begins with ``</s>``; not in batches to decode
+    #: (rows, T) decoder input, right-padded, begins with ``</s>``; absent in batches to decode
     prev_output_tokens: Tensor
 
     # ---- StreamView ----------------------------------------------------------------------------
 
-    #: (rows,) True where a document begins, so that no state goes into the row
+    #: (rows,) True for the first sentence of a document, which gets no document state
     starts: Tensor
-    #: B
+    #: number of lanes B
     lanes: int
-    #: state of each lane before the batch, None before the first; put in by the task
+    #: document state of each lane before the batch, set by the task; None for the first batch
     doc_state: Optional[Dict[str, Tensor]]
 
     # ---- RowsView ------------------------------------------------------------------------------
 
     #: (rows,) number of the document of each row, from 0
     documents: Tensor
-    #: (rows, U) earlier translations, right-padded, begin with ``</s>``; with ``--drafts`` alone
+    #: (rows, U) earlier translations, right-padded, begin with ``</s>``; only with ``--drafts``
     drafts: Tensor
 
 
 class Batch(TypedDict, total=False):
-    """A batch as the trainer and the stock commands get it."""
+    """Batch passed to the trainer and to the stock commands."""
 
     # ---- of all batches ------------------------------------------------------------------------
 
     net_input: NetInput
-    #: (rows, T) padding where no loss is taken; None in input without references
+    #: (rows, T) references, padding at positions without loss; None for input without references
     target: Optional[Tensor]
-    #: (rows,) line of the sentence that a row stands for, -1 for a filler
+    #: (rows,) line of the sentence of each row in the corpus, from 0; -1 for a filler
     id: Tensor
-    #: number of rows
+    #: number of batch rows
     nsentences: int
     #: number of target positions, or of source tokens without references
     ntokens: int
@@ -65,7 +69,7 @@ class Batch(TypedDict, total=False):
 
     # ---- DecodingUnits -------------------------------------------------------------------------
 
-    #: what is translated together; their sentences are the rows
+    #: spans that are translated together; their sentences are the rows
     units: List[DecodingUnit]
-    #: (rows, n) packed constraints of the target, with ``--constraints`` alone
+    #: (rows, n) packed constraints of the target; only with ``--constraints``
     constraints: Tensor

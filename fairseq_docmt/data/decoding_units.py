@@ -1,11 +1,9 @@
-"""Decoding data: what is translated together, and the original sentences it gives.
+"""Decoding data: spans that are translated together.
 
-A :class:`DecodingUnit` is a span of source sentences with those of them it is to translate: a
-window translates its last sentence, a part of a document all its sentences.  A batch of units is a
-sample whose rows are the original sentences, so that the stock commands print one hypothesis for
-each under its own line number: the stock keys and
-
-``units``  list of :class:`DecodingUnit`, their sentences following each other as the rows do.
+A :class:`DecodingUnit` is a span of source sentences.  Of a window the last sentence is translated,
+of a part of a document all sentences.  A batch of units is a sample whose rows are the original
+sentences, so that the stock commands print one hypothesis per line under its line number.  Its
+additional key ``units`` is the list of units, in the order of the rows.
 """
 
 from dataclasses import dataclass, replace
@@ -22,20 +20,20 @@ from fairseq_docmt.data.unsort import sample_in_order
 
 @dataclass(frozen=True)
 class DecodingUnit:
-    """Sentences that are read together, and those of them that are translated: the last ones.
+    """Source sentences that are read together and of which the last ones are translated.
 
     Attributes:
-        lines: line of each sentence to translate; these are rows of the sample.
-        source: sentences of the span, 1-D tensors that end in ``</s>``; empty for a line that has
+        lines: line of each sentence to translate; each is a row of the sample.
+        source: sentences of the span, 1-D tensors that end in ``</s>``; empty for a line with
             nothing to translate.
-        target: their references, or None.
+        target: references of the sentences, or None.
         document: number of the document.
-        position: place in the document of the first sentence to translate.
+        position: position in the document of the first sentence to translate.
         at_start: whether the span begins with the first sentence of the document.
         drafts: earlier translations of the sentences, or None.
         target_context: translations of the sentences before those to translate, without ``</s>``;
-            None where the search knows them itself.
-        prefixes: (lines, n) first target tokens that are given, padded; or None.
+            None if the search keeps them itself.
+        prefixes: (lines, n) forced first target tokens, padded; or None.
         constraints: (lines, n) packed constraints of the target; or None.
     """
 
@@ -57,15 +55,15 @@ class DecodingUnit:
 
     @property
     def num_context(self) -> int:
-        """Number of sentences that are read alone."""
+        """Number of context sentences, which are read but not translated."""
         return len(self.source) - len(self.lines)
 
     def ending_at(self, row: int, target_context: List[Tensor]) -> "DecodingUnit":
-        """Return the unit without what follows one of its rows, which alone is translated.
+        """Return the unit cut after one of its rows; only this row is translated.
 
         Args:
             row: number of the row in this unit.
-            target_context: translations of the sentences before it.
+            target_context: translations of the sentences before the row.
         """
         end = self.num_context + row + 1
         return replace(
@@ -76,7 +74,7 @@ class DecodingUnit:
         )
 
     def row_alone(self, row: int) -> "DecodingUnit":
-        """Return one row as a unit without other sentences."""
+        """Return one row as a unit without context sentences."""
         at = self.num_context + row
         return replace(
             self._with_row(row),
@@ -97,23 +95,24 @@ class DecodingUnit:
 
 
 class DecodingUnits(FairseqDataset):
-    """Units of a corpus, or of lines typed in.
+    """Dataset of the units of a corpus or of interactive input.
 
     Args:
-        name: of the corpus, for messages.
+        name: name of the corpus, for messages.
         src, tgt: lines as 1-D tensors ending in ``</s>``; tgt may be None.
-        line_sizes: (lines,) source tokens of each line.
+        line_sizes: (lines,) number of source tokens of each line.
         src_dict: source dictionary.
         index: sentences and documents.
         spans: (units, 2) sentences of each unit.
-        window_size: sentences of a window, of which a unit translates the last; 0: a unit
-            translates its whole span.
-        empty_rows: rows that get an empty hypothesis, as blank lines of the input.
-        too_long: those of them that hold a sentence longer than the model's positions.
-        typed_before: last sentences of the first document that came before the first line here.
-        first_document: number given to the first document.
-        first_position: place in its document of the first sentence here.
+        window_size: number of sentences of a window, of which the last is translated; 0 to
+            translate all sentences of each span.
+        empty_rows: rows that get an empty hypothesis, such as blank lines of the input.
+        too_long: those ``empty_rows`` whose sentence exceeds the maximum positions of the model.
+        typed_before: last sentences of the first document in earlier interactive input.
+        first_document: number of the first document.
+        first_position: position of the first sentence in its document.
         constraints: packed target constraints of each line, or None.
+        left_pad_source: pad sources on the left.
         drafts: earlier translations of each line, or None.
     """
 
@@ -152,7 +151,7 @@ class DecodingUnits(FairseqDataset):
         self.left_pad_source = left_pad_source
         self.position = index.position
         ends = np.concatenate([[0], np.cumsum(line_sizes[index.rows], dtype=np.int64)])
-        #: source tokens of each unit, then of each empty row
+        #: number of source tokens of each unit, then of each empty row
         self.sizes = np.concatenate(
             [ends[spans[:, 1]] - ends[spans[:, 0]], np.ones(len(self.empty_rows), dtype=np.int64)]
         )
@@ -161,9 +160,11 @@ class DecodingUnits(FairseqDataset):
         return len(self.spans) + len(self.empty_rows)
 
     def num_tokens(self, index: int) -> int:
+        """Return the number of source tokens of an item."""
         return int(self.sizes[index])
 
     def size(self, index: int) -> int:
+        """Return the number of source tokens of an item."""
         return int(self.sizes[index])
 
     def __getitem__(self, number: int) -> DecodingUnit:
@@ -176,7 +177,7 @@ class DecodingUnits(FairseqDataset):
         sentences = [self.src[row] for row in rows]
         position = int(self.position[translated])
         first_position = int(self.position[first])
-        if document == 0:  # only the first document can have begun before these lines
+        if document == 0:  # only the first document can continue earlier input
             position += self.first_position
             missing = self.window_size - len(sentences) if first_position == 0 else 0
             context = self.typed_before[-missing:] if missing > 0 else []
@@ -193,7 +194,7 @@ class DecodingUnits(FairseqDataset):
         )
 
     def collater(self, units: List[DecodingUnit]) -> dict:
-        """Put units into one sample whose rows are their original sentences, in order."""
+        """Return the sample whose rows are the original sentences of the units, in order."""
         if len(units) == 0:
             return {}
         sample = collate_rows(units, self.src, self.tgt, self.src_dict, self.left_pad_source)
@@ -207,12 +208,12 @@ class DecodingUnits(FairseqDataset):
         """Group units into batches, the longest first.
 
         Args:
-            max_tokens: padded source tokens of a batch, None for no limit.
-            max_units: units of a batch, None for no limit.
-            keep_order: the batches are waves: sentence i of some documents, then sentence i + 1 of
-                the same documents, so that each finds its predecessor translated.  All batches
-                of a document go to the same shard.
-            shards: number of processes that share the batches in turn.
+            max_tokens: maximum number of padded source tokens of a batch, None for no limit.
+            max_units: maximum number of units of a batch, None for no limit.
+            keep_order: make batches of sentence i of some documents, then of sentence i + 1 of the
+                same documents, so that each sentence comes after its predecessor.  All batches of
+                a document go to the same shard.
+            shards: number of processes; batch i belongs to process ``i % shards``.
         """
         empty = list(range(len(self.spans), len(self)))
         if keep_order:
@@ -232,14 +233,14 @@ class DecodingUnits(FairseqDataset):
             for i in range(most):
                 wave = [int(starts[d]) + i for d in group if starts[d] + i < starts[d + 1]]
                 shared[number % shards].append(wave)
-        # fairseq hands batch j to shard j modulo shards, and skips empty batches.
+        # fairseq gives batch j to shard ``j % shards`` and skips empty batches.
         for turn in range(max(len(waves) for waves in shared)):
             for waves in shared:
                 yield waves[turn] if turn < len(waves) else []
 
 
 def _fill(order, sizes, max_tokens, max_items) -> Iterator[List[int]]:
-    """Fill batches in the given order; the longest item of a batch decides its padding."""
+    """Fill batches in the given order; the longest item of a batch determines its padded size."""
     batch, longest = [], 0
     for item in order:
         longest = max(longest, sizes[item])
@@ -256,7 +257,7 @@ def _fill(order, sizes, max_tokens, max_items) -> Iterator[List[int]]:
 def collate_rows(
     units: List[DecodingUnit], src, tgt, src_dict, left_pad_source: bool = True
 ) -> dict:
-    """Return the stock sample of the lines that units translate, in their order, with ``units``."""
+    """Return the stock sample of the lines to translate, in order, with the key ``units``."""
     lines = [line for unit in units for line in unit.lines]
     rows = [{"id": line, "source": src[line]} for line in lines]
     if tgt is not None:

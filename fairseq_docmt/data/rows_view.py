@@ -1,4 +1,4 @@
-"""Training and validation data of whole documents whose sentences are the rows."""
+"""Training and validation data of whole documents, one batch row per sentence."""
 
 import os
 from functools import partial
@@ -16,12 +16,12 @@ from fairseq_docmt.errors import UserError
 
 
 class RowsView(DocumentView):
-    """Documents of a corpus, or parts of them, batched by their sizes.
+    """Documents of a corpus, or parts of them, batched by size.
 
     Args:
-        corpus: the split.
+        corpus: corpus of the split.
         spans: (items, 2) sentences of each document or part.
-        drafts: lines of earlier translations, as those of the corpus; None for none.
+        drafts: earlier translations, line by line like the corpus; or None.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
     """
 
@@ -40,11 +40,11 @@ class RowsView(DocumentView):
         return {"rows": rows}
 
     def filter_indices_by_size(self, indices, max_sizes):
-        """All of them: positions are those of a sentence, whatever the length of a document."""
+        """Return all indices: the limits hold for sentences, not for whole documents."""
         return indices, []
 
     def collater(self, samples, pad_to_length=None) -> dict:
-        """The batch of the contract."""
+        """Return a batch as described in :mod:`fairseq_docmt.data.batch`."""
         rows = [row for sample in samples for row in sample["rows"]]
         if not rows:
             return {}
@@ -59,25 +59,25 @@ class RowsView(DocumentView):
 
 
 def previous_tokens(sentences, dictionary) -> torch.Tensor:
-    """(rows, T) what a decoder reads of sentences that end in ``</s>``."""
+    """Return the (rows, T) decoder input of sentences that end in ``</s>``."""
     return data_utils.collate_tokens(
         sentences, dictionary.pad(), dictionary.eos(), move_eos_to_beginning=True
     )
 
 
 def open_drafts(folder: Optional[str], split: str, language: str, index: DocumentIndex):
-    """Translations of a split, line by line those of its lines, blank lines included.
+    """Open earlier translations of a split, binarised line by line, blank lines included.
 
-    They are what ``fairseq-preprocess --only-source -s LANGUAGE --srcdict`` makes of text.
+    They are written by ``fairseq-preprocess --only-source -s LANGUAGE --srcdict``.
 
     Args:
-        folder: where they are, None for nowhere.
-        split: as ``train``.
+        folder: directory of the translations; None to return None.
+        split: name of the split, such as ``train``.
         language: target language.
         index: sentences of the split.
 
     Raises:
-        UserError: they are not there, or of other lines.
+        UserError: the file is missing or its lines do not match the split.
     """
     if folder is None:
         return None

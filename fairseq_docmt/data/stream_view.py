@@ -1,4 +1,4 @@
-"""Training and validation data that follows documents sentence by sentence."""
+"""Training and validation data that reads documents sentence by sentence."""
 
 import logging
 from functools import partial
@@ -21,10 +21,10 @@ class StreamView(DocumentView):
     """Sentences of a corpus, addressed by :class:`~fairseq_docmt.data.lanes.Place`.
 
     Args:
-        corpus: the split.
-        index: documents to read, those of the corpus without sentences that are too long.
+        corpus: corpus of the split.
+        index: documents to read: those of the corpus without sentences that are too long.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
-        too_long: lines of these sentences, for messages.
+        too_long: lines of the sentences that are too long, for messages.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class StreamView(DocumentView):
         }
 
     def __getitem__(self, place) -> dict:
-        """An example of a stream by its place, or a lone sentence by its number."""
+        """Return the example at a :class:`Place`, or a single sentence by its number."""
         if not isinstance(place, Place):
             return super().__getitem__(place)
         filler = place.sentence == FILLER
@@ -54,11 +54,11 @@ class StreamView(DocumentView):
         return {**example, "place": place}
 
     def rows_of(self, place: Place) -> list:
-        """Row of the sentence at a place, none for a filler."""
+        """Return the row of the sentence at a place, empty for a filler."""
         return [] if place.sentence == FILLER else [int(self.named_after[place.sentence])]
 
     def collater(self, samples, pad_to_length=None) -> dict:
-        """The batch of the contract, its rows in the order of their places."""
+        """Return a batch as in :mod:`fairseq_docmt.data.batch`, its rows in the given order."""
         if not samples or "place" not in samples[0]:
             return super().collater(samples, pad_to_length)
         stock = partial(super().collater, pad_to_length=pad_to_length)
@@ -73,14 +73,15 @@ class StreamView(DocumentView):
     def batches(
         self, lanes: int, chunk: int, shards: int, seed: Optional[int], random_chunk: bool
     ) -> List[List[Place]]:
-        """Batches of an epoch, those of ``shards`` processes in turn.
+        """Return the batches of an epoch; batch i belongs to process ``i % shards``.
 
         Args:
-            lanes: documents side by side in each process; fewer where there are not so many.
-            chunk: sentences of each lane in a batch.
-            shards: processes.
-            seed: of the epoch; None reads documents in the order of the corpus.
-            random_chunk: draw the number of sentences anew for each batch, up to ``chunk``.
+            lanes: number of documents read side by side in each process; fewer if the corpus has
+                fewer documents.
+            chunk: number of sentences per lane in a batch.
+            shards: number of processes.
+            seed: seed of the epoch; None reads documents in the order of the corpus.
+            random_chunk: draw the number of sentences of each batch from 1 to ``chunk``.
         """
         lanes = min(lanes, -(-self.index.num_documents // shards))
         documents = fill_lanes(self.index, lanes * shards, seed)
@@ -99,12 +100,12 @@ class StreamView(DocumentView):
 
 
 class StreamIterator(iterators.EpochBatchIterator):
-    """Batches in their order, with what lanes carry as part of the iterator's state.
+    """Batches in a fixed order; the state of the iterator includes the document states.
 
     Args:
-        carries: with ``for_checkpoint()`` and ``restore(state)``, None for validation.
-        decided_by: options that decide which sentences are in which batch, by their names.
-        **kwargs: as in the stock iterator.
+        *args, **kwargs: arguments of the stock iterator.
+        lane_states: object with ``for_checkpoint()`` and ``restore(state)``; None for validation.
+        decided_by: values of the options that determine the batches, by option.
     """
 
     def __init__(self, *args, lane_states=None, decided_by: Optional[dict] = None, **kwargs):
@@ -113,7 +114,7 @@ class StreamIterator(iterators.EpochBatchIterator):
         self._decided_by = decided_by or {}
 
     def state_dict(self):
-        """Stock state; within an epoch also what is carried."""
+        """Return the stock state; within an epoch also the document states of the lanes."""
         state = super().state_dict()
         if self._lane_states is not None and state["iterations_in_epoch"] > 0:
             state["carries"] = self._lane_states.for_checkpoint()
@@ -121,10 +122,10 @@ class StreamIterator(iterators.EpochBatchIterator):
         return state
 
     def load_state_dict(self, state_dict):
-        """Go on from a state of :meth:`state_dict`.
+        """Continue from a state of :meth:`state_dict`.
 
         Raises:
-            UserError: in the middle of an epoch other batches would follow than those left.
+            UserError: the options give other batches than those of the interrupted epoch.
         """
         for option, before in state_dict.get("decided_by", {}).items():
             if before != self._decided_by[option]:

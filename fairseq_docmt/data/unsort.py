@@ -1,4 +1,4 @@
-"""Batches whose rows keep the order of their examples."""
+"""Collation that keeps the order of the examples."""
 
 from typing import Callable, Dict, List
 
@@ -9,13 +9,13 @@ def sample_in_order(examples: List[dict], collate: Callable[[List[dict]], dict])
     """Collate examples as fairseq does, without its sorting by length.
 
     Args:
-        examples: of a stock dataset, each with ``id``.
+        examples: examples of a stock dataset, each with ``id``.
         collate: stock collater.
 
     Returns:
-        Sample whose rows stand in the order of the examples.
+        Sample whose rows are in the order of the examples.
     """
-    # Numbered instead of named, the rows can be put back.
+    # Row numbers in place of ids make it possible to undo the sorting.
     sample = collate([{**example, "id": number} for number, example in enumerate(examples)])
     order = sample["id"].argsort()
     net_input: Dict[str, torch.Tensor] = sample["net_input"]

@@ -1,4 +1,4 @@
-"""Decoding of documents inside the stock commands, and from Python."""
+"""Document decoding for the stock commands and the Python interface."""
 
 from fairseq_docmt.generation.iterative import IterativeSearch
 from fairseq_docmt.generation.joint import JointSearch
@@ -8,7 +8,7 @@ from fairseq_docmt.generation.sequential import SequentialSearch
 from fairseq_docmt.generation.stream import StreamSearch
 from fairseq_docmt.generation.translator import DocumentTranslator
 
-#: the values of ``--decoding``
+#: search class of each value of ``--decoding``
 SEARCHES = {
     "window": JointSearch,
     "segment": JointSearch,

@@ -1,8 +1,7 @@
-"""What a decoder has read before it writes: target context, taken in without searching.
+"""Decoder prefixes: target context that enters the incremental state without a search.
 
-The stock decoders read one token per call when they keep a state.  Here a whole stretch of tokens
-enters the state in one parallel pass, rows of different lengths side by side, so that context
-costs little and is paid for once.
+With an incremental state the stock decoders read one token per call.  Here all tokens of a prefix
+enter the state in one parallel pass, also in batches with prefixes of different lengths.
 """
 
 import contextlib
@@ -22,12 +21,12 @@ class DecoderPrefix(NamedTuple):
     """State of one model after reading a prefix.
 
     Attributes:
-        tokens: (bsz, P) what was read, ``</s>`` first; padding stands wherever a row was shorter
-            than its neighbours, also in the middle.
-        state: incremental state of the decoder for these bsz rows.
-        features: (bsz, 1, C) decoder features after each row's last token.
-        new_features: (bsz, n, C) those after each of the n tokens of the latest reading.
-        attention: (bsz, 1, S) source attention there, or None.
+        tokens: (bsz, P) prefix, beginning with ``</s>``; rows that were shorter than others in
+            some call have padding in the middle.
+        state: incremental state of the decoder for the bsz rows.
+        features: (bsz, 1, C) decoder features at the last token of each row.
+        new_features: (bsz, n, C) decoder features at the n tokens of the latest call.
+        attention: (bsz, 1, S) source attention at the last token of each row, or None.
     """
 
     tokens: Tensor
@@ -38,11 +37,10 @@ class DecoderPrefix(NamedTuple):
 
 
 def prefills_in_parallel(decoder) -> bool:
-    """Whether rows of different lengths can be read side by side in one pass.
+    """Return whether rows of different lengths can be read in one parallel pass.
 
-    True for decoders of this suite that have a ``prefill`` of their own, and for those of the
-    stock transformer family, whose attention ignores padding wherever it stands.  Other decoders
-    read token by token, one row at a time.
+    True for decoders with a ``prefill`` method and for stock transformer decoders, whose attention
+    ignores padding at any position.  Other decoders read token by token, one row at a time.
     """
     return prefill_of(decoder) is not None or _is_stock(decoder)
 
@@ -59,16 +57,19 @@ def _is_stock(decoder) -> bool:
 
 
 def read(decoder, encoder_out, new_tokens: Tensor, before: Optional[DecoderPrefix]):
-    """Read more tokens.
+    """Extend a prefix by more tokens.
 
     Args:
         decoder: incremental decoder.
         encoder_out: encoder output of the bsz rows.
         new_tokens: (bsz, n) right-padded, at least one token in each row.
-        before: what was read so far, None at the beginning (then new_tokens begins with ``</s>``).
+        before: prefix so far; None at the beginning, where new_tokens begins with ``</s>``.
 
     Returns:
-        DecoderPrefix; ``before`` itself is not changed.
+        The extended DecoderPrefix; ``before`` is not changed.
+
+    Raises:
+        ValueError: several rows for a decoder that does not :func:`prefills_in_parallel`.
     """
     tokens = new_tokens if before is None else torch.cat([before.tokens, new_tokens], dim=1)
     state = {} if before is None else {key: dict(entry) for key, entry in before.state.items()}
@@ -106,7 +107,7 @@ def _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state):
 
 
 def _attention(extra) -> Optional[Tensor]:
-    """(bsz, T, S) attention among the extra outputs of a decoder."""
+    """Return the (bsz, T, S) attention among the extra outputs of a decoder, or None."""
     attention = extra.get("attn") if isinstance(extra, dict) else extra
     if isinstance(attention, (list, tuple)):
         attention = attention[0] if attention else None
@@ -114,10 +115,10 @@ def _attention(extra) -> Optional[Tensor]:
 
 
 def _prefill_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -> list:
-    """Let a parallel pass over the last ``new`` tokens continue and fill ``state``."""
+    """Register hooks with which a parallel pass over the last ``new`` tokens extends ``state``."""
     past = tokens.size(1) - new
 
-    def attend_to_the_past(module, args, kwargs):
+    def attend_to_past(module, args, kwargs):
         mask = kwargs.get("attn_mask")
         if mask is not None and past > 0:
             kwargs["attn_mask"] = torch.cat([mask.new_zeros(new, past), mask], dim=1)
@@ -131,7 +132,7 @@ def _prefill_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -
         return output[:, -new:]
 
     hooks = [
-        layer.self_attn.register_forward_pre_hook(attend_to_the_past, with_kwargs=True)
+        layer.self_attn.register_forward_pre_hook(attend_to_past, with_kwargs=True)
         for layer in decoder.layers
     ]
     if decoder.embed_positions is not None:
@@ -143,9 +144,9 @@ def _prefill_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -
 
 @contextlib.contextmanager
 def positions_by_row(decoders) -> Iterator[None]:
-    """Let incremental steps count each row's own tokens instead of the columns of the batch.
+    """Compute positions in incremental steps from the tokens of each row.
 
-    With rows of different prefix lengths the column number is not the position.
+    With prefixes of different lengths, the column number is not the position.
     """
 
     def from_tokens(module, args, kwargs):
@@ -171,14 +172,14 @@ def _hooked(hooks) -> Iterator[None]:
 
 
 def select_rows(decoder, state: IncrementalState, order: Tensor) -> IncrementalState:
-    """A copy of an incremental state with rows chosen and repeated by ``order``."""
+    """Return a copy of an incremental state with rows selected or repeated by ``order``."""
     chosen = {key: dict(entry) for key, entry in state.items()}
     decoder.reorder_incremental_state_scripting(chosen, order)
     return chosen
 
 
 def take_rows(decoder, prefix: DecoderPrefix, order: Tensor) -> DecoderPrefix:
-    """A prefix with rows chosen by ``order`` (int64)."""
+    """Return a prefix with rows selected by ``order`` (int64)."""
     attention = prefix.attention
     return DecoderPrefix(
         prefix.tokens[order],

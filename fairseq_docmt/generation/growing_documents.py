@@ -1,7 +1,8 @@
-"""Documents whose source grows sentence by sentence, read by a model that sees only so far.
+"""Reuse of encoder and decoder states when the source of a document grows.
 
-What the end of the source cannot change is kept: encoder outputs far enough from it, and the state
-of the decoder after the target tokens that see these alone.
+With windowed attention, encoder outputs far enough from the end of the source do not change when
+sentences are appended.  They are kept, as is the decoder state after the target tokens that attend
+only to these outputs.
 """
 
 from typing import List, Optional
@@ -13,32 +14,27 @@ from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.decoder_prefix import DecoderPrefix
 
 
-def can_grow(model) -> bool:
-    """Whether a model keeps anything when its source grows."""
-    return getattr(model.encoder, "reach", None) is not None
-
-
 class GrowingDocuments:
-    """Documents of a batch, as one model has read them.
+    """Encoder and decoder states of the documents of a batch, for one model.
 
     Args:
-        model: one that :func:`can_grow`.
+        model: model for which :func:`~fairseq_docmt.models.interface.can_grow` holds.
     """
 
     def __init__(self, model):
         self.encoder, self.decoder = model.encoder, model.decoder
         self._source = None
-        #: source columns that are as they were at the last call, in all rows
+        #: number of first source columns that have not changed since the last call in any row
         self._unchanged = 0
-        #: after the target tokens that no longer source changes
+        #: prefix of the target tokens that do not depend on later source columns
         self._settled: Optional[DecoderPrefix] = None
 
     def encode(self, src_tokens: Tensor, known: Optional[List[int]]) -> dict:
-        """Encoder output of the documents so far.
+        """Return the encoder output of the documents so far.
 
         Args:
             src_tokens: (B, S) padded on either side.
-            known: for each row its row at the last call, where its source ended earlier; None if
+            known: row of each document in the last call, where its source was shorter; None if
                 all documents are new.
         """
         before = None
@@ -54,7 +50,7 @@ class GrowingDocuments:
         return output
 
     def read(self, tokens: Tensor, encoder_out: dict) -> DecoderPrefix:
-        """Read (B, P) right-padded target tokens, which begin with those of the last call."""
+        """Read (B, P) right-padded target tokens that begin with those of the last call."""
         settled = self._settled
         if settled is not None:
             state = self.decoder.with_source(settled.state, encoder_out, self._unchanged)
@@ -77,7 +73,7 @@ class GrowingDocuments:
         return self.decoder.padding_idx
 
     def _without(self, tokens: Tensor, count: Tensor) -> Tensor:
-        """(B, n) right-padded tokens but for the first of each row, (B,) of them."""
+        """Return (B, n) right-padded tokens without the first ``count`` (B,) tokens of each row."""
         left = int((tokens.ne(self._pad).sum(1) - count).max())
         columns = count.unsqueeze(1) + torch.arange(left, device=tokens.device)
         outside = columns >= tokens.size(1)

@@ -1,10 +1,10 @@
-"""Each sentence given translations of the rest of its document (``--decoding iterative``).
+"""Translation of each sentence given the rest of its document (``--decoding iterative``).
 
-Block coordinate descent of Maruf and Haffari (2018), section 3: first translations that know of no
-others; then every sentence is translated again, given those of the others.  The first ones have the
-source memory where there is one, as in the authors' code; those of the paper (footnote 7) come from
-the base model, as ``--drafts`` can.  A source memory alone reads no translations: one search is
-enough.
+Block coordinate descent of Maruf and Haffari (2018), section 3: sentences are first translated
+without the other translations, then again given the translations of the other sentences.  The first
+translations use the source memory if there is one, as in the authors' code; in the paper
+(footnote 7) they come from the base model, which ``--drafts`` makes possible.  A model with only a
+source memory reads no translations, so one search is enough.
 """
 
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
@@ -20,17 +20,18 @@ from fairseq_docmt.generation.hypotheses import Hypothesis, best_tokens
 from fairseq_docmt.generation.joint import JointSearch
 from fairseq_docmt.generation.search import Rows
 
-#: all sentences of a document at once, or one after the other with the newest translations
+#: order of a pass: all sentences at once, or in turn with the newest translations of the others
 ORDERS = ("together", "in-turn")
 
 
 class MemnetEnsemble(EnsembleModel):
-    """Ensemble whose decoders get what was read from the memories.
+    """Ensemble whose decoders get vectors read from the document memories.
 
-    ``net_input`` may have ``readings``: for each model (bsz, r).
+    ``net_input`` may have ``readings``: a list with the (bsz, r) vectors of each model.
     """
 
     def forward_encoder(self, net_input):
+        """Return the encoder outputs, with ``readings`` if there are any."""
         rest = {key: value for key, value in net_input.items() if key != "readings"}
         encoder_outs = [model.encoder.forward_torchscript(rest) for model in self.models]
         if "readings" not in net_input:
@@ -39,7 +40,7 @@ class MemnetEnsemble(EnsembleModel):
 
 
 class _WithReadings(nn.Module):
-    """Adapter that gives a scorer's model what was read from its memories."""
+    """Adapter with which a scorer passes the vectors read from the memories to a model."""
 
     def __init__(self, model, readings: Tensor):
         super().__init__()
@@ -58,9 +59,9 @@ class _Sentence(NamedTuple):
     """A sentence to translate.
 
     Attributes:
-        unit: the sentence alone.
+        unit: decoding unit of this sentence only.
         document: number of its document in the sample.
-        place: number of the sentence in its document.
+        place: position of the sentence in its document.
     """
 
     unit: DecodingUnit
@@ -72,9 +73,10 @@ class _Memories:
     """Document memories of the models of an ensemble.
 
     Args:
-        models: the ensemble.
-        src_tokens: (R, S) sentences of documents, one document after the other.
-        documents: (R,) number of the document of each.
+        models: models of the ensemble.
+        src_tokens: (R, S) padded sentences, one document after another.
+        documents: (R,) number of the document of each sentence.
+        padding_idx: index of padding.
     """
 
     def __init__(self, models, src_tokens: Tensor, documents: Tensor, padding_idx: int):
@@ -84,7 +86,7 @@ class _Memories:
             model.encoder(src_tokens, src_lengths=lengths, documents=documents) for model in models
         ]
         self.cells: List[Optional[Tensor]] = [None for _ in models]
-        #: for each model (R, s) what the source memory gives, None without one
+        #: for each model the (R, s) vectors read from the source memory, None without one
         self.of_source = [
             model.decoder.recall_source(encoded, documents)
             for model, encoded in zip(models, self.encoded)
@@ -99,8 +101,8 @@ class _Memories:
         """Write translations into the target memories.
 
         Args:
-            rows: (n,) rows that are translated.
-            previous: (n, T) decoder input of their translations.
+            rows: (n,) numbers of the translated sentences.
+            previous: (n, T) decoder input of the translations.
         """
         parts = zip(self.models, self.encoded, self.of_source)
         for i, (model, encoded, of_source) in enumerate(parts):
@@ -114,7 +116,14 @@ class _Memories:
             self.cells[i][rows] = new
 
     def recall(self, own: bool = True) -> List[Tensor]:
-        """Read the memories: for each model (R, r)."""
+        """Read the memories.
+
+        Args:
+            own: whether the memories of a sentence include its own translation.
+
+        Returns:
+            For each model (R, r) vectors.
+        """
         return [
             model.decoder.recall(encoded, self.documents, cells, own)
             for model, encoded, cells in zip(self.models, self.encoded, self.cells)
@@ -122,16 +131,17 @@ class _Memories:
 
 
 class IterativeSearch(JointSearch):
-    """Translates documents whose sentences are rows, by models that read memories of them."""
+    """Search for models with document memories, whose batch rows are sentences."""
 
     def ensemble_of(self, models) -> MemnetEnsemble:
-        """Return an ensemble whose decoders get what was read from the memories."""
+        """Return an ensemble whose decoders get vectors read from the memories."""
         return MemnetEnsemble(models)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
-        """Search alone or from drafts, then ``--decode-passes`` times given the other sentences.
+        """Translate from scratch or start from drafts, then do ``--decode-passes`` passes.
 
-        Without passes no memory is read at all.
+        In a pass each sentence is translated given the other sentences.  With 0 passes no memory
+        is read.
         """
         sentences = _sentences(units)
         memories = self._memories(models, sentences) if self.task.cfg.decode_passes else None
@@ -151,7 +161,7 @@ class IterativeSearch(JointSearch):
     def _translate_again(
         self, generator, models, sentences, memories: _Memories, translations: List[Tensor]
     ) -> Dict[int, List[Hypothesis]]:
-        """Translate all sentences given translations of all, until these no longer change."""
+        """Translate all sentences given the translations until these no longer change."""
         current, found = list(translations), {}
         self._remember(memories, sentences, range(len(sentences)), current)
         for _ in range(self.task.cfg.decode_passes):
@@ -167,7 +177,7 @@ class IterativeSearch(JointSearch):
         return found
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
-        """Score references, given those of the other sentences, or given drafts."""
+        """Score references given the references of the other sentences, or given drafts."""
         sentences = _sentences(units)
         drafted = units[0].drafts is not None
         memories = self._memories(models, sentences)
@@ -196,7 +206,7 @@ class IterativeSearch(JointSearch):
         return _Memories(models, src_tokens, documents, dictionary.pad())
 
     def _remember(self, memories: _Memories, sentences, wave: Sequence[int], current) -> None:
-        """Write the current translations of some sentences into the target memories."""
+        """Write the current translations of the given sentences into the target memories."""
         end = torch.tensor([self.eos])
         ended = [
             torch.cat([self.tgt_mark[: self.marks(sentences[i].unit)], current[i], end])
@@ -207,7 +217,7 @@ class IterativeSearch(JointSearch):
         memories.translate(torch.tensor(list(wave), device=device), previous.to(device))
 
     def _waves(self, sentences: List[_Sentence]) -> Iterator[List[int]]:
-        """Yield the numbers of sentences to translate before the memories change."""
+        """Yield the numbers of the sentences to translate between updates of the memories."""
         if self.task.cfg.decode_order == "together":
             yield list(range(len(sentences)))
             return
@@ -215,13 +225,13 @@ class IterativeSearch(JointSearch):
             yield [i for i, sentence in enumerate(sentences) if sentence.place == place]
 
     def _longest_first(self, sentences, wave: Sequence[int]) -> List[int]:
-        """Return the order that rows have in a batch."""
+        """Return sentence numbers in batch order."""
         return sorted(wave, key=lambda i: -len(self.joined_source(sentences[i].unit)))
 
     def _translate_given(
         self, generator, models, sentences, wave: Sequence[int], readings: Optional[List[Tensor]]
     ) -> Dict[int, List[Hypothesis]]:
-        """Translate some sentences given what was read for all."""
+        """Translate the given sentences with the vectors read for all sentences."""
         order = self._longest_first(sentences, wave)
         context = {}
         if readings is not None:
@@ -241,6 +251,6 @@ def _sentences(units: List[DecodingUnit]) -> List[_Sentence]:
 
 
 def _by_unit(found: List[List[Hypothesis]], units: List[DecodingUnit]) -> List[Rows]:
-    """Sort the hypotheses of sentences by the unit that they belong to."""
+    """Group the hypotheses of sentences by unit."""
     rows = iter(found)
     return [[next(rows) for _ in unit.lines] for unit in units]

@@ -1,4 +1,4 @@
-"""Whole spans in one output, split at ``<sep>`` (``--decoding window`` and ``segment``)."""
+"""Translation of a whole span in one output (``--decoding window`` and ``segment``)."""
 
 import logging
 from typing import List, Optional
@@ -20,15 +20,15 @@ logger = logging.getLogger(__name__)
 
 
 class JointSearch(DocumentSearch):
-    """Translates all sentences of a unit in one output.
+    """Search for all sentences of a unit in one output, split at ``<sep>``.
 
-    An output with a wrong number of sentences is repaired, by a second search that forces the right
-    number, or kept (``--wrong-sentence-count``).
+    An output with a wrong number of sentences is decoded again with the right number forced, or
+    kept (``--wrong-sentence-count``).
     """
 
     def __init__(self, task):
         super().__init__(task)
-        #: outputs of several sentences in this run, and those of them with a wrong number
+        #: number of outputs of several sentences in this run, and of those with a wrong number
         self._joint_outputs = self._wrong_counts = 0
 
     def begin(self, units: int) -> None:
@@ -58,8 +58,11 @@ class JointSearch(DocumentSearch):
         """Search for outputs of whole units and split them into sentences.
 
         Args:
-            encoder_context: further input of the ensemble's encoders, for units of one sentence;
-                its rows are the units, longest first.
+            generator: stock generator of this suite.
+            models: models of the ensemble.
+            units: units to translate.
+            encoder_context: further encoder input of the ensemble, for units of one sentence; its
+                rows are the units, longest first.
         """
         counts = [len(unit.source) for unit in units]
         force = self.task.cfg.force_sentence_count
@@ -82,10 +85,10 @@ class JointSearch(DocumentSearch):
         ]
 
     def _repaired(self, generator, models, units, found) -> List[List[JointHypothesis]]:
-        """Keep outputs with the right number of sentences, and search for more where they lack.
+        """Keep outputs with the right number of sentences and search for missing ones.
 
         Args:
-            found: for each unit its hypotheses, best first.
+            found: hypotheses of each unit, best first.
         """
         counts = [len(unit.source) for unit in units]
         right = [[o for o in f if len(o.sentences) == c] for f, c in zip(found, counts)]
@@ -109,10 +112,10 @@ class JointSearch(DocumentSearch):
         """Search for outputs of units.
 
         Args:
-            counts: sentences that the output of each unit must have, 0 for any number.
+            counts: required number of sentences of each output, 0 for any number.
 
         Returns:
-            For each unit its hypotheses, best first.
+            Hypotheses of each unit, best first.
         """
         batch = self.encoder_input(units, models)
         in_batch = [units[i] for i in batch.order]
@@ -144,7 +147,7 @@ class JointSearch(DocumentSearch):
         return JointHypothesis(float(hypothesis["score"]), sentences)
 
     def _prefixes(self, units, batch: EncoderInput) -> Optional[Tensor]:
-        """Collate the prefixes of single sentences, after ``<bod>`` where that is written."""
+        """Collate the forced prefixes of single sentences, preceded by ``<bod>`` if used."""
         rows = []
         for unit in units:
             row = self.tgt_mark[: self.marks(unit)]

@@ -1,28 +1,28 @@
-"""Which options of the stock generator mean something with which decoding."""
+"""Checks of stock generation options against ``--decoding``."""
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models.interface import aligns_whole_outputs, has_attention_weights
 
 
 def refuse_unsupported(task, models, args) -> None:
-    """Refuse generation options that would silently do something else than they say.
+    """Refuse generation options that do not work with the decoding of a task.
 
     Args:
-        task: document task, its ``decoding`` chosen.
-        models: ensemble to decode with.
+        task: document task.
+        models: models of the ensemble.
         args: generation options.
 
     Raises:
-        UserError: naming the option and what to use instead.
+        UserError: an option is not supported; the message gives an alternative.
     """
-    # Whether an output is one sentence, translated from one.
+    # Whether source and output are single sentences.
     alone = task.decoding == "iterative" or (
         task.decoding != "segment" and task.window_to_decode() == 1
     )
     if getattr(args, "score_reference", False):
         if task.cfg.normalize_with_context:
             raise UserError(
-                "--normalize-with-context is about search; leave it out with --score-reference, "
+                "--normalize-with-context changes the search; leave it out with --score-reference, "
                 "which scores each sentence by its own tokens"
             )
         return
@@ -48,8 +48,8 @@ def refuse_unsupported(task, models, args) -> None:
         for option in ("prefix_size", "constraints"):
             if getattr(args, option, None):
                 raise UserError(
-                    f"--{option.replace('_', '-')} speaks of one sentence, but --decoding "
-                    f"{task.decoding} puts several into one output; use --decoding sequential"
+                    f"--{option.replace('_', '-')} applies to one sentence, but --decoding "
+                    f"{task.decoding} translates several in one output; use --decoding sequential"
                 )
     if getattr(args, "match_source_len", False) and not alone:
         raise UserError(

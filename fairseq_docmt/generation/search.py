@@ -1,4 +1,4 @@
-"""Common part of all decodings: inputs, limits, references and results (``inference_step``)."""
+"""Base of all searches: encoder input, scoring of references, and results."""
 
 from dataclasses import replace
 from typing import List, NamedTuple, Optional, Sequence
@@ -19,16 +19,16 @@ from fairseq_docmt.generation.hypotheses import (
     split_hypothesis,
 )
 
-#: for each row to translate its hypotheses, best first
+#: hypotheses of each sentence to translate, best first
 Rows = List[List[Hypothesis]]
 
 
 class EncoderInput(NamedTuple):
-    """Sources of some units as a batch.
+    """Batch of the sources of units.
 
     Attributes:
-        order: number of the unit in each row; the longest come first, as recurrent encoders
-            want it.
+        order: number of the unit of each row; the longest come first, as recurrent encoders
+            require.
         net_input: ``src_tokens`` (bsz, S) and ``src_lengths`` (bsz,).
     """
 
@@ -41,7 +41,7 @@ class EncoderInput(NamedTuple):
         return self.net_input["src_tokens"].device
 
     def in_order_of_units(self, found: Sequence) -> list:
-        """Sort what was found for each row by the units."""
+        """Reorder the results of the rows by unit."""
         results: list = [None] * len(self.order)
         for number, of_row in zip(self.order, found):
             results[number] = of_row
@@ -49,10 +49,10 @@ class EncoderInput(NamedTuple):
 
 
 class DocumentSearch:
-    """Base of the decodings: hypotheses for the rows of decoding units.
+    """Base of the searches, which find hypotheses for the sentences of decoding units.
 
-    A decoding defines :meth:`translate`.  It may keep translations from one sample to the next;
-    samples then have to come in the order of their documents.
+    A subclass defines :meth:`translate`.  It may keep translations from one sample to the next;
+    samples then have to be in the order of their documents.
 
     Args:
         task: document task with dictionaries, ``decoding`` and ``options``.
@@ -68,16 +68,16 @@ class DocumentSearch:
         self.src_mark = torch.tensor([src_dict.index(BEGIN_OF_DOCUMENT)])
         self._units_left = 0
 
-    # ---- defined by decodings ------------------------------------------------------------------
+    # ---- defined by subclasses -----------------------------------------------------------------
 
     def end(self) -> None:
-        """Report on a run whose last unit has been decoded."""
+        """Log statistics after the last unit of a run."""
 
     def forget(self) -> None:
         """Forget the translations of open documents."""
 
     def ensemble_of(self, models):
-        """Return the ensemble that the generator runs, None for that of fairseq."""
+        """Return the ensemble of the generator, None for that of fairseq."""
         return None
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
@@ -100,15 +100,15 @@ class DocumentSearch:
 
         Args:
             generator: stock generator of this suite, or a scorer of references.
-            models: ensemble.
-            units: of the sample.
-            prefixes, constraints: (rows, n) of the stock commands, or None.
+            models: models of the ensemble.
+            units: units of the sample.
+            prefixes, constraints: (rows, n) forced tokens from the stock commands, or None.
 
         Returns:
-            For each row its hypotheses, best first.
+            Hypotheses of each row, best first.
 
         Raises:
-            UserError: references are to be scored and there are none.
+            UserError: there are no references to score.
         """
         units = _with_forced_tokens(units, prefixes, constraints)
         full = [unit for unit in units if unit.source]
@@ -130,7 +130,7 @@ class DocumentSearch:
     # ---- inputs --------------------------------------------------------------------------------
 
     def marks(self, unit: DecodingUnit) -> int:
-        """Return the number of ``<bod>`` symbols in front of a unit."""
+        """Return the number of ``<bod>`` symbols at the beginning of a unit, 0 or 1."""
         return int(self.task.options["mark_document_start"] and unit.at_start)
 
     def joined_source(self, unit: DecodingUnit) -> Tensor:
@@ -154,9 +154,12 @@ class DocumentSearch:
         return EncoderInput(order, {"src_tokens": padded.to(device), "src_lengths": lengths})
 
     def context_tokens(self, unit: DecodingUnit, row: int, hypotheses: List[Hypothesis]) -> Tensor:
-        """Return what later sentences see as the translation of a row, without its end symbol.
+        """Return the target context that a row is for later sentences, without end symbol.
 
-        It is the best hypothesis, or with ``--gold-context`` the reference.
+        It is the best hypothesis, or the reference with ``--gold-context``.
+
+        Raises:
+            UserError: ``--gold-context`` without references.
         """
         if not self.task.cfg.gold_context:
             return best_tokens(hypotheses, self.pad)
@@ -167,7 +170,7 @@ class DocumentSearch:
     # ---- references ----------------------------------------------------------------------------
 
     def score_spans(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
-        """Score joined references by the stock scorer; a sentence gets that of its own tokens."""
+        """Score joined references by the stock scorer and split the scores into sentences."""
         batch = self.encoder_input(units, models)
         targets = [self.joined_target(units[i]) for i in batch.order]
         target = pad_rows(targets, self.task.target_dictionary).to(batch.device)
@@ -191,7 +194,7 @@ class DocumentSearch:
 
 
 def _with_forced_tokens(units, prefixes, constraints) -> List[DecodingUnit]:
-    """Give each unit its rows of the prefixes and constraints of a sample."""
+    """Return units with their rows of the prefixes and constraints of a sample."""
     if prefixes is None and constraints is None:
         return units
     sizes = [unit.num_rows for unit in units]
@@ -206,5 +209,5 @@ def _with_forced_tokens(units, prefixes, constraints) -> List[DecodingUnit]:
 
 
 def stacked(given: Sequence[Optional[Tensor]]) -> Optional[Tensor]:
-    """Stack what each row was given, None if nothing was."""
+    """Stack the tensors of the rows; return None if they are None."""
     return None if given[0] is None else torch.stack(list(given))

@@ -1,4 +1,4 @@
-"""Sentence by sentence, each after the translations of those before it (``sequential``)."""
+"""Translation sentence by sentence after the previous translations (``sequential``)."""
 
 from typing import Callable, Dict, List, Optional
 
@@ -15,17 +15,17 @@ from fairseq_docmt.generation.sequence_generator import RowLimits
 
 
 class SequentialSearch(DocumentSearch):
-    """Writes each sentence after what the decoder has read of its target context.
+    """Search for one sentence at a time, after the decoder has read its target context.
 
-    Units of windows are single sentences that find the translations of those before them in
-    earlier samples.  Units of documents are translated sentence by sentence.
+    The unit of a window has one sentence to translate, and its target context comes from earlier
+    samples.  The unit of a document is translated sentence by sentence.
     """
 
     def __init__(self, task):
         super().__init__(task)
         #: last translations of each open document
         self.translated: Dict[int, List[Tensor]] = {}
-        #: numbers of the growing documents in the latest batch
+        #: number of the growing document of each row of the latest batch
         self._growing: List[int] = []
 
     def forget(self) -> None:
@@ -52,14 +52,15 @@ class SequentialSearch(DocumentSearch):
         )
 
     def _without_future(self, units, decode: Callable[..., List[Rows]]) -> List[Rows]:
-        """Decode units sentence by sentence, each from the source up to itself.
+        """Decode units sentence by sentence, each given the source up to this sentence.
 
         Herold and Ney (2023), section 3.4.  The source grows with each sentence and is encoded
-        anew, except for what the new sentence cannot change.
+        again, except for states that do not change.
 
         Args:
-            decode: decodes units that translate the last sentence of their source, given these
-                and the number of the growing document of each.
+            units: units to decode.
+            decode: function from units that translate the last sentence of their source, and the
+                number of the growing document of each, to hypotheses.
         """
         if all(unit.num_rows == 1 for unit in units):
             return decode(units)
@@ -80,10 +81,10 @@ class SequentialSearch(DocumentSearch):
     def _translate(
         self, generator, units: List[DecodingUnit], growing: Optional[List[int]] = None
     ) -> List[Rows]:
-        """Translate the rows of units one after the other, the units side by side.
+        """Translate the rows of each unit one after another, the units as one batch.
 
         Args:
-            growing: for units that are documents whose source grows, the number of each.
+            growing: number of the document of each unit, if the source of documents grows.
         """
         ensemble: PrefixEnsemble = generator.model
         if not ensemble.side_by_side and len(units) > 1:
@@ -100,7 +101,7 @@ class SequentialSearch(DocumentSearch):
         return batch.in_order_of_units(self._write(generator, in_batch, batch.net_input))
 
     def _known_rows(self, growing: List[int]) -> Optional[List[int]]:
-        """Return the row that each document had in the batch before, None at the first sentence.
+        """Return the rows of the documents in the previous batch, None at the first sentence.
 
         Args:
             growing: number of the document of each row.
@@ -109,7 +110,7 @@ class SequentialSearch(DocumentSearch):
         return [before.index(number) for number in growing] if before else None
 
     def _write(self, generator, units: List[DecodingUnit], net_input: dict) -> List[Rows]:
-        """Write the rows of each unit, reading each when it is done."""
+        """Search for the rows of each unit and append each result to the prefix."""
         ensemble, device = generator.model, net_input["src_tokens"].device
         results: List[Rows] = [[] for _ in units]
         active = list(range(len(units)))
@@ -134,10 +135,10 @@ class SequentialSearch(DocumentSearch):
             active = [active[at] for at in going_on]
 
     def _write_sentence(self, generator, current, net_input: dict) -> List[List[Hypothesis]]:
-        """Write one sentence of each unit.
+        """Search for one sentence of each unit.
 
         Args:
-            current: units, each with the number of its row to write.
+            current: pairs of a unit and the number of its row to translate.
         """
         ensemble = generator.model
         read = ensemble.prefixes[0].tokens.ne(self.pad).sum(1).tolist()
@@ -147,7 +148,7 @@ class SequentialSearch(DocumentSearch):
         ]
         context = None
         if ensemble.score_prefix:
-            # The first token is </s>, which stands for no word.
+            # The initial </s> does not count.
             lengths = torch.tensor(read, device=ensemble.prefix_scores.device) - 1
             context = ensemble.prefix_scores, lengths
         with ensemble.writing([row + 1 < unit.num_rows for unit, row in current]):
@@ -174,7 +175,7 @@ class SequentialSearch(DocumentSearch):
         return min(generator.most_tokens(len(unit.source[unit.num_context + row]), 1), left)
 
     def _aligned(self, hypothesis: Hypothesis, unit: DecodingUnit, row: int) -> Hypothesis:
-        """Return a hypothesis whose alignment counts the tokens of its own source sentence."""
+        """Return a hypothesis whose alignment is relative to its own source sentence."""
         sizes = [len(sentence) for sentence in unit.source]
         current = unit.num_context + row
         start = self.marks(unit) + sum(sizes[:current])
@@ -188,7 +189,7 @@ class SequentialSearch(DocumentSearch):
     # ---- target context ------------------------------------------------------------------------
 
     def _first_tokens(self, units: List[DecodingUnit]) -> Tensor:
-        """(bsz, n) target context of each unit: ``</s> s1 <sep> s2 <sep>``."""
+        """Return the (bsz, n) target context of each unit: ``</s> s1 <sep> s2 <sep>``."""
         rows = []
         for unit in units:
             row = [torch.tensor([self.eos]), self.tgt_mark[: self.marks(unit)]]
@@ -221,5 +222,5 @@ class SequentialSearch(DocumentSearch):
 
 
 def _of_rows(given):
-    """Stack the rows of what units were given, pairs of a (rows, n) tensor or None and a row."""
+    """Stack one row of each tensor, given pairs of a (rows, n) tensor or None and a row."""
     return stacked([None if rows is None else rows[row] for rows, row in given])

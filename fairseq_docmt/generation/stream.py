@@ -1,4 +1,4 @@
-"""Sentence by sentence, with the state of each document (``--decoding stream``)."""
+"""Translation of single sentences given the document state (``--decoding stream``)."""
 
 from typing import Callable, Dict, List, Tuple
 
@@ -15,9 +15,9 @@ from fairseq_docmt.modules.shared.document_state import DocumentState, detached,
 
 
 class StreamEnsemble(EnsembleModel):
-    """Ensemble whose encoders get the state of the document of each row.
+    """Ensemble whose encoders get the document state of each row.
 
-    ``net_input`` has ``streams``: for each model ``starts`` (bsz,) and ``doc_state``.
+    ``net_input`` has ``streams``: a list with ``starts`` (bsz,) and ``doc_state`` for each model.
     """
 
     def __init__(self, models):
@@ -25,6 +25,7 @@ class StreamEnsemble(EnsembleModel):
         self._encoder_outs: list = []
 
     def forward_encoder(self, net_input):
+        """Return the encoder outputs, given the document states."""
         rest = {key: value for key, value in net_input.items() if key != "streams"}
         self._encoder_outs = [
             model.encoder.forward_torchscript({**rest, **stream})
@@ -33,9 +34,10 @@ class StreamEnsemble(EnsembleModel):
         return self._encoder_outs
 
     def next_doc_state(self, previous_tokens: Tensor) -> List[DocumentState]:
-        """Return the state of each model after reading (rows, T) right-padded tokens.
+        """Return the next document state of each model.
 
-        The rows are those that were encoded last.
+        Args:
+            previous_tokens: (rows, T) right-padded decoder input of the rows encoded last.
         """
         return [
             state_after(model, previous_tokens, encoder_out)
@@ -44,7 +46,7 @@ class StreamEnsemble(EnsembleModel):
 
 
 class _WithStream(nn.Module):
-    """Adapter that gives a scorer's model the document state and keeps the new one."""
+    """Adapter with which a scorer passes the document state to a model and keeps the next one."""
 
     def __init__(self, model, stream: dict):
         super().__init__()
@@ -60,10 +62,11 @@ class _WithStream(nn.Module):
 
 
 class StreamSearch(JointSearch):
-    """Translates single sentences in the order of their documents.
+    """Search for single sentences in the order of their documents.
 
-    The state of a document is kept until a sample comes without it, as documents are decoded side
-    by side from beginning to end; only the last one typed in may rest for a while.
+    Documents are decoded side by side from beginning to end, so a document state is dropped after
+    the first sample without this document.  Only the state of the document with the highest number
+    is kept longer, as interactive input may continue it.
     """
 
     def __init__(self, task):
@@ -75,11 +78,11 @@ class StreamSearch(JointSearch):
         self.doc_states = {}
 
     def ensemble_of(self, models) -> StreamEnsemble:
-        """Return an ensemble whose encoders get document states."""
+        """Return an ensemble whose encoders get the document states."""
         return StreamEnsemble(models)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
-        """Search; states go on with the best hypotheses."""
+        """Search for translations and update the document states with the best hypotheses."""
 
         def translate(wave):
             streams = {"streams": self._streams(models, wave)}
@@ -97,7 +100,7 @@ class StreamSearch(JointSearch):
         return torch.cat([torch.tensor([self.eos]), mark, tokens])
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
-        """Score references; states go on with these."""
+        """Score references and update the document states with them."""
 
         def score(wave):
             pairs = zip(models, self._streams(models, wave))
@@ -121,17 +124,20 @@ class StreamSearch(JointSearch):
         return results
 
     def _streams(self, models, wave) -> List[dict]:
-        """Return what the encoder of each model is told of the documents of its rows."""
+        """Return ``starts`` and ``doc_state`` of the rows for each model."""
         device = _device(models)
-        going_on = [u.position > 0 and u.document in self.doc_states for u in wave]
-        stream = {"starts": torch.tensor([not on for on in going_on], device=device)}
-        if not any(going_on):
+        continues = [u.position > 0 and u.document in self.doc_states for u in wave]
+        stream = {"starts": torch.tensor([not on for on in continues], device=device)}
+        if not any(continues):
             return [{**stream, "doc_state": None} for _ in models]
-        known = [self.doc_states[u.document] for u, on in zip(wave, going_on) if on]
-        # A row that begins a document takes the place of any other; the model does not look.
-        row = torch.tensor(going_on, device=device).cumsum(0).sub(1).clamp(min=0)
+        open_states = [self.doc_states[u.document] for u, on in zip(wave, continues) if on]
+        # Rows that begin a document get an arbitrary state, which the model ignores.
+        row = torch.tensor(continues, device=device).cumsum(0).sub(1).clamp(min=0)
         return [
-            {**stream, "doc_state": select_rows(joined([states[number] for states in known]), row)}
+            {
+                **stream,
+                "doc_state": select_rows(joined([states[number] for states in open_states]), row),
+            }
             for number in range(len(models))
         ]
 
@@ -149,7 +155,7 @@ def _device(models) -> torch.device:
 
 
 def _waves(units) -> List[List[int]]:
-    """Numbers of units, a new wave where a document comes again."""
+    """Group the numbers of units into waves with at most one unit of each document."""
     waves, seen = [], set()
     for number, unit in enumerate(units):
         if not waves or unit.document in seen:

@@ -1,7 +1,7 @@
-"""Original sentences of a training or validation batch, to decode them for validation BLEU.
+"""Conversion of validation batches into decoding units, for validation BLEU.
 
-Each function turns a batch of a view into a sample with ``units``, ``target`` (rows, T), the
-reference of each of their rows, and ``id`` (rows,), the line of each in the corpus.
+Each function returns a sample whose rows are the original sentences: ``units``, the references
+``target`` (rows, T), and ``id`` (rows,), the line of each sentence in the corpus.
 """
 
 from typing import List, Tuple
@@ -15,7 +15,7 @@ from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
 
 
 def units_of_view(sample: dict, task) -> dict:
-    """Turn joined examples back into units with their reference context.
+    """Convert joined examples into units with their reference context.
 
     Args:
         sample: batch of a :class:`~fairseq_docmt.data.DocumentView`.
@@ -23,14 +23,14 @@ def units_of_view(sample: dict, task) -> dict:
     """
     is_window = task.options.get("window_size", 0) > 0
     tgt_dict, units = task.target_dictionary, []
-    # The last target position is the only one that prev_output_tokens does not show.
+    # prev_output_tokens has all target tokens but the last, </s>.
     end = torch.tensor([tgt_dict.eos()])
     previous = sample["net_input"]["prev_output_tokens"].cpu()
     whole = [torch.cat([row[row.ne(tgt_dict.pad())][1:], end]) for row in previous]
     sources = _split_rows(sample["net_input"]["src_tokens"], task.source_dictionary)
     targets = [_sentences(row, tgt_dict)[0] for row in whole]
     for (source, at_start), target, first in zip(sources, targets, sample["id"].tolist()):
-        # Windows are named after their only row, others after the first of rows in sequence.
+        # The id of a window is its only row, that of another span its first row.
         rows = 1 if is_window else len(source)
         units.append(
             DecodingUnit(
@@ -46,7 +46,7 @@ def units_of_view(sample: dict, task) -> dict:
 
 
 def units_of_stream(sample: dict, task) -> dict:
-    """Turn a batch of a stream into units whose documents are its lanes, without fillers.
+    """Convert a batch of a stream into units whose documents are the lanes, without fillers.
 
     Args:
         sample: batch of a :class:`~fairseq_docmt.data.stream_view.StreamView`.
@@ -72,7 +72,7 @@ def units_of_stream(sample: dict, task) -> dict:
 
 
 def units_of_documents(sample: dict, task) -> dict:
-    """Turn a batch of documents whose sentences are rows into units, the documents.
+    """Convert a batch whose rows are sentences into units that are the documents.
 
     Args:
         sample: batch of a :class:`~fairseq_docmt.data.rows_view.RowsView`.
@@ -107,14 +107,14 @@ def _split_rows(tokens: Tensor, dictionary) -> List[Tuple[List[Tensor], bool]]:
     """Split the rows of padded (bsz, T) tokens into sentences.
 
     Returns:
-        For each row its sentences, and whether ``<bod>`` came first; none for rows of padding.
+        For each row its sentences, none for a row of padding, and whether it begins with ``<bod>``.
     """
     rows = (row[row.ne(dictionary.pad())] for row in tokens.cpu())
     return [_sentences(row, dictionary) if len(row) > 0 else ([], False) for row in rows]
 
 
 def _sentences(joined: Tensor, dictionary) -> Tuple[List[Tensor], bool]:
-    """Sentences of a joined sequence, each ending in ``</s>``, and whether ``<bod>`` was there."""
+    """Split a joined sequence into sentences that end in ``</s>``, and look for ``<bod>``."""
     marked = bool(joined[0] == dictionary.index(BEGIN_OF_DOCUMENT))
     eos = joined[-1:]
     parts = split_sentences(joined[int(marked) : -1], dictionary.index(SENTENCE_SEPARATOR))

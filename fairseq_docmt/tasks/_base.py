@@ -1,4 +1,4 @@
-"""Base of the document tasks: options, dictionaries, splits and the way to decoding."""
+"""Base class of the document tasks: options, dictionaries, data, decoding and validation."""
 
 import contextlib
 import logging
@@ -42,19 +42,21 @@ logger = logging.getLogger(__name__)
 
 
 class DocumentTranslationTask(TranslationTask):
-    """Base of the document tasks.
+    """Base class of the document tasks.
 
-    A task says how documents are cut for training (:meth:`training_spans`) and for decoding
-    (:meth:`decoding_spans`), and which of its options a checkpoint remembers.
+    A subclass defines the spans of documents for training (:meth:`training_spans`) and decoding
+    (:meth:`decoding_spans`), and the options stored in checkpoints.
     """
 
+    #: registered name
     task_name: str
+    #: supported values of ``--decoding``, the default first
     decodings: List[str]
-    #: option -> default; remembered by checkpoints
+    #: option stored in checkpoints -> default
     stored_defaults: dict
-    #: what training finds out and a checkpoint remembers -> value while it is not known
+    #: name of a value estimated in training and stored in checkpoints -> value before
     learned_defaults: dict = {}
-    #: values that describe a checkpoint of a sentence-level stock task
+    #: option -> value for a checkpoint of a sentence-level stock task
     sentence_level: dict = {}
 
     def __init__(self, cfg, src_dict, tgt_dict):
@@ -63,16 +65,16 @@ class DocumentTranslationTask(TranslationTask):
             raise UserError("--load-alignments is not supported by document tasks; leave it out")
         if cfg.language_model:
             raise UserError(
-                "--lm-path is not supported by document tasks: a language model of fairseq does "
-                "not know <sep> and <bod>; leave it out"
+                "--lm-path is not supported by document tasks: language models of fairseq do not "
+                "have <sep> and <bod>; leave it out"
             )
         with open_dict(cfg):
-            # Batches depend on the number of the epoch alone, so that resuming finds the same.
+            # Batches depend only on the number of the epoch, so that they are equal after resuming.
             cfg.rebuild_batches = True
-        # fairseq's default of -1 makes a concatenated training set of negative length.
+        # With the default of -1, fairseq gives a concatenated training set a negative length.
         cfg.upsample_primary = max(cfg.upsample_primary, 1)
         given = {name: getattr(cfg, name) for name in self.stored_defaults}
-        # A flag that is off may also be one that was left out.
+        # A flag that is False counts as not given.
         given["mark_document_start"] = cfg.mark_document_start or None
         defaults = {"mark_document_start": False, **self.stored_defaults}
         self.stored = StoredOptions(
@@ -94,41 +96,44 @@ class DocumentTranslationTask(TranslationTask):
         if cfg.normalize_with_context and not self.sequential:
             raise UserError(
                 f"--normalize-with-context has no meaning with --decoding {self.decoding}, which "
-                "gives no context to go on from; leave it out"
+                "does not read target context before the search; leave it out"
             )
         self.search = SEARCHES[self.decoding](self)
         self._decoding_input = DecodingInput(self)
-        # What batches were last asked for, until validation looks at it.
+        # Dataset and iterator requested last, until validation uses them.
         self._iterated = None
 
-    # ---- what a task defines -------------------------------------------------------------------
+    # ---- defined by subclasses -----------------------------------------------------------------
 
     def check_options(self) -> None:
-        """Raise UserError for values that make no sense."""
+        """Raise UserError for invalid values of options."""
 
     def training_spans(self, corpus: DocumentCorpus) -> np.ndarray:
-        """(examples, 2) sentences of each training or validation example."""
+        """Return the (examples, 2) spans of the training or validation examples."""
         raise NotImplementedError
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """(units, 2) sentences of each decoding unit, from the source side alone."""
+        """Return the (units, 2) spans of the decoding units, given the source side."""
         raise NotImplementedError
 
     def window_to_decode(self) -> int:
-        """Sentences of a decoding window, of which the last is kept; 0 if spans are kept whole."""
+        """Return the size of decoding windows, of which only the last sentence is translated.
+
+        It is 0 if all sentences of a span are translated.
+        """
         raise NotImplementedError
 
     @property
     def sequential(self) -> bool:
-        """Whether each sentence is translated after the model's own output for those before it."""
+        """Whether each sentence is decoded after the output of the previous ones."""
         return self.decoding in ("sequential", "sequential-full-source")
 
     def view_options(self) -> dict:
-        """Keyword arguments of :class:`DocumentView` that the task sets."""
+        """Return the keyword arguments of :class:`DocumentView` for this task."""
         return {}
 
     def training_view(self, corpus: DocumentCorpus) -> DocumentView:
-        """Examples of training or validation."""
+        """Return the training or validation examples of a corpus."""
         return DocumentView(
             corpus,
             self.training_spans(corpus),
@@ -140,10 +145,11 @@ class DocumentTranslationTask(TranslationTask):
 
     @property
     def options(self) -> dict:
-        """Options that a checkpoint remembers, with their values in force."""
+        """Current values of the options stored in checkpoints."""
         return getattr(self.state, KEY)
 
     def load_state_dict(self, state_dict):
+        """Load the state of a checkpoint and adopt its options."""
         adopted = self.stored.adopt(state_dict, self.cfg.override_checkpoint_options)
         super().load_state_dict(state_dict)
         self.state.merge_state_dict({KEY: adopted})
@@ -164,12 +170,18 @@ class DocumentTranslationTask(TranslationTask):
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
+        """Set up the task.
+
+        Raises:
+            UserError: a data directory is missing.
+        """
         for path in utils.split_paths(cfg.data):
             if not os.path.isdir(path):
                 raise UserError(f"data directory {path} not found")
         return super().setup_task(cfg, **kwargs)
 
     def build_model(self, cfg, from_checkpoint=False):
+        """Build a model and prepare it for document symbols, the CPU and pre-trained parts."""
         model = super().build_model(cfg, from_checkpoint)
         if not torch.cuda.is_available():
             use_onednn(model)
@@ -185,7 +197,7 @@ class DocumentTranslationTask(TranslationTask):
         return model
 
     def _some_training_sources(self, most: int = 10000) -> Iterator[torch.Tensor]:
-        """Source sentences from all over the training set."""
+        """Yield about ``most`` source sentences, evenly spaced in the training set."""
         folder, languages = utils.split_paths(self.cfg.data)[0], self.cfg
         pair = f"{languages.source_lang}-{languages.target_lang}"
         name = os.path.join(folder, f"{self.cfg.train_subset}.{pair}.{languages.source_lang}")
@@ -199,10 +211,10 @@ class DocumentTranslationTask(TranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def load_dataset(self, split, epoch=1, combine=False, **kwargs):
-        """Load a split: as examples to learn from, or as sentences to translate.
+        """Load a split as training and validation examples or as decoding units.
 
         Raises:
-            UserError: missing, damaged, empty or disagreeing files.
+            UserError: files are missing, damaged or empty, or the sides disagree.
         """
         paths = utils.split_paths(self.cfg.data)
         path = paths[(epoch - 1) % len(paths)] if split == self.cfg.train_subset else paths[0]
@@ -223,10 +235,14 @@ class DocumentTranslationTask(TranslationTask):
             self.datasets[split] = self.training_view(corpus)
 
     def learn_from(self, corpus: DocumentCorpus, split: str) -> None:
-        """Hook for what is to be remembered of the training corpus."""
+        """Store values estimated from the training corpus."""
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
-        """What a span may not exceed: the positions of the model, and a batch when training."""
+        """Return the limits of a span: maximum positions and, in training, the batch size.
+
+        Args:
+            src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
+        """
         sides = [(src_sizes, self.cfg.max_source_positions)]
         if tgt_sizes is not None:
             sides.append((tgt_sizes, self.cfg.max_target_positions))
@@ -235,18 +251,18 @@ class DocumentTranslationTask(TranslationTask):
         return [(sizes, (min(most, batch) if batch else most) - marks) for sizes, most in sides]
 
     def decoding_options(self, corpus: DocumentCorpus) -> dict:
-        """Keyword arguments of :class:`DecodingUnits` that the task sets for a corpus."""
+        """Return the keyword arguments of :class:`DecodingUnits` for a corpus."""
         return {}
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, constraints=None):
-        """Lines typed in, blank lines between documents; cut into units when batches are made."""
+        """Return a dataset of input lines, which are cut into units when batches are made."""
         return TypedLines(src_tokens, src_lengths, self.src_dict, constraints=constraints)
 
     def get_batch_iterator(self, dataset, *args, disable_iterator_cache=False, **kwargs):
-        """Batches of examples (stock, but complete) or of decoding units.
+        """Return the batches of examples or of decoding units.
 
         Raises:
-            UserError: a sentence to translate is longer than the model has positions.
+            UserError: a sentence to decode exceeds the maximum positions of the model.
         """
         if isinstance(dataset, DocumentView):
             dataset.share_among(kwargs.get("num_shards", 1))
@@ -256,19 +272,19 @@ class DocumentTranslationTask(TranslationTask):
             self._iterated = dataset, batches
             return batches
         if isinstance(dataset, TypedLines):
-            # Only the Python interface disables the cache: each call has new documents.
+            # Only the Python interface disables the cache; each of its calls has new documents.
             return self._decoding_input.of_lines(
                 dataset, *args, new_document=disable_iterator_cache, **kwargs
             )
         return self._decoding_input.of_corpus(dataset, *args, **kwargs)
 
     def keeps_order(self) -> bool:
-        """Whether a window needs the translation of the sentence before it."""
+        """Return whether a window needs the translations of the previous sentences."""
         return self.decoding == "sequential" and self.window_to_decode() > 1
 
     @contextlib.contextmanager
     def scoring_references(self) -> Iterator[None]:
-        """Score each reference after its whole window, in any order, whatever ``--decoding`` is."""
+        """Score each reference within its whole window, in any order, for any ``--decoding``."""
         before = self.decoding
         if "window" in self.decodings:
             self.decoding = "window"
@@ -280,14 +296,14 @@ class DocumentTranslationTask(TranslationTask):
     # ---- decoding ------------------------------------------------------------------------------
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
-        """Stock generator, prepared to translate documents by ``--decoding``.
+        """Return the generator for ``--decoding``.
 
         Raises:
-            UserError: an option that has no meaning with this decoding.
+            UserError: an option does not work with this decoding.
         """
         refuse_unsupported(self, models, args)
         for model in models:
-            # Set by fairseq's prepare_for_inference_: the weights will not change any more.
+            # Set by fairseq's prepare_for_inference_: the weights are final.
             if getattr(model, "_is_generation_fast", False):
                 pack_weights(model)
         if getattr(args, "score_reference", False):
@@ -307,7 +323,7 @@ class DocumentTranslationTask(TranslationTask):
         )
 
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
-        """Hypotheses for the original sentences of a sample, in its order."""
+        """Return the hypotheses of the original sentences of a sample, in its order."""
         if "units" not in sample:
             sample = self._decoding_input.typed_sample(sample["net_input"]["src_tokens"])
         document_bleu.announce(sample)
@@ -317,20 +333,20 @@ class DocumentTranslationTask(TranslationTask):
     # ---- validation BLEU -----------------------------------------------------------------------
 
     def valid_step(self, sample, model, criterion):
-        """Stock step; with ``--eval-bleu`` also what d-BLEU is computed from."""
+        """Run the stock step; add the statistics of d-BLEU with ``--eval-bleu``."""
         loss, sample_size, logging_output = super().valid_step(sample, model, criterion)
         if self.cfg.eval_bleu:
             logging_output.update(self._d_bleu_statistics)
         return loss, sample_size, logging_output
 
     def reduce_metrics(self, logging_outputs, criterion):
-        """Stock metrics; in validation with ``--eval-bleu`` also ``d_bleu``."""
+        """Log the stock metrics; also ``d_bleu`` in validation with ``--eval-bleu``."""
         super().reduce_metrics(logging_outputs, criterion)
         if any("_d_bleu_sys_len" in log for log in logging_outputs):
             _validation_bleu.log_d_bleu(logging_outputs)
 
     def _inference_with_bleu(self, generator, sample, model):
-        """Validation BLEU over original sentences; keeps that of documents complete now."""
+        """Compute BLEU over the original sentences and the statistics of complete documents."""
         if self._iterated is not None:
             view, batches = self._iterated
             self._documents = _validation_bleu.DocumentsInProgress.of_batches(
@@ -355,12 +371,12 @@ class DocumentTranslationTask(TranslationTask):
         return metric.corpus_score(hypotheses, [references])
 
     def _text(self, tokens, unknown: str) -> str:
-        """Text for validation BLEU; unknown words of both sides must not match."""
+        """Return text for validation BLEU, where unknown words of both sides do not match."""
         text = self.tgt_dict.string(
             tokens.int().cpu(), self.cfg.eval_bleu_remove_bpe, unk_string=unknown
         )
         return self.tokenizer.decode(text) if self.tokenizer else text
 
     def validation_units(self, sample) -> dict:
-        """Sample of units for validation BLEU; here each sentence after its reference context."""
+        """Return the units of a batch for validation BLEU, with the reference as context."""
         return units_of_view(sample, self)

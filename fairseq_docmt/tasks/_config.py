@@ -1,4 +1,4 @@
-"""Options of all document tasks."""
+"""Common options of the document tasks."""
 
 from dataclasses import dataclass, field
 from typing import Optional
@@ -11,50 +11,53 @@ from omegaconf import II
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class DocumentTranslationConfig(TranslationConfig):
+    """Options of all document tasks."""
+
     decoding: Optional[ChoiceEnum(["window", "segment", "sequential"])] = field(
         default=None,
         metadata={
-            "help": "how fairseq-generate and fairseq-interactive translate documents: window "
-            "(each sentence from a window, the rest of the output dropped), segment (stretches of "
-            "a document whole, split at <sep>), sequential (sentence by sentence after the model's "
-            "own previous output); default: sequential for windows, segment for full documents"
+            "help": "decoding of documents in fairseq-generate and fairseq-interactive: window "
+            "(decode a window for each sentence and keep only its last sentence), segment (decode "
+            "spans of a document in one output and split it at <sep>), sequential (decode "
+            "sentence by sentence after the previous output); default: sequential for windows, "
+            "segment for full documents"
         },
     )
     force_sentence_count: bool = field(
         default=False,
         metadata={
-            "help": "let every hypothesis of several sentences have as many as its source from the "
-            "first pass on, instead of decoding again only where the number came out wrong"
+            "help": "force every hypothesis of several sentences to have as many sentences as its "
+            "source from the first pass on, instead of decoding again if the number is wrong"
         },
     )
     wrong_sentence_count: ChoiceEnum(["repair", "keep"]) = field(
         default="repair",
         metadata={
-            "help": "what becomes of an output with a wrong number of sentences: repair (it is "
-            "decoded again with the right number), keep (its sentences are printed in order, "
-            "missing ones at the end are empty, surplus ones become part of the last)"
+            "help": "treatment of an output with a wrong number of sentences: repair (decode "
+            "again with the right number), keep (print its sentences in order; missing ones at "
+            "the end are empty, surplus ones are appended to the last)"
         },
     )
     override_checkpoint_options: bool = field(
         default=False,
         metadata={
-            "help": "decode with the task and the options given here, as --window-size, where they "
-            "differ from those the checkpoint was trained with"
+            "help": "decode with the task and options given here (such as --window-size) even if "
+            "they differ from those of training"
         },
     )
     gold_context: bool = field(
         default=False,
         metadata={
-            "help": "translate each sentence after the references of those before it, not after "
-            "own translations of them; for --decoding sequential and stream"
+            "help": "use the references of the previous sentences as target context, not their "
+            "translations; for --decoding sequential and stream"
         },
     )
     normalize_with_context: bool = field(
         default=False,
         metadata={
             "help": "rank hypotheses by the score of the target context and the sentence together, "
-            "normalised by the length of both, as the code of Wu et al. (2022) does, not by the "
-            "sentence alone; for --decoding sequential"
+            "normalised by their total length, as the code of Wu et al. (2022) does; for "
+            "--decoding sequential"
         },
     )
     mark_document_start: bool = field(
@@ -67,7 +70,7 @@ class DocumentTranslationConfig(TranslationConfig):
             "help": "train only the parameters that the architecture adds to a pre-trained model"
         },
     )
-    # Set in fairseq-generate and fairseq-interactive only, which have no other mark of their own.
+    # Set only in fairseq-generate and fairseq-interactive, so it distinguishes them from training.
     checkpoint_to_decode: Optional[str] = II("common_eval.path")
     max_batch_tokens: Optional[int] = II("dataset.max_tokens")
     language_model: Optional[str] = II("generation.lm_path")

@@ -1,4 +1,4 @@
-"""From a corpus or typed lines to batches of decoding units."""
+"""Batches of decoding units from a corpus or from interactive input."""
 
 import logging
 from typing import Dict, List
@@ -17,11 +17,11 @@ logger = logging.getLogger(__name__)
 
 
 class TypedLines(LanguagePairDataset):
-    """Lines of fairseq-interactive or of the Python interface, blank ones included."""
+    """Input lines of fairseq-interactive or the Python interface, blank ones included."""
 
 
 class DecodingInput:
-    """Cuts corpora and typed lines into decoding units and makes their batches.
+    """Conversion of corpora and input lines into batches of decoding units.
 
     Args:
         task: document task.
@@ -38,17 +38,18 @@ class DecodingInput:
         """Cut a corpus into units.
 
         Args:
-            **options: of :class:`DecodingUnits`.
+            corpus: corpus to decode.
+            **options: options of :class:`DecodingUnits`.
         """
         pairs = corpus.pairs
         options = {"name": corpus.name, **options}
         return self._units(pairs.src, pairs.tgt, pairs.src_sizes, corpus.index, **options)
 
     def _units(self, src, tgt, line_sizes, index, empty_rows=(), **options) -> DecodingUnits:
-        """Cut sentences into units; those longer than the model has positions stay untranslated.
+        """Cut sentences into units, without those that exceed the maximum positions of the model.
 
-        Whether such sentences may be skipped is known only when batches are asked for, so the
-        dataset remembers them.
+        The dataset lists the sentences left out, as the option that allows this is given only when
+        batches are made.
         """
         task = self.task
         most = task.cfg.max_source_positions - int(task.options["mark_document_start"])
@@ -81,8 +82,8 @@ class DecodingInput:
             opened.close()
         if opened.position > 0 and window == 0:
             logger.warning(
-                "document %d goes on after --buffer-size lines; its parts are translated apart "
-                "from each other, so give a --buffer-size that holds whole documents",
+                "document %d continues after --buffer-size lines; its parts are translated "
+                "separately, so give a --buffer-size that holds whole documents",
                 opened.number + 1,
             )
         units = self._units(
@@ -96,7 +97,7 @@ class DecodingInput:
             first_position=opened.position,
             constraints=lines.constraints,
         )
-        # Sentences that are too long are no context, as they have no translation.
+        # Sentences that are too long have no translation and cannot be context.
         opened.advance(lines.src, sizes, units.index, window - 1)
         return units
 
@@ -106,10 +107,11 @@ class DecodingInput:
         """Make the batches of a corpus.
 
         Args:
-            *args, **options: of the stock ``get_batch_iterator``.
+            units: units of the corpus.
+            *args, **options: arguments of the stock ``get_batch_iterator``.
 
         Raises:
-            UserError: a sentence is longer than the model has positions.
+            UserError: a sentence exceeds the maximum positions of the model.
         """
         self.task.search.forget()
         return self._iterator(units, units.collater, *args, **options)
@@ -117,20 +119,21 @@ class DecodingInput:
     def of_lines(
         self, lines: TypedLines, *args, new_document: bool, **options
     ) -> iterators.EpochBatchIterator:
-        """Make the batches of typed lines.
+        """Make the batches of input lines.
 
         Args:
-            new_document: they do not go on with the document typed before.
-            *args, **options: of the stock ``get_batch_iterator``.
+            lines: input lines.
+            new_document: the lines do not continue the document of earlier lines.
+            *args, **options: arguments of the stock ``get_batch_iterator``.
 
         Raises:
-            UserError: a sentence is longer than the model has positions.
+            UserError: a sentence exceeds the maximum positions of the model.
         """
         units = self._units_of_lines(lines, new_document)
         self._typed_samples = []
 
         def collater(items) -> dict:
-            # fairseq-interactive passes on the tokens alone; the rest waits here for it.
+            # fairseq-interactive passes on only the tokens; typed_sample finds the rest.
             sample = units.collater(items)
             self._typed_samples.append(sample)
             return sample
@@ -138,16 +141,19 @@ class DecodingInput:
         return self._iterator(units, collater, *args, **options)
 
     def typed_sample(self, src_tokens: Tensor) -> dict:
-        """Return the sample of which fairseq-interactive passes on the source tokens.
+        """Return the sample with the given source tokens, all that fairseq-interactive passes on.
 
         Args:
-            src_tokens: (rows, S).
+            src_tokens: (rows, S) padded.
+
+        Raises:
+            ValueError: there is no such sample.
         """
         tokens = src_tokens.cpu()
         for number, sample in enumerate(self._typed_samples):
             if torch.equal(sample["net_input"]["src_tokens"], tokens):
                 return self._typed_samples.pop(number)
-        raise ValueError("these sentences are not of a batch that the task has made")
+        raise ValueError("these sentences are not a batch of this task")
 
     def _iterator(
         self,

@@ -1,4 +1,4 @@
-"""Data of full documents whose sentences are the rows of a batch."""
+"""Data of full documents with one batch row per sentence."""
 
 from fairseq_docmt.data import DocumentCorpus
 from fairseq_docmt.data.rows_view import RowsView, open_drafts
@@ -6,9 +6,9 @@ from fairseq_docmt.generation.validation_units import units_of_documents
 
 
 class DocumentRows:
-    """Training and decoding data of models that read all sentences of a document, each a row.
+    """Training and decoding data of models whose batch rows are the sentences of documents.
 
-    Maruf and Haffari (2018).  The methods are those of the task.
+    Maruf and Haffari (2018).  The methods correspond to those of the task.
 
     Args:
         task: ``full_document_translation``.
@@ -18,12 +18,15 @@ class DocumentRows:
         self.task = task
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
-        """Limits of a span: a batch when training; positions hold for sentences alone."""
+        """Return the limits of a span: the batch size in training, none otherwise.
+
+        The maximum positions of the model apply to sentences, not to spans.
+        """
         batch = self.task.cfg.max_batch_tokens if tgt_sizes is not None else None
         return [(sizes, batch) for sizes in (src_sizes, tgt_sizes)] if batch else []
 
     def training_view(self, corpus: DocumentCorpus) -> RowsView:
-        """Examples of training or validation."""
+        """Return the training or validation examples of a corpus."""
         return RowsView(
             corpus,
             self.task.training_spans(corpus),
@@ -32,11 +35,11 @@ class DocumentRows:
         )
 
     def decoding_options(self, corpus: DocumentCorpus) -> dict:
-        """Earlier translations of a corpus to decode."""
+        """Return the earlier translations of a corpus, as options of the decoding units."""
         return {"drafts": self._drafts(corpus)}
 
     def validation_units(self, sample: dict) -> dict:
-        """Units for validation BLEU: the documents of a batch."""
+        """Return the documents of a batch as units, for validation BLEU."""
         return units_of_documents(sample, self.task)
 
     def _drafts(self, corpus: DocumentCorpus):

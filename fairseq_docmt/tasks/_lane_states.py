@@ -1,4 +1,4 @@
-"""What the lanes of a stream carry while it is trained on or validated."""
+"""Document states of the lanes of a stream in training and validation."""
 
 import contextlib
 import logging
@@ -14,10 +14,10 @@ logger = logging.getLogger(__name__)
 
 
 class LaneStates:
-    """Hands batches what was carried to them, and keeps what they carry on.
+    """Document states that are passed from each batch to the next.
 
-    The same batch may be run again (an overflow of half precision, a search for NaN): it then
-    begins with the same carry, and what it carried on before is replaced.
+    If the same batch is run again (overflow in half precision, NaN detection), it gets the same
+    document state, and its previous next state is replaced.
     """
 
     def __init__(self):
@@ -28,13 +28,16 @@ class LaneStates:
 
     @contextlib.contextmanager
     def of_batch(self, sample: dict, model, update: int = 0, keep: bool = True):
-        """The sample with what is carried into it; what it carries on is kept at the end.
+        """Provide the sample with its document state; on exit, keep the next state.
 
         Args:
-            sample: batch of a stream; it is left as it is.
-            model: whose outputs have ``doc_state`` among the extra ones.
+            sample: batch of a stream, which is not changed.
+            model: model with ``doc_state`` among the extra outputs.
             update: number of the update that the batch belongs to.
-            keep: False for a batch that is only run for the sake of running.
+            keep: False for dummy batches, whose next state is dropped.
+
+        Raises:
+            UserError: the document state has another number of lanes.
         """
         if update != self._update:
             self._update, self._before = update, {}
@@ -64,7 +67,7 @@ class LaneStates:
             )
 
     def gather(self) -> None:
-        """Let every process know what all carry, as the one that saves has to; call it in all."""
+        """Gather the document states of all processes for a checkpoint; call it in all of them."""
         if distributed_utils.get_data_parallel_world_size() == 1:
             return
         states = [None] * distributed_utils.get_data_parallel_world_size()
@@ -73,23 +76,26 @@ class LaneStates:
         self._of_all = states
 
     def for_checkpoint(self) -> List[Optional[DocumentState]]:
-        """What each process carries, on the CPU."""
+        """Return the document state of each process, on the CPU."""
         if self._of_all is not None:
             return self._of_all
         processes = distributed_utils.get_data_parallel_world_size()
         if processes > 1:
             logger.warning(
-                "this checkpoint holds what the first of %d processes carries; training that goes "
-                "on from here begins the documents of the others with nothing carried",
+                "this checkpoint has the document state of the first of %d processes only; if "
+                "training continues from it, the others begin without a document state",
                 processes,
             )
         return [moved(self._current, "cpu")] + [None] * (processes - 1)
 
     def restore(self, states: Optional[List[Optional[DocumentState]]]) -> None:
-        """Go on from what a checkpoint holds.
+        """Continue from the document states of a checkpoint.
+
+        Args:
+            states: document state of each process, or None at the beginning of an epoch.
 
         Raises:
-            UserError: it is of another number of processes.
+            UserError: the checkpoint is of another number of processes.
         """
         self._before, self._update, self._of_all = {}, None, None
         if states is None:

@@ -1,4 +1,4 @@
-"""``--task full_document_translation``: whole documents, as one sequence or as rows."""
+"""``--task full_document_translation``: whole documents, as one sequence or as batch rows."""
 
 from dataclasses import dataclass, field
 from typing import Optional
@@ -20,31 +20,34 @@ from fairseq_docmt.tasks._document_rows import DocumentRows
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class FullDocumentTranslationConfig(DocumentTranslationConfig):
+    """Options of ``full_document_translation``."""
+
     decoding: Optional[
         ChoiceEnum(["window", "segment", "sequential", "sequential-full-source", "iterative"])
     ] = field(
         default=None,
         metadata={
-            "help": "segment (stretches of a document whole, split at <sep>; default), sequential "
-            "(sentence by sentence after the model's own previous output, from the source up to "
-            "the sentence), sequential-full-source (the same from the source of the whole "
-            "stretch), iterative (sentences alone, then again knowing how the others were "
-            "translated; for memnet_rnn)"
+            "help": "segment (decode spans of a document in one output and split it at <sep>; "
+            "default), sequential (decode sentence by sentence after the previous output, given "
+            "the source up to the sentence), sequential-full-source (the same given the source of "
+            "the whole span), iterative (decode each sentence, then again given the translations "
+            "of the others; for memnet_rnn)"
         },
     )
     max_document_tokens: Optional[int] = field(
         default=None,
         metadata={
-            "help": "target tokens above which a document is cut at sentence ends into parts of "
-            "roughly equal length (default: 1000; taken from the checkpoint when decoding)"
+            "help": "maximum number of target tokens of a document; longer ones are cut at "
+            "sentence ends into parts of similar length (default: 1000; taken from the checkpoint "
+            "when decoding)"
         },
     )
     drafts: Optional[str] = field(
         default=None,
         metadata={
-            "help": "folder of binarised translations, line by line those of the corpus: what a "
-            "target memory holds in training, and what iterative decoding begins with instead of "
-            "translations without context"
+            "help": "directory of binarised translations, line by line like the corpus: the "
+            "content of the target memory in training, and the initial translations of iterative "
+            "decoding"
         },
     )
     gold_drafts: bool = field(
@@ -54,54 +57,56 @@ class FullDocumentTranslationConfig(DocumentTranslationConfig):
     decode_passes: int = field(
         default=1,
         metadata={
-            "help": "iterative decoding: times that all sentences are translated again, knowing "
-            "translations of the others (a source memory alone needs no second time); 0: no memory "
-            "is read"
+            "help": "iterative decoding: number of passes that translate all sentences again "
+            "given the translations of the others (models with only a source memory do none); 0: "
+            "do not read any memory"
         },
     )
     decode_order: ChoiceEnum(ORDERS) = field(
         default="together",
         metadata={
-            "help": "iterative decoding: translate all sentences of a document again together, or "
-            "one after the other, each with the newest translations of the others"
+            "help": "iterative decoding: in a pass, translate all sentences of a document "
+            "together, or in turn, each given the newest translations of the others"
         },
     )
 
 
 @register_task("full_document_translation", dataclass=FullDocumentTranslationConfig)
 class FullDocumentTranslationTask(DocumentTranslationTask):
-    """Whole documents, long ones in parts.
+    """Translation of whole documents, long ones in parts.
 
-    Most architectures read a document as one sequence (Herold and Ney, 2023, section 3.1); one
-    that ``reads_documents`` gets its sentences as rows (Maruf and Haffari, 2018).
+    Most architectures read a document as one sequence (Herold and Ney, 2023, section 3.1); those
+    that ``reads_documents`` get its sentences as batch rows (Maruf and Haffari, 2018).
 
-    When decoding, the target length is not known: it is estimated from the source by the ratio of
-    the training corpus, which the checkpoint remembers.
+    In decoding, the unknown target length is estimated as the source length times the length ratio
+    of the training corpus, which is stored in the checkpoint.
     """
 
     task_name = "full_document_translation"
     decodings = ["segment", "sequential", "sequential-full-source", "iterative"]
     stored_defaults = {"max_document_tokens": 1000}
     learned_defaults = {"target_ratio": 1.0}
-    #: for models whose rows are sentences; known when the model is built, before data is loaded
+    #: data of models whose batch rows are sentences; set when the model is built, before loading
     rows: Optional[DocumentRows] = None
 
     def check_options(self) -> None:
+        """See the base class."""
         if self.options["max_document_tokens"] < 1:
             raise UserError(
                 "--max-document-tokens must be at least 1 token, got "
                 f"{self.options['max_document_tokens']}"
             )
         if self.cfg.decode_passes < 0:
-            raise UserError(f"--decode-passes must not be negative, as {self.cfg.decode_passes}")
+            raise UserError(f"--decode-passes must not be negative, got {self.cfg.decode_passes}")
         if self.cfg.drafts and self.cfg.gold_drafts:
             raise UserError("give either --drafts or --gold-drafts")
 
     def build_model(self, cfg, from_checkpoint=False):
-        """Build a model and find out how it reads documents.
+        """Build a model and choose the data and decoding that it needs.
 
         Raises:
-            UserError: the way of decoding is not for it, or its target memory has nothing to hold.
+            UserError: the model does not support ``--decoding``, or its target memory has no
+                translations.
         """
         model = super().build_model(cfg, from_checkpoint)
         as_rows = reads_documents(model)
@@ -124,32 +129,41 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def learn_from(self, corpus: DocumentCorpus, split: str) -> None:
+        """See the base class."""
         if split == self.cfg.train_subset:
             self.options["target_ratio"] = target_ratio(corpus)
 
     def view_options(self) -> dict:
+        """See the base class."""
         return {"id_of_last": False}
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
+        """See the base class."""
         return (self.rows or super()).limits(src_sizes, tgt_sizes)
 
     def training_view(self, corpus: DocumentCorpus):
+        """See the base class."""
         return (self.rows or super()).training_view(corpus)
 
     def decoding_options(self, corpus: DocumentCorpus) -> dict:
+        """See the base class."""
         return (self.rows or super()).decoding_options(corpus)
 
     def validation_units(self, sample) -> dict:
+        """See the base class."""
         return (self.rows or super()).validation_units(sample)
 
     def training_spans(self, corpus: DocumentCorpus) -> np.ndarray:
+        """See the base class."""
         length = (corpus.tgt_sizes, self.options["max_document_tokens"])
         return part_spans(corpus.index, length, self.limits(corpus.src_sizes, corpus.tgt_sizes))
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
+        """See the base class."""
         estimated = src_sizes * self.options["target_ratio"]
         length = (estimated, self.options["max_document_tokens"])
         return part_spans(index, length, self.limits(src_sizes))
 
     def window_to_decode(self) -> int:
+        """See the base class."""
         return 0

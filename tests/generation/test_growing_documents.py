@@ -6,7 +6,8 @@ import torch
 
 from fairseq_docmt.data import join_sentences, pad_rows
 from fairseq_docmt.generation import decoder_prefix
-from fairseq_docmt.generation.growing_documents import GrowingDocuments, can_grow
+from fairseq_docmt.generation.growing_documents import GrowingDocuments
+from fairseq_docmt.models.interface import can_grow
 from fairseq_docmt.modules.window.source_alignment import ALIGNMENTS
 
 WORDS = 12

@@ -352,7 +352,7 @@ def test_a_checkpoint_is_decoded_with_other_windows_on_request(
 @pytest.mark.parametrize(
     "options, message",
     [
-        ([*WINDOW, "--decoding", "window", "--prefix-size", "1"], "--prefix-size speaks of one"),
+        ([*WINDOW, "--decoding", "window", "--prefix-size", "1"], "--prefix-size applies to one"),
         ([*WINDOW, "--print-alignment", "soft"], "use --print-alignment hard"),
         ([*WINDOW, "--match-source-len"], "--match-source-len compares"),
     ],

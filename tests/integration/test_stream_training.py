@@ -240,7 +240,7 @@ def test_validation_translates_as_the_command_does(binarised, memory_stream_chec
 @pytest.mark.parametrize(
     "model, options, message",
     [
-        (tiny.MODEL, ["--batch-size", "2"], "--arch transformer carries nothing"),
+        (tiny.MODEL, ["--batch-size", "2"], "--arch transformer has no document state"),
         (tiny.memory(), ["--max-tokens", "100"], "give --batch-size, the number of documents"),
         (
             tiny.memory(),

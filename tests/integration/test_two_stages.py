@@ -114,7 +114,7 @@ def test_frozen_symbols_are_warned_of(binarised, tmp_path, caplog):
     path = tiny.train(binarised, tmp_path / "a", "--task", "translation", model=GATED, updates=1)
     arguments = [*task, "--finetune-from-model", str(path), "--freeze-pretrained"]
     tiny.train(binarised, tmp_path / "b", *arguments, model=model, updates=1)
-    assert "what stands for <sep>, <bod> is random" in caplog.text
+    assert "the parameters of <sep>, <bod> are random" in caplog.text
 
 
 def test_negative_scale(binarised, tmp_path):
