@@ -108,7 +108,11 @@ def test_lines_end_at_line_feeds_alone(tmp_path):
     [
         ("a", b"a\nb\xff\n", r"a: line 2 is not valid UTF-8"),
         ("a.gz", b"a\n", r"a.gz: cannot be read \(Not a gzipped file"),
-        ("a.gz", gzip.compress(100 * b"a\n", mtime=0)[:-9], r"a.gz: cannot be read \(Compressed file ended"),
+        (
+            "a.gz",
+            gzip.compress(100 * b"a\n", mtime=0)[:-9],
+            r"a.gz: cannot be read \(Compressed file ended",
+        ),
         ("a", None, r"a: cannot be read \(No such file"),
     ],
 )
