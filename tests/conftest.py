@@ -1,4 +1,4 @@
-"""One thread, fixed seeds, and the shared real corpora where they are there."""
+"""Fixtures: one thread, fixed seeds, tiny checkpoints, and the shared real corpora if present."""
 
 import fcntl
 import hashlib
@@ -27,7 +27,7 @@ def fixed_seed():
 
 @pytest.fixture
 def shared_data():
-    """Folder of real document-level corpora; the test is skipped where it is absent."""
+    """Return the folder of real document-level corpora; skip the test if it is absent."""
     if not SHARED_DATA.is_dir():
         pytest.skip("needs real corpora in ../shared/data, which are not part of the project")
     return SHARED_DATA
@@ -35,7 +35,7 @@ def shared_data():
 
 @pytest.fixture
 def compiled_kernels():
-    """The test is skipped where the installation could not compile them."""
+    """Skip the test if the kernels are not compiled."""
     from fairseq_docmt.ops import step_kernels
 
     if not step_kernels.is_compiled():
@@ -44,7 +44,7 @@ def compiled_kernels():
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory):
-    """Makes a folder that all processes of the tests share: the first that asks makes it."""
+    """Return a function that makes a folder once for all test processes."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
@@ -67,7 +67,7 @@ def made_once(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def binarised(made_once):
-    """A binarised tiny corpus; its test documents have 1, 5, 2 and 7 sentences."""
+    """Return a binarised tiny corpus, whose test documents have 1, 5, 2 and 7 sentences."""
     import tiny
 
     return made_once("corpus", tiny.corpus) / "bin"
@@ -75,7 +75,7 @@ def binarised(made_once):
 
 @pytest.fixture(scope="session")
 def barely_trained(binarised, made_once):
-    """Trains a tiny model with the given options, just enough for its outputs to differ."""
+    """Return a function that trains a tiny model just enough for its outputs to differ."""
     import tiny
 
     def train(*arguments, model=tiny.MODEL):
@@ -203,7 +203,7 @@ def context_stream_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def previous_target_stream_checkpoint(barely_trained):
-    """Sentences in lanes, recurrent, each told how the decoder left the one before it."""
+    """Sentences in lanes, recurrent, each with the last decoder state of the previous sentence."""
     import tiny
 
     options = ["--task", "sentence_stream_translation", "--batch-size", "3"]

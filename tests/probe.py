@@ -1,4 +1,4 @@
-"""Running the scripts of the context probe, so that what its README promises is what is tested."""
+"""Runs of the context probe's scripts, for tests of the results in its README."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def run(script, folder, *arguments, **environment):
 
 
 def assert_at_ceiling(result):
-    """No better than chance, by the binomial bound."""
+    """Assert that an accuracy is not better than chance, by a binomial bound."""
     # Formality is one draw for a whole document of the 200, the rest one draw for each question.
     trials = min(result.total, 200)
     assert result.rate <= binom.ppf(0.999, trials, result.ceiling) / trials

@@ -1,4 +1,4 @@
-"""The recipes of examples/ as they are run: every call of a program, with what it is given.
+"""Dry runs of the recipes in examples/ that record every program call with its arguments.
 
 A script runs in bash, in a folder of its own, with all it needs of the environment; programs on its
 way are replaced by one that only notes name and arguments.

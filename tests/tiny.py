@@ -1,4 +1,4 @@
-"""The only builder of tiny corpora, binarised data and command lines for the tests."""
+"""Tiny corpora, binarised data, models and command lines for the tests."""
 
 import contextlib
 import io
@@ -54,7 +54,7 @@ def cache(*options: str) -> list:
 
 
 def context(*options: str) -> list:
-    """Command line of a tiny recurrent model that knows a few sentences back."""
+    """Return the command line of a tiny recurrent model with a few sentences of context."""
     return ["--arch", "context_rnn", *rnnsearch()[2:], *options]
 
 
@@ -116,7 +116,7 @@ def run_main(main, *arguments: str) -> str:
 
 
 def _forget_run() -> None:
-    """fairseq keeps the best score of a run on functions, where the next run would find it."""
+    """Delete the best score of a run, which fairseq stores as an attribute of functions."""
     from fairseq import checkpoint_utils
     from fairseq_cli import train
 

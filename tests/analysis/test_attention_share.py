@@ -1,4 +1,4 @@
-"""Attention shares by hand, and of every architecture that has attention weights."""
+"""Attention shares: values computed by hand, and all architectures with attention weights."""
 
 import sys
 from unittest import mock

@@ -1,4 +1,4 @@
-"""The corpus as a whole: its format, its exact meaning, and that no sentence betrays its answer."""
+"""The probe corpus: format, meaning, and no sentence that reveals the answer by itself."""
 
 import collections
 import json
@@ -19,7 +19,7 @@ def folder(tmp_path_factory):
 
 
 class Asked:
-    """A question with the source sentence it is asked in and that sentence's place."""
+    """A question with its source sentence and the position of that sentence."""
 
     def __init__(self, question, source, document, position):
         self.phenomenon, self.answer = question["phenomenon"], question["answer"]
@@ -184,7 +184,7 @@ def test_context_translates_the_whole_corpus(folder):
 
 
 def at_most_ceiling(right, questions, ceiling):
-    """Whether a number of right answers is within sampling error of the ceiling, or below it."""
+    """Return whether a number of right answers is at most the ceiling plus sampling error."""
     return right <= binom.ppf(0.9995, len(questions), ceiling)
 
 

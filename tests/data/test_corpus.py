@@ -1,4 +1,4 @@
-"""A split of a corpus, from small datasets in memory and on disk."""
+"""Splits of a corpus, from small datasets in memory and on disk."""
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ def write(path, lines):
 
 @pytest.mark.parametrize("position", [0, 1])
 def test_a_file_one_byte_short_is_truncated(tmp_path, position):
-    """In any part of a split put together; its last line has three tokens of two bytes."""
+    """In any part of a concatenated split; the last line has three tokens of two bytes."""
     files = [write(tmp_path / name, [[5, 6, 2], [5, 5, 2]]) for name in ("a", "b")]
     together = ConcatDataset(files, [1, 1])
     assert DocumentCorpus("name", pairs(together)).index.num_sentences == 4

@@ -80,7 +80,7 @@ def test_lines_of_an_open_document_go_on_after_the_carried_sentences():
 
 
 def test_lines_of_an_open_document_need_no_more_context_than_a_window():
-    """Parts of documents take none at all, and only what is missing is taken."""
+    """Parts of documents take none, and windows take only the missing sentences."""
     carried = [torch.tensor([90 + i, EOS]) for i in range(3)]
     parts = units_of((2, 1), 0, typed_before=carried, first_position=5)
     assert [s[0].item() for s in parts[0].source] == [10, 11]
@@ -145,7 +145,7 @@ def test_batches_by_hand():
 
 
 def test_waves_by_hand():
-    """The longest document first; where a process has none left it gets empty batches."""
+    """The longest document comes first; a process without documents gets empty batches."""
     units = units_of((1, 3, 2), 1)
     assert units.batches(None, None, True, shards=1) == [[1, 4, 0], [2, 5], [3]]
     assert units.batches(None, 2, True, shards=2) == [[1, 4], [0], [2, 5], [], [3], []]

@@ -38,7 +38,7 @@ def test_strides_cover_each_document_once():
 
 
 def test_strides_over_a_limit_are_cut_in_equal_parts():
-    """Of the first limit; any other limit may ask for more of them."""
+    """Parts are equal in the first limit; other limits may require more parts."""
     index = DocumentIndex.from_lengths([1, 4, 1])
     sizes, other = np.array([9, 4, 4, 4, 4, 9]), np.array([1, 3, 6, 2, 2, 1])
     spans = stride_spans(index, 4, [(sizes, 9), (other, 100)])

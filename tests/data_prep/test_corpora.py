@@ -1,4 +1,4 @@
-"""Readers of published corpora, on small files in their form, and the recipes that use them."""
+"""Readers of published corpora, on small files of the same format, and recipes that use them."""
 
 import gzip
 import json
@@ -67,7 +67,7 @@ IDS = "de/1990/12/{0}.xml.gz\ten/1990/12/{1}.xml.gz\t{2}\t{2}\n"
 
 
 def write(folder, **texts):
-    """Files of a folder by their names, and their paths."""
+    """Write files into a folder and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_bytes(text.encode("utf-8"))
@@ -75,13 +75,13 @@ def write(folder, **texts):
 
 
 def run_script(module, *arguments):
-    """What a program of data_prep prints and how it ends."""
+    """Run a program of data_prep and return its output and exit status."""
     command = [sys.executable, str(tiny.ROOT / "data_prep" / f"{module}.py"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True)
 
 
 def run_recipe(script, *arguments, **environment):
-    """A recipe's script, in bash, as users run it."""
+    """Run the script of a recipe in bash."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", str(tiny.ROOT / "examples" / script), *map(str, arguments)],

@@ -28,7 +28,7 @@ def corpus(tmp_path):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Replaces the call of fairseq-preprocess, which takes seconds; holds the commands."""
+    """Replace the slow call of fairseq-preprocess by a recorder of the commands."""
     commands = []
 
     def run(command, folder):
@@ -305,7 +305,7 @@ def test_the_vocabulary_has_the_size_asked_for(tmp_path):
 
 
 def test_more_characters_than_symbols_are_refused(tmp_path):
-    (tmp_path / "text").write_text("abc abd\n", encoding="utf-8")  # a, b inside; c, d at the end
+    (tmp_path / "text").write_text("abc abx\n", encoding="utf-8")  # a, b inside; c, x at the end
     with pytest.raises(CorpusError, match="4 symbols of one character; give more"):
         prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 4, total_symbols=True)
     prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 5, total_symbols=True)

@@ -1,4 +1,4 @@
-"""Models as their constructors leave them, and checkpoints as no training leaves them."""
+"""Models with initial parameters, and checkpoints with noise on all parameters."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def as_built(*arguments: str, seed: int = 0):
 
 
 def with_noise(checkpoint: Path, deviation: float = 0.3) -> Path:
-    """The checkpoint with noise on all parameters, so that none is near where it began.
+    """Add noise to all parameters of a checkpoint, so that none is near its initial value.
 
     What vectors are divided by stays.
     """

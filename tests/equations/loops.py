@@ -28,7 +28,7 @@ Weights = Dict[str, Tensor]
 
 
 def fresh_model(*arguments: str, seed: int = 0):
-    """A model in float64 and evaluation mode with the weights that its constructor leaves."""
+    """Return a model in float64 and evaluation mode with its initial weights."""
     args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
     torch.manual_seed(seed)
     task = TranslationTask(TranslationConfig(), DICTIONARY, DICTIONARY)
@@ -41,7 +41,7 @@ def weights_of(model) -> Weights:
 
 
 def inside(w: Weights, prefix: str) -> Weights:
-    """What lies under ``prefix.``, by the rest of its name."""
+    """Return the entries whose names begin with ``prefix.``, without the prefix."""
     return {name[len(prefix) + 1 :]: x for name, x in w.items() if name.startswith(prefix + ".")}
 
 
@@ -201,12 +201,12 @@ class Batch(NamedTuple):
         return collate_tokens([torch.tensor(t) for t in self.targets], PAD)
 
     def rows(self, logits: Tensor) -> List[Tensor]:
-        """(B, T, V) logits as what belongs to the tokens of each row, (T', V)."""
+        """Split (B, T, V) logits into the (T', V) logits of the tokens of each row."""
         return [row[: len(target)] for row, target in zip(logits, self.targets)]
 
 
 def document(length: int, generator: torch.Generator) -> List[int]:
-    """Words with separators in about every fourth place, sometimes one after the other."""
+    """Return random words with separators at about every fourth position, some adjacent."""
     tokens = torch.randint(4, SEP, (length,), generator=generator)
     tokens[torch.rand(length, generator=generator) < 0.27] = SEP
     return tokens.tolist()
@@ -233,7 +233,7 @@ LONG = batch([131, 9], [20, 133], left_pad=True, seed=3)
 
 
 def each(variants: Dict[str, tuple], *long: str):
-    """Parametrises a test by variants and batches: all of ``BATCHES``, and ``LONG`` for some."""
+    """Parametrise a test by variants and batches: all of ``BATCHES``, and ``LONG`` for some."""
     cases = [
         pytest.param(*variant, documents, id=f"{name}-{kind}")
         for name, variant in variants.items()

@@ -91,7 +91,7 @@ def update_attention(p, name, heads: int, memory, states, activation=relu, drop=
 
 @dataclass
 class Past:
-    """What one memory knows of the document: of sentence t its M^t and its h^t."""
+    """Past sentences of one memory: M^t and h^t of each sentence t."""
 
     memories: List[Tensor] = field(default_factory=list)
     states: List[Tensor] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Past:
         return Past([*self.memories, memory], [*self.states, states])
 
     def cut(self, sentences: int) -> "Past":
-        """The same where a batch begins: no gradient goes back, the latest sentences are kept."""
+        """Return the past at the start of a batch: the latest sentences, without gradients."""
         kept = max(sentences, 1)
         return Past(*([x.detach() for x in xs[-kept:]] for xs in (self.memories, self.states)))
 
@@ -134,7 +134,7 @@ class MemoryTransformer:
     constant_memories: bool = False
 
     def read_memory(self, name: str, heads: int, past: Past) -> Tensor:
-        """M^t, from all that came before (equation 1).
+        """Return M^t given all previous sentences (equation 1).
 
         "The gradients are only back-propagated to the current and most recent sentences in each
         update step, and we stop the gradient for M before it is passed to the next step" (3.4).
@@ -155,7 +155,7 @@ class MemoryTransformer:
         return norm(self.p, name, x + sublayer(x))
 
     def memory_sublayer(self, side: str, layer: int, heads: int, x, past: Document, now: Document):
-        """Output attention (5) with h^t, which then waits for the next sentence."""
+        """Apply output attention (5) and store h^t for the next sentence."""
         name, key = f"{side}.memories.{layer}", f"{side}.{layer}"
         before = past.get(key, Past())
         memory = self.read_memory(name, heads, before)
@@ -218,7 +218,7 @@ class MemoryTransformer:
         return linear(self.p, "decoder.output_projection", x)
 
     def sentence(self, source, previous, past: Document) -> Tuple[Tensor, Document]:
-        """(T, V) logits of a sentence, and what the sentence after it finds.
+        """Return the (T, V) logits of a sentence and the past of the next sentence.
 
         Args:
             source: tokens with ``</s>``.

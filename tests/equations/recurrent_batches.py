@@ -1,4 +1,4 @@
-"""Batches of the documents that the loops read one by one, and what a model makes of them."""
+"""Batches of documents for recurrent models, to compare with loops over single documents."""
 
 import contextlib
 from unittest import mock
@@ -32,7 +32,7 @@ def random_document(lengths, seed, target_words=5):
 
 
 def in_lanes(lanes, filler=FILLER):
-    """Rows of a stream batch, and which of them begin a document.
+    """Return the rows of a stream batch and whether each begins a document.
 
     Row ``k * B + b`` is sentence k of lane b, which reads its documents one after the other.
     Anything that a document has for each of its sentences can be laid out like this.
@@ -69,7 +69,7 @@ def run_lanes(model, lanes, doc_state=None, **options):
 
 @torch.no_grad()
 def run_in_chunks(model, lanes, sizes):
-    """As :func:`run_lanes` in batches of some sentences of each lane, what is carried between."""
+    """Run :func:`run_lanes` in batches of several sentences, passing on the document state."""
     rows, starts = in_lanes(lanes)
     outputs, doc_state, done = [], None, 0
     for size in sizes:
@@ -87,7 +87,7 @@ def without_padding(output, pairs):
 
 
 def check(found, wanted, atol=1e-9):
-    """The same (T, V) tensors; rows where None is wanted are not looked at."""
+    """Compare (T, V) tensors; rows for which None is expected are skipped."""
     assert len(found) == len(wanted)
     for row, (a, b) in enumerate(zip(found, wanted)):
         if b is not None:
@@ -95,7 +95,7 @@ def check(found, wanted, atol=1e-9):
 
 
 def check_gradients(model, found, wanted, atol=1e-9):
-    """The same gradients of all parameters, of one weighted sum of all outputs."""
+    """Compare the gradients of all parameters for a weighted sum of all outputs."""
     kept = [(a, b) for a, b in zip(found, wanted) if b is not None]
     names, parameters = zip(*model.named_parameters())
     sides = []
@@ -111,7 +111,7 @@ def check_gradients(model, found, wanted, atol=1e-9):
 
 @contextlib.contextmanager
 def dropout_that_doubles(model):
-    """Training mode in which dropout doubles all values, so that it shows where it acts."""
+    """Training mode in which dropout doubles all values, which reveals where it is applied."""
 
     def doubled(x, p=0.5, training=True, inplace=False):
         return 2 * x if training else x
@@ -134,7 +134,7 @@ def step_by_step(model, encoder_out, words):
 
 @torch.no_grad()
 def random_search(model, encoder_out, sentences, beams, steps, seed=0):
-    """Hypotheses that grow by random words while the beams of a sentence change places.
+    """Extend hypotheses by random words while the beams of a sentence are reordered.
 
     Returns:
         (B, beams, T) decoder inputs, and the (B, beams, T, V) outputs that led to them.
@@ -199,7 +199,7 @@ def _documents(rows, starts, lane, lanes):
 
 
 def as_constructed(*arguments, seed=0):
-    """A model in float64 and evaluation mode, with parameters as training begins with them."""
+    """Return a model in float64 and evaluation mode with its initial parameters."""
     args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
     torch.manual_seed(seed)
     task = TranslationTask(TranslationConfig(), tiny.dictionary(), tiny.dictionary())

@@ -88,7 +88,7 @@ def test_logits_and_gradients(model, parameters, left_pad):
 
 @torch.no_grad()
 def test_logits_without_gradients(model, parameters):
-    """Evaluation has a way of its own through the recurrence."""
+    """Evaluation uses a different implementation of the recurrence."""
     found = without_padding(run(model, PAIRS)[0], PAIRS)
     check(found, loops.rnnsearch(parameters, PAIRS))
 

@@ -116,7 +116,7 @@ def previous_of(target):
 
 
 def run(model, chunks, left_pad=True):
-    """Logits by lane and step, from batches of so many sentences of each lane."""
+    """Return logits by lane and step, from batches of the given numbers of sentences per lane."""
     table = []
     for documents in LANES:
         lane = [(pair, n == 0) for sentences in documents for n, pair in enumerate(sentences)]
@@ -222,7 +222,7 @@ def test_gelu_in_the_update():
 
 
 class Doubling(torch.nn.Module):
-    """In place of dropout, so that it shows where it acts."""
+    """Replacement of dropout that reveals where it is applied."""
 
     def forward(self, x):
         return 2 * x
@@ -301,7 +301,7 @@ REACH = {
 
 @pytest.mark.parametrize("options", REACH, ids=" ".join)
 def test_reach_of_gradients(options):
-    """Which earlier sentences the last of fourteen in a batch sends gradient to.
+    """Earlier sentences that get gradients from the last of fourteen in a batch.
 
     One memory reaches ``--memory-gradient-sentences`` back.  What it is updated from has read the
     memories below it, and in the decoder the source, so the reaches of memories above each other
@@ -346,7 +346,7 @@ def keep_rows(side, embedded):
 @torch.no_grad()
 @pytest.mark.parametrize("variant", ["both", "all layers", "two sentences, all layers", "target"])
 def test_steps_of_beam_search_are_those_of_the_equations(variant, monkeypatch):
-    """Memories stay as they are while beams change places; those of the best beams go on.
+    """Memories do not change while beams are reordered; those of the best beams are kept.
 
     Each of them is updated once before a sentence.
     """
@@ -428,7 +428,7 @@ def scored_by_loop(loop, task, texts, forget=False):
     "options", [["--nbest", "3"], ["--score-reference"]], ids=["search", "references"]
 )
 def test_scores_that_are_printed_are_those_of_the_equations(binarised, checkpoint, options):
-    """Documents side by side: what goes on is the memory of the best hypothesis.
+    """Documents side by side; the memory of the best hypothesis is passed on.
 
     It reads what training reads, ``</s>`` and the words, and not the last ``</s>`` again.
     """

@@ -38,7 +38,7 @@ def variant(request):
 
 
 def built(*options):
-    """A model in which everything is random, the scale of sentence vectors too; its values."""
+    """Return a model with random values, also of the scale of sentence vectors."""
     model = tiny.model(*tiny.memnet("--dropout", "0", "--memory-dropout", "0", *options))
     torch.manual_seed(8)
     for name, buffer in model.named_buffers():
@@ -167,7 +167,7 @@ def test_training(variant):
 
 @torch.no_grad()
 def test_without_gradients(variant):
-    """Evaluation takes another path through the recurrence."""
+    """Evaluation uses a different implementation of the recurrence."""
     model, p = built(*variant)
     check(run(model), run_loop(p, variant))
 
@@ -189,7 +189,7 @@ def test_sentences_without_a_document_are_those_of_the_sentence_level_decoder(va
 
 @torch.no_grad()
 def test_steps_of_beam_search_are_those_of_the_equations(variant):
-    """What was read for a sentence stays with it while its beams change places."""
+    """Vectors read for a sentence stay with it while its beams are reordered."""
     model, p = built(*variant)
     source, _, drafts, numbers = batch(DOCUMENTS)
     encoded = model.encoder(source, source.ne(PAD).sum(1), documents=numbers)

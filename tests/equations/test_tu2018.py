@@ -87,7 +87,7 @@ def system(request):
 
 
 def slots_of(doc_state, lane):
-    """Slots of one lane in what is carried on, the least recently written first."""
+    """Return the slots of one lane in the document state, the least recently written first."""
     keys, values, words, ages = (
         doc_state[f"cache.{name}"][lane] for name in ("keys", "values", "words", "ages")
     )
@@ -102,7 +102,7 @@ def check_slots(found, wanted):
 
 
 def test_outputs_and_gradients(system):
-    """References of three lanes in one batch; documents end and begin in its midst."""
+    """References of three lanes in one batch, in which documents end and begin."""
     found, _ = run_lanes(system.model, LANES)
     wanted = system.outputs(LANES)
     check(found, wanted, system.atol)
@@ -147,7 +147,7 @@ def test_matching_for_analysis(system):
 
 
 def test_a_search_finds_and_leaves_what_references_would(system):
-    """Beams that change places; each sentence finds the best hypotheses of those before it."""
+    """Beams are reordered; each sentence uses the best hypotheses of the previous ones."""
     lanes, found = translate_by_random_search(system.model, LANES[:2])
     check(found, system.outputs(lanes), system.atol)
 
@@ -230,7 +230,7 @@ def test_the_gate_is_all_that_is_new(fusion):
 
 @torch.no_grad()
 def test_shallow_fusion_is_a_distribution():
-    """Whatever comes again, and whatever the cache lacks."""
+    """For repeated words and words that are not in the cache."""
     model = tiny.model(*tiny.cache("--fusion", "shallow", "--no-overwrite", "--cache-size", "40"))
     for output in run_lanes(model, LANES)[0]:
         check([output.exp().sum(-1)], [output.new_ones(len(output))], atol=1e-6)
@@ -238,7 +238,7 @@ def test_shallow_fusion_is_a_distribution():
 
 @torch.no_grad()
 def test_marked_documents():
-    """Their first sentences are read with ``<bod>``, whose context and state nobody finds."""
+    """Their first sentences begin with ``<bod>``, which is not stored in the cache."""
     model = tiny.model(*tiny.cache("--cache-size", "9"))
     lanes = [
         [[(s, [EOS, BOD, *w[1:]] if n == 0 else w) for n, (s, w) in enumerate(d)] for d in lane]
@@ -365,7 +365,7 @@ def test_it_begins_with_rnnsearch_and_a_gate_half_open(fusion):
 
 
 def test_the_second_pass_begins_like_that(binarised, tmp_path):
-    """By the commands of the two passes, the second with a rate of almost nothing."""
+    """With the commands of the two passes, the second with a tiny learning rate."""
     sentence = ["--task", "sliding_window_translation", "--window-size", "1"]
     stream = ["--task", "sentence_stream_translation", "--batch-size", "2"]
     base = tiny.train(binarised, tmp_path / "a", *sentence, model=tiny.rnnsearch(), updates=3)

@@ -1,4 +1,4 @@
-"""Reading a prefix at once equals teacher forcing, at odd lengths, in float64."""
+"""Reading a prefix in one pass equals teacher forcing, at odd lengths, in float64."""
 
 import pytest
 import tiny

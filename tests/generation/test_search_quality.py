@@ -1,4 +1,4 @@
-"""A wider beam finds what greedy search finds, or better: no sentence is lost by searching more."""
+"""A wider beam finds hypotheses at least as good as those of greedy search."""
 
 import pytest
 import tiny
@@ -64,7 +64,7 @@ def corpora(tmp_path_factory):
 
 
 def exact_and_scores(data, checkpoint, *options):
-    """For each sentence whether it equals the reference, and its score."""
+    """Return for each sentence whether it equals the reference, and its score."""
     output = tiny.generate(data, checkpoint, "--max-tokens", "2000", *options)
     hypotheses, scores = tiny.lines_of(output), tiny.scores_of(output)
     references = tiny.lines_of(output, "T")

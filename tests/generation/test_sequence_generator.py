@@ -1,4 +1,4 @@
-"""The generator stops when nothing better can come; what does not rank hypotheses is fairseq's."""
+"""Stopping criterion of the generator; strategies that do not rank hypotheses are as in fairseq."""
 
 import pytest
 import tiny
@@ -112,7 +112,7 @@ def test_beams_are_those_of_the_loop_in_any_batch(model, beam, nbest, len_penalt
 
 
 class SureOfSix(EnsembleModel):
-    """Sure of one word six times and then of the end, which is always its second choice."""
+    """Model that predicts one word six times and then the end, always its second choice."""
 
     def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature=1.0):
         words, length = tiny.dictionary(), tokens.size(1) - 1

@@ -1,4 +1,4 @@
-"""Sequential decoding against its definition: stock search, one row at a time, nothing cached."""
+"""Sequential decoding compared with stock search of one row at a time without caches."""
 
 import math
 import re
@@ -46,7 +46,7 @@ def naive_translation(
     encoder_outs = [model.encoder(source, src_lengths=lengths) for model in models]
 
     def words_after(tokens):
-        """Log-probabilities, all read anew."""
+        """Return log-probabilities, computed from the beginning."""
         whole = torch.tensor([tokens])
         total = 0
         for model, encoder_out in zip(models, encoder_outs):
@@ -131,7 +131,7 @@ def test_full_documents(binarised, checkpoint, decoding):
 def test_full_documents_by_an_ensemble(
     binarised, window_attention_document_checkpoint, document_checkpoint
 ):
-    """One model keeps what new source does not change, the other reads all anew."""
+    """One model reuses states, the other reads everything again."""
     checkpoints = [window_attention_document_checkpoint, document_checkpoint]
     check_documents(binarised, checkpoints, "sequential")
 

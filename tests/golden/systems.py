@@ -107,7 +107,7 @@ def _row(line) -> int:
 
 
 def make(name: str, data: Path, scratch: Path) -> None:
-    """Write the checkpoint of a system and what it prints, before and after going on from it."""
+    """Write the checkpoint of a system and its output before and after further training."""
     trained = train(name, data, scratch / name, updates=SAVED)
     KEPT.mkdir(exist_ok=True)
     # Without a time of its own in it, so that the same checkpoint is the same file.
@@ -120,7 +120,7 @@ def make(name: str, data: Path, scratch: Path) -> None:
 
 
 def unpack(name: str, folder: Path) -> Path:
-    """Put the checkpoint that is kept into a new folder, as the last one of a training."""
+    """Copy the stored checkpoint into a new folder as the last one of a training."""
     folder.mkdir()
     checkpoint = folder / "checkpoint_last.pt"
     checkpoint.write_bytes(gzip.decompress((KEPT / f"{name}.pt.gz").read_bytes()))
@@ -128,7 +128,7 @@ def unpack(name: str, folder: Path) -> Path:
 
 
 def resume(name: str, data: Path, folder: Path) -> Path:
-    """Go on from the checkpoint that is kept."""
+    """Continue training from the stored checkpoint."""
     unpack(name, folder)
     return train(name, data, folder, updates=RESUMED)
 

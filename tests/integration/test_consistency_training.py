@@ -1,4 +1,4 @@
-"""Early stopping by consistency: train_consistency.sh with programs that only pretend."""
+"""Early stopping by consistency: train_consistency.sh with stub programs."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Every decoding through the stock commands: each original sentence once, always the same."""
+"""All decodings through the stock commands: one hypothesis per sentence, independent of batches."""
 
 import io
 import re

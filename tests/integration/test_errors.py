@@ -1,4 +1,4 @@
-"""A user's mistake gets one clear sentence."""
+"""Error messages for wrong input."""
 
 import subprocess
 import sys

@@ -129,7 +129,7 @@ def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, 
 
 
 def test_vectors_are_those_of_the_language_models(binarised, sentence_lm, tmp_path):
-    """Loaded, kept as they are in training, and the states that the stock model has."""
+    """They are loaded, frozen in training, and equal to the states of the stock model."""
     options = ["--memory", "source", "--sentence-lm", sentence_lm]
     checkpoint = train(binarised, tmp_path, options=options)
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
@@ -248,7 +248,7 @@ def test_a_source_memory_is_searched_with_once(binarised, sentence_lm, tmp_path,
 
 
 def source_alone(model, source, lengths, previous, numbers):
-    """Output with the source memory, while nothing is in the target memory."""
+    """Return the output with the source memory and an empty target memory."""
     encoder_out = model.encoder(source, lengths, documents=numbers)
     encoder_out["readings"] = [model.decoder.recall(encoder_out, numbers)]
     return model.decoder(previous, encoder_out)

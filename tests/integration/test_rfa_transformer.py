@@ -1,4 +1,4 @@
-"""rfa_transformer through the stock commands: options, starting points, what it refuses."""
+"""rfa_transformer through the stock commands: options, initialisation, errors."""
 
 import pytest
 import tiny

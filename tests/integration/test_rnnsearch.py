@@ -35,7 +35,7 @@ def test_it_learns_to_copy(tmp_path):
 
 
 def test_hard_alignments_stay_in_the_sentence(binarised, rnnsearch_window_checkpoint):
-    """Sources are padded on the left; attention speaks of their columns all the same."""
+    """Sources are padded on the left; attention refers to their columns."""
     output = tiny.generate(
         binarised,
         rnnsearch_window_checkpoint,

@@ -207,7 +207,7 @@ def test_a_stock_checkpoint_is_decoded_as_sentence_level(binarised, tmp_path):
 
 
 def test_recurrent_stock_models_decode_windows(binarised, tmp_path):
-    """They cannot read a prefix side by side, so rows go one by one; nothing else changes."""
+    """They cannot read prefixes in parallel, so rows are decoded one by one."""
     model = tiny.train(
         binarised,
         tmp_path,

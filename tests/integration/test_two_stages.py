@@ -1,4 +1,4 @@
-"""A sentence-level model first, then what an architecture adds to it."""
+"""Training in two stages: a sentence-level model, then the parameters that an architecture adds."""
 
 import pytest
 import tiny
@@ -104,7 +104,7 @@ def test_resuming_with_other_parameters_is_refused(binarised, tmp_path):
 
 
 def test_frozen_symbols_are_warned_of(binarised, tmp_path, caplog):
-    """A stock model knows no <sep>, which windows need."""
+    """A stock model has no <sep>, which windows need."""
     task, model, _ = SECOND_STAGES["gate"]
     path = tiny.train(binarised, tmp_path / "a", "--task", "translation", model=GATED, updates=1)
     arguments = [*task, "--finetune-from-model", str(path), "--freeze-pretrained"]

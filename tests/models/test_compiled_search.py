@@ -1,4 +1,4 @@
-"""Beam search with compiled kernels finds what the plain versions find in double precision."""
+"""Beam search with compiled kernels equals the plain versions in double precision."""
 
 import pytest
 import tiny

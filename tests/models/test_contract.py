@@ -1,4 +1,4 @@
-"""What every architecture owes to its users, whatever is inside."""
+"""Properties that every architecture must have."""
 
 import inspect
 
@@ -83,7 +83,7 @@ def scores(model, source, target, **follow):
 
 
 def following(model, lanes=2) -> dict:
-    """How four sentences follow each other in documents, as far as a model asks."""
+    """Return the document inputs of four consecutive sentences that a model needs."""
     rows, known = torch.arange(4), inspect.signature(model.forward).parameters
     follow = {"starts": rows < lanes, "lanes": lanes, "documents": rows // 2}
     return {name: value for name, value in follow.items() if name in known}

@@ -1,4 +1,4 @@
-"""Documents in lanes: what reaches which sentence."""
+"""Dependencies between sentences for models that read documents in lanes."""
 
 import pytest
 import tiny
@@ -49,7 +49,7 @@ def document(sentences, seed):
 
 
 def run(model, rows, starts, lanes, doc_state=None):
-    """Log probabilities of each row's target tokens, and what is carried on."""
+    """Return the log-probabilities of the target tokens of each row, and the document state."""
     source = collate_tokens([s for s, _ in rows], PAD, left_pad=True)
     target = collate_tokens([t for _, t in rows], PAD)
     previous = collate_tokens([t for _, t in rows], PAD, EOS, move_eos_to_beginning=True)
@@ -82,7 +82,7 @@ def check(found, wanted):
 
 @torch.no_grad()
 def test_lanes_and_chunks_equal_documents_alone(model):
-    """Two lanes; a document ends and another begins in the midst of a chunk."""
+    """Two lanes; a document ends and another begins within a chunk."""
     first, second, third = document(5, 1), document(2, 2), document(3, 3)
     lanes = list(zip(first, second + third))
     starts = [[i == 0, i in (0, 2)] for i in range(5)]

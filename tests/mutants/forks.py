@@ -1,4 +1,4 @@
-"""Runs tests against mutants, each in a process forked from one that has imported fairseq.
+"""Runs of tests against mutants in processes forked from one that has imported fairseq.
 
 torch and fairseq take seconds to import and are never mutated; the package itself is imported by
 every fork from a copy of the tree that holds the mutant, processes that tests start included.
@@ -50,7 +50,7 @@ def warm_up(project: Path, others: list) -> list:
 
 
 def run_all(jobs: list, selection, budget: float, copies: list, done) -> None:
-    """Mutants against their tests, as many at a time as there are copies; ``done`` is told."""
+    """Run mutants against their tests in parallel copies and report each result to ``done``."""
     free, running, jobs = list(copies), {}, list(jobs)
     while jobs or running:
         if jobs and free:
@@ -130,7 +130,7 @@ def _run(copy: Path, tests: dict) -> int:
 
 
 def limit(seconds: float) -> None:
-    """Ends the process after so many seconds of computing, or many more of waiting."""
+    """Limit the seconds of computing, and those of waiting to a multiple."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
 

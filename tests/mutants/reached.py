@@ -41,7 +41,7 @@ def _leave(since: float) -> float:
 
 
 def pytest_sessionstart(session):
-    """What runs at import is reached by nobody, whoever imports it first."""
+    """Do not count lines that run at import."""
     _coverage.start()
     package = importlib.import_module("fairseq_docmt")
     for module in pkgutil.walk_packages(package.__path__, "fairseq_docmt."):

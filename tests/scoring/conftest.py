@@ -1,4 +1,4 @@
-"""Small documents as files."""
+"""Fixtures: small documents in files."""
 
 import pytest
 import tiny

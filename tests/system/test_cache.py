@@ -1,4 +1,4 @@
-"""A continuous cache brings back how a term was rendered."""
+"""A continuous cache reuses the translation of a term."""
 
 import probe
 import pytest

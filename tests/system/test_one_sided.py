@@ -1,4 +1,4 @@
-"""A memory knows its side of the document."""
+"""A memory on one side has the context of this side."""
 
 import json
 

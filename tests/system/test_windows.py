@@ -1,4 +1,4 @@
-"""Windows of sentences are used, and without context nothing beats the ceiling."""
+"""Window models use context, and no model without context exceeds the ceiling."""
 
 import probe
 import pytest

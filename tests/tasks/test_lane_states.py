@@ -1,4 +1,4 @@
-"""Batches that are run again, or only for the sake of running."""
+"""Document states for repeated batches and for dummy batches."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from fairseq_docmt.tasks._lane_states import LaneStates
 
 
 class Counter(nn.Module):
-    """Carries on the number that it was given, and one more for each batch."""
+    """Model whose document state counts the batches."""
 
     def forward(self, src_tokens, lanes, doc_state):
         before = torch.zeros(lanes) if doc_state is None else doc_state["n"]

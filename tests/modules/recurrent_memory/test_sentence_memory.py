@@ -1,4 +1,4 @@
-"""The recurrent memory against its definition, one document and one sentence after the other."""
+"""The recurrent memory compared with its definition, sentence by sentence."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Sentence vectors of frozen language models are computed once, and the same whenever that is."""
+"""Sentence vectors of frozen language models are computed once and do not depend on when."""
 
 import pytest
 import torch
@@ -113,7 +113,7 @@ def test_other_weights_are_computed_with(monkeypatch, change):
 
 
 def test_the_scale_is_that_of_now():
-    """Kept are states before they are standardised."""
+    """The stored states are not yet standardised."""
     module, batch = vectors_of(), batch_of(sentences_of(10))
     states = module(batch) * module.deviation + module.mean
     module.mean += 1

@@ -1,4 +1,4 @@
-"""Alignments by hand; positions are columns of the source."""
+"""Source alignments, with values computed by hand; positions are source columns."""
 
 import pytest
 import torch
