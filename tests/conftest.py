@@ -89,20 +89,20 @@ def barely_trained(binarised, made_once):
 
 @pytest.fixture(scope="session")
 def window_checkpoint(barely_trained):
-    """Windows of 3 sentences."""
+    """Return a checkpoint with windows of 3 sentences."""
     return barely_trained("--task", "sliding_window_translation", "--window-size", "3")
 
 
 @pytest.fixture(scope="session")
 def other_window_checkpoint(barely_trained):
-    """A second member for ensembles with ``window_checkpoint``."""
+    """Return a second checkpoint for ensembles with ``window_checkpoint``."""
     options = ["--task", "sliding_window_translation", "--window-size", "3"]
     return barely_trained(*options, "--seed", "7")
 
 
 @pytest.fixture(scope="session")
 def rfa_window_checkpoint(barely_trained):
-    """Windows of 3 sentences, random feature attention with a gate."""
+    """Return a checkpoint with windows of 3 sentences and gated random feature attention."""
     import tiny
 
     options = ["--task", "sliding_window_translation", "--window-size", "3"]
@@ -111,14 +111,14 @@ def rfa_window_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def document_checkpoint(barely_trained):
-    """Documents in parts of up to 20 target tokens."""
+    """Return a checkpoint of documents in parts of up to 20 target tokens."""
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
     return barely_trained(*options)
 
 
 @pytest.fixture(scope="session")
 def rfa_document_checkpoint(barely_trained):
-    """Documents in parts of up to 20 target tokens, random feature attention with a gate."""
+    """Return a checkpoint of such documents with gated random feature attention."""
     import tiny
 
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
@@ -127,7 +127,7 @@ def rfa_document_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def window_attention_document_checkpoint(barely_trained):
-    """Documents in parts of up to 20 target tokens, attention within windows."""
+    """Return a checkpoint of such documents with window attention."""
     import tiny
 
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
@@ -136,7 +136,7 @@ def window_attention_document_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def lst_document_checkpoint(barely_trained):
-    """Documents in parts of up to 20 target tokens, long-short term attention."""
+    """Return a checkpoint of such documents with long-short term attention."""
     import tiny
 
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
@@ -145,7 +145,7 @@ def lst_document_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def memory_stream_checkpoint(barely_trained):
-    """Sentences in lanes, with recurrent memory."""
+    """Return a checkpoint of sentences in lanes with a recurrent memory."""
     import tiny
 
     options = ["--task", "sentence_stream_translation", "--batch-size", "3"]
@@ -154,7 +154,7 @@ def memory_stream_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def rnnsearch_window_checkpoint(barely_trained):
-    """Windows of 3 sentences, recurrent."""
+    """Return a recurrent checkpoint with windows of 3 sentences."""
     import tiny
 
     options = ["--task", "sliding_window_translation", "--window-size", "3"]
@@ -163,7 +163,7 @@ def rnnsearch_window_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def cache_stream_checkpoint(barely_trained):
-    """Sentences in lanes, with a cache."""
+    """Return a checkpoint of sentences in lanes with a cache."""
     import tiny
 
     options = ["--task", "sentence_stream_translation", "--batch-size", "3"]
@@ -173,7 +173,7 @@ def cache_stream_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def sentence_lm(binarised, made_once):
-    """``--sentence-lm`` for tiny models: language models of the source, forward and backward."""
+    """Return ``--sentence-lm`` for tiny models: source language models in both directions."""
     import tiny
 
     folder = made_once("sentence_lm", lambda folder: tiny.sentence_lm(binarised, folder))
@@ -183,7 +183,7 @@ def sentence_lm(binarised, made_once):
 
 @pytest.fixture(scope="session")
 def memnet_document_checkpoint(barely_trained, sentence_lm):
-    """Documents in parts of up to 20 target tokens, with both memories."""
+    """Return a checkpoint of such documents with both document memories."""
     import tiny
 
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
@@ -193,7 +193,7 @@ def memnet_document_checkpoint(barely_trained, sentence_lm):
 
 @pytest.fixture(scope="session")
 def context_stream_checkpoint(barely_trained):
-    """Sentences in lanes, recurrent, each with a summary of three source sentences before it."""
+    """Return a recurrent checkpoint with a summary of the three previous source sentences."""
     import tiny
 
     options = ["--task", "sentence_stream_translation", "--batch-size", "3"]
@@ -203,7 +203,7 @@ def context_stream_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def previous_target_stream_checkpoint(barely_trained):
-    """Sentences in lanes, recurrent, each with the last decoder state of the previous sentence."""
+    """Return a recurrent checkpoint with the last decoder state of the previous sentence."""
     import tiny
 
     options = ["--task", "sentence_stream_translation", "--batch-size", "3"]

@@ -14,7 +14,7 @@ PHENOMENA = ["pronoun", "formality", "term", "ellipsis"]
 
 
 def run(script, folder, *arguments, **environment):
-    """Run a script of the probe; returns its questions, and what was written by output."""
+    """Run a script of the probe and return its questions and outputs."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     command = ["bash", str(FOLDER / script), str(folder), *arguments]
     subprocess.run(command, env={**os.environ, "PATH": path, **environment}, check=True)

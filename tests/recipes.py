@@ -68,7 +68,7 @@ class Run(NamedTuple):
         return self.script.split("/")[0]
 
     def calls(self, **environment: str) -> List[Call]:
-        """What the script calls, the question where the package lies left out."""
+        """Return the calls of the script, without the one that looks for the package."""
         given = tuple(sorted({**self.environment, **environment}.items()))
         return list(_calls(self.script, self.arguments, given))
 

@@ -104,7 +104,7 @@ def write_split(folder: Path, split: str, docs) -> None:
 
 
 def run_main(main, *arguments: str) -> str:
-    """Run a stock command line in this process; returns what it printed to standard output."""
+    """Run a stock command line in this process and return its standard output."""
     printed = io.StringIO()
     with mock.patch.object(sys, "argv", ["command", *map(str, arguments)]):
         with contextlib.redirect_stdout(printed):
@@ -154,7 +154,7 @@ def corpus(folder: Path, train=(4, 1, 6, 3, 5), valid=(3, 1, 4), test=(1, 5, 2, 
 
 
 def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12, model=MODEL) -> Path:
-    """Train by stock ``fairseq-train``; returns the last checkpoint."""
+    """Train with stock ``fairseq-train`` and return the last checkpoint."""
     from fairseq_cli import train as command
 
     run_main(
@@ -169,7 +169,7 @@ def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12, model=
 
 
 def train_in_processes(data: Path, save_dir: Path, *arguments: str, model=MODEL) -> List[str]:
-    """Train by two processes of stock ``fairseq-train`` on the CPU; returns their outputs."""
+    """Train with two processes of stock ``fairseq-train`` on the CPU and return their outputs."""
     port = 20000 + random.SystemRandom().randrange(20000)
     command = [
         *[sys.executable, "-W", "ignore", "-m", "fairseq_cli.train", str(data)],
@@ -245,7 +245,7 @@ def weights(checkpoint: Path) -> dict:
 
 
 def generate(data: Path, checkpoint, *arguments: str) -> str:
-    """Translate the test split by stock ``fairseq-generate``; returns its output."""
+    """Translate the test split with stock ``fairseq-generate`` and return its output."""
     from fairseq_cli import generate as command
 
     return run_main(

@@ -31,7 +31,7 @@ class Asked:
 
 
 def read(folder, split, side):
-    """Documents, each a list of (line number, words)."""
+    """Return documents, each a list of (line number, words)."""
     documents = [[]]
     for number, line in enumerate((folder / f"{split}.{side}").read_text().split("\n")[:-1]):
         if line:
@@ -42,7 +42,7 @@ def read(folder, split, side):
 
 
 def asked(folder, split="test"):
-    """All questions of a split with a probe file."""
+    """Return all questions of a split with a probe file."""
     places = {
         line: (words, number, position)
         for number, document in enumerate(read(folder, split, "src"))
@@ -53,7 +53,7 @@ def asked(folder, split="test"):
 
 
 def independent(questions):
-    """One question for each draw: formality is drawn per document, a term per document and term."""
+    """Return one question per draw: formality per document, a term per document and term."""
     seen, kept = set(), []
     for question in questions:
         draw = (question.document, question.kind)
@@ -131,7 +131,7 @@ def test_every_distance_asked_for_is_frequent(folder, phenomenon):
 
 
 def translate(words, document):
-    """Translations of a document's source sentences, by the rules of the language alone."""
+    """Translate the source sentences of a document by the rules of the language."""
     form = gender = action = None
     renderings = {}
     for source in document:
@@ -227,7 +227,7 @@ def test_nothing_in_a_sentence_betrays_its_answer(folder, feature, phenomenon):
 
 
 def learn(folder):
-    """Most frequent answer to each whole source sentence of training, else to its kind."""
+    """Learn the most frequent answer to each source sentence and to each kind of question."""
     words = language.build_vocabulary(12, 20, 4, seed=3)
     forms = {language.PRONOUN: language.PRONOUNS, language.YOU: language.YOUS}
     forms.update({language.ELIDED: tuple(words.verbs.values()), **words.terms})

@@ -16,7 +16,7 @@ from fairseq_docmt.errors import UserError
 
 
 def side(sizes):
-    """Lines of the given numbers of tokens, end symbol included."""
+    """Return lines of the given numbers of tokens, end symbol included."""
     lines = [torch.tensor([5] * (size - 1) + [2]) for size in sizes]
     return ListDataset(lines, np.array(sizes))
 
@@ -56,7 +56,7 @@ def test_sides_that_disagree_or_hold_nothing(src, tgt, message):
 
 
 def test_documents_end_where_splits_are_put_together():
-    """``train`` of two sentences taken three times, then ``train1`` of one sentence, then two."""
+    """Two sentences repeated three times, then one sentence, then two: five documents."""
     parts = [side([3, 4]), side([5]), side([6, 7])]
     together = ConcatDataset(parts, [3, 1, 1])
     corpus = DocumentCorpus("name", pairs(together, together))

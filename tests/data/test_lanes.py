@@ -11,7 +11,7 @@ INDEX = DocumentIndex.from_lengths(LENGTHS)
 
 
 def lanes_of(batches, shards=1):
-    """Places of each lane in reading order, over all processes."""
+    """Return the places of each lane of all processes, in reading order."""
     lanes = {}
     for number, batch in enumerate(batches):
         for row, place in enumerate(batch):

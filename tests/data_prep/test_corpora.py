@@ -241,7 +241,7 @@ def test_rows_without_two_columns(tmp_path, row, tabs):
 
 
 def opus(folder, ids="", contrapro=None):
-    """Documents of a small corpus of OPUS, of German files 1, 2 and 1 again, as text."""
+    """Return the documents of a small OPUS corpus whose German files are 1, 2 and 1, as text."""
     ids = ids or "".join(IDS.format(*row) for row in ((1, 5, 1), (1, 5, 2), (2, 6, 1), (1, 7, 3)))
     source, target, ids = write(folder, en="a a\nb\nc\nd\n", de="x\ny\n\nu\n", ids=ids)
     left_out = None
@@ -396,7 +396,7 @@ def os_files(folder):
     [("news", "en-de", news_files), ("ted", "en-it", ted_files), ("os", "en-de", os_files)],
 )
 def test_herold2023_is_prepared(tmp_path, corpus, languages, files):
-    """From small files in their published form to binarised data."""
+    """The recipe turns small files in the published format into binarised data."""
     expected = files(tmp_path / "downloads")
     environment = {"CORPUS": corpus, "BPE": "5"}
     if corpus != "news":  # one is enough of what takes long
@@ -423,7 +423,7 @@ def test_herold2023_is_prepared(tmp_path, corpus, languages, files):
 
 
 def test_feng2022_is_prepared(tmp_path):
-    """The recipe's script on small files of the same form."""
+    """The recipe turns small files in the published format into binarised data."""
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     for split in ("train", "dev", "test"):

@@ -9,7 +9,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 
 def as_built(*arguments: str, seed: int = 0):
-    """A model of a command line in evaluation mode, in float64; tiny.model changes its values."""
+    """Return a model in evaluation mode and float64 with its initial values."""
     args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
     torch.manual_seed(seed)
     task = TranslationTask(TranslationConfig(), tiny.dictionary(), tiny.dictionary())

@@ -18,7 +18,7 @@ PAD = 1
 
 
 def values_of(model) -> Dict[str, Tensor]:
-    """Copies of the parameters of a model by name, with gradients of their own, and its tables."""
+    """Return leaf copies of the parameters of a model by name, and its tables."""
     values = {
         name: parameter.detach().clone().requires_grad_(parameter.requires_grad)
         for name, parameter in model.named_parameters()
@@ -238,5 +238,5 @@ class MemoryTransformer:
         return self.decode(previous, encoded, past, now), now
 
     def cut(self, past: Document) -> Document:
-        """Where a batch begins."""
+        """Return the past at the start of a batch, without gradients."""
         return {key: x.cut(self.gradient_sentences) for key, x in past.items()}

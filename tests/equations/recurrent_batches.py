@@ -19,7 +19,7 @@ FILLER = ([EOS], [EOS])
 
 
 def random_document(lengths, seed, target_words=5):
-    """Pairs (source, decoder input); sentence k has about ``lengths[k]`` words on each side.
+    """Return pairs (source, decoder input); sentence k has about ``lengths[k]`` words per side.
 
     Target words are few, so that they come again, within a sentence and later.
     """
@@ -48,19 +48,19 @@ def in_lanes(lanes, filler=FILLER):
 
 
 def tensor_of(rows, left_pad=False):
-    """(rows, T) padded tokens of lists of words."""
+    """Return the (rows, T) padded tokens of lists of words."""
     return collate_tokens([torch.tensor(row) for row in rows], PAD, left_pad=left_pad)
 
 
 def run(model, pairs, left_pad=True, **stream):
-    """Output of a model for (source, decoder input) pairs as one batch."""
+    """Return the output of a model for a batch of (source, decoder input) pairs."""
     source = tensor_of([source for source, _ in pairs], left_pad)
     words = tensor_of([words for _, words in pairs])
     return model(source, source.ne(PAD).sum(1), words, **stream)
 
 
 def run_lanes(model, lanes, doc_state=None, **options):
-    """(T, V) outputs of each row of a stream batch without padding, and extra outputs."""
+    """Return the (T, V) outputs of each row of a stream batch, and the extra outputs."""
     rows, starts = in_lanes(lanes)
     stream = {"starts": torch.tensor(starts), "lanes": len(lanes), "doc_state": doc_state}
     output, extra = run(model, rows, **stream, **options)
@@ -82,7 +82,7 @@ def run_in_chunks(model, lanes, sizes):
 
 
 def without_padding(output, pairs):
-    """(T, V) outputs of each row, as long as its decoder input."""
+    """Return the (T, V) outputs of each row without padding."""
     return [found[: len(words)] for found, (_, words) in zip(output, pairs)]
 
 
@@ -124,7 +124,7 @@ def dropout_that_doubles(model):
 
 @torch.no_grad()
 def step_by_step(model, encoder_out, words):
-    """(rows, T, V) outputs for (rows, T) decoder inputs, read one word at a time."""
+    """Return (rows, T, V) outputs for (rows, T) decoder inputs, computed word by word."""
     state, found = {}, []
     for end in range(1, words.size(1) + 1):
         output, _ = model.decoder(words[:, :end], encoder_out=encoder_out, incremental_state=state)
@@ -163,7 +163,7 @@ def random_search(model, encoder_out, sentences, beams, steps, seed=0):
 
 @torch.no_grad()
 def translate_by_random_search(model, lanes, beams=3, steps=5):
-    """Translate documents as stream decoding does, each sentence after those before it.
+    """Translate documents sentence by sentence, like stream decoding.
 
     A random hypothesis of each sentence is its translation, what later sentences find.
 

@@ -15,7 +15,7 @@ EOS = 2
 
 
 def values_of(model) -> Dict[str, Tensor]:
-    """Copies of the parameters of a model by name, with gradients of their own, and its buffers."""
+    """Return leaf copies of the parameters of a model by name, and its buffers."""
     values = {
         name: parameter.detach().clone().requires_grad_(parameter.requires_grad)
         for name, parameter in model.named_parameters()

@@ -111,7 +111,7 @@ def test_beams_that_change_places(model, parameters):
 
 @torch.no_grad()
 def test_words_after_a_prefix(model, parameters):
-    """A prefix of a length of its own for each row is read at once, then word by word."""
+    """Prefixes of different lengths are read in one pass, then words one by one."""
     prefixes = [words for _, words in PAIRS]
     state, found = {}, []
     features, _ = model.decoder.prefill(tensor_of(prefixes), encode(model, PAIRS), state)
@@ -156,7 +156,7 @@ def test_dropout_between_other_layers():
 
 
 def test_shared_embeddings_are_one_table():
-    """Of the words that go in, of those that come out, and of the source where all are shared."""
+    """Input and output embeddings of the decoder, and those of the source if all are shared."""
     names = [f"decoder.{part}.weight" for part in ("embed_tokens", "output_projection")]
     names.append("encoder.embed_tokens.weight")
     for system, tables in (("one layer", 3), ("shared target embeddings", 2)):
@@ -171,7 +171,7 @@ def test_shared_embeddings_are_one_table():
 
 
 def test_attention_knows_the_last_word():
-    """Tu et al., section 4.1: with the same state and source, another y_0 is aligned otherwise."""
+    """Tu et al., section 4.1: with the same state and source, the alignment depends on y_0."""
     model = tiny.model(*SYSTEMS["one layer"])
     source = [4, 5, 6, EOS]
     one, other = run(model, [(source, [EOS]), (source, [7])])[1]["attn"][0]

@@ -57,7 +57,7 @@ class System:
             return self.outputs(LANES)
 
     def outputs(self, lanes):
-        """Outputs of rows in lanes, None for fillers."""
+        """Return the outputs of rows in lanes, None for fillers."""
         loop = LOOPS[self.context]
         return in_lanes([[loop(self.parameters, d) for d in lane] for lane in lanes], None)[0]
 
@@ -190,7 +190,7 @@ def check_beginning(base, model, context):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_it_begins_with_rnnsearch_and_a_random_context(name):
-    """As ``--finetune-from-model`` makes it of a checkpoint of ``rnnsearch``."""
+    """The model is loaded from a checkpoint of ``rnnsearch`` by ``--finetune-from-model``."""
     context, layers = SYSTEMS[name]
     base = as_constructed(*tiny.rnnsearch(*layers), seed=1)
     model = as_constructed(*tiny.context("--context", context, *layers))

@@ -144,7 +144,7 @@ def run(model, chunks, left_pad=True):
 
 
 def run_loop(loop, chunks):
-    """The same, document by document."""
+    """Return the same from the loop, document by document."""
     found, cuts = {}, {sum(chunks[:n]) for n in range(1, len(chunks))}
     for lane, documents in enumerate(LANES):
         step = 0
@@ -331,7 +331,7 @@ def test_reach_of_gradients(options):
 
 
 def keep_rows(side, embedded):
-    """Keep the embedded rows of a side, with their gradient."""
+    """Return the embeddings of the rows of a side and retain their gradient."""
 
     def keep(_, inputs, output):
         output.retain_grad()
@@ -397,7 +397,7 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant, monkeypatch):
 
 @pytest.fixture(scope="module")
 def checkpoint(binarised, tmp_path_factory):
-    """A model whose memories matter, in a checkpoint."""
+    """Return a checkpoint of a model whose output depends on its memories."""
     folder = tmp_path_factory.mktemp("memories")
     arguments = [*STREAM, "--batch-size", "3", "--disable-validation"]
     path = tiny.train(
@@ -408,7 +408,7 @@ def checkpoint(binarised, tmp_path_factory):
 
 @torch.no_grad()
 def scored_by_loop(loop, task, texts, forget=False):
-    """Probabilities (log2) of the translations of the test documents, each after those before."""
+    """Return log2 probabilities of the translations of the test documents, sentence by sentence."""
     wanted, lines = [], iter(texts)
     for sentences in TEST:
         past = {}
@@ -453,7 +453,7 @@ def test_scores_that_are_printed_are_those_of_the_equations(binarised, checkpoin
 
 
 def first_sentences(model):
-    """Logits of lone sentences."""
+    """Return the logits of single sentences."""
     pairs = document(3, 9)
     source = collate_tokens([s for s, _ in pairs], PAD, left_pad=True)
     previous = collate_tokens([previous_of(t) for _, t in pairs], PAD)

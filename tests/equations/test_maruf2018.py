@@ -93,7 +93,7 @@ def run(model, documents=DOCUMENTS, gold=False, **options):
 
 
 def run_loop(p, options, documents=DOCUMENTS, gold=False):
-    """The same, document by document."""
+    """Return the same from the loop, document by document."""
     found = []
     for sentences in documents:
         sources, targets, drafts = zip(*sentences)

@@ -77,7 +77,7 @@ class System:
             return [[self.loop(document) for document in lane] for lane in LANES]
 
     def outputs(self, lanes):
-        """Outputs of rows in lanes, None for fillers."""
+        """Return the outputs of rows in lanes, None for fillers."""
         return in_lanes([[self.loop(d)[0] for d in lane] for lane in lanes], filler=None)[0]
 
 
@@ -278,7 +278,7 @@ def test_commands_with_marked_documents(binarised, tmp_path, monkeypatch):
 
 
 def dropping(name, frozen):
-    """A model with dropout, its base frozen or not."""
+    """Return a model with dropout, with or without frozen base."""
     model = tiny.model(*arguments(name), "--dropout", "0.3")
     if frozen:
         freeze_pretrained(model)
@@ -317,7 +317,7 @@ def test_where_dropout_acts(name, frozen):
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["few slots", "layers"])
 def test_slots_of_a_frozen_base_are_those_of_evaluation(name):
-    """In training mode, whatever the dropout; between layers too."""
+    """In training mode with any dropout, also between layers."""
     model = dropping(name, frozen=True)
     wanted = run_lanes(model, LANES)[1]["doc_state"]
     found, extra = run_lanes(model.train(), LANES)
@@ -333,7 +333,7 @@ def test_slots_of_a_frozen_base_are_those_of_evaluation(name):
 
 
 def pretrained(*options):
-    """``cache_rnn`` as ``--finetune-from-model`` makes it of a checkpoint of ``rnnsearch``."""
+    """Return a ``cache_rnn`` finetuned from an ``rnnsearch`` checkpoint."""
     base, model = as_constructed(*tiny.rnnsearch(), seed=1), as_constructed(*tiny.cache(*options))
     model.load_state_dict(base.state_dict(), strict=True)
     return base, model
@@ -341,7 +341,7 @@ def pretrained(*options):
 
 @torch.no_grad()
 def check_beginning(base, model, fusion):
-    """The first sentence is that of RNNSearch; in the second the gate is half open."""
+    """The first sentence equals RNNSearch; in the second the gate is half open."""
     pairs, parameters = LANES[0][0], loops.Parameters(model)
     alone = loops.rnnsearch(loops.Parameters(base), pairs)
     wanted, history = loops.cache_rnn(parameters, pairs, model.decoder.cache_size, fusion)

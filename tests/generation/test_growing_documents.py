@@ -83,7 +83,7 @@ def test_growing_equals_reading_anew(position, alignment, left_pad):
 
 @torch.no_grad()
 def test_forced_equals_incremental_after_growing():
-    """Steps after a prefix of which a part was kept, with rows of two beams."""
+    """Incremental steps after a partly reused prefix, with rows of two beams."""
     model, words = build("--train-alignment", "sentence")
     growing = Growing(model, words)
     for batch in BATCHES[:3]:

@@ -20,7 +20,7 @@ STRATEGIES = {
 
 @pytest.fixture(scope="module")
 def model():
-    """An untrained model that ends a sentence now and then."""
+    """Return an untrained model that sometimes ends a sentence."""
     built = tiny.model(*tiny.MODEL)
     words = tiny.dictionary()
     with torch.no_grad():
@@ -48,7 +48,7 @@ def generator_of(model, words, beam, strategy, nbest=1, **options):
 
 
 def found_by(generator, net_input, limits):
-    """(tokens, score) of all hypotheses of each row."""
+    """Return (tokens, score) of all hypotheses of each row."""
     rows = len(limits)
     generator.search.restrict(torch.tensor(limits), *torch.tensor([[1] * rows] * 2))
     found = generator.generate(list(generator.model.models), {"net_input": net_input})
@@ -123,7 +123,7 @@ class SureOfSix(EnsembleModel):
 
 
 def test_bad_hypotheses_do_not_end_a_search(model):
-    """fairseq stops with two words, when two hypotheses have ended."""
+    """fairseq stops after two words, when two hypotheses are finished."""
     words = tiny.dictionary()
     net_input, wanted = source(words, 2), [words.index("w1")] * 6
     stock = SequenceGenerator(SureOfSix([model]), words, beam_size=2, max_len_b=LIMIT)

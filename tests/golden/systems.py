@@ -79,7 +79,7 @@ SYSTEMS: Dict[str, System] = {
 
 
 def train(name: str, data: Path, folder: Path, updates: int) -> Path:
-    """Train a system; returns its last checkpoint."""
+    """Train a system and return its last checkpoint."""
     task, model, _ = SYSTEMS[name]
     arguments = [*task, *TRAINING[task[1]], "--lr", "0.02", "--label-smoothing", "0.1"]
     if name == "memnet":
@@ -90,7 +90,7 @@ def train(name: str, data: Path, folder: Path, updates: int) -> Path:
 
 
 def outputs(name: str, data: Path, checkpoint: Path) -> Dict[str, Dict[str, str]]:
-    """By decoding and line number: the score, to print precision, and the text."""
+    """Return printed score and text by decoding and line number."""
     task, _, decodings = SYSTEMS[name]
     found = {}
     for decoding in decodings:
@@ -134,7 +134,7 @@ def resume(name: str, data: Path, folder: Path) -> Path:
 
 
 def corpus(folder: Path) -> Path:
-    """The binarised corpus of all of them."""
+    """Return the binarised corpus of all systems."""
     for path in (FOLDER / "corpus").iterdir():
         shutil.copy(path, folder)
     return tiny.preprocess(folder, ["train", "valid", "test"])

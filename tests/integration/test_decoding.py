@@ -204,7 +204,7 @@ def test_python_gives_the_same(binarised, system):
 
 
 def test_a_sentence_too_long_leaves_the_rest_of_its_document_alone(binarised, window_checkpoint):
-    """It gets an empty line, and the next buffer goes on without it."""
+    """It gets an empty line, and the next buffer continues without it."""
     long = " ".join(["w1"] * 4000)
     options = [*WINDOW, "--decoding", "sequential", "--skip-invalid-size-inputs-valid-test"]
     lines = [["w1 w2", long, "w3", "w4 w5"], ["w1 w2", "w3", "w4 w5"]]
@@ -219,7 +219,7 @@ def test_a_sentence_too_long_leaves_the_rest_of_its_document_alone(binarised, wi
 
 
 def test_raw_text_from_python(binarised, window_checkpoint, tmp_path):
-    """With tokenizer and BPE the translator does what was done to the corpus, and undoes it."""
+    """With tokenizer and BPE the translator preprocesses raw text and postprocesses the output."""
     from sacremoses import MosesDetokenizer
     from subword_nmt.apply_bpe import BPE
     from subword_nmt.learn_bpe import learn_bpe

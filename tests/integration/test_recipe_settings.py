@@ -102,7 +102,7 @@ def table(recipe: str) -> List[Row]:
 
 @functools.lru_cache(maxsize=None)
 def parsed(recipe: str) -> List[Parsed]:
-    """All calls of a recipe of programs that have settings."""
+    """Return all calls of a recipe to programs that have settings."""
     found = []
     for run in RUNS:
         for call in run.calls() if run.recipe == recipe else ():

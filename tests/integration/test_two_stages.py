@@ -39,7 +39,7 @@ def rates(save_dir):
 
 
 def test_memory_starts_from_a_sentence_level_model(binarised, sentence_level, tmp_path):
-    """Two learning rates under a stock scheduler, and what the first stage learned is there."""
+    """Two learning rates under a stock scheduler; the parameters of the first stage are loaded."""
     arguments = [*STREAM, *GROUPED, "--finetune-from-model", str(sentence_level), "--lr", "3e-9"]
     path = tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=1)
     old, new = tiny.weights(sentence_level), tiny.weights(path)
@@ -49,7 +49,7 @@ def test_memory_starts_from_a_sentence_level_model(binarised, sentence_level, tm
 
 
 def test_cache_starts_from_rnnsearch(binarised, tmp_path):
-    """The second pass of Tu et al. (2018): nothing but the gate is trained."""
+    """In the second pass of Tu et al. (2018), only the gate is trained."""
     base = tiny.train(binarised, tmp_path / "a", *SENTENCE, model=tiny.rnnsearch(), updates=5)
     arguments = [*STREAM, "--finetune-from-model", str(base), "--freeze-pretrained"]
     path = tiny.train(binarised, tmp_path / "b", *arguments, model=tiny.cache(), updates=5)

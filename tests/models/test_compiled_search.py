@@ -27,7 +27,7 @@ def sources(*lengths):
 
 @pytest.fixture
 def calls(compiled_kernels, monkeypatch):
-    """Names of the kernels that are called."""
+    """Record the names of the kernels that are called."""
     names, call = set(), step_kernels._call
 
     def noted(name, *arguments):

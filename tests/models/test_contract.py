@@ -134,7 +134,7 @@ def random_orders(bsz, beams, steps, finish_at):
 @pytest.mark.parametrize("source_lengths", [[9, 4, 6], [70, 40, 60]])
 @pytest.mark.parametrize("size", [1, 2], ids=["single", "ensemble"])
 def test_steps_equal_the_whole_sequence_while_beams_move(arguments, size, source_lengths):
-    """More steps than tokens are kept one by one; beams split, and a sentence ends."""
+    """Enough steps to merge tokens into summaries; beams are split, and a sentence ends."""
     ensemble = EnsembleModel([tiny.model(*arguments, seed=seed) for seed in range(size)])
     beams, steps, bsz = 3, 40, 3
     source = batch(source_lengths, left_pad=True)
@@ -165,7 +165,7 @@ def test_steps_equal_the_whole_sequence_while_beams_move(arguments, size, source
 
 
 def test_beams_without_a_state(arguments):
-    """Decoding that keeps no state gets the same source for all beams of a sentence."""
+    """Without incremental state, all beams of a sentence get the same source."""
     model = tiny.model(*arguments)
     source, target = batch([9, 4], left_pad=True), previous(batch([5, 5, 5, 5], seed=10))
     rows = torch.tensor([0, 0, 1, 1])

@@ -101,7 +101,7 @@ def test_only_the_source_memory_knows_the_order_of_sentences(model):
 
 
 def test_a_sentence_does_not_see_its_own_reference(model):
-    """With references in the memory nothing of the future leaks into a sentence."""
+    """With references in the memory, no information about the own reference leaks."""
     sentences = document(3, 1)
     source, target, draft = sentences[1]
     longer = torch.cat([target[:-1], torch.tensor([5, 6, 7, EOS])])

@@ -67,7 +67,7 @@ def run(model, rows, starts, lanes, doc_state=None):
 
 
 def alone(model, sentences):
-    """One sentence at a time."""
+    """Run the sentences one at a time."""
     found, doc_state = [], None
     for number, pair in enumerate(sentences):
         scores, doc_state = run(model, [pair], [number == 0], 1, doc_state)

@@ -29,7 +29,7 @@ MEMORY = 12 << 30
 
 
 def copy_tree(root: Path, folder: Path) -> Path:
-    """A copy of the tree that may be changed."""
+    """Copy the tree."""
     return shutil.copytree(root, folder / "project", ignore=shutil.ignore_patterns(*LEFT_OUT))
 
 
@@ -89,7 +89,7 @@ def _verdict(status: int) -> str:
 
 
 def _end_group(pid: int) -> None:
-    """What tests have started and not ended."""
+    """Kill processes that the tests have left running."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -112,7 +112,7 @@ def _fork(copy: Path, tests: dict) -> int:
 
 
 def _run(copy: Path, tests: dict) -> int:
-    """Exit status of the tests; without any, all are collected and none is run."""
+    """Return the exit status of the tests; without tests, only collect."""
     (copy.parent / "killed_by").unlink(missing_ok=True)
     log = os.open(copy.parent / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)

@@ -45,13 +45,13 @@ class Mutant(NamedTuple):
         return self.file, self.function, self.change
 
     def apply(self, source: str) -> str:
-        """The file with the change."""
+        """Return the source with the change applied."""
         start, end, text = self.edit
         return source[:start] + text + source[end:]
 
 
 def mutants(root: Path, file: str) -> Iterator[Mutant]:
-    """All mutants of a file; a few of them may not compile."""
+    """Yield all mutants of a file, a few of which may not compile."""
     source = (root / file).read_text(encoding="utf-8")
     visitor = _Visitor(source)
     MetadataWrapper(cst.parse_module(source)).visit(visitor)

@@ -1,4 +1,4 @@
-"""Pytest plugin (``-p reached``): which lines of the package each test reaches, and how fast it is.
+"""Pytest plugin (``-p reached``) that records the lines reached and the time taken by each test.
 
 A line that only a fixture of a session or module reaches counts as reached by all tests that take
 the fixture.  Lines reached in other processes are not seen.

@@ -50,7 +50,7 @@ def figures(accuracy, **distances):
 
 @pytest.fixture
 def report(scoring, write, tmp_path):
-    """Writes a report on two systems; returns its path."""
+    """Write a report on two systems and return its path."""
 
     def run(*arguments, second=SECOND, name=NAME):
         systems = [f"first={write('first', FIRST)}", f"{name}={write('second', second)}"]

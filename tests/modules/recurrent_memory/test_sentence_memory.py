@@ -48,7 +48,7 @@ def updated(module, memory, states):
 
 
 def naive(module, states, present, starts):
-    """Memory that each sentence reads, with gradients into the latest sentences alone."""
+    """Return the memory of each sentence, with gradients into the latest sentences only."""
     read = {}
     first = module.initial_norm(module.initial)
     for lane in range(LANES):

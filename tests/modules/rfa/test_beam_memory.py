@@ -63,7 +63,7 @@ class CopiedMemory:
 
 
 def check_step(memory, copied, gated):
-    """Write, read, and decay where some rows end a sentence."""
+    """Compare one step: write, read, and decay in rows that end a sentence."""
     bsz, beams = memory.bsz, memory.beams
     phi_q, phi_k = (random(HEADS, bsz * beams, FEATURES).abs() for _ in range(2))
     v = random(HEADS, bsz * beams, VALUES)

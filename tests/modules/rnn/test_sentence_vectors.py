@@ -36,7 +36,7 @@ def batch_of(sentences, left=False):
 
 
 def counted(monkeypatch):
-    """Sentences that the language models are given from now on."""
+    """Record the sentences that the language models read."""
     read, states = [], SentenceVectors.last_states
 
     def last_states(self, sentences):
@@ -48,7 +48,7 @@ def counted(monkeypatch):
 
 
 def by_hand(module, words):
-    """One vector by stock LSTMs, the words one after the other."""
+    """Compute one vector by stock LSTMs, word by word."""
     found = []
     for embedding, lstm, step in zip(module.embeddings, module.lstms, (1, -1)):
         state = None
