@@ -25,7 +25,7 @@ class Asked:
         self.phenomenon, self.answer = question["phenomenon"], question["answer"]
         self.alternatives, self.question = question["alternatives"], question
         self.source, self.document, self.position = source, document, position
-        # The same term is another choice of answers: predictors may know which.
+        # Each term has its own set of answers, which predictors may use.
         self.kind = (self.phenomenon, frozenset([self.answer, *self.alternatives]))
         self.form = sorted(self.kind[1]).index(self.answer)
 
@@ -266,7 +266,7 @@ def test_a_constant_answer_stays_at_the_ceiling(folder, phenomenon):
     assert at_most_ceiling(max(counts.values()), chosen, language.CEILINGS[phenomenon])
 
 
-# ---- what one side shows -------------------------------------------------------------------------
+# ---- information on one side ---------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +287,7 @@ def test_only_one_side_tells_the_answer(one_sided, phenomenon, side):
             words = [sentences[place][1] for sentences in documents[question.document]]
             fitting = [i for i in (0, 1) if tells[i][side] in words[side]]
             assert [forms[i] for i in fitting] == [question.answer]
-            # The other side says the same for both.
+            # The other side is the same for both.
             assert tells[0][1 - side] == tells[1][1 - side] in words[1 - side]
             told[question.answer] += 1
     assert len(told) == 2 and min(told.values()) > 500

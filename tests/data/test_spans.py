@@ -61,7 +61,7 @@ def test_parts_end_at_the_sentence_end_nearest_to_equal():
     assert spans.tolist() == [[0, 2], [2, 5]]
     spans = part_spans(index, (np.array([3, 4, 5, 4, 4]), 12), [])
     assert spans.tolist() == [[0, 3], [3, 5]]
-    # Of two that are equally near, the later one.
+    # Of two equally near sentence ends, the later one is taken.
     assert part_spans(index, (np.full(5, 4), 12), []).tolist() == [[0, 3], [3, 5]]
     three = part_spans(DocumentIndex.from_lengths([6]), (np.full(6, 5), 10), [])
     assert three.tolist() == [[0, 2], [2, 4], [4, 6]]

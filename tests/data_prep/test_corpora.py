@@ -261,7 +261,7 @@ def item(document="1990_12_1.de", line=1, text="a  a"):
 
 
 def test_segments_of_contrapro_are_left_out(tmp_path):
-    # Lines are counted over all that comes from the German file, as ContraPro's scripts do.
+    # Lines are numbered per German file, over all its documents, as in ContraPro's scripts.
     found = opus(tmp_path, contrapro=f"[{item()}, {item()}, {item(line=3, text='d')}]")
     assert found == [["b:y"], ["c:"], []]
 

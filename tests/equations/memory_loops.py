@@ -177,7 +177,7 @@ class MemoryTransformer:
 
     def embed(self, side: str, tokens: Tensor) -> Tensor:
         table = self.p[f"{side}.embed_tokens.weight"]
-        # fairseq counts positions from behind the index of padding.
+        # fairseq's positions begin at the index of padding + 1.
         places = [PAD + 1 + i for i in range(len(tokens))]
         learned = self.p.get(f"{side}.embed_positions.weight")
         positions = self.p[f"{side}.embed_positions.weights"] if learned is None else learned
@@ -227,7 +227,7 @@ class MemoryTransformer:
         """
         logits, now = self._read(source, previous, past)
         if self.exact:
-            # The sentence after it sees the same states, in which memories are constants.
+            # The next sentence attends to the same states, with memories as constants.
             again = dataclasses.replace(self, constant_memories=True)
             _, now = again._read(source, previous, past)
         return logits, now

@@ -129,7 +129,7 @@ def test_words_after_a_prefix(model, parameters):
 
 @torch.no_grad()
 def test_packed_weights_of_a_search():
-    """What decoding on a CPU uses, in single precision: 1e-6 is about eight roundings of 1."""
+    """Packed weights are in single precision: 1e-6 is about eight roundings of 1."""
     model = tiny.model(*SYSTEMS["three and three"])
     wanted = loops.rnnsearch(loops.Parameters(model), PAIRS)
     pack_weights(model.float())
@@ -167,7 +167,7 @@ def test_shared_embeddings_are_one_table():
     assert len({id(parameters[name]) for name in names}) == 1
 
 
-# What distinguishes this system from its relatives, without the loops.
+# Differences from related systems, without the loops.
 
 
 def test_attention_knows_the_last_word():
@@ -216,7 +216,7 @@ def test_the_readout_knows_the_context_and_the_last_word():
         assert (one - other).abs().max() > 1e-3
 
 
-# What training begins with.
+# Initialisation.
 
 
 @torch.no_grad()

@@ -173,7 +173,7 @@ def test_checkpoints_from_before_load(caplog):
     assert caplog.text == ""
 
 
-# What training begins with.
+# Initialisation.
 
 
 @torch.no_grad()

@@ -251,7 +251,7 @@ def test_tables_of_positions():
         if first is None:
             continue
         for place in range(first, 7):
-            # The first row behind padding is of position 2, as in every model of fairseq.
+            # The first row after padding is position 2, as in all models of fairseq.
             angles = [place * 10000 ** (-k / (8 - 1)) for k in range(8)]
             wanted = [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
             torch.testing.assert_close(table[place].tolist(), wanted, atol=2e-6, rtol=0)
@@ -289,7 +289,7 @@ REACH = {
     ("--memory-gradient-sentences", "2", *TWO): (4, 2),
     ("--memory-gradient-sentences", "3", "--memory-side", "source"): (3, 0),
     ("--memory-gradient-sentences", "0"): (13, 13),
-    # As the paper says, whatever has a memory.
+    # As in the paper, for memories on any side.
     (EXACT, "--memory-side", "source", *TWO): (1, 0),
     (EXACT, "--memory-side", "target", *TWO): (1, 1),
     (EXACT, "--memory-side", "both", *TWO): (1, 1),
@@ -449,7 +449,7 @@ def test_scores_that_are_printed_are_those_of_the_equations(binarised, checkpoin
     assert remembers == [not begin for begin in begins]
 
 
-# ---- what training begins with ------------------------------------------------------------------
+# ---- initialisation -----------------------------------------------------------------------------
 
 
 def first_sentences(model):

@@ -197,7 +197,7 @@ def test_references(options, arguments, documents):
     model = built(*arguments)
     got, want = loops.whole(model, documents), by_loops(model, documents, options)
     loops.assert_close(got, want)
-    # Among one key there is nothing to choose: its position learns nothing.
+    # With a single key the weight is constant, so its position gets no gradient.
     loops.assert_same_gradients(model, got, want, ["relative"] if options.size > 0 else [])
 
 

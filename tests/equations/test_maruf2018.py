@@ -181,7 +181,7 @@ def test_sentences_without_a_document_are_those_of_the_sentence_level_decoder(va
     rows = [triple for sentences in DOCUMENTS for triple in sentences]
     wanted = [decode(p, encode(p, s), previous_of(t))[0] for s, t, _ in rows]
     check([x[: len(w)] for x, w in zip(logits, wanted)], wanted)
-    # what is in memory is read all the same
+    # memory cells are still read
     with_memory = run(model)
     alone = [len(sentences) == 1 for sentences in DOCUMENTS for _ in sentences]
     assert [torch.allclose(a, b) for a, b in zip(with_memory, wanted)] == alone
@@ -227,7 +227,7 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant):
 @torch.no_grad()
 @pytest.mark.parametrize("place", ["context", "output"])
 def test_training_reads_target_cells_without_dropout(place):
-    """What is in the target memory is what decoding has there; the rest of the model drops."""
+    """The target memory is computed without dropout, as in decoding; the rest has dropout."""
     options = ["--memory", "both", "--memory-to", place, "--dropout", "0.4"]
     model = tiny.model(*tiny.memnet("--memory-dropout", "0.4", *options))
     p, seen = values_of(model), []
@@ -273,7 +273,7 @@ def test_vectors_of_sentences_are_standardised():
     assert (sentences.deviation == 1e-4).all()
 
 
-# ---- what training begins with ------------------------------------------------------------------
+# ---- initialisation -----------------------------------------------------------------------------
 
 
 @torch.no_grad()

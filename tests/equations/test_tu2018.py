@@ -72,7 +72,7 @@ class System:
 
     @functools.cached_property
     def of_references(self):
-        """What the loop makes of the documents above, by lane: outputs and slots by sentence."""
+        """Return outputs and slots of the loop for the documents above, by lane and sentence."""
         with torch.no_grad():
             return [[self.loop(document) for document in lane] for lane in LANES]
 
@@ -123,7 +123,7 @@ def test_slots_after_each_sentence(system):
         shorter = [[document[: number + 1] for document in lane[:1]] for lane in LANES]
         _, extra = run_lanes(system.model, shorter)
         for lane, ((_, history), *_) in enumerate(system.of_references):
-            # A lane that has come to its end writes nothing.
+            # A lane without further sentences writes nothing.
             check_slots(slots_of(extra["doc_state"], lane), history[: number + 1][-1])
 
 
@@ -156,24 +156,24 @@ def test_a_search_finds_and_leaves_what_references_would(system):
 WRITTEN = [
     # Every word but </s>, in the order of writing.
     (["5 6 7"], 9, True, "5 6 7"),
-    # A known word keeps its slot, which is then the latest.
+    # A word in the cache keeps its slot, which becomes the latest.
     (["5 6 5 7"], 9, True, "6 5 7"),
     (["5 6 5 7"], 9, False, "5 6 5 7"),
-    # Later sentences go on.
+    # Later sentences continue with the same cache.
     (["5 6 7", "6 8"], 9, True, "5 7 6 8"),
     (["5 6 7", "6 8"], 9, False, "5 6 7 6 8"),
-    # The least recently written word makes room.
+    # The least recently written word is replaced.
     (["5 6 7 8"], 3, True, "6 7 8"),
     (["5 6 7", "8"], 3, True, "6 7 8"),
     (["5 6 7", "5 8"], 3, True, "7 5 8"),
     (["5 6 7", "5 8"], 3, False, "7 5 8"),
     (["5 6", "7 8 9 10 11"], 2, True, "10 11"),
     (["5 6 7"], 1, True, "7"),
-    # Nothing said, nothing written; unknown words are words.
+    # An empty sentence writes nothing; unknown words are written.
     (["5 6", ""], 9, True, "5 6"),
     ([f"5 {UNK} 6"], 9, True, f"5 {UNK} 6"),
     (["5 6"], 0, True, ""),
-    # The mark of the first sentence is given, not produced.
+    # The document symbol of the first sentence is not written.
     ([f"{BOD} 5 6", "7"], 9, True, "5 6 7"),
     ([f"{BOD} 5 6", f"{BOD} 7"], 9, False, "5 6 7"),
 ]
@@ -274,7 +274,7 @@ def test_commands_with_marked_documents(binarised, tmp_path, monkeypatch):
     assert BOD in read and BOD not in written
 
 
-# What training is.
+# Training.
 
 
 def dropping(name, frozen):
@@ -323,13 +323,13 @@ def test_slots_of_a_frozen_base_are_those_of_evaluation(name):
     found, extra = run_lanes(model.train(), LANES)
     for key, value in wanted.items():
         torch.testing.assert_close(extra["doc_state"][key], value, atol=0, rtol=0)
-    # The output layer drops all the same, and a model that is not frozen drops everywhere.
+    # Dropout of the output layer remains; a model that is not frozen has dropout everywhere.
     assert not torch.equal(found[0], run_lanes(model, LANES)[0][0])
     free = run_lanes(dropping(name, frozen=False).train(), LANES)[1]["doc_state"]
     assert not torch.allclose(free["cache.keys"], wanted["cache.keys"])
 
 
-# What training begins with.
+# Initialisation.
 
 
 def pretrained(*options):

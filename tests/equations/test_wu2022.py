@@ -487,7 +487,7 @@ def test_a_gate_is_added_to_a_trained_model():
 
 
 def attention_of_unit_vectors(w, x, source, seen, rescale: bool) -> Tensor:
-    """What random features estimate: softmax attention with queries and keys of length 1.
+    """Attention that random features estimate: softmax with queries and keys of length 1.
 
     With rescaling, keys count exp(|k|^2 / (2 d)) times as much.
     """

@@ -7,7 +7,7 @@ TEST_DOCUMENTS = [5] * 40
 WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
 DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "40"]
 STREAM = ["--task", "sentence_stream_translation", "--chunk-sentences", "4"]
-# After references all beams see the same context, so that scores are those of the search alone.
+# With references as context, scores depend only on the search.
 JOINT = {WINDOWS[1]: ["--decoding", "window"], DOCUMENTS[1]: ["--decoding", "segment"]}
 SEQUENTIAL = ["--decoding", "sequential", "--gold-context"]
 

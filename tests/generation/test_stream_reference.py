@@ -32,7 +32,7 @@ def greedy(task, model, sources, translated):
         if not tokens:
             scores[eos] = -float("inf")
         best = int(scores.argmax())
-        # The mark counts as a token of the output.
+        # The document symbol counts as an output token.
         if best == eos or len(tokens) + len(mark) * (not translated) == LIMIT:
             return tokens
         tokens.append(best)

@@ -110,7 +110,7 @@ def make(name: str, data: Path, scratch: Path) -> None:
     """Write the checkpoint of a system and its output before and after further training."""
     trained = train(name, data, scratch / name, updates=SAVED)
     KEPT.mkdir(exist_ok=True)
-    # Without a time of its own in it, so that the same checkpoint is the same file.
+    # Without a time stamp, so that equal checkpoints are equal files.
     (KEPT / f"{name}.pt.gz").write_bytes(gzip.compress(trained.read_bytes(), mtime=0))
     printed = {"saved": outputs(name, data, trained)}
     printed["resumed"] = outputs(name, data, resume(name, data, scratch / f"{name}-resumed"))

@@ -26,7 +26,7 @@ ALL = [
 ]
 
 
-# Architectures of the suite have their own ways to read, to step and to share beams.
+# Architectures of the suite implement prefixes, steps and beams themselves.
 OURS = [
     ("rfa-window", "sequential"),
     ("rfa-window", "window"),
@@ -126,7 +126,7 @@ def test_nbest_and_ensembles(binarised, system):
         scores, texts = zip(*hypotheses)
         assert list(scores) == sorted(scores, reverse=True)
         assert len(set(texts)) == len(texts)
-        # Outputs of several sentences may differ in others than this one.
+        # Joint outputs may differ only in other sentences, which leaves fewer texts.
         assert len(texts) == 3 or (joint and len(texts) > 0)
     assert sum(map(len, lists.values())) > 1.5 * len(lists)
     # An ensemble of a model with itself is the model.

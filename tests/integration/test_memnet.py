@@ -111,13 +111,13 @@ def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, 
     def run(*extra):
         return printed(tiny.generate(binarised, checkpoint, *DOCUMENTS, *extra))
 
-    # With both memories the first translations have the source memory, and are not printed.
+    # With both memories the first translations use the source memory and are not printed.
     begins = ["--drafts", str(drafts)] if memory == "both" else []
     found, before = [run(*begins, "--decode-passes", str(n)) for n in range(3)], None
     for texts, scores in found:
         check_scores(scores, scores_by_equations(checkpoint, place, texts, before))
         before = texts if before or not begins else DRAFTS
-    # Wherever there is another sentence, it matters.
+    # Other sentences of the document change the scores.
     _, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
     alone = [len(part) == 1 for part in parts_of(TEST, task) for _ in part]
     assert [a == b for a, b in zip(found[0][1], found[1][1])] == alone
@@ -295,7 +295,7 @@ def test_iterative_decoding_equals_its_definition(
         [str(memnet_document_checkpoint)]
     )
     model.eval()
-    # As test_full_documents has them, but no part here is longer than the limit.
+    # As in test_full_documents, but no document is longer than the limit.
     arguments = [*DOCUMENTS[:2], "--beam", "1", "--decode-passes", str(passes)]
     output = tiny.generate(
         binarised, memnet_document_checkpoint, *arguments, "--decode-order", order

@@ -54,7 +54,7 @@ def pytest_runtest_protocol(item):
     since = _enter(item.nodeid)
     inner = sum(_seconds.values())
     yield
-    # Fixtures that others share are counted apart.
+    # Shared fixtures are counted separately.
     shared = sum(_seconds.values()) - inner
     _seconds[item.nodeid] = _leave(since) - shared
     names = [name for name in item.fixturenames if f"fixture {name}" in _seconds]
