@@ -17,7 +17,7 @@ FILLER = ([EOS], [EOS])
 
 
 def random_document(lengths, seed, target_words=5):
-    """Pairs (source, decoder input); sentence k has about ``lengths[k]`` words on each side.
+    """Return pairs (source, decoder input); sentence k has about ``lengths[k]`` words per side.
 
     Target words are few, so that they come again, within a sentence and later.
     """
@@ -35,7 +35,7 @@ def with_drafts(pairs, drafts):
 
 
 def in_lanes(lanes, filler=FILLER):
-    """Rows of a stream batch, and which of them begin a document.
+    """Return the rows of a stream batch and whether each begins a document.
 
     Row ``k * B + b`` is sentence k of lane b, which reads its documents one after the other.
     Anything that a document has for each of its sentences can be laid out like this.
@@ -51,19 +51,19 @@ def in_lanes(lanes, filler=FILLER):
 
 
 def tensor_of(rows, left_pad=False):
-    """(rows, T) padded tokens of lists of words."""
+    """Return the (rows, T) padded tokens of lists of words."""
     return collate_tokens([torch.tensor(row) for row in rows], PAD, left_pad=left_pad)
 
 
 def run(model, pairs, left_pad=True, **stream):
-    """Output of a model for (source, decoder input) pairs as one batch."""
+    """Return the output of a model for a batch of (source, decoder input) pairs."""
     source = tensor_of([source for source, _ in pairs], left_pad)
     words = tensor_of([words for _, words in pairs])
     return model(source, source.ne(PAD).sum(1), words, **stream)
 
 
 def run_lanes(model, lanes, doc_state=None, **options):
-    """(T, V) outputs of each row of a stream batch without padding, and extra outputs."""
+    """Return the (T, V) outputs of each row of a stream batch, and the extra outputs."""
     rows, starts = in_lanes(lanes)
     stream = {"starts": torch.tensor(starts), "lanes": len(lanes), "doc_state": doc_state}
     output, extra = run(model, rows, **stream, **options)
@@ -103,12 +103,12 @@ def numbers_of(documents):
 
 
 def without_padding(output, pairs):
-    """(T, V) outputs of each row, as long as its decoder input."""
+    """Return the (T, V) outputs of each row without padding."""
     return [found[: len(words)] for found, (_, words) in zip(output, pairs)]
 
 
 def check(found, wanted, atol=1e-9):
-    """The same (T, V) tensors; rows where None is wanted are not looked at."""
+    """Compare (T, V) tensors; rows for which None is expected are skipped."""
     assert len(found) == len(wanted)
     for row, (a, b) in enumerate(zip(found, wanted)):
         if b is not None:
@@ -116,7 +116,7 @@ def check(found, wanted, atol=1e-9):
 
 
 def check_gradients(model, found, wanted, atol=1e-9):
-    """The same gradients of all parameters, of one weighted sum of all outputs."""
+    """Compare the gradients of all parameters for a weighted sum of all outputs."""
     kept = [(a, b) for a, b in zip(found, wanted) if b is not None]
     names, parameters = zip(*((n, x) for n, x in model.named_parameters() if x.requires_grad))
     sides = []
@@ -132,7 +132,7 @@ def check_gradients(model, found, wanted, atol=1e-9):
 
 @contextlib.contextmanager
 def dropout_that_doubles(model):
-    """Training mode in which dropout doubles all values, so that it shows where it acts."""
+    """Training mode in which dropout doubles all values, which reveals where it is applied."""
 
     def doubled(x, p=0.5, training=True, inplace=False):
         return 2 * x if training else x
@@ -145,7 +145,7 @@ def dropout_that_doubles(model):
 
 @torch.no_grad()
 def step_by_step(model, encoder_out, words):
-    """(rows, T, V) outputs for (rows, T) decoder inputs, read one word at a time."""
+    """Return (rows, T, V) outputs for (rows, T) decoder inputs, computed word by word."""
     state, found = {}, []
     for end in range(1, words.size(1) + 1):
         output, _ = model.decoder(words[:, :end], encoder_out=encoder_out, incremental_state=state)
@@ -155,7 +155,7 @@ def step_by_step(model, encoder_out, words):
 
 @torch.no_grad()
 def random_search(model, encoder_out, sentences, beams, steps, seed=0):
-    """Hypotheses that grow by random words while the beams of a sentence change places.
+    """Extend hypotheses by random words while the beams of a sentence are reordered.
 
     Returns:
         (B, beams, T) decoder inputs, and the (B, beams, T, V) outputs that led to them.
@@ -184,7 +184,7 @@ def random_search(model, encoder_out, sentences, beams, steps, seed=0):
 
 @torch.no_grad()
 def translate_by_random_search(model, lanes, beams=3, steps=5):
-    """Translate documents as stream decoding does, each sentence after those before it.
+    """Translate documents sentence by sentence, like stream decoding.
 
     A random hypothesis of each sentence is its translation, what later sentences find.
 

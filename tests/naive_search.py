@@ -1,4 +1,4 @@
-"""Beam search as a loop over lists: what the generator has to find."""
+"""Reference beam search as a loop over lists."""
 
 from typing import Callable, List, NamedTuple, Sequence, Tuple
 

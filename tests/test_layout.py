@@ -1,4 +1,4 @@
-"""The documentation names folders and files that are there, and no others."""
+"""The documentation names only existing folders and files."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Links between the pages of the documentation lead somewhere."""
+"""Links between the pages of the documentation have existing targets."""
 
 import re
 from pathlib import Path

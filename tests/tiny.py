@@ -1,4 +1,4 @@
-"""The only builder of tiny corpora, binarised data and command lines for the tests."""
+"""Tiny corpora, binarised data, models and command lines for the tests."""
 
 import contextlib
 import io
@@ -56,7 +56,7 @@ def cache(*options: str) -> list:
 
 
 def context(*options: str) -> list:
-    """Command line of a tiny recurrent model that knows a few sentences back."""
+    """Return the command line of a tiny recurrent model with a few sentences of context."""
     return ["--arch", "context_rnn", *rnnsearch()[2:], *options]
 
 
@@ -106,7 +106,7 @@ def write_split(folder: Path, split: str, docs) -> None:
 
 
 def run_main(main, *arguments: str) -> str:
-    """Run a stock command line in this process; returns what it printed to standard output."""
+    """Run a stock command line in this process and return its standard output."""
     printed = io.StringIO()
     with mock.patch.object(sys, "argv", ["command", *map(str, arguments)]):
         with contextlib.redirect_stdout(printed):
@@ -118,7 +118,7 @@ def run_main(main, *arguments: str) -> str:
 
 
 def _forget_run() -> None:
-    """fairseq keeps the best score of a run on functions, where the next run would find it."""
+    """Delete the best score of a run, which fairseq stores as an attribute of functions."""
     from fairseq import checkpoint_utils
     from fairseq_cli import train
 
@@ -156,7 +156,7 @@ def corpus(folder: Path, train=(4, 1, 6, 3, 5), valid=(3, 1, 4), test=(1, 5, 2, 
 
 
 def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12, model=MODEL) -> Path:
-    """Train by stock ``fairseq-train``; returns the last checkpoint."""
+    """Train with stock ``fairseq-train`` and return the last checkpoint."""
     from fairseq_cli import train as command
 
     run_main(
@@ -201,7 +201,7 @@ def _train_here(output: Path, arguments: Sequence[str], environment: Dict[str, s
 
 
 def train_in_processes(data: Path, save_dir: Path, *arguments: str, model=MODEL) -> List[str]:
-    """Train by two processes of stock ``fairseq-train`` on the CPU; returns their outputs."""
+    """Train with two processes of stock ``fairseq-train`` on the CPU and return their outputs."""
     port = 20000 + random.SystemRandom().randrange(20000)
     command = [
         *[data, *model, "--save-dir", save_dir],
@@ -273,7 +273,7 @@ def weights(checkpoint: Path) -> dict:
 
 
 def generate(data: Path, checkpoint, *arguments: str) -> str:
-    """Translate the test split by stock ``fairseq-generate``; returns its output."""
+    """Translate the test split with stock ``fairseq-generate`` and return its output."""
     from fairseq_cli import generate as command
 
     return run_main(

@@ -1,4 +1,4 @@
-"""What a continuous cache is asked for."""
+"""Matching weights of a continuous cache."""
 
 import json
 

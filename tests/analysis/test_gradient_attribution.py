@@ -1,4 +1,4 @@
-"""Gradients between sentences, of models that can and cannot look back."""
+"""Gradients between sentences, for models with and without context."""
 
 import json
 import sys

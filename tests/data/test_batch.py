@@ -1,4 +1,4 @@
-"""The keys of batches are those that are documented."""
+"""Batches have exactly the documented keys."""
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ EOS = 2
 
 
 def batches():
-    """A batch of every kind, from documents of two sentences and of one."""
+    """Return a batch of every kind, from documents of one and two sentences."""
     words = add_document_symbols(Dictionary())
     lines = [torch.tensor(line) for line in ([4, EOS], [4, 4, EOS], [EOS], [4, EOS])]
     sizes = [len(line) for line in lines]

@@ -77,8 +77,8 @@ def test_batches_keep_the_token_limit():
 
 
 def test_lines_of_an_open_document_go_on_after_the_carried_sentences():
-    carried = [torch.tensor([90, EOS]), torch.tensor([91, EOS])]
-    units = units_of((2, 2), 3, typed_before=carried, first_position=5, first_document=7)
+    earlier = [torch.tensor([90, EOS]), torch.tensor([91, EOS])]
+    units = units_of((2, 2), 3, typed_before=earlier, first_position=5, first_document=7)
     first, second, third = units[0], units[1], units[2]
     assert [s[0].item() for s in first.source] == [90, 91, 10]
     assert [s[0].item() for s in second.source] == [91, 10, 11]
@@ -89,15 +89,15 @@ def test_lines_of_an_open_document_go_on_after_the_carried_sentences():
 
 
 def test_lines_of_an_open_document_need_no_more_context_than_a_window():
-    """Parts of documents take none at all, and only what is missing is taken."""
-    carried = [torch.tensor([90 + i, EOS]) for i in range(3)]
-    parts = units_of((2, 1), 0, typed_before=carried, first_position=5)
+    """Parts of documents take none, and windows take only the missing sentences."""
+    earlier = [torch.tensor([90 + i, EOS]) for i in range(3)]
+    parts = units_of((2, 1), 0, typed_before=earlier, first_position=5)
     assert [s[0].item() for s in parts[0].source] == [10, 11]
     assert (parts[0].position, parts[0].at_start) == (5, False)
-    windows = units_of((3,), 2, typed_before=carried, first_position=3)
+    windows = units_of((3,), 2, typed_before=earlier, first_position=3)
     found = [[s[0].item() for s in windows[i].source] for i in range(3)]
     assert found == [[92, 10], [10, 11], [11, 12]]
-    whole = units_of((2,), 3, typed_before=carried[:1], first_position=1)
+    whole = units_of((2,), 3, typed_before=earlier[:1], first_position=1)
     assert [whole[i].at_start for i in range(2)] == [True, True]
 
 
@@ -154,7 +154,7 @@ def test_batches_by_hand():
 
 
 def test_waves_by_hand():
-    """The longest document first; where a process has none left it gets empty batches."""
+    """The longest document comes first; a process without documents gets empty batches."""
     units = units_of((1, 3, 2), 1)
     assert units.batches(None, None, True, shards=1) == [[1, 4, 0], [2, 5], [3]]
     assert units.batches(None, 2, True, shards=2) == [[1, 4], [0], [2, 5], [], [3], []]

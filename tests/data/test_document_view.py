@@ -26,7 +26,7 @@ def dictionary():
 
 @pytest.fixture
 def corpus(dictionary):
-    """Documents of 3, 1 and 2 sentences with one blank line between them."""
+    """Return documents of 3, 1 and 2 sentences, separated by one blank line each."""
     src = [[5, 6], [7], [8, 9, 10], [], [11], [], [12, 13], [14]]
     tgt = [[15], [16, 17], [18], [], [19], [], [5], [6, 7, 8]]
     sides = [[torch.tensor(row + [EOS]) for row in side] for side in (src, tgt)]

@@ -75,7 +75,7 @@ ODD_CHARACTERS = "\x0b\x0c\x1c\x1d\x1e\x1f\x85\u2028\u2029\u00a0\u3000\u200b\u00
 
 @pytest.mark.parametrize("character", ODD_CHARACTERS, ids=lambda c: f"U+{ord(c):04X}")
 def test_lines_and_blanks_are_those_of_fairseq(tmp_path, character):
-    """What passes has the lines and document ends that fairseq will see; the rest is refused."""
+    """Accepted files have the lines and document ends that fairseq reads; others are refused."""
     from fairseq.file_chunker_utils import Chunker, find_offsets
     from fairseq.tokenizer import tokenize_line
 

@@ -1,4 +1,4 @@
-"""Readers of published corpora, on small files in their form, and the recipes that use them."""
+"""Readers of published corpora, on small files of the same format, and recipes that use them."""
 
 import gzip
 import json
@@ -67,7 +67,7 @@ IDS = "de/1990/12/{0}.xml.gz\ten/1990/12/{1}.xml.gz\t{2}\t{2}\n"
 
 
 def write(folder, **texts):
-    """Files of a folder by their names, and their paths."""
+    """Write files into a folder and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_bytes(text.encode("utf-8"))
@@ -75,13 +75,13 @@ def write(folder, **texts):
 
 
 def run_script(module, *arguments):
-    """What a program of data_prep prints and how it ends."""
+    """Run a program of data_prep and return its output and exit status."""
     command = [sys.executable, str(tiny.ROOT / "data_prep" / f"{module}.py"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True)
 
 
 def run_recipe(script, *arguments, **environment):
-    """A recipe's script, in bash, as users run it."""
+    """Run the script of a recipe in bash."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", str(tiny.ROOT / "examples" / script), *map(str, arguments)],
@@ -245,7 +245,7 @@ def test_rows_without_two_columns(tmp_path, row, tabs):
 
 
 def opus(folder, ids="", contrapro=None):
-    """Documents of a small corpus of OPUS, of German files 1, 2 and 1 again, as text."""
+    """Return the documents of a small OPUS corpus whose German files are 1, 2 and 1, as text."""
     ids = ids or "".join(IDS.format(*row) for row in ((1, 5, 1), (1, 5, 2), (2, 6, 1), (1, 7, 3)))
     source, target, ids = write(folder, en="a a\nb\nc\nd\n", de="x\ny\n\nu\n", ids=ids)
     left_out = None
@@ -265,7 +265,7 @@ def item(document="1990_12_1.de", line=1, text="a  a"):
 
 
 def test_segments_of_contrapro_are_left_out(tmp_path):
-    # Lines are counted over all that comes from the German file, as ContraPro's scripts do.
+    # Lines are numbered per German file, over all its documents, as in ContraPro's scripts.
     found = opus(tmp_path, contrapro=f"[{item()}, {item()}, {item(line=3, text='d')}]")
     assert found == [["b:y"], ["c:"], []]
 
@@ -400,7 +400,7 @@ def os_files(folder):
     [("news", "en-de", news_files), ("ted", "en-it", ted_files), ("os", "en-de", os_files)],
 )
 def test_herold2023_is_prepared(tmp_path, corpus, languages, files):
-    """From small files in their published form to binarised data."""
+    """The recipe turns small files in the published format into binarised data."""
     expected = files(tmp_path / "downloads")
     environment = {"CORPUS": corpus, "BPE": "5"}
     if corpus != "news":  # one is enough of what takes long
@@ -427,7 +427,7 @@ def test_herold2023_is_prepared(tmp_path, corpus, languages, files):
 
 
 def test_feng2022_is_prepared(tmp_path):
-    """The recipe's script on small files of the same form."""
+    """The recipe turns small files in the published format into binarised data."""
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     for split in ("train", "dev", "test"):

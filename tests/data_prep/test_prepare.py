@@ -28,7 +28,7 @@ def corpus(tmp_path):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Replaces the call of fairseq-preprocess, which takes seconds; holds the commands."""
+    """Replace the slow call of fairseq-preprocess by a recorder of the commands."""
     commands = []
 
     def run(command, folder):

@@ -26,17 +26,17 @@ Weights = Dict[str, Tensor]
 
 
 def weights_of(model) -> Weights:
-    """Parameters and buffers by name."""
+    """Return parameters and buffers by name."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def inside(w: Weights, prefix: str) -> Weights:
-    """What lies under ``prefix.``, by the rest of its name."""
+    """Return the entries whose names begin with ``prefix.``, without the prefix."""
     return {name[len(prefix) + 1 :]: x for name, x in w.items() if name.startswith(prefix + ".")}
 
 
 def layers(w: Weights, side: str) -> List[Weights]:
-    """Parameters of the layers of ``encoder`` or ``decoder``."""
+    """Return the parameters of the layers of ``encoder`` or ``decoder``."""
     numbers = sorted({int(name.split(".")[0]) for name in inside(w, f"{side}.layers")})
     return [inside(w, f"{side}.layers.{number}") for number in numbers]
 
@@ -63,7 +63,7 @@ def softmax(logits: Tensor) -> Tensor:
 
 
 def heads(x: Tensor) -> List[Tensor]:
-    """(T, C) as a (T, C / H) part for each head."""
+    """Split (T, C) into a (T, C / H) part for each head."""
     size = x.size(-1) // HEADS
     return [x[..., h * size : (h + 1) * size] for h in range(HEADS)]
 
@@ -184,7 +184,7 @@ class Batch(NamedTuple):
     left_pad: bool
 
     def source_batch(self) -> dict:
-        """Arguments of an encoder."""
+        """Return the arguments of an encoder."""
         tokens = collate_tokens(
             [torch.tensor(s) for s in self.sources], PAD, left_pad=self.left_pad
         )
@@ -194,12 +194,12 @@ class Batch(NamedTuple):
         return collate_tokens([torch.tensor(t) for t in self.targets], PAD)
 
     def rows(self, logits: Tensor) -> List[Tensor]:
-        """(B, T, V) logits as what belongs to the tokens of each row, (T', V)."""
+        """Split (B, T, V) logits into the (T', V) logits of the tokens of each row."""
         return [row[: len(target)] for row, target in zip(logits, self.targets)]
 
 
 def document(length: int, generator: torch.Generator) -> List[int]:
-    """Words with separators in about every fourth place, sometimes one after the other."""
+    """Return random words with separators at about every fourth position, some adjacent."""
     tokens = torch.randint(4, SEP, (length,), generator=generator)
     tokens[torch.rand(length, generator=generator) < 0.27] = SEP
     return tokens.tolist()
@@ -226,7 +226,7 @@ LONG = batch([131, 9], [20, 133], left_pad=True, seed=3)
 
 
 def each(variants: Dict[str, tuple], *long: str):
-    """Parametrises a test by variants and batches: all of ``BATCHES``, and ``LONG`` for some."""
+    """Parametrise a test by variants and batches: all of ``BATCHES``, and ``LONG`` for some."""
     cases = [
         pytest.param(*variant, documents, id=f"{name}-{kind}")
         for name, variant in variants.items()
@@ -240,14 +240,14 @@ def each(variants: Dict[str, tuple], *long: str):
 
 
 def whole(model, documents: Batch) -> List[Tensor]:
-    """Logits of each row with all targets given at once."""
+    """Return the logits of each row with teacher forcing."""
     inputs = {**documents.source_batch(), "prev_output_tokens": documents.target_batch()}
     return documents.rows(model(**inputs)[0])
 
 
 @torch.no_grad()
 def by_steps(model, documents: Batch) -> List[Tensor]:
-    """Logits of each row, token by token."""
+    """Return the logits of each row with incremental decoding."""
     encoded, tokens, state = model.encoder(**documents.source_batch()), documents.target_batch(), {}
     steps = [
         model.decoder(tokens[:, : t + 1], encoder_out=encoded, incremental_state=state)[0]
@@ -258,7 +258,7 @@ def by_steps(model, documents: Batch) -> List[Tensor]:
 
 @torch.no_grad()
 def by_prefix(model, documents: Batch) -> List[Tensor]:
-    """Logits of each row: two ragged parts read at once, then the last token as a step."""
+    """Return the logits of each row: two ragged parts read in parallel, then one step."""
     encoded, state = model.encoder(**documents.source_batch()), {}
     cuts = [(len(t) // 3 + 1, max(len(t) - 1, 1)) for t in documents.targets]
     parts = [[], [], []]
@@ -280,13 +280,13 @@ def by_prefix(model, documents: Batch) -> List[Tensor]:
 
 
 def assert_close(got: Sequence[Tensor], want: Sequence[Tensor], tolerance: float = 1e-9) -> None:
-    """Equality of rows up to a tolerance, absolute below 1 and relative above."""
+    """Compare rows up to a tolerance, absolute below 1 and relative above."""
     for ours, theirs in zip(got, want, strict=True):
         torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
 
 
 def assert_same_gradients(model, got, want, new: Sequence[str], tolerance: float = 1e-9) -> None:
-    """The same gradients of all parameters for a random sum of logits.
+    """Compare the gradients of all parameters for a random sum of logits.
 
     Args:
         model: owner of the parameters.

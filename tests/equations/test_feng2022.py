@@ -160,7 +160,7 @@ def test_gelu_in_the_update():
 
 
 class Doubling(torch.nn.Module):
-    """In place of dropout, so that it shows where it acts."""
+    """Replacement of dropout that reveals where it is applied."""
 
     def forward(self, x):
         return 2 * x
@@ -189,7 +189,7 @@ def test_tables_of_positions():
         if first is None:
             continue
         for place in range(first, 7):
-            # The first row behind padding is of position 2, as in every model of fairseq.
+            # The first row after padding is position 2, as in all models of fairseq.
             angles = [place * 10000 ** (-k / (8 - 1)) for k in range(8)]
             wanted = [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
             torch.testing.assert_close(table[place].tolist(), wanted, atol=2e-6, rtol=0)
@@ -223,7 +223,7 @@ REACH = {
     ("--memory-gradient-sentences", "2", *TWO): (4, 2),
     ("--memory-gradient-sentences", "3", "--memory-side", "source"): (3, 0),
     ("--memory-gradient-sentences", "0"): (13, 13),
-    # As the paper says, whatever has a memory.
+    # As in the paper, for memories on any side.
     (EXACT, "--memory-side", "source", *TWO): (1, 0),
     (EXACT, "--memory-side", "target", *TWO): (1, 1),
     (EXACT, "--memory-side", "both", *TWO): (1, 1),
@@ -235,7 +235,7 @@ REACH = {
 
 @pytest.mark.parametrize("options", REACH, ids=" ".join)
 def test_reach_of_gradients(options):
-    """Which earlier sentences the last of fourteen in a batch sends gradient to.
+    """Earlier sentences that get gradients from the last of fourteen in a batch.
 
     One memory reaches ``--memory-gradient-sentences`` back.  What it is updated from has read the
     memories below it, and in the decoder the source, so the reaches of memories above each other
@@ -265,7 +265,7 @@ def test_reach_of_gradients(options):
 
 
 def keep_rows(side, embedded):
-    """Keep the embedded rows of a side, with their gradient."""
+    """Return the embeddings of the rows of a side and retain their gradient."""
 
     def keep(_, inputs, output):
         output.retain_grad()
@@ -280,7 +280,7 @@ def keep_rows(side, embedded):
 @torch.no_grad()
 @pytest.mark.parametrize("variant", ["both", "all layers", "two sentences, all layers", "target"])
 def test_steps_of_beam_search_are_those_of_the_equations(variant, monkeypatch):
-    """Memories stay as they are while beams change places; those of the best beams go on.
+    """Memories do not change while beams are reordered; those of the best beams are kept.
 
     Each of them is updated once before a sentence.
     """
@@ -331,7 +331,7 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant, monkeypatch):
 
 @pytest.fixture(scope="module")
 def checkpoint(binarised, tmp_path_factory):
-    """A model whose memories matter, in a checkpoint."""
+    """Return a checkpoint of a model whose output depends on its memories."""
     folder = tmp_path_factory.mktemp("memories")
     arguments = [*STREAM, "--batch-size", "3", "--disable-validation"]
     path = tiny.train(
@@ -342,7 +342,7 @@ def checkpoint(binarised, tmp_path_factory):
 
 @torch.no_grad()
 def scored_by_loop(loop, task, texts, forget=False):
-    """Probabilities (log2) of the translations of the test documents, each after those before."""
+    """Return log2 probabilities of the translations of the test documents, sentence by sentence."""
     wanted, lines = [], iter(texts)
     for sentences in TEST:
         past = {}
@@ -362,7 +362,7 @@ def scored_by_loop(loop, task, texts, forget=False):
     "options", [["--nbest", "3"], ["--score-reference"]], ids=["search", "references"]
 )
 def test_scores_that_are_printed_are_those_of_the_equations(binarised, checkpoint, options):
-    """Documents side by side: what goes on is the memory of the best hypothesis.
+    """Documents side by side; the memory of the best hypothesis is passed on.
 
     It reads what training reads, ``</s>`` and the words, and not the last ``</s>`` again.
     """
@@ -383,7 +383,7 @@ def test_scores_that_are_printed_are_those_of_the_equations(binarised, checkpoin
     assert remembers == [not begin for begin in begins]
 
 
-# ---- what training begins with ------------------------------------------------------------------
+# ---- initialisation -----------------------------------------------------------------------------
 
 
 def first_sentences(model):

@@ -50,7 +50,7 @@ def variant(request):
 
 
 def built(*options):
-    """A model in which everything is random, the scale of sentence vectors too; its values."""
+    """Return a model with random values, also of the scale of sentence vectors."""
     model = tiny.model(*tiny.memnet("--dropout", "0", "--memory-dropout", "0", *options))
     torch.manual_seed(8)
     for name, buffer in model.named_buffers():
@@ -127,7 +127,7 @@ def test_training(variant):
 
 @torch.no_grad()
 def test_without_gradients(variant):
-    """Evaluation takes another path through the recurrence."""
+    """Evaluation uses a different implementation of the recurrence."""
     model, p = built(*variant)
     check(run_documents(model, DOCUMENTS), run_loop(p, variant))
 
@@ -145,7 +145,7 @@ def test_sentences_without_a_document_are_those_of_the_sentence_level_decoder(va
 
 @torch.no_grad()
 def test_steps_of_beam_search_are_those_of_the_equations(variant):
-    """What was read for a sentence stays with it while its beams change places."""
+    """Vectors read for a sentence stay with it while its beams are reordered."""
     model, p = built(*variant)
     sources, _, drafts = zip(*ROWS)
     source, numbers = tensor_of(sources, left_pad=True), numbers_of(DOCUMENTS)
@@ -182,7 +182,7 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant):
 @torch.no_grad()
 @pytest.mark.parametrize("place", ["context", "output"])
 def test_training_reads_target_cells_without_dropout(place):
-    """What is in the target memory is what decoding has there; the rest of the model drops."""
+    """The target memory is computed without dropout, as in decoding; the rest has dropout."""
     options = ["--memory", "both", "--memory-to", place, "--dropout", "0.4"]
     model = tiny.model(*tiny.memnet("--memory-dropout", "0.4", *options))
     p, seen = Parameters(model), []
@@ -229,7 +229,7 @@ def test_vectors_of_sentences_are_standardised():
     assert (sentences.deviation == 1e-4).all()
 
 
-# ---- what training begins with ------------------------------------------------------------------
+# ---- initialisation -----------------------------------------------------------------------------
 
 
 @torch.no_grad()

@@ -23,7 +23,7 @@ from fairseq_docmt.ops import step_kernels
 
 
 class RFA(NamedTuple):
-    """What the options of a model say; the defaults are those of the paper."""
+    """Options of a model; the defaults are those of the paper."""
 
     gate: str = "none"
     gate_cross: bool = False
@@ -245,7 +245,7 @@ def by_loops(w, documents, options: RFA, drawn=None, **given):
 
 
 def built(*arguments, layers=2, seed=0):
-    """A random model, temperatures and gates included."""
+    """Return a random model, temperatures and gates included."""
     sizes = ["--encoder-layers", str(layers), "--decoder-layers", str(layers)]
     model = tiny.model(*tiny.rfa(*sizes, *arguments), seed=seed)
     generator = torch.Generator().manual_seed(seed)
@@ -256,7 +256,7 @@ def built(*arguments, layers=2, seed=0):
 
 
 def tolerance(options: RFA) -> float:
-    """Gates are computed in single precision; all else in that of the model."""
+    """Return the tolerance: gates are in single precision, the rest in that of the model."""
     return 1e-9 if options.gate == "none" else 1e-5
 
 
@@ -301,7 +301,7 @@ def with_padding(model, documents, options: RFA):
 
 @pytest.mark.parametrize("gate", ["none", "average"])
 def test_longest_key_among_padding(gate):
-    """In the code of the paper; a row then depends on the rows beside it."""
+    """As in the code of the paper, where a row depends on the other rows of the batch."""
     arguments = ["--sentence-gate", gate] + (["--gate-cross-attention"] if gate != "none" else [])
     # A seed with which keys of padding are the longest of some heads.
     model = built("--key-rescale-with-padding", *arguments, seed=1)
@@ -338,7 +338,7 @@ def test_compiled_kernels(compiled_kernels):
 
 
 def test_random_matrices_of_training():
-    """Each pass draws others for causal and cross attention, no two heads the same."""
+    """Each pass draws them separately for causal and cross attention and for each head."""
     model, options = built("--dropout", "0", "--random-matrices", "3", layers=1).train(), RFA()
     documents = loops.batch([5, 3], [4, 6], left_pad=True)
     drawn = list(itertools.permutations(range(3), HEADS))
@@ -485,7 +485,7 @@ def test_a_gate_is_added_to_a_trained_model():
 
 
 def attention_of_unit_vectors(w, x, source, seen, rescale: bool) -> Tensor:
-    """What random features estimate: softmax attention with queries and keys of length 1.
+    """Attention that random features estimate: softmax with queries and keys of length 1.
 
     With rescaling, keys count exp(|k|^2 / (2 d)) times as much.
     """

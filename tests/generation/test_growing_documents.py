@@ -1,4 +1,4 @@
-"""Documents that grow sentence by sentence: what is kept equals what is read anew, in float64."""
+"""Reuse of states when documents grow equals reading them again, in float64."""
 
 import pytest
 import tiny
@@ -27,7 +27,7 @@ def sentence(*lengths):
 
 
 class Growing:
-    """Random documents and the model that reads them, step by step.
+    """Random documents that are extended step by step, and their model.
 
     Args:
         model: of window attention.
@@ -42,7 +42,7 @@ class Growing:
         self.documents, self.before = GrowingDocuments(model), None
 
     def step(self, batch):
-        """Another sentence of each document; what is found, and tokens and sources (rows)."""
+        """Append a sentence to each document and return the prefix, tokens and sources."""
         for row in batch:
             if self.sources[row]:  # not always as long as its source
                 self.targets[row] += [sentence(1, 3, 9), torch.tensor([self.separator])]
@@ -83,7 +83,7 @@ def test_growing_equals_reading_anew(position, alignment, left_pad):
 
 @torch.no_grad()
 def test_forced_equals_incremental_after_growing():
-    """Steps after a prefix of which a part was kept, with rows of two beams."""
+    """Incremental steps after a partly reused prefix, with rows of two beams."""
     model, words = build("--train-alignment", "sentence")
     growing = Growing(model, words)
     for batch in BATCHES[:3]:
@@ -105,7 +105,7 @@ def test_forced_equals_incremental_after_growing():
 @torch.no_grad()
 @pytest.mark.parametrize("full", ["--full-decoder-attention", "--full-cross-attention"])
 def test_attention_without_a_window(full):
-    """All that is read stays known, or nothing is ever settled."""
+    """Either the whole prefix is kept or none of it."""
     model, words = build(full)
     growing = Growing(model, words)
     for batch in BATCHES:

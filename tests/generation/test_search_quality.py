@@ -1,4 +1,4 @@
-"""A wider beam finds what greedy search finds, or better: no sentence is lost by searching more."""
+"""A wider beam finds hypotheses at least as good as those of greedy search."""
 
 import pytest
 import tiny
@@ -7,7 +7,7 @@ TEST_DOCUMENTS = [5] * 40
 WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
 DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "40"]
 STREAM = ["--task", "sentence_stream_translation", "--chunk-sentences", "4"]
-# After references all beams see the same context, so that scores are those of the search alone.
+# With references as context, scores depend only on the search.
 JOINT = {WINDOWS[1]: ["--decoding", "window"], DOCUMENTS[1]: ["--decoding", "segment"]}
 SEQUENTIAL = ["--decoding", "sequential", "--gold-context"]
 
@@ -64,7 +64,7 @@ def corpora(tmp_path_factory):
 
 
 def exact_and_scores(data, checkpoint, *options):
-    """For each sentence whether it equals the reference, and its score."""
+    """Return for each sentence whether it equals the reference, and its score."""
     output = tiny.generate(data, checkpoint, "--max-tokens", "2000", *options)
     hypotheses, scores = tiny.lines_of(output), tiny.scores_of(output)
     references = tiny.lines_of(output, "T")

@@ -1,4 +1,4 @@
-"""Sequential decoding against its definition: stock search, one row at a time, nothing cached."""
+"""Sequential decoding compared with stock search of one row at a time without caches."""
 
 import math
 import re
@@ -29,7 +29,7 @@ def load(checkpoints):
 def naive_translation(
     task, models, sources, context, beam=3, nbest=1, with_context=False, **options
 ):
-    """Hypotheses of the sentence after ``context`` (token lists) in a span of sources.
+    """Return hypotheses of the sentence after ``context`` (token lists) in a span of sources.
 
     Args:
         with_context: the score of a hypothesis is that of the context and itself.
@@ -46,7 +46,7 @@ def naive_translation(
     encoder_outs = [model.encoder(source, src_lengths=lengths) for model in models]
 
     def words_after(tokens):
-        """Log-probabilities, all read anew."""
+        """Return log-probabilities, computed from the beginning."""
         whole = torch.tensor([tokens])
         total = 0
         for model, encoder_out in zip(models, encoder_outs):
@@ -71,7 +71,7 @@ def source_documents(task):
 
 
 def check(output, rows, expected, dictionary, nbest=1):
-    """Every printed hypothesis, in order, with its score."""
+    """Compare all printed hypotheses, in order, with their scores."""
     lines = re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", output, flags=re.M)
     for row, found in zip(rows, expected):
         printed = [(float(score), text) for number, score, text in lines if int(number) == row]
@@ -131,7 +131,7 @@ def test_full_documents(binarised, checkpoint, decoding):
 def test_full_documents_by_an_ensemble(
     binarised, window_attention_document_checkpoint, document_checkpoint
 ):
-    """One model keeps what new source does not change, the other reads all anew."""
+    """One model reuses states, the other reads everything again."""
     checkpoints = [window_attention_document_checkpoint, document_checkpoint]
     check_documents(binarised, checkpoints, "sequential")
 
@@ -209,7 +209,7 @@ def test_scores_with_the_context(
     options,
     search,
 ):
-    """Hypotheses are ranked and printed by what context and sentence score together."""
+    """Hypotheses are ranked by, and printed with, the score of context and sentence together."""
     monkeypatch.setattr(prefix_ensemble, "TOKENS_AT_ONCE", 5)
     checkpoints = {
         "ensemble": [window_checkpoint, other_window_checkpoint],
@@ -309,7 +309,7 @@ def test_references_as_context_need_references(binarised, window_checkpoint, tmp
 
 @torch.no_grad()
 def test_the_future_changes_nothing(binarised, document_checkpoint):
-    """Sentences after the one translated are not seen, but with sequential-full-source."""
+    """Later sentences have no influence, except with sequential-full-source."""
     first = ["w1 w2 w3", "w4 w5"]
     documents = [[*first, "w6"], [*first, "w7 w8 w9 w10 w11 w1"]]
     for decoding, same in (("sequential", True), ("sequential-full-source", False)):
@@ -319,7 +319,7 @@ def test_the_future_changes_nothing(binarised, document_checkpoint):
 
 
 def test_references_are_scored_without_the_future(binarised, document_checkpoint):
-    """The scores of references are those that the search sums up."""
+    """The scores of references equal those of the search."""
     task, models = load([document_checkpoint])
     options = ["--task", "full_document_translation", "--decoding", "sequential"]
     output = tiny.generate(binarised, document_checkpoint, *options, "--score-reference")

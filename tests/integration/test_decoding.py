@@ -1,4 +1,4 @@
-"""Every decoding through the stock commands: each original sentence once, always the same."""
+"""All decodings through the stock commands: one hypothesis per sentence, independent of batches."""
 
 import functools
 import io
@@ -29,7 +29,7 @@ ALL = [
 ]
 
 
-# Architectures of the suite have their own ways to read, to step and to share beams.
+# Architectures of the suite implement prefixes, steps and beams themselves.
 OURS = [
     ("rfa-window", "sequential"),
     ("rfa-window", "window"),
@@ -144,7 +144,7 @@ def test_nbest_and_ensembles(binarised, system):
         scores, texts = zip(*hypotheses)
         assert list(scores) == sorted(scores, reverse=True)
         assert len(set(texts)) == len(texts)
-        # Outputs of several sentences may differ in others than this one.
+        # Joint outputs may differ only in other sentences, which leaves fewer texts.
         assert len(texts) == 3 or (joint and len(texts) > 0)
     assert sum(map(len, lists.values())) > 1.5 * len(lists)
     # An ensemble of a model with itself is the model.
@@ -222,7 +222,7 @@ def test_python_gives_the_same(binarised, system):
 
 
 def test_a_sentence_too_long_leaves_the_rest_of_its_document_alone(binarised, window_checkpoint):
-    """It gets an empty line, and the next buffer goes on without it."""
+    """It gets an empty line, and the next buffer continues without it."""
     long = " ".join(["w1"] * 4000)
     options = [*WINDOW, "--decoding", "sequential", "--skip-invalid-size-inputs-valid-test"]
     lines = [["w1 w2", long, "w3", "w4 w5"], ["w1 w2", "w3", "w4 w5"]]
@@ -237,7 +237,7 @@ def test_a_sentence_too_long_leaves_the_rest_of_its_document_alone(binarised, wi
 
 
 def test_raw_text_from_python(binarised, window_checkpoint, tmp_path):
-    """With tokenizer and BPE the translator does what was done to the corpus, and undoes it."""
+    """With tokenizer and BPE the translator preprocesses raw text and postprocesses the output."""
     from sacremoses import MosesDetokenizer
     from subword_nmt.apply_bpe import BPE
     from subword_nmt.learn_bpe import learn_bpe

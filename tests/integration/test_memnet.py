@@ -25,7 +25,7 @@ LIMIT = 12
 
 @pytest.fixture(scope="module")
 def drafts(binarised, tmp_path_factory):
-    """Translations of all splits, each by one word in its place."""
+    """Return word-by-word translations of all splits."""
     folder = tmp_path_factory.mktemp("drafts")
     for split, lengths, seed in (("train", (4, 1, 6, 3, 5), 0), ("valid", (3, 1, 4), 1)):
         write_drafts(binarised, folder, split, tiny.documents(lengths, seed + 50))
@@ -103,7 +103,7 @@ def check_scores(found, wanted):
     [("source", "context"), ("target", "context"), ("both", "context"), ("both", "output")],
 )
 def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, memory, place):
-    """Each pass is scored as the equations say, given what the pass before it has translated."""
+    """Each pass has the scores of the equations, given the translations of the previous pass."""
     options = ["--memory", memory, "--memory-to", place]
     if memory != "target":
         options += ["--sentence-lm", sentence_lm]
@@ -113,13 +113,13 @@ def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, 
     def run(*extra):
         return printed(tiny.generate(binarised, checkpoint, *DOCUMENTS, *extra))
 
-    # With both memories the first translations have the source memory, and are not printed.
+    # With both memories the first translations use the source memory and are not printed.
     begins = ["--drafts", str(drafts)] if memory == "both" else []
     found, before = [run(*begins, "--decode-passes", str(n)) for n in range(3)], None
     for texts, scores in found:
         check_scores(scores, scores_by_equations(checkpoint, place, texts, before))
         before = texts if before or not begins else DRAFTS
-    # Wherever there is another sentence, it matters.
+    # Other sentences of the document change the scores.
     _, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
     alone = [len(part) == 1 for part in parts_of(TEST, task) for _ in part]
     assert [a == b for a, b in zip(found[0][1], found[1][1])] == alone
@@ -131,7 +131,7 @@ def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, 
 
 
 def test_vectors_are_those_of_the_language_models(binarised, sentence_lm, tmp_path):
-    """Loaded, kept as they are in training, and the states that the stock model has."""
+    """They are loaded, frozen in training, and equal to the states of the stock model."""
     options = ["--memory", "source", "--sentence-lm", sentence_lm]
     checkpoint = train(binarised, tmp_path, options=options)
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
@@ -169,7 +169,7 @@ def test_training_resumes(binarised, sentence_lm, drafts, tmp_path):
 
 
 def test_documents_may_be_longer_than_positions(binarised, tmp_path):
-    """Those of the model are for sentences."""
+    """The positions of the model limit sentences, not documents."""
     positions = ["--max-source-positions", "9", "--max-target-positions", "9"]
     arguments = ["--gold-drafts", *positions, "--max-document-tokens", "100"]
     checkpoint = train(binarised, tmp_path, *arguments, options=["--memory", "target"])
@@ -180,7 +180,7 @@ def test_documents_may_be_longer_than_positions(binarised, tmp_path):
 
 
 def test_two_processes_learn_what_one_learns(binarised, sentence_lm, tmp_path):
-    """Batches that two processes take side by side are those of one that adds up two of them."""
+    """Two processes give the same result as one with ``--update-freq 2``."""
     arguments = [*DOCUMENTS, "--gold-drafts", "--max-tokens", "20", "--dropout", "0"]
     arguments += ["--memory-dropout", "0", "--max-update", "5"]
     model = tiny.memnet("--sentence-lm", sentence_lm)
@@ -196,7 +196,7 @@ def test_two_processes_learn_what_one_learns(binarised, sentence_lm, tmp_path):
 
 
 def test_second_stage_begins_with_rnnsearch(binarised, sentence_lm, tmp_path):
-    """It translates and scores as the first stage does; nothing is learned here."""
+    """It translates and scores like the first stage; the learning rate is 0."""
     sentence = ["--task", "sliding_window_translation", "--window-size", "1"]
     model = tiny.rnnsearch("--decoder-layers", "2")
     base = tiny.with_noise(tiny.train(binarised, tmp_path / "a", *sentence, model=model, updates=1))
@@ -230,7 +230,7 @@ def test_validation_bleu_and_valid_drafts(binarised, sentence_lm, drafts, tmp_pa
 
 
 def test_a_source_memory_is_searched_with_once(binarised, sentence_lm, tmp_path, monkeypatch):
-    """It reads no translations: more passes find nothing else."""
+    """It reads no translations, so further passes change nothing."""
     options = ["--memory", "source", "--sentence-lm", sentence_lm]
     checkpoint = tiny.with_noise(train(binarised, tmp_path, options=options))
     search, searched = IterativeSearch._translate_given, []
@@ -250,14 +250,14 @@ def test_a_source_memory_is_searched_with_once(binarised, sentence_lm, tmp_path,
 
 
 def source_alone(model, source, lengths, previous, numbers):
-    """Output with the source memory, while nothing is in the target memory."""
+    """Return the output with the source memory and an empty target memory."""
     encoder_out = model.encoder(source, lengths, documents=numbers)
     encoder_out["readings"] = [model.decoder.recall(encoder_out, numbers)]
     return model.decoder(previous, encoder_out)
 
 
 def greedy(model, task, document, translated, with_source=False):
-    """Translations of all sentences, one word at a time, given earlier translations of all."""
+    """Translate all sentences by greedy search, given earlier translations."""
     dictionary = task.tgt_dict
     eos, pad = dictionary.eos(), dictionary.pad()
     source = collate_tokens(document, pad, left_pad=True)
@@ -297,7 +297,7 @@ def test_iterative_decoding_equals_its_definition(
         [str(memnet_document_checkpoint)]
     )
     model.eval()
-    # As test_full_documents has them, but no part here is longer than the limit.
+    # As in test_full_documents, but no document is longer than the limit.
     arguments = [*DOCUMENTS[:2], "--beam", "1", "--decode-passes", str(passes)]
     output = tiny.generate(
         binarised, memnet_document_checkpoint, *arguments, "--decode-order", order
@@ -318,7 +318,7 @@ def test_iterative_decoding_equals_its_definition(
 
 
 def parts_of(documents, task):
-    """Documents as the task cuts them."""
+    """Return the parts into which the task cuts documents."""
     from fairseq_docmt.data import DocumentIndex
 
     for document in documents:

@@ -1,4 +1,4 @@
-"""The package registers once, however it is named and whoever imported it before."""
+"""The package is registered once, under any name and import order."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""rfa_transformer through the stock commands: options, starting points, what it refuses."""
+"""rfa_transformer through the stock commands: options, initialisation, errors."""
 
 import pytest
 import tiny
@@ -31,7 +31,7 @@ def test_variants_train_and_translate(binarised, tmp_path, variant):
 
 
 def test_activation_checkpointing_draws_the_same_matrices_again(binarised, tmp_path):
-    """Gradients come from a second forward pass, which must be the first one over again."""
+    """The second forward pass must use the random matrices of the first."""
     states = []
     for number, extra in enumerate(([], ["--checkpoint-activations"])):
         model = tiny.rfa("--dropout", "0.1", *extra)

@@ -92,7 +92,7 @@ def test_pytorch_ddp(binarised, tmp_path, traced, monkeypatch):
     ids=["cache", "previous target", "previous sources"],
 )
 def test_other_carries_resume(binarised, tmp_path, traced, model):
-    """Words and ages of slots are whole numbers, keys, values and states are not."""
+    """Document states with integer tensors (words, ages of slots) and float tensors resume."""
     arguments = [*STREAM, "--chunk-sentences", "2"]
     whole = traced("whole")
     tiny.train(binarised, tmp_path / "a", *arguments, updates=9, model=model)
@@ -154,7 +154,7 @@ def test_two_processes_resume(binarised, tmp_path, traced, validation):
 
 
 def test_two_processes_learn_what_one_learns(tmp_path, traced):
-    """The same global batch; uneven documents leave one process idle at the end."""
+    """Same global batch; with uneven documents, one process has only fillers at the end."""
     data = tiny.corpus(tmp_path, train=(9, 1, 2, 5))
     options = ["--dropout", "0", "--chunk-sentences", "2", "--max-epoch", "3"]
     alone, shared = traced("alone"), traced("shared")
@@ -181,7 +181,7 @@ def test_two_processes_learn_what_one_learns(tmp_path, traced):
 
 @pytest.mark.parametrize("option", [["--update-freq", "3"], ["--chunk-sentences", "4"]])
 def test_processes_with_nothing_left_do_not_hang(tmp_path, traced, option):
-    """And every sentence is read once an epoch, by one of them."""
+    """Every sentence is read once an epoch, by one of the processes."""
     trace = traced("trace")
     data = tiny.corpus(tmp_path, train=(7, 1), valid=(2,))
     train_in_processes(data, tmp_path / "a", *option, "--batch-size", "1", "--max-epoch", "2")
@@ -195,7 +195,7 @@ def test_processes_with_nothing_left_do_not_hang(tmp_path, traced, option):
 
 
 def test_validation_does_not_depend_on_chunks(binarised, tmp_path, caplog):
-    """Nor on training: it has lanes of its own."""
+    """Nor does it depend on training, as it has its own lanes."""
     caplog.set_level("INFO")
     found = []
     for number, extra in enumerate(
@@ -267,7 +267,7 @@ ORDER = ["--batch-size", "2", "--chunk-sentences", "2"]
     ],
 )
 def test_another_order_is_for_another_epoch(binarised, tmp_path, other, message):
-    """In the middle of one it would leave sentences out; at its end anything goes."""
+    """Within an epoch another order would skip sentences; between epochs it is allowed."""
     arguments = [*PLAIN, *ORDER]
     tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
     with pytest.raises(UserError, match=message):

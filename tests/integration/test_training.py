@@ -25,7 +25,7 @@ def task_of(data, *arguments):
 
 
 def examples_of(make_task, split, shards, workers, max_tokens=60, epoch=1):
-    """Ids that all data-parallel processes see in one epoch, and their numbers of batches."""
+    """Return the ids that all processes read in one epoch, and their numbers of batches."""
     seen, batches = [], []
     for shard in range(shards):
         task = make_task()
@@ -80,7 +80,7 @@ def test_documents_are_whole_and_seen_once(binarised):
 
 
 def test_parts_put_together_by_the_host_keep_their_documents_apart(tmp_path):
-    """``train`` and ``train1`` are one training set, but not one document."""
+    """The last document of ``train`` does not continue in ``train1``."""
     data = tiny.corpus(tmp_path, train=(2, 2))
     for suffix in ("bin", "idx"):
         for side in ("src", "tgt"):
@@ -210,7 +210,7 @@ def test_a_stock_checkpoint_is_decoded_as_sentence_level(binarised, tmp_path):
 
 
 def test_recurrent_stock_models_decode_windows(binarised, tmp_path):
-    """They cannot read a prefix side by side, so rows go one by one; nothing else changes."""
+    """They cannot read prefixes in parallel, so rows are decoded one by one."""
     model = tiny.train(
         binarised,
         tmp_path,

@@ -1,4 +1,4 @@
-"""A sentence-level model first, then what an architecture adds to it."""
+"""Training in two stages: a sentence-level model, then the parameters that an architecture adds."""
 
 import pytest
 import tiny
@@ -39,7 +39,7 @@ def rates(save_dir):
 
 
 def test_memory_starts_from_a_sentence_level_model(binarised, sentence_level, tmp_path):
-    """Two learning rates under a stock scheduler, and what the first stage learned is there."""
+    """Two learning rates under a stock scheduler; the parameters of the first stage are loaded."""
     arguments = [*STREAM, *GROUPED, "--finetune-from-model", str(sentence_level), "--lr", "3e-9"]
     path = tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=1)
     old, new = tiny.weights(sentence_level), tiny.weights(path)
@@ -49,7 +49,7 @@ def test_memory_starts_from_a_sentence_level_model(binarised, sentence_level, tm
 
 
 def test_cache_starts_from_rnnsearch(binarised, tmp_path):
-    """The second pass of Tu et al. (2018): nothing but the gate is trained."""
+    """In the second pass of Tu et al. (2018), only the gate is trained."""
     base = tiny.train(binarised, tmp_path / "a", *SENTENCE, model=tiny.rnnsearch(), updates=5)
     arguments = [*STREAM, "--finetune-from-model", str(base), "--freeze-pretrained"]
     path = tiny.train(binarised, tmp_path / "b", *arguments, model=tiny.cache(), updates=5)
@@ -109,7 +109,7 @@ def test_resuming_with_other_parameters_is_refused(binarised, tmp_path):
 
 
 def test_frozen_symbols_are_warned_of(binarised, tmp_path, caplog):
-    """A stock model knows no <sep>, which windows need."""
+    """A stock model has no <sep>, which windows need."""
     task, model, _ = SECOND_STAGES["gate"]
     path = tiny.train(binarised, tmp_path / "a", "--task", "translation", model=GATED, updates=1)
     arguments = [*task, "--finetune-from-model", str(path), "--freeze-pretrained"]

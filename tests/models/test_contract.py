@@ -1,4 +1,4 @@
-"""What every architecture owes to its users, whatever is inside."""
+"""Properties that every architecture must have."""
 
 import inspect
 
@@ -84,7 +84,7 @@ def scores(model, source, target, **follow):
 
 
 def following(model, lanes=2) -> dict:
-    """How four sentences follow each other in documents, as far as a model asks."""
+    """Return the document inputs of four consecutive sentences that a model needs."""
     rows, known = torch.arange(4), inspect.signature(model.forward).parameters
     follow = {"starts": rows < lanes, "lanes": lanes, "documents": rows // 2}
     return {name: value for name, value in follow.items() if name in known}
@@ -135,7 +135,7 @@ def random_orders(bsz, beams, steps, finish_at):
 @pytest.mark.parametrize("source_lengths", [[9, 4, 6], [70, 40, 60]])
 @pytest.mark.parametrize("size", [1, 2], ids=["single", "ensemble"])
 def test_steps_equal_the_whole_sequence_while_beams_move(arguments, size, source_lengths):
-    """More steps than tokens are kept one by one; beams split, and a sentence ends."""
+    """Enough steps to merge tokens into summaries; beams are split, and a sentence ends."""
     ensemble = EnsembleModel([tiny.model(*arguments, seed=seed) for seed in range(size)])
     beams, steps, bsz = 3, 40, 3
     source = batch(source_lengths, left_pad=True)
@@ -166,7 +166,7 @@ def test_steps_equal_the_whole_sequence_while_beams_move(arguments, size, source
 
 
 def test_beams_without_a_state(arguments):
-    """Decoding that keeps no state gets the same source for all beams of a sentence."""
+    """Without incremental state, all beams of a sentence get the same source."""
     model = tiny.model(*arguments)
     source, target = batch([9, 4], left_pad=True), previous(batch([5, 5, 5, 5], seed=10))
     rows = torch.tensor([0, 0, 1, 1])

@@ -60,7 +60,7 @@ def differ(found, wanted):
 
 
 def test_only_the_source_memory_knows_the_order_of_sentences(model):
-    """Shuffling the document changes nothing with a target memory: its cells have no place."""
+    """Shuffling the document has no effect on a target memory, whose cells have no positions."""
     sentences, order = document(5, 1), [3, 0, 4, 1, 2]
     before = run(model, [sentences])
     after = run(model, [[sentences[number] for number in order]])

@@ -95,7 +95,7 @@ def draw(group: str, args, equivalents: dict) -> list:
 
 
 class Verdicts:
-    """Kept in ``.mutants/verdicts.jsonl``, which the next run goes on from."""
+    """Verdicts in ``.mutants/verdicts.jsonl``, from which the next run continues."""
 
     def __init__(self, args) -> None:
         folders = ("fairseq_docmt", "tests", "data_prep", "examples")

@@ -25,7 +25,7 @@ def alignment(kind, queries, keys):
         return torch.arange(queries).expand(BSZ, -1)
     if kind == "linear":
         return linear_centers(torch.tensor([queries, max(1, queries - 2)]), lengths, queries)
-    # Jumps back and forth, runs over the end: what a search aligned by sentences may do.
+    # Alignments by sentences in a search may jump in both directions and pass the end.
     return torch.randint(-2, keys + 4, (BSZ, queries))
 
 

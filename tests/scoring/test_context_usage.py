@@ -1,4 +1,4 @@
-"""What context adds is the difference of two scores of the same reference."""
+"""Context usage is the difference of two scores of the same reference."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The command: scores are those of forcing each candidate directly, whatever the batches."""
+"""The contrastive command: scores equal forced decoding of each candidate in any batch."""
 
 import io
 import json

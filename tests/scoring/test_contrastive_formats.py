@@ -1,4 +1,4 @@
-"""Published formats of contrastive sets, and JSON lines that all of them convert to."""
+"""Readers of published contrastive sets, and their conversion to JSON lines."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Dropped pronouns: sentences counted by hand."""
+"""Dropped pronouns: counts compared with counts by hand."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Corpus metrics: hand-checked numbers, the figures of sacreBLEU's own command, significance."""
+"""Corpus metrics: values computed by hand, agreement with the sacreBLEU command, significance."""
 
 import json
 import random

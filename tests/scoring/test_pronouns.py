@@ -1,4 +1,4 @@
-"""Pronouns and formality: sentences counted by hand, on pipelines put together here."""
+"""Pronouns and formality: counts compared with counts by hand, with minimal pipelines."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Texts that belong together, and those that do not."""
+"""Consistency checks of source, reference and output texts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Memories of the whole document are read."""
+"""Models with memories of the whole document use them."""
 
 import probe
 import pytest
@@ -7,7 +7,7 @@ from scipy.stats import binom
 
 
 def accuracies(folder, system, **settings):
-    """Accuracies of the model alone, and with its memories."""
+    """Return the accuracies of the model without and with its memories."""
     questions, found = probe.run("run_memnet.sh", folder, system, **settings)
     alone, memory = found["rnnsearch_window"], found[f"{system}_iterative"]
     probe.assert_whole_sentences(memory, equal=score.quality(alone).rate)

@@ -1,4 +1,4 @@
-"""Models keep their parameters, and what hangs on their layers, when oneDNN takes over."""
+"""Models keep their parameters and hooks when oneDNN computes their linear layers."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Packed weights give the same products, and only where they may."""
+"""Packed weights give the same products and are used only where possible."""
 
 import pytest
 import torch

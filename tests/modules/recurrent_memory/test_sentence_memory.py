@@ -1,4 +1,4 @@
-"""The recurrent memory against its definition, one document and one sentence after the other."""
+"""The recurrent memory compared with its definition, sentence by sentence."""
 
 import pytest
 import torch
@@ -48,7 +48,7 @@ def updated(module, memory, states):
 
 
 def naive(module, states, present, starts):
-    """Memory that each sentence reads, with gradients into the latest sentences alone."""
+    """Return the memory of each sentence, with gradients into the latest sentences only."""
     read = {}
     first = module.initial_norm(module.initial)
     for lane in range(LANES):

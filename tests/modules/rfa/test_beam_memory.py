@@ -1,4 +1,4 @@
-"""Memory of beams against one summary for each row, copied at every step."""
+"""Beam memory compared with one summary per row that is copied at every step."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ FLOOR = 1e-3
 
 @pytest.fixture(autouse=True)
 def few_recent_tokens_and_no_zeros(monkeypatch):
-    """Merge often; and let memory that was never written be seen."""
+    """Merge often, and make reads of unwritten memory visible."""
     monkeypatch.setattr(beam_memory, "RECENT_TOKENS", 3)
     torch.use_deterministic_algorithms(True)  # fills torch.empty with NaN
     yield
@@ -41,7 +41,7 @@ def random(*shape):
 
 
 class CopiedMemory:
-    """The definition: ``S`` and ``z`` of every row, moved with the row."""
+    """Reference memory: ``S`` and ``z`` of every row, reordered with the rows."""
 
     def __init__(self, rows):
         self.sums = torch.zeros(HEADS, rows, FEATURES, VALUES, dtype=torch.float64)
@@ -63,7 +63,7 @@ class CopiedMemory:
 
 
 def check_step(memory, copied, gated):
-    """Write, read, and decay where some rows end a sentence."""
+    """Compare one step: write, read, and decay in rows that end a sentence."""
     bsz, beams = memory.bsz, memory.beams
     phi_q, phi_k = (random(HEADS, bsz * beams, FEATURES).abs() for _ in range(2))
     v = random(HEADS, bsz * beams, VALUES)

@@ -1,4 +1,4 @@
-"""Drawing random matrices: new ones in training, the same ones otherwise, all in the checkpoint."""
+"""Random matrices: drawn again in training, fixed in evaluation, stored in the checkpoint."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Reading a cache through the source states gives equations 5 and 8 as they are written."""
+"""Cache matching computed through the source states equals equations 5 and 8."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What a search computed is found again by the tokens of a hypothesis."""
+"""Values computed in a search are found by the tokens of a hypothesis."""
 
 import torch
 

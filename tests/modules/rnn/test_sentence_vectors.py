@@ -1,4 +1,4 @@
-"""Sentence vectors of frozen language models are computed once, and the same whenever that is."""
+"""Sentence vectors of frozen language models are computed once and do not depend on when."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def batch_of(sentences, left=False):
 
 
 def counted(monkeypatch):
-    """Sentences that the language models are given from now on."""
+    """Record the sentences that the language models read."""
     read, states = [], SentenceVectors.last_states
 
     def last_states(self, sentences):
@@ -48,7 +48,7 @@ def counted(monkeypatch):
 
 
 def by_hand(module, words):
-    """One vector by stock LSTMs, the words one after the other."""
+    """Compute one vector by stock LSTMs, word by word."""
     found = []
     for embedding, lstm, step in zip(module.embeddings, module.lstms, (1, -1)):
         state = None
@@ -113,7 +113,7 @@ def test_other_weights_are_computed_with(monkeypatch, change):
 
 
 def test_the_scale_is_that_of_now():
-    """Kept are states before they are standardised."""
+    """The stored states are not yet standardised."""
     module, batch = vectors_of(), batch_of(sentences_of(10))
     states = module(batch) * module.deviation + module.mean
     module.mean += 1

@@ -1,4 +1,4 @@
-"""Orders of rows taken apart, by hand."""
+"""Reordering of beams, with values computed by hand."""
 
 import pytest
 import torch

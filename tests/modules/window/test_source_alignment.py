@@ -1,4 +1,4 @@
-"""Alignments by hand; positions are columns of the source."""
+"""Source alignments, with values computed by hand; positions are source columns."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def test_sentence_by_sentence(source):
     tokens = torch.tensor([[EOS, 4, SEP, 5, 5, 5, 5, 5, 5, SEP, 6, 6, 6, 6]]).repeat(2, 1)
     got = align_references(tokens, source, SEP, PAD, "sentence")
     assert got[0].tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 8, 7, 8, 8, 8, 8]
-    # The third sentence has no source: it is held to the last one.
+    # The third sentence has no source and is aligned to the last one.
     assert got[1].tolist() == [4, 5, 6, 7, 8, 8, 8, 8, 8, 6, 7, 8, 8, 8]
 
 
