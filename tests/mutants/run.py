@@ -79,7 +79,7 @@ def draw(group: str, args, equivalents: dict) -> list:
     files = [
         str(path.relative_to(ROOT))
         for folder in GROUPS[group][0]
-        for path in sorted((ROOT / "fairseq_docmt" / folder).glob("*.py"))
+        for path in sorted((ROOT / "fairseq_docmt" / folder).rglob("*.py"))
     ]
     files = [file for file in files if any(fnmatch.fnmatch(file, fit) for fit in args.files)]
     every = [mutant for file in files for mutant in mutations.mutants(ROOT, file)]

@@ -24,9 +24,9 @@ def digest(*paths: Path) -> str:
 
 def folders(root: Path) -> list:
     """Folders of tests, but those of ``system`` tests."""
-    return sorted(
-        {p.parent for p in (root / "tests").glob("*/test_*.py")} - {root / "tests/system"}
-    )
+    tests = root / "tests"
+    found = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}
+    return sorted(tests / name for name in found - {"system"})
 
 
 class Selection:
