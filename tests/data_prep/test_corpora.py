@@ -434,7 +434,7 @@ def test_feng2022_is_prepared(tmp_path):
         for side in ("en", "de"):
             text = f"<d>\nThis is {side} .\nAnd this .\n<d>\nThe end in {side} .\n"
             (corpus / f"concatenated_en2de_{split}_{side}.txt").write_text(text)
-    run_recipe("feng2022_memory/prepare.sh", corpus, tmp_path / "work", BPE="5")
+    run_recipe("feng2022_memory/prepare.sh", corpus, tmp_path / "work", BPE="40")
     assert (tmp_path / "work" / "data" / "bin" / "test.en-de.de.bin").exists()
     text = (tmp_path / "work" / "corpus" / "valid.de").read_text()
     assert text == "This is de .\nAnd this .\n\nThe end in de .\n"
