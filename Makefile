@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 
 help:
 	@echo "make quickstart   train and translate on built-in data, about 5 minutes after installation"
-	@echo "make test         format, lint and all tests but the long ones"
+	@echo "make test         format, lint, spelling and all tests but the long ones"
 	@echo "make test-system  long tests: do the models use their context?"
 	@echo "make mutants      takes hours: do the tests notice changes of the code? see tests/README.md"
 	@echo "make format       format the code"
@@ -31,6 +31,7 @@ quickstart: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -q -m "not system" -n 2
 
 test-system: $(INSTALLED)

@@ -51,5 +51,8 @@ setup(
         "tabulate",
         "tqdm",
     ],
-    extras_require={"dev": ["pytest", "pytest-xdist", "ruff", "nltk"], "meteor": ["nltk"]},
+    extras_require={
+        "dev": ["pytest", "pytest-xdist", "ruff", "codespell>=2.4.1", "nltk"],
+        "meteor": ["nltk"],
+    },
 )

@@ -1,7 +1,7 @@
-"""What all readers of published corpora share: lines, documents, and how these are written.
+"""Shared parts of the readers of published corpora: reading lines, selecting and writing documents.
 
-A reader yields documents, each a list of pairs of sentences.  Here pairs that have an empty side
-are left out, the rest is checked and written as two files: one sentence a line, a blank line
+A reader yields documents, each a list of sentence pairs.  Pairs with an empty side are left out
+here; the rest is checked and written as two files with one sentence per line and a blank line
 between documents.
 """
 
@@ -25,11 +25,11 @@ Document = List[Pair]
 
 
 class LeftOut:
-    """Numbers of what is not written.
+    """Numbers of pairs and documents that are not written.
 
     Attributes:
-        pairs: pairs of sentences that have an empty side, in documents that are written.
-        documents: documents that are not.
+        pairs: sentence pairs with an empty side, in documents that are written.
+        documents: documents that are not written.
     """
 
     def __init__(self):
@@ -40,10 +40,10 @@ class LeftOut:
 
 
 def lines_of(path: str) -> Iterator[str]:
-    """Lines of a UTF-8 file, which may be packed by gzip.
+    """Yield the lines of a UTF-8 file, which may be compressed by gzip.
 
-    Only LF ends a line, as for the programs that published corpora were made with; other line
-    breaks become blanks.
+    Lines end only with LF, as for the programs that made published corpora; other line breaks
+    become spaces.
 
     Raises:
         CorpusError: the file cannot be read, or a line is not UTF-8.
@@ -66,10 +66,10 @@ def lines_of(path: str) -> Iterator[str]:
 
 
 def paired_lines(*paths: str) -> Iterator[Tuple[str, ...]]:
-    """Line i of each of several files, together.
+    """Yield line i of several files together.
 
     Raises:
-        CorpusError: one has fewer lines than the others.
+        CorpusError: a file has fewer lines than the others.
     """
     for number, lines in enumerate(zip_longest(*map(lines_of, paths))):
         if None in lines:
@@ -78,7 +78,7 @@ def paired_lines(*paths: str) -> Iterator[Tuple[str, ...]]:
                 for ended in (True, False)
             )
             raise CorpusError(
-                f"{short} ends after line {number}, but {longer} goes on; line i of one must "
+                f"{short} ends after line {number}, but {longer} continues; line i of one must "
                 "belong to line i of the other, so give files of the same release"
             )
         yield lines
@@ -93,14 +93,14 @@ def select(
     min_sentences: int = 1,
     complete_documents: bool = False,
 ) -> Iterator[Document]:
-    """Documents without the pairs that have an empty side; white space around sentences is removed.
+    """Yield documents without the pairs that have an empty side, sentences stripped of white space.
 
     Args:
-        documents: as they were read; pairs with two empty sides, and documents without any other,
-            are passed over.
-        left_out: counts what is not yielded.
-        min_sentences: shorter documents are left out.
-        complete_documents: leave out a document that has such a pair, and not only the pair.
+        documents: documents as read; pairs with two empty sides, and documents without any other
+            pairs, are skipped and not counted.
+        left_out: counts of pairs and documents that are left out.
+        min_sentences: minimum number of pairs in a document.
+        complete_documents: leave out a whole document if one of its pairs has one empty side.
     """
     for document in documents:
         stripped = [(source.strip(), target.strip()) for source, target in document]
@@ -117,11 +117,11 @@ def write_corpus(documents: Iterable[Document], out: Sequence[str]) -> Counts:
     """Check and write both sides.
 
     Args:
-        documents: lists of pairs, none of them with an empty side.
+        documents: lists of pairs without empty sides.
         out: paths of the two sides.
 
     Raises:
-        CorpusError: a fault of the text; then nothing is written.
+        CorpusError: the text has an error; nothing is written.
     """
     sides: Tuple[List[str], List[str]] = ([], [])
     for document in documents:
@@ -137,10 +137,10 @@ def write_corpus(documents: Iterable[Document], out: Sequence[str]) -> Counts:
 
 
 def reader_parser(description: str) -> argparse.ArgumentParser:
-    """Command line of a reader, with the options that all have.
+    """Create the parser of a reader, with the options that all readers share.
 
     Args:
-        description: docstring of the reader, of which the first paragraph is shown.
+        description: docstring of the reader, whose first paragraph is shown.
     """
     parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
     add = parser.add_argument
@@ -149,17 +149,17 @@ def reader_parser(description: str) -> argparse.ArgumentParser:
     add(
         "--complete-documents",
         action="store_true",
-        help="leave out a document that has a sentence without translation, not only the sentence",
+        help="leave out whole documents in which a sentence has no translation",
     )
     return parser
 
 
 def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace) -> None:
-    """Read, write and say what was written; a fault ends the program with one sentence.
+    """Read and write a corpus and print what was written; report an error in one sentence.
 
     Args:
-        read: the reader, called with the arguments of the command line.
-        args: those, the shared ones with them.
+        read: reader, called with the arguments of the command line.
+        args: arguments of the command line, including the shared ones.
     """
     left_out = LeftOut()
     try:

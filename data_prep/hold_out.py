@@ -1,8 +1,8 @@
-"""Draw documents for validation and test from a corpus.
+"""Draw validation and test documents at random from a corpus.
 
     python data_prep/hold_out.py corpus/all.en corpus/all.de --valid 5 --test 5 --out corpus
 
-writes ``train``, ``valid`` and ``test`` with the suffixes of the two files.  Documents stay in
+Writes ``train``, ``valid`` and ``test`` with the suffixes of the two files.  Documents keep their
 order.
 """
 
@@ -18,10 +18,10 @@ from documents import Document, write_corpus
 
 
 def read_corpus(source: str, target: str) -> List[Document]:
-    """Documents of two files with blank lines between them.
+    """Read the documents of two files with blank lines between them.
 
     Raises:
-        CorpusError: the files are no corpus.
+        CorpusError: the files are not a valid corpus.
     """
     sides = read_lines(source), read_lines(target)
     check_lines(*sides, source, target)
@@ -30,25 +30,25 @@ def read_corpus(source: str, target: str) -> List[Document]:
 
 
 def split(documents: List[Document], sizes: Dict[str, int], seed: int) -> Dict[str, List[Document]]:
-    """Draw documents.
+    """Draw documents for each part.
 
     Args:
-        documents: all there are.
-        sizes: how many to draw, by the name of what they are for.
-        seed: of the draw.
+        documents: all documents.
+        sizes: number of documents to draw, by the name of the part.
+        seed: random seed.
 
     Returns:
-        Documents by name; those that are left are ``train``.
+        Documents by name of the part; the remaining ones are ``train``.
 
     Raises:
-        CorpusError: none is asked for, or none would be left.
+        CorpusError: a part would be empty.
     """
     if min(sizes.values()) < 1:
         raise CorpusError("--valid and --test must be at least 1")
     if sum(sizes.values()) >= len(documents):
         raise CorpusError(
-            f"the corpus has {len(documents)} documents, so {sum(sizes.values())} cannot be held "
-            "out and some be left for training; draw fewer"
+            f"the corpus has {len(documents)} documents; holding out {sum(sizes.values())} leaves "
+            "none for training; draw fewer"
         )
     drawn = random.Random(seed).sample(range(len(documents)), sum(sizes.values()))
     names = [name for name, size in sizes.items() for _ in range(size)]
@@ -60,19 +60,20 @@ def split(documents: List[Document], sizes: Dict[str, int], seed: int) -> Dict[s
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     add = parser.add_argument
-    add("source", help="text of the source side, as corpus/all.en")
-    add("target", help="text of the target side")
+    add("source", help="source text, e.g. corpus/all.en")
+    add("target", help="target text")
     add("--valid", type=int, required=True, metavar="N", help="documents for validation")
     add("--test", type=int, required=True, metavar="N", help="documents for test")
-    add("--seed", type=int, default=1, help="of the draw")
-    add("--out", required=True, metavar="FOLDER", help="where train, valid and test are written")
+    add("--seed", type=int, default=1, help="random seed")
+    add("--out", required=True, metavar="FOLDER", help="folder for train, valid and test")
     return parser.parse_args(arguments)
 
 
 def main() -> None:
+    """Split the corpus named on the command line."""
     args = parse_args()
     suffixes = [Path(path).suffix for path in (args.source, args.target)]
     try:

@@ -1,7 +1,7 @@
-"""What is done to one line: tokenizing, truecasing, subwords.
+"""Functions from line to line: tokenization, truecasing, subword segmentation.
 
-Each builder returns a function from a line to a line.  Tokenizers do the same as the ones that
-fairseq applies to raw text, so that ``fairseq-interactive`` meets what was trained on.
+Tokenizers have the same settings as in fairseq, so that ``fairseq-interactive`` tokenizes as in
+training.
 """
 
 from typing import Callable
@@ -12,18 +12,18 @@ CHINESE = ("zh", "cn", "zho")
 
 
 def choose_tokenizer(name: str, language: str) -> str:
-    """``auto`` is jieba for Chinese and Moses for all else."""
+    """Resolve ``auto``: jieba for Chinese, Moses for other languages."""
     if name != "auto":
         return name
     return "jieba" if language.lower().replace("_", "-").split("-")[0] in CHINESE else "moses"
 
 
 def tokenizer(name: str, language: str) -> LineFunction:
-    """Build a tokenizer.
+    """Return the function of a tokenizer.
 
     Args:
         name: ``moses``, ``jieba`` or ``none``.
-        language: for Moses' list of abbreviations that keep their full stop.
+        language: language code, for Moses' list of abbreviations that keep their full stop.
     """
     return {"moses": _moses, "jieba": _jieba, "none": _none}[name](language)
 
@@ -32,7 +32,7 @@ def _moses(language: str) -> LineFunction:
     from sacremoses import MosesTokenizer
 
     moses = MosesTokenizer(language)
-    # The settings of fairseq's --tokenizer moses.
+    # The same settings as fairseq's --tokenizer moses.
     return lambda line: moses.tokenize(
         line, aggressive_dash_splits=True, return_str=True, escape=True
     )
@@ -42,17 +42,17 @@ def _jieba(language: str) -> LineFunction:
     import jieba
 
     jieba.setLogLevel("WARNING")
-    jieba.initialize()  # now, so that forked workers need not load the word list each
+    jieba.initialize()  # load the word list before workers are forked
     return lambda line: " ".join(" ".join(jieba.cut(line)).split())
 
 
 def _none(language: str) -> LineFunction:
-    # fairseq splits at any white space, subword-nmt only at blanks.
+    # fairseq splits at any white space, subword-nmt only at spaces.
     return lambda line: " ".join(line.split())
 
 
 def truecaser(model_path: str) -> LineFunction:
-    """Moses truecaser from a model file."""
+    """Return the function of a Moses truecaser with a model file."""
     from sacremoses import MosesTruecaser
 
     moses = MosesTruecaser(model_path)
@@ -60,7 +60,7 @@ def truecaser(model_path: str) -> LineFunction:
 
 
 def subword_segmenter(codes_path: str) -> LineFunction:
-    """subword-nmt's byte pair encoding from a file of merges."""
+    """Return the function that applies the byte pair encoding of subword-nmt."""
     from subword_nmt.apply_bpe import BPE
 
     with open(codes_path, encoding="utf-8") as codes:

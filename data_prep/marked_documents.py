@@ -1,10 +1,10 @@
-"""Documents that begin with a line of their own, to documents with blank lines between them.
+r"""Convert text with a marker line before each document to a corpus of documents.
 
-    python data_prep/marked_documents.py concatenated_en2de_dev_en.txt \\
+    python data_prep/marked_documents.py concatenated_en2de_dev_en.txt \
         concatenated_en2de_dev_de.txt --out corpus/valid.en corpus/valid.de
 
-This is how Maruf et al. (2019) ship TED talks, News Commentary and Europarl: ``<d>`` begins a
-document.
+Maruf et al. (2019) distribute TED talks, News Commentary and Europarl in this form: the line
+``<d>`` begins a document.
 """
 
 import argparse
@@ -15,14 +15,14 @@ from documents import Document, paired_lines, reader_parser, run_reader
 
 
 def read_documents(source: str, target: str, mark: str) -> Iterator[Document]:
-    """Documents of two files.
+    """Yield the documents of two files.
 
     Args:
         source, target: paths.
-        mark: the line that begins a document.
+        mark: line that begins a document.
 
     Raises:
-        CorpusError: the sides differ in lines or in marks.
+        CorpusError: the sides differ in their number of lines or in markers.
     """
     document: Document = []
     for number, pair in enumerate(paired_lines(source, target), start=1):
@@ -35,16 +35,16 @@ def read_documents(source: str, target: str, mark: str) -> Iterator[Document]:
         else:
             raise CorpusError(
                 f"{(source, target)[begins.index(True)]}: line {number} is {mark}, but not on the "
-                "other side; documents must begin on both"
+                "other side; documents must begin at the same lines"
             )
     yield document
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = reader_parser(__doc__)
-    parser.add_argument("source")
-    parser.add_argument("target")
+    parser.add_argument("source", help="source text")
+    parser.add_argument("target", help="target text")
     parser.add_argument("--mark", default="<d>", help="line that begins a document")
     return parser.parse_args(arguments)
 

@@ -1,10 +1,10 @@
-"""Aligned text with the names of its documents, as OPUS ships OpenSubtitles, to documents.
+r"""Convert aligned text of OPUS, e.g. OpenSubtitles, with document names to a corpus of documents.
 
-    python data_prep/opus_documents.py OpenSubtitles.de-en.en OpenSubtitles.de-en.de \\
+    python data_prep/opus_documents.py OpenSubtitles.de-en.en OpenSubtitles.de-en.de \
         OpenSubtitles.de-en.ids --without contrapro.json --out corpus/all.en corpus/all.de
 
-Takes the two texts of the Moses format and the file beside them that names the documents and
-sentences of each line.  A document is what comes from the same two files.
+The inputs are the two texts of the Moses format and the .ids file with the documents and sentences
+of each line.  Consecutive lines from the same two files form a document.
 """
 
 import argparse
@@ -18,16 +18,16 @@ from documents import Document, Pair, paired_lines, reader_parser, run_reader
 
 
 class ContraPro:
-    """Segments of ContraPro (Müller et al., 2018), to be left out of a corpus.
+    """Segments of ContraPro (Müller et al., 2018), which are to be left out of a corpus.
 
-    They are named by document, as ``1990_12_345.de`` for ``de/1990/12/345.xml.gz``, and by line in
-    it, counted from 1.
+    A segment is identified by its document, e.g. ``1990_12_345.de`` for ``de/1990/12/345.xml.gz``,
+    and by its line in the document, counted from 1.
 
     Args:
         path: ``contrapro.json``.
 
     Raises:
-        CorpusError: it cannot be read or has another form.
+        CorpusError: the file cannot be read or has another format.
     """
 
     def __init__(self, path: str):
@@ -50,14 +50,14 @@ class ContraPro:
             ) from None
 
     def removed_from(self, document: Document, files: Tuple[str, str]) -> Document:
-        """A document without the segments.
+        """Return a document without the segments of ContraPro.
 
         Args:
-            document: all of its pairs.
+            document: all pairs of the document.
             files: names of its two files.
 
         Raises:
-            CorpusError: a segment has another text.
+            CorpusError: a segment has a different text.
         """
         for name in map(_document_id, files):
             if name in self.segments:
@@ -77,7 +77,11 @@ class ContraPro:
         return text is not None
 
     def check_all_removed(self, ids: str) -> None:
-        """Raise a CorpusError if a segment was not met."""
+        """Check that all segments were found.
+
+        Raises:
+            CorpusError: a segment was not found.
+        """
         for name, lines in self.segments.items():
             for line in lines:
                 raise CorpusError(
@@ -87,7 +91,7 @@ class ContraPro:
 
 
 def _document_id(file: str) -> str:
-    """``1990_12_345.de`` of ``de/1990/12/345.xml.gz``."""
+    """Return the name of a document, e.g. ``1990_12_345.de`` for ``de/1990/12/345.xml.gz``."""
     language, *parts = file.split("/")[-4:]
     return "_".join(parts).split(".xml")[0] + "." + language
 
@@ -95,15 +99,15 @@ def _document_id(file: str) -> str:
 def read_documents(
     source: str, target: str, ids: str, left_out: Optional[ContraPro] = None
 ) -> Iterator[Document]:
-    """Documents of a corpus in the Moses format.
+    """Yield the documents of a corpus in the Moses format.
 
     Args:
         source, target: paths of the texts.
-        ids: path of the file with the names of documents, sides divided by tabs.
-        left_out: segments that are not yielded; what stands around them stays a document.
+        ids: path of the file with the document names of both sides, separated by tabs.
+        left_out: segments to leave out; the text around them stays one document.
 
     Raises:
-        CorpusError: the files differ in lines, or a line has no two names.
+        CorpusError: the files differ in their number of lines, or a line has no two names.
     """
 
     def files(row) -> Tuple[str, str]:
@@ -111,7 +115,7 @@ def read_documents(
         cells = names.split("\t")
         if len(cells) < 2:
             raise CorpusError(
-                f"{ids}: line {number} has no two documents with a tab between them; give the .ids "
+                f"{ids}: line {number} does not have two names separated by a tab; give the .ids "
                 "file of the corpus"
             )
         return cells[0], cells[1]
@@ -125,17 +129,17 @@ def read_documents(
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = reader_parser(__doc__)
-    parser.add_argument("source")
-    parser.add_argument("target")
-    parser.add_argument("ids", help="names of the documents of each line (*.ids)")
+    parser.add_argument("source", help="source text")
+    parser.add_argument("target", help="target text")
+    parser.add_argument("ids", help="document names of each line (*.ids)")
     parser.add_argument("--without", metavar="JSON", help="leave out the segments of ContraPro")
     return parser.parse_args(arguments)
 
 
 def read(args: argparse.Namespace) -> Iterator[Document]:
-    """Documents that the command line asks for."""
+    """Yield the documents chosen on the command line."""
     left_out = ContraPro(args.without) if args.without else None
     return read_documents(args.source, args.target, args.ids, left_out)
 

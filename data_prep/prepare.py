@@ -1,9 +1,10 @@
-"""From raw parallel documents to a binarised folder, in one command.
+r"""Prepare raw parallel documents for training: from text to binarised data in one command.
 
-    python data_prep/prepare.py --source-lang zh --target-lang en \\
+    python data_prep/prepare.py --source-lang zh --target-lang en \
         --train corpus/train --valid corpus/valid --test corpus/test --destdir data/zh-en
 
-Run it again after an interruption: what is finished is kept, what changed is made anew.
+After an interruption, run it again: finished stages are kept, and stages whose input has changed
+are repeated.
 """
 
 import argparse
@@ -17,12 +18,19 @@ import line_functions
 from check_documents import CorpusError, check_lines, read_lines
 from stages import Stages, map_lines, progress, write_lines
 
-# Words that fairseq and fairseq_docmt read as symbols of their own.  (<unk> is harmless.)
+# Words that fairseq and fairseq_docmt would read as special symbols.  (<unk> is harmless.)
 RESERVED = frozenset(["<s>", "</s>", "<pad>", "<sep>", "<bod>"])
 
 
 class Step(NamedTuple):
-    """A line function: who builds it, from what, and what decides its results."""
+    """A line function, described by its builder and everything that its results depend on.
+
+    Attributes:
+        build: function that builds the line function from ``arguments``.
+        arguments: arguments of ``build``.
+        files: model files that the results depend on.
+        options: options that the results depend on.
+    """
 
     build: Callable
     arguments: Sequence[str]
@@ -31,7 +39,7 @@ class Step(NamedTuple):
 
 
 class Preparation:
-    """All stages for one pair of languages.
+    """All stages of the preparation for one language pair.
 
     Args:
         args: options of the command line.
@@ -47,13 +55,13 @@ class Preparation:
             self.prefixes[f"test{number or ''}"] = prefix
 
     def run(self) -> Path:
-        """Run every stage.
+        """Run all stages.
 
         Returns:
             Path of the binarised folder.
 
         Raises:
-            CorpusError: bad input, named with file and line.
+            CorpusError: invalid input; the message gives file and line.
         """
         self._check_and_copy()
         kind = self._map_files("raw", "tokenized", self._tokenizer)
@@ -66,10 +74,11 @@ class Preparation:
         return self._binarise(kind)
 
     def text(self, kind: str, split: str, language: str) -> Path:
+        """Return the path of a text file."""
         return self.folder / "text" / kind / f"{split}.{language}"
 
     def _check_and_copy(self) -> None:
-        """Check every split before any work is done; copies have uniform line ends."""
+        """Check all splits first, then copy them with uniform line ends."""
         for split, prefix in self.prefixes.items():
             paths = [f"{prefix}.{language}" for language in self.languages]
             src, tgt = (read_lines(path) for path in paths)
@@ -85,7 +94,7 @@ class Preparation:
                 )
 
     def _map_files(self, before: str, after: str, choose: Callable[[str], Step]) -> str:
-        """Apply a line function to every file; returns the new kind of text."""
+        """Apply a line function to every file and return the new kind of text."""
         for split, prefix in self.prefixes.items():
             for language in self.languages:
                 source = self.text(before, split, language)
@@ -121,7 +130,7 @@ class Preparation:
     def _codes(self, language: str) -> Path:
         return self.folder / (f"codes.{language}" if self.args.separate_bpe else "codes")
 
-    # ---- what is learned from the training text --------------------------------------------------
+    # ---- models learned from the training text ---------------------------------------------------
 
     def _learn_truecasing(self) -> None:
         from sacremoses import MosesTruecaser
@@ -144,10 +153,12 @@ class Preparation:
             sources = [self.text(kind, "train", language) for language in languages]
 
             def work(output: Path, sources=sources):
-                learn_codes(sources, output, self.args.bpe_operations)
+                learn_codes(sources, output, self.args.bpe_operations, self.args.bpe_total_symbols)
 
             path = self._codes(languages[0])
             options = {"operations": self.args.bpe_operations}
+            if self.args.bpe_total_symbols:
+                options["total_symbols"] = True
             self.stages.run(path.name, sources, path, options, work)
 
     # ---- binarised data --------------------------------------------------------------------------
@@ -166,7 +177,7 @@ class Preparation:
             command += ["--joined-dictionary"] if self.args.joined_dictionary else []
             command += ["--destdir", str(output.resolve()), "--workers", str(self.args.workers)]
             print("binarising", file=sys.stderr)
-            # Run where the text is: fairseq cuts lists of files at commas, which a path may hold.
+            # Relative paths, because fairseq splits lists of files at commas.
             _run(command, self.folder / "text" / kind)
 
         options = {"joined": self.args.joined_dictionary, "splits": names}
@@ -181,20 +192,24 @@ class Preparation:
                     if found:
                         raise CorpusError(
                             f"{prefix}.{language}: line {number} has the word {min(found)}, which "
-                            "stands for a symbol of the model; write it in another way"
+                            "is reserved for a symbol of the model; write it differently"
                         )
 
 
-def learn_codes(sources: Sequence[Path], output: Path, operations: int) -> None:
-    """Learn merges of byte pair encoding.
+def learn_codes(
+    sources: Sequence[Path], output: Path, operations: int, total_symbols: bool = False
+) -> None:
+    """Learn the merges of byte pair encoding.
 
     Args:
-        sources: tokenized text; of several files the merges are learned jointly.
+        sources: tokenized text; merges are learned jointly from all files.
         output: file of merges.
-        operations: how many; fewer if no pair is left that occurs twice.
+        operations: number of merges; fewer are learned if no pair occurs twice.
+        total_symbols: whether ``operations`` is the size of the vocabulary, with all characters at
+            the end of words and before it.
 
     Raises:
-        CorpusError: no word has two characters.
+        CorpusError: no word has two characters, or there are too many characters.
     """
     from subword_nmt.learn_bpe import learn_bpe
 
@@ -205,12 +220,18 @@ def learn_codes(sources: Sequence[Path], output: Path, operations: int) -> None:
             words.update(line.split())
     if all(len(word) == 1 for word in words):
         raise CorpusError(
-            "the training text has no word of two characters, so there is nothing to merge; use "
+            "the training text has no word of two characters, so no merges can be learned; use "
             "--bpe-operations 0"
+        )
+    characters = len(set("".join(word[:-1] for word in words))) + len({w[-1] for w in words})
+    if total_symbols and operations <= characters:
+        raise CorpusError(
+            f"--bpe-operations {operations} leaves nothing to merge, as the training text has "
+            f"{characters} symbols of one character; give more, or leave out --bpe-total-symbols"
         )
     with open(output, "w", encoding="utf-8", newline="\n") as codes:
         counts = (f"{word} {count}" for word, count in words.items())
-        learn_bpe(counts, codes, operations, is_dict=True)
+        learn_bpe(counts, codes, operations, is_dict=True, total_symbols=total_symbols)
 
 
 def _run(command: List[str], folder: Path) -> None:
@@ -223,10 +244,10 @@ def _run(command: List[str], folder: Path) -> None:
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Read the command line.
+    """Parse the command line.
 
     Raises:
-        CorpusError: options that do not fit each other.
+        CorpusError: invalid options.
     """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -234,10 +255,10 @@ def parse_args(arguments=None) -> argparse.Namespace:
     add = parser.add_argument
     add("--source-lang", required=True, help="suffix of the source files")
     add("--target-lang", required=True, help="suffix of the target files")
-    add("--train", required=True, help="prefix of the training files: PREFIX.zh, PREFIX.en")
+    add("--train", required=True, help="prefix of the training files, e.g. corpus/train")
     add("--valid", required=True, help="prefix of the validation files")
-    add("--test", nargs="+", help="prefixes of test files, which become test, test1, test2 ...")
-    add("--destdir", required=True, help="folder for all results; binarised data in its bin/")
+    add("--test", nargs="+", help="prefixes of the test files, renamed to test, test1, test2 ...")
+    add("--destdir", required=True, help="folder for all results; binarised data goes to bin/")
     choices = ["auto", "moses", "jieba", "none"]
     for side in ("source", "target"):
         add(
@@ -247,10 +268,16 @@ def parse_args(arguments=None) -> argparse.Namespace:
             help="auto: jieba for Chinese, Moses otherwise",
         )
     add("--truecase", action="store_true", help="truecase with a model of the training text")
-    add("--bpe-operations", type=int, default=30000, help="merges to learn; 0: no subwords")
-    add("--separate-bpe", action="store_true", help="learn merges for each side alone")
+    add("--bpe-operations", type=int, default=30000, help="number of merges; 0: no subwords")
+    add(
+        "--bpe-total-symbols",
+        action="store_true",
+        help="let --bpe-operations be the size of the vocabulary, characters included "
+        "(--total-symbols of subword-nmt)",
+    )
+    add("--separate-bpe", action="store_true", help="learn separate merges for each side")
     add("--joined-dictionary", action="store_true", help="one dictionary for both sides")
-    add("--workers", type=int, default=2, help="processes")
+    add("--workers", type=int, default=2, help="number of processes")
     args = parser.parse_args(arguments)
     if args.source_lang == args.target_lang:
         raise CorpusError(f"--source-lang and --target-lang are both {args.source_lang!r}")
@@ -260,6 +287,7 @@ def parse_args(arguments=None) -> argparse.Namespace:
 
 
 def main(arguments=None) -> None:
+    """Run the preparation; errors end the program with one sentence."""
     try:
         folder = Preparation(parse_args(arguments)).run()
     except CorpusError as error:
@@ -269,7 +297,7 @@ def main(arguments=None) -> None:
     except OSError as error:
         sys.exit(f"error: {error.filename or 'output'}: {error.strerror or error}")
     except KeyboardInterrupt:
-        print("interrupted; run the same command again to go on from here", file=sys.stderr)
+        print("interrupted; run the same command again to continue", file=sys.stderr)
         sys.exit(130)
     print(f"binarised data in {folder}")
 

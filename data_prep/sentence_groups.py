@@ -1,9 +1,10 @@
-"""Groups of sentences on one line, to documents: one sentence a line, a blank line between groups.
+"""Convert groups of sentences on one line to documents.
 
     python data_prep/sentence_groups.py train.src train.dst --out corpus/train.en corpus/train.ru
 
-This is how Voita et al. (2019) ship OpenSubtitles: four sentences on a line, joined by ``_eos``.  A
-group with an empty sentence on one side is left out whole.
+Voita et al. (2019) distribute OpenSubtitles in this form: four sentences on a line, joined by
+``_eos``.  Each group becomes a document with one sentence per line.  Groups with an empty sentence
+on one side are left out.
 """
 
 import argparse
@@ -14,14 +15,14 @@ from documents import Document, paired_lines, reader_parser, run_reader
 
 
 def read_groups(source: str, target: str, mark: str) -> Iterator[Document]:
-    """Groups of two files, each a document.
+    """Yield the groups of two files as documents.
 
     Args:
         source, target: paths.
-        mark: what stands between sentences.
+        mark: separator between sentences.
 
     Raises:
-        CorpusError: the sides differ in groups or in the sentences of one.
+        CorpusError: the sides differ in their groups, or in the sentences of a group.
     """
     for number, pair in enumerate(paired_lines(source, target), start=1):
         sides = [group.split(mark) for group in pair]
@@ -34,11 +35,11 @@ def read_groups(source: str, target: str, mark: str) -> Iterator[Document]:
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = reader_parser(__doc__)
-    parser.add_argument("source")
-    parser.add_argument("target")
-    parser.add_argument("--mark", default=" _eos ", help="what stands between sentences")
+    parser.add_argument("source", help="source text")
+    parser.add_argument("target", help="target text")
+    parser.add_argument("--mark", default=" _eos ", help="separator between sentences")
     parser.set_defaults(complete_documents=True)
     return parser.parse_args(arguments)
 

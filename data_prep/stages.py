@@ -1,4 +1,4 @@
-"""Stages of a preparation: done once, redone when their input changes, never half written."""
+"""Stages of a preparation: run once, repeated when their input changes, never half written."""
 
 import hashlib
 import json
@@ -31,65 +31,66 @@ def _apply(line: str) -> str:
 def map_lines(
     lines: Sequence[str], build: Callable, arguments: Sequence, step: str, file: str, workers: int
 ) -> Iterator[str]:
-    """Apply a line function to all lines that are not blank; blank ones stay as they are.
+    """Apply a line function to all lines that are not blank; blank lines stay blank.
 
     Args:
-        lines: text, blank lines between documents.
-        build: picklable function that builds the line function from ``arguments`` in each process.
-        step: what is done, for the progress bar and errors.
-        file: the user's file, for errors.
-        workers: processes; few lines are done in this one.
+        lines: text, with blank lines between documents.
+        build: picklable function that builds the line function in each process.
+        arguments: arguments of ``build``.
+        step: name of the step, for the progress bar and error messages.
+        file: file of the user, for error messages.
+        workers: number of processes; short texts are processed in this one.
 
     Yields:
-        One line for each line.
+        One line for each input line.
 
     Raises:
-        CorpusError: a sentence came out empty, which would make it a document boundary.
+        CorpusError: a sentence became empty and would be read as a document boundary.
     """
     results = progress(_map(lines, build, arguments, workers), step, len(lines))
-    # The results come first in zip, so that it draws the progress bar to its end.
+    # The results come first in zip, so that the progress bar reaches its end.
     for number, (result, line) in enumerate(zip(results, lines), start=1):
         if line.strip() and not result:
             raise CorpusError(
-                f"{file}: line {number} ({line.strip()[:60]!r}) has nothing left after the step "
-                f"'{step}' and would look like the end of a document; change it or remove it from "
+                f"{file}: line {number} ({line.strip()[:60]!r}) is empty after the step "
+                f"'{step}' and would be read as the end of a document; change it or remove it from "
                 "both sides"
             )
         yield result
 
 
 def _map(lines: Sequence[str], build: Callable, arguments: Sequence, workers: int) -> Iterator[str]:
-    # Built here even when others work: what is missing is found before processes are started.
+    # Build it in this process too: a missing package is reported before workers are started.
     _start_worker(build, arguments)
     workers = min(workers, len(lines) // CHUNK)
     if workers <= 1:
         yield from map(_apply, lines)
         return
-    # Of the standard library's two pools the one that notices when a process dies.
+    # Unlike multiprocessing.Pool, this pool notices when a process dies.
     with ProcessPoolExecutor(workers, None, _start_worker, (build, arguments)) as pool:
         try:
             yield from pool.map(_apply, lines, chunksize=CHUNK)
         except BrokenProcessPool:
             raise CorpusError(
-                "a worker process was stopped, perhaps for lack of memory; run the command again "
+                "a worker process was killed, perhaps for lack of memory; run the command again "
                 "with fewer --workers"
             ) from None
 
 
 def progress(items: Iterable, name: str, total: int) -> Iterable:
-    """``items`` with a progress bar; in a log file it moves only now and then."""
+    """Add a progress bar to ``items``; in log files it is updated rarely."""
     interval = 0.5 if sys.stderr.isatty() else 30
     return tqdm(items, desc=name, total=total, unit=" lines", mininterval=interval)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a text file; stages write under a temporary name."""
+    """Write a text file."""
     with open(path, "w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(line + "\n" for line in lines)
 
 
 def write_whole(path: Path, lines: Iterable[str]) -> None:
-    """Write a text file that is there whole or not at all; makes its folder."""
+    """Write a text file through a temporary one, never half of it; create its folder."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
@@ -98,10 +99,10 @@ def write_whole(path: Path, lines: Iterable[str]) -> None:
 
 
 class Stages:
-    """Runs stages whose results lie in one folder.
+    """Runner of stages whose results are in one folder.
 
     Args:
-        folder: where results and the stamps of finished stages are kept.
+        folder: folder of the results and of the stamps of finished stages.
     """
 
     def __init__(self, folder: Path):
@@ -116,20 +117,20 @@ class Stages:
         options: dict,
         work: Callable[[Path], None],
     ) -> None:
-        """Make ``output`` unless it is there from the same inputs and options.
+        """Make ``output`` unless it exists and was made from the same inputs and options.
 
         Args:
             name: unique name of the stage.
-            inputs: files it reads.
-            output: file or folder it makes.
-            options: whatever else decides the result.
-            work: makes the result at the path it is given, a temporary name.
+            inputs: files that the stage reads.
+            output: file or folder that the stage makes.
+            options: all other settings that determine the result.
+            work: function that makes the result at a given temporary path.
         """
         fingerprint = _fingerprint(inputs, options)
         stamp = self.stamps / f"{name}.json"
         if output.exists() and _read_stamp(stamp) == fingerprint:
             return
-        # From here on the old result is no longer vouched for, whatever happens.
+        # Remove the stamp first: if this run fails, the old result must not count as finished.
         stamp.unlink(missing_ok=True)
         output.parent.mkdir(parents=True, exist_ok=True)
         partial = output.with_name(output.name + ".partial")
@@ -144,7 +145,7 @@ def _read_stamp(path: Path) -> str:
     try:
         return json.loads(path.read_text(encoding="utf-8"))["fingerprint"]
     except (OSError, ValueError, KeyError):
-        return ""  # none, or a half-written one: the stage is not finished
+        return ""  # missing or half written: the stage is not finished
 
 
 def _remove(path: Path) -> None:

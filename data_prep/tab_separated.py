@@ -1,9 +1,9 @@
-"""Two columns with blank rows between documents, as WMT ships News Commentary, to documents.
+r"""Convert tab-separated sentence pairs with blank rows between documents to a corpus of documents.
 
-    python data_prep/tab_separated.py news-commentary-v14.de-en.tsv.gz \\
+    python data_prep/tab_separated.py news-commentary-v14.de-en.tsv.gz \
         --out corpus/train.de corpus/train.en
 
-The first column becomes the first file.
+WMT distributes News Commentary in this form.  The first column becomes the first file.
 """
 
 import argparse
@@ -14,13 +14,14 @@ from documents import Document, lines_of, reader_parser, run_reader
 
 
 def read_documents(path: str) -> Iterator[Document]:
-    """Documents of a file.
+    """Yield the documents of a file.
 
     Args:
-        path: rows of two cells with a tab between them; a row is blank if both are.
+        path: file with two cells per row, separated by a tab; a row with two blank cells ends a
+            document.
 
     Raises:
-        CorpusError: a row has another number of cells.
+        CorpusError: a row does not have two cells.
     """
     document: Document = []
     for number, row in enumerate(lines_of(path), start=1):
@@ -32,16 +33,16 @@ def read_documents(path: str) -> Iterator[Document]:
             document.append((cells[0], cells[1]))
         else:
             raise CorpusError(
-                f"{path}: line {number} has {len(cells) - 1} tabs; a sentence, one tab and its "
-                "translation are expected, or a blank line between documents"
+                f"{path}: line {number} has {len(cells) - 1} tabs; expected a sentence, one tab "
+                "and its translation, or a blank line between documents"
             )
     yield document
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = reader_parser(__doc__)
-    parser.add_argument("file", help="text, or text packed by gzip (*.gz)")
+    parser.add_argument("file", help="text, which may be compressed by gzip (*.gz)")
     return parser.parse_args(arguments)
 
 

@@ -1,10 +1,10 @@
-"""Documents among tags, as IWSLT ships TED talks and WMT its test sets, to documents.
+r"""Convert documents marked by tags, as in IWSLT and WMT, to a corpus of documents.
 
-    python data_prep/tagged_documents.py --source dev2010.zh.xml --target dev2010.en.xml \\
+    python data_prep/tagged_documents.py --source dev2010.zh.xml --target dev2010.en.xml \
         --out corpus/valid.zh corpus/valid.en
 
-Takes sets (``*.xml``, ``*.sgm``: segments in documents) and training files of IWSLT
-(``train.tags.*``: text among lines of tags), several of them one after the other.
+Reads sets (``*.xml``, ``*.sgm``: segments in documents) and training files of IWSLT
+(``train.tags.*``: text between lines of tags).  Several files are concatenated.
 """
 
 import argparse
@@ -25,25 +25,26 @@ Segments = List[List[str]]
 
 
 def read_segments(path: str) -> Segments:
-    """Segments of each document of one file, empty ones included.
+    """Read the segments of each document of a file, including empty segments.
 
     Raises:
-        CorpusError: the file cannot be read, has no document, or a segment outside of all.
+        CorpusError: the file cannot be read or has no document, or a segment is outside of a
+            document.
     """
     lines = list(lines_of(path))
     is_set = any(map(SEGMENT.search, lines))
     documents = _segments_of_set(lines, path) if is_set else _lines_among_tags(lines)
     if not documents:
         raise CorpusError(
-            f"{path}: no document in it; give a set (*.xml, *.sgm) or a train.tags.* file"
+            f"{path}: the file has no document; give a set (*.xml, *.sgm) or a train.tags.* file"
         )
     return documents
 
 
 def _segments_of_set(lines: List[str], path: str) -> Segments:
-    """Segments between ``<seg>`` and ``</seg>``, by the ``<doc>`` that they are in.
+    """Return the text of the ``<seg>`` elements of each ``<doc>``.
 
-    The files are no well-formed XML (an ampersand stands for itself), so they are parsed as HTML.
+    The files are not well-formed XML (ampersands are not escaped), so they are parsed as HTML.
     """
     parser = lxml.html.HTMLParser(encoding="utf-8", huge_tree=True)
     root = lxml.html.document_fromstring("\n".join(lines).encode("utf-8"), parser=parser)
@@ -53,7 +54,7 @@ def _segments_of_set(lines: List[str], path: str) -> Segments:
         segments = list(group)
         if document is None:
             raise CorpusError(
-                f"{path}: line {segments[0].sourceline} has a segment that is in no <doc>; give "
+                f"{path}: line {segments[0].sourceline} has a segment outside of a <doc>; give "
                 "the set as it was published"
             )
         documents.append([_text(segment, path) for segment in segments])
@@ -61,9 +62,9 @@ def _segments_of_set(lines: List[str], path: str) -> Segments:
 
 
 def _text(segment, path: str) -> str:
-    if len(segment):  # whatever follows may have been taken for a part of the tag
+    if len(segment):  # the parser may have read the following text as part of a tag
         raise CorpusError(
-            f"{path}: line {segment.sourceline} has a tag in a segment, or a < that begins one; "
+            f"{path}: line {segment.sourceline} has a tag inside a segment, or an unescaped <; "
             "write it as &lt;"
         )
     return segment.text_content().replace("\n", " ")
@@ -80,17 +81,17 @@ def _lines_among_tags(lines: List[str]) -> Segments:
 
 
 def read_documents(sources: Sequence[str], targets: Sequence[str]) -> Iterator[Document]:
-    """Documents of pairs of files.
+    """Yield the documents of pairs of files.
 
     Args:
-        sources, targets: paths, file i of one the translation of file i of the other.
+        sources, targets: paths; file i of one side is the translation of file i of the other.
 
     Raises:
-        CorpusError: the sides differ in files, in documents, or in segments of one.
+        CorpusError: the sides differ in their number of files, documents or segments of a document.
     """
     if len(sources) != len(targets):
         raise CorpusError(
-            f"{len(sources)} source files but {len(targets)} target files; give pairs"
+            f"{len(sources)} source files, but {len(targets)} target files; give pairs of files"
         )
     for names in zip(sources, targets):
         source, target = map(read_segments, names)
@@ -109,10 +110,10 @@ def read_documents(sources: Sequence[str], targets: Sequence[str]) -> Iterator[D
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = reader_parser(__doc__)
-    parser.add_argument("--source", nargs="+", required=True, metavar="FILE")
-    parser.add_argument("--target", nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--source", nargs="+", required=True, metavar="FILE", help="source files")
+    parser.add_argument("--target", nargs="+", required=True, metavar="FILE", help="target files")
     return parser.parse_args(arguments)
 
 

@@ -1,11 +1,11 @@
-"""Output of fairseq-generate as sentences and as whole documents, one a line, to be scored.
+"""Extract sentences and whole documents from an output of fairseq-generate, for scoring.
 
     python join_documents.py OUT/generate-test.txt OUT
 
-writes ``hypothesis`` and ``reference`` with the suffixes ``sentences`` and ``documents``, and
-``hypothesis.detokenized``: sentences that begin with a capital, without Moses' tokenization.  Blank
-lines between documents are counted in the numbers of fairseq-generate, so a gap in them is the end
-of a document.
+Writes ``hypothesis`` and ``reference`` with the suffixes ``sentences`` (one sentence per line) and
+``documents`` (one document per line), and ``hypothesis.detokenized``: sentences in plain text,
+without Moses tokenization and truecasing.  The line numbers of fairseq-generate count blank lines
+between documents, so a gap in the numbers ends a document.
 """
 
 import re
@@ -17,13 +17,13 @@ from sacremoses import MosesDetokenizer, MosesDetruecaser
 
 
 def read_texts(output: str, kind: str) -> Dict[int, str]:
-    """Text of the lines ``H-12 <score> text`` or ``T-12 text``, by number."""
+    """Read the lines ``H-12 <score> text`` or ``T-12 text``, by number."""
     found = re.findall(rf"^{kind}-(\d+)\t(.*)$", output, flags=re.M)
     return {int(number): text.split("\t")[-1] for number, text in found}
 
 
 def documents(texts: Dict[int, str]) -> List[str]:
-    """Sentences of each document joined by blanks."""
+    """Join the sentences of each document by spaces."""
     joined: List[List[str]] = []
     for number in sorted(texts):
         if number - 1 not in texts:
@@ -33,7 +33,7 @@ def documents(texts: Dict[int, str]) -> List[str]:
 
 
 def detokenize(sentences: Iterable[str]) -> List[str]:
-    """Truecased Moses tokens as plain text."""
+    """Convert truecased Moses tokens to plain text."""
     recase, join = MosesDetruecaser().detruecase, MosesDetokenizer().detokenize
     return [join(recase(sentence)) for sentence in sentences]
 
@@ -44,6 +44,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def main() -> None:
+    """Write the files for the output named on the command line."""
     output, folder = Path(sys.argv[1]).read_text(encoding="utf-8"), Path(sys.argv[2])
     for name, kind in (("hypothesis", "H"), ("reference", "T")):
         texts = read_texts(output, kind)

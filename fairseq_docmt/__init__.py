@@ -1,8 +1,8 @@
 """Document-level neural machine translation as a fairseq plugin (``--user-dir``).
 
-Importing this package registers its tasks, models, scorer and tokenizer with fairseq.  Every
-sub-package is imported here, because fairseq itself imports ``tasks/`` and ``models/`` only
-when the package was not imported before it.
+Importing this package registers its tasks, models, optimizers, scorer and tokenizer with fairseq.
+It imports all its sub-packages itself, because fairseq imports only ``tasks/`` and ``models/``, and
+only if the package was not imported before.
 """
 
 import os
@@ -10,7 +10,7 @@ import os
 from fairseq_docmt._checkpoint_classes import allow_checkpoint_classes
 from fairseq_docmt.errors import show_user_errors_plainly
 
-# --user-dir is compared with this by its absolute path when the package was imported before.
+# If the package is already imported, fairseq compares this path with the absolute --user-dir.
 __path__ = [os.path.abspath(path) for path in __path__]
 
 allow_checkpoint_classes()

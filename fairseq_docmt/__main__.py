@@ -1,4 +1,4 @@
-"""``python -m fairseq_docmt`` prints the directory to give to ``--user-dir``."""
+"""Command ``python -m fairseq_docmt``: print the directory for ``--user-dir``."""
 
 import os
 

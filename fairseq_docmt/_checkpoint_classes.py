@@ -1,8 +1,8 @@
-"""The classes a fairseq checkpoint may hold, so that ``torch.load`` stays in its safe mode.
+"""Classes that fairseq checkpoints may contain, so that ``torch.load`` can stay in its safe mode.
 
-torch >= 2.6 refuses to unpickle anything it does not know (``weights_only=True``).  fairseq
-checkpoints hold a few plain classes beside tensors; only those are allowed here, so a file
-that asks for anything else is refused before any of it runs.
+torch >= 2.6 refuses to unpickle unknown classes (``weights_only=True``).  fairseq checkpoints
+contain a few plain classes besides tensors.  Only these are allowed; a file with any other class is
+refused before any of its code runs.
 """
 
 import argparse
@@ -15,11 +15,11 @@ import torch
 
 
 def _numpy_classes() -> list:
-    """Validation meters (``--eval-bleu``) are saved as NumPy scalars and arrays."""
-    # NumPy 1.26 has a ``_core`` too, but an empty one.
+    """Return the classes of NumPy values, which hold validation scores (``--eval-bleu``)."""
+    # The ``_core`` of NumPy 1.26 is empty.
     multiarray = getattr(getattr(np, "_core", None), "multiarray", None) or np.core.multiarray
     classes = [np.ndarray, np.dtype, multiarray._reconstruct, multiarray.scalar]
-    # Files written under NumPy 1 name the same functions by their old module.
+    # Files written with NumPy 1 refer to the same functions in their old module.
     classes += [
         (multiarray._reconstruct, "numpy.core.multiarray._reconstruct"),
         (multiarray.scalar, "numpy.core.multiarray.scalar"),
@@ -32,7 +32,7 @@ def _numpy_classes() -> list:
 
 
 def _configuration_classes() -> list:
-    """The configuration, also as broadcast between data-parallel processes."""
+    """Return the classes of configurations, also as broadcast between data-parallel processes."""
     from fairseq.distributed import utils as distributed_utils
 
     return [
@@ -52,7 +52,7 @@ def _configuration_classes() -> list:
 
 
 def allow_checkpoint_classes() -> None:
-    """Register the allowed classes; does nothing on a torch without the safe mode."""
+    """Register the allowed classes with torch, if this version has the safe mode."""
     add_safe_globals = getattr(torch.serialization, "add_safe_globals", None)
     if add_safe_globals is not None:
         add_safe_globals(_numpy_classes() + _configuration_classes())

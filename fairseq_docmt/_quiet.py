@@ -1,4 +1,4 @@
-"""Commands that are about numbers, not about what the host does meanwhile."""
+"""Suppression of fairseq's log messages in commands that print results."""
 
 import contextlib
 import logging
@@ -6,7 +6,7 @@ import logging
 
 @contextlib.contextmanager
 def quietly():
-    """Without what the host says while it loads things."""
+    """Suppress log messages up to level INFO, e.g. while fairseq loads a model."""
     before = logging.root.manager.disable
     logging.disable(logging.INFO)
     try:

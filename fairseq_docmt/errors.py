@@ -1,13 +1,13 @@
-"""Errors a user can cause, shown as one sentence instead of a traceback."""
+"""Errors caused by user input, shown as one sentence instead of a traceback."""
 
 import sys
 
 
 class UserError(ValueError):
-    """Bad input or a bad combination of options.
+    """Invalid input or an invalid combination of options.
 
-    The message is one sentence that names the file, line or value and the fix.  Python callers
-    catch it like any ``ValueError``; from the command line only the sentence is printed.
+    The message is one sentence with the file, line or value and the fix.  Python code catches it
+    like any ``ValueError``; on the command line only the sentence is printed.
     """
 
 
@@ -23,6 +23,6 @@ def _one_sentence_hook(previous):
 
 
 def show_user_errors_plainly() -> None:
-    """Let an uncaught :class:`UserError` end the program with its sentence and exit status 1."""
+    """Make an uncaught :class:`UserError` print only its sentence and exit with status 1."""
     if not getattr(sys.excepthook, "shows_user_errors", False):
         sys.excepthook = _one_sentence_hook(sys.excepthook)

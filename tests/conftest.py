@@ -1,16 +1,19 @@
-"""One thread, fixed seeds, and the shared real corpora where they are there."""
+"""Fixtures: one thread, fixed seeds, tiny checkpoints, and the shared real corpora if present."""
 
 import fcntl
+import functools
 import hashlib
 import os
 import random
 import shutil
 import warnings
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
@@ -25,9 +28,28 @@ def fixed_seed():
     torch.manual_seed(0)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def settings_are_parsed_once():
+    """Every command of fairseq has hydra parse some 270 settings, nearly the same each time.
+
+    That costs as much computing as the rest of a tiny command.
+    """
+    parse = OverridesParser.parse_rule
+
+    @functools.lru_cache(maxsize=None)
+    def parsed(text, rule):
+        return parse(OverridesParser.create(), text, rule)
+
+    def parse_once(_, text, rule):
+        return parsed(text, rule)
+
+    with mock.patch.object(OverridesParser, "parse_rule", parse_once):
+        yield
+
+
 @pytest.fixture
 def shared_data():
-    """Folder of real document-level corpora; the test is skipped where it is absent."""
+    """Return the folder of real document-level corpora; skip the test if it is absent."""
     if not SHARED_DATA.is_dir():
         pytest.skip("needs real corpora in ../shared/data, which are not part of the project")
     return SHARED_DATA
@@ -35,7 +57,7 @@ def shared_data():
 
 @pytest.fixture
 def compiled_kernels():
-    """The test is skipped where the installation could not compile them."""
+    """Skip the test if the kernels are not compiled."""
     from fairseq_docmt.ops import step_kernels
 
     if not step_kernels.is_compiled():
@@ -44,7 +66,7 @@ def compiled_kernels():
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory):
-    """Makes a folder that all processes of the tests share: the first that asks makes it."""
+    """Return a function that makes a folder once for all test processes."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
@@ -67,7 +89,7 @@ def made_once(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def binarised(made_once):
-    """A binarised tiny corpus; its test documents have 1, 5, 2 and 7 sentences."""
+    """Return a binarised tiny corpus, whose test documents have 1, 5, 2 and 7 sentences."""
     import tiny
 
     return made_once("corpus", tiny.corpus) / "bin"
@@ -75,12 +97,14 @@ def binarised(made_once):
 
 @pytest.fixture(scope="session")
 def barely_trained(binarised, made_once):
-    """Trains a tiny model with the given options, just enough for its outputs to differ."""
+    """Return a function that trains a tiny model just enough for its outputs to differ."""
     import tiny
 
     def train(*arguments, model=tiny.MODEL):
+        seldom = ["--validate-interval", "1000", "--save-interval", "1000"]  # at the end alone
+
         def build(folder):
-            tiny.train(binarised, folder, *arguments, updates=60, model=model)
+            tiny.train(binarised, folder, *arguments, *seldom, updates=60, model=model)
 
         return made_once((arguments, model), build) / "checkpoint_last.pt"
 
@@ -89,20 +113,20 @@ def barely_trained(binarised, made_once):
 
 @pytest.fixture(scope="session")
 def window_checkpoint(barely_trained):
-    """Windows of 3 sentences."""
+    """Return a checkpoint with windows of 3 sentences."""
     return barely_trained("--task", "sliding_window_translation", "--window-size", "3")
 
 
 @pytest.fixture(scope="session")
 def other_window_checkpoint(barely_trained):
-    """A second member for ensembles with ``window_checkpoint``."""
+    """Return a second checkpoint for ensembles with ``window_checkpoint``."""
     options = ["--task", "sliding_window_translation", "--window-size", "3"]
     return barely_trained(*options, "--seed", "7")
 
 
 @pytest.fixture(scope="session")
 def rfa_window_checkpoint(barely_trained):
-    """Windows of 3 sentences, random feature attention with a gate."""
+    """Return a checkpoint with windows of 3 sentences and gated random feature attention."""
     import tiny
 
     options = ["--task", "sliding_window_translation", "--window-size", "3"]
@@ -111,14 +135,14 @@ def rfa_window_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def document_checkpoint(barely_trained):
-    """Documents in parts of up to 20 target tokens."""
+    """Return a checkpoint of documents in parts of up to 20 target tokens."""
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
     return barely_trained(*options)
 
 
 @pytest.fixture(scope="session")
 def rfa_document_checkpoint(barely_trained):
-    """Documents in parts of up to 20 target tokens, random feature attention with a gate."""
+    """Return a checkpoint of such documents with gated random feature attention."""
     import tiny
 
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
@@ -127,7 +151,7 @@ def rfa_document_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def window_attention_document_checkpoint(barely_trained):
-    """Documents in parts of up to 20 target tokens, attention within windows."""
+    """Return a checkpoint of such documents with window attention."""
     import tiny
 
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
@@ -136,7 +160,7 @@ def window_attention_document_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def lst_document_checkpoint(barely_trained):
-    """Documents in parts of up to 20 target tokens, long-short term attention."""
+    """Return a checkpoint of such documents with long-short term attention."""
     import tiny
 
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
@@ -145,7 +169,7 @@ def lst_document_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def memory_stream_checkpoint(barely_trained):
-    """Sentences in lanes, with recurrent memory."""
+    """Return a checkpoint of sentences in lanes with a recurrent memory."""
     import tiny
 
     options = ["--task", "sentence_stream_translation", "--batch-size", "3"]
@@ -154,7 +178,7 @@ def memory_stream_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def rnnsearch_window_checkpoint(barely_trained):
-    """Windows of 3 sentences, recurrent."""
+    """Return a recurrent checkpoint with windows of 3 sentences."""
     import tiny
 
     options = ["--task", "sliding_window_translation", "--window-size", "3"]
@@ -163,7 +187,7 @@ def rnnsearch_window_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def cache_stream_checkpoint(barely_trained):
-    """Sentences in lanes, with a cache."""
+    """Return a checkpoint of sentences in lanes with a cache."""
     import tiny
 
     options = ["--task", "sentence_stream_translation", "--batch-size", "3"]
@@ -173,7 +197,7 @@ def cache_stream_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def sentence_lm(binarised, made_once):
-    """``--sentence-lm`` for tiny models: language models of the source, forward and backward."""
+    """Return ``--sentence-lm`` for tiny models: source language models in both directions."""
     import tiny
 
     folder = made_once("sentence_lm", lambda folder: tiny.sentence_lm(binarised, folder))
@@ -183,7 +207,7 @@ def sentence_lm(binarised, made_once):
 
 @pytest.fixture(scope="session")
 def memnet_document_checkpoint(barely_trained, sentence_lm):
-    """Documents in parts of up to 20 target tokens, with both memories."""
+    """Return a checkpoint of such documents with both document memories."""
     import tiny
 
     options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
@@ -193,7 +217,7 @@ def memnet_document_checkpoint(barely_trained, sentence_lm):
 
 @pytest.fixture(scope="session")
 def context_stream_checkpoint(barely_trained):
-    """Sentences in lanes, recurrent, each with a summary of three source sentences before it."""
+    """Return a recurrent checkpoint with a summary of the three previous source sentences."""
     import tiny
 
     options = ["--task", "sentence_stream_translation", "--batch-size", "3"]
@@ -203,7 +227,7 @@ def context_stream_checkpoint(barely_trained):
 
 @pytest.fixture(scope="session")
 def previous_target_stream_checkpoint(barely_trained):
-    """Sentences in lanes, recurrent, each told how the decoder left the one before it."""
+    """Return a recurrent checkpoint with the last decoder state of the previous sentence."""
     import tiny
 
     options = ["--task", "sentence_stream_translation", "--batch-size", "3"]

@@ -1,6 +1,6 @@
-"""Beam search as a loop over lists: what the generator has to find."""
+"""Reference beam search as a loop over lists."""
 
-from typing import Callable, List, NamedTuple, Sequence
+from typing import Callable, List, NamedTuple, Sequence, Tuple
 
 import torch
 
@@ -23,6 +23,7 @@ def beam_search(
     end: int,
     never: Sequence[int],
     len_penalty: float = 1.0,
+    context: Tuple[float, int] = (0.0, 0),
 ) -> List[Found]:
     """The ``nbest`` best finished hypotheses, best first.
 
@@ -37,7 +38,10 @@ def beam_search(
         end: the symbol that ends a sentence, which must have one token at least.
         never: symbols that must not be written.
         len_penalty: scores are divided by length, the end symbol included, to this power.
+        context: log-probability and number of the tokens before, which count as those of the
+            hypothesis.
     """
+    score_before, length_before = context
     active, finished = [([], 0.0)], []
     for step in range(limit + 1):
         candidates = []
@@ -54,9 +58,9 @@ def beam_search(
                 if value > NEVER
             ]
         candidates.sort(key=lambda candidate: -candidate[0])
-        length = step + 1
+        length = length_before + step + 1
         finished += [
-            Found(tokens, score / length**len_penalty)
+            Found(tokens, (score_before + score) / length**len_penalty)
             for score, tokens, word in candidates[:beam]
             if word == end
         ]
@@ -65,6 +69,7 @@ def beam_search(
         full = len(finished) >= nbest
         if not active or (full and beam == 1):
             break
-        if full and active[0][1] / (length + 1) ** len_penalty <= finished[nbest - 1].score:
+        best = (score_before + active[0][1]) / (length + 1) ** len_penalty
+        if full and best <= finished[nbest - 1].score:
             break
     return finished[:nbest]

@@ -1,4 +1,4 @@
-"""A GPU that is only pretended: tensors say that they are on it, their values lie on the CPU.
+"""Simulated GPU: tensors have a GPU device, but their values are on the CPU.
 
 What a GPU refuses is refused here too, operations on tensors of different devices, so that machines
 without one find such mistakes.  Kernels, precision and speed of a GPU are not looked at.
@@ -17,7 +17,7 @@ WITH_SIZES = ("gru", "lstm", "_pad_packed_sequence")
 
 
 class OnGPU(Tensor):
-    """A tensor that is pretended to be on the GPU."""
+    """Tensor with a simulated GPU device."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -47,7 +47,7 @@ def put_module(module: torch.nn.Module) -> torch.nn.Module:
 
 
 class PretendedGPU(TorchFunctionMode):
-    """Within it devices are kept apart.
+    """Torch function mode that refuses operations on tensors of different devices.
 
     Raises:
         RuntimeError: an operation takes tensors of both devices.

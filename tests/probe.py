@@ -1,4 +1,4 @@
-"""Running the scripts of the context probe, so that what its README promises is what is tested."""
+"""Runs of the context probe's scripts, for tests of the results in its README."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ PHENOMENA = ["pronoun", "formality", "term", "ellipsis"]
 
 
 def run(script, folder, *arguments, **environment):
-    """Run a script of the probe; returns its questions, and what was written by output."""
+    """Run a script of the probe and return its questions and outputs."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     command = ["bash", str(FOLDER / script), str(folder), *arguments]
     subprocess.run(command, env={**os.environ, "PATH": path, **environment}, check=True)
@@ -26,7 +26,7 @@ def run(script, folder, *arguments, **environment):
 
 
 def assert_at_ceiling(result):
-    """No better than chance, by the binomial bound."""
+    """Assert that an accuracy is not better than chance, by a binomial bound."""
     # Formality is one draw for a whole document of the 200, the rest one draw for each question.
     trials = min(result.total, 200)
     assert result.rate <= binom.ppf(0.999, trials, result.ceiling) / trials

@@ -1,4 +1,4 @@
-"""The recipes of examples/ as they are run: every call of a program, with what it is given.
+"""Dry runs of the recipes in examples/ that record every program call with its arguments.
 
 A script runs in bash, in a folder of its own, with all it needs of the environment; programs on its
 way are replaced by one that only notes name and arguments.
@@ -68,7 +68,7 @@ class Run(NamedTuple):
         return self.script.split("/")[0]
 
     def calls(self, **environment: str) -> List[Call]:
-        """What the script calls, the question where the package lies left out."""
+        """Return the calls of the script, without the one that looks for the package."""
         given = tuple(sorted({**self.environment, **environment}.items()))
         return list(_calls(self.script, self.arguments, given))
 

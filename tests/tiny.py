@@ -1,12 +1,14 @@
-"""The only builder of tiny corpora, binarised data and command lines for the tests."""
+"""Tiny corpora, binarised data, models and command lines for the tests."""
 
 import contextlib
 import io
+import logging
+import multiprocessing
 import os
 import random
 import re
-import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Dict, List, Sequence
 from unittest import mock
@@ -54,7 +56,7 @@ def cache(*options: str) -> list:
 
 
 def context(*options: str) -> list:
-    """Command line of a tiny recurrent model that knows a few sentences back."""
+    """Return the command line of a tiny recurrent model with a few sentences of context."""
     return ["--arch", "context_rnn", *rnnsearch()[2:], *options]
 
 
@@ -104,7 +106,7 @@ def write_split(folder: Path, split: str, docs) -> None:
 
 
 def run_main(main, *arguments: str) -> str:
-    """Run a stock command line in this process; returns what it printed to standard output."""
+    """Run a stock command line in this process and return its standard output."""
     printed = io.StringIO()
     with mock.patch.object(sys, "argv", ["command", *map(str, arguments)]):
         with contextlib.redirect_stdout(printed):
@@ -116,7 +118,7 @@ def run_main(main, *arguments: str) -> str:
 
 
 def _forget_run() -> None:
-    """fairseq keeps the best score of a run on functions, where the next run would find it."""
+    """Delete the best score of a run, which fairseq stores as an attribute of functions."""
     from fairseq import checkpoint_utils
     from fairseq_cli import train
 
@@ -154,7 +156,7 @@ def corpus(folder: Path, train=(4, 1, 6, 3, 5), valid=(3, 1, 4), test=(1, 5, 2, 
 
 
 def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12, model=MODEL) -> Path:
-    """Train by stock ``fairseq-train``; returns the last checkpoint."""
+    """Train with stock ``fairseq-train`` and return the last checkpoint."""
     from fairseq_cli import train as command
 
     run_main(
@@ -168,31 +170,57 @@ def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12, model=
     return save_dir / "checkpoint_last.pt"
 
 
+def start_training(output: Path, *arguments: str, **environment: str):
+    """A process of stock ``fairseq-train``, forked from this one, which has imported everything.
+
+    Args:
+        output: file for what it prints.
+    """
+    forking = multiprocessing.get_context("fork")
+    arguments = ("--user-dir", USER_DIR, *TRAINING, *map(str, arguments))
+    process = forking.Process(target=_train_here, args=(output, arguments, environment))
+    process.start()
+    return process
+
+
+def _train_here(output: Path, arguments: Sequence[str], environment: Dict[str, str]) -> None:
+    from fairseq_cli import train as command
+
+    with open(output, "w", buffering=1, encoding="utf-8") as stream:
+        for number in (1, 2):
+            os.dup2(stream.fileno(), number)
+        sys.stdout = sys.stderr = stream
+        logging.basicConfig(stream=stream, level="INFO", force=True)
+        os.environ.update(environment)
+        sys.argv = ["fairseq-train", *arguments]
+        try:
+            command.cli_main()
+        except Exception:
+            traceback.print_exc()
+            raise SystemExit(1) from None
+
+
 def train_in_processes(data: Path, save_dir: Path, *arguments: str, model=MODEL) -> List[str]:
-    """Train by two processes of stock ``fairseq-train`` on the CPU; returns their outputs."""
+    """Train with two processes of stock ``fairseq-train`` on the CPU and return their outputs."""
     port = 20000 + random.SystemRandom().randrange(20000)
     command = [
-        *[sys.executable, "-W", "ignore", "-m", "fairseq_cli.train", str(data)],
-        *["--user-dir", USER_DIR, *model, *TRAINING, "--save-dir", str(save_dir), *arguments],
+        *[data, *model, "--save-dir", save_dir],
         *["--distributed-world-size", "2", "--distributed-no-spawn"],
         *["--distributed-init-method", f"tcp://127.0.0.1:{port}"],
-        *["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"],
+        *["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", *arguments],
     ]
+    outputs = [Path(f"{save_dir}.{port}.{rank}") for rank in (0, 1)]
     processes = [
-        subprocess.Popen(
-            [*command, "--distributed-rank", str(rank)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        for rank in (0, 1)
+        start_training(output, *command, "--distributed-rank", str(rank))
+        for rank, output in enumerate(outputs)
     ]
-    outputs = [process.communicate(timeout=300)[0] for process in processes]
     for process, output in zip(processes, outputs):
-        if process.returncode:
-            raise RuntimeError(f"exit status {process.returncode}: {output[-3000:]}")
-    return outputs
+        process.join(timeout=300)
+        if process.exitcode != 0:
+            for other in processes:
+                other.kill()
+            raise RuntimeError(f"exit status {process.exitcode}: {output.read_text()[-3000:]}")
+    return [output.read_text() for output in outputs]
 
 
 def sentence_lm(data: Path, folder: Path) -> str:
@@ -233,7 +261,7 @@ def sentence_lm(data: Path, folder: Path) -> str:
 
 
 def weights(checkpoint: Path) -> dict:
-    """Tensors of a trained model, without those that the host never writes or reads.
+    """Tensors of a trained model, without those that fairseq never writes or reads.
 
     Official fairseq 0.12.2 stores a few of them, uninitialised.
     """
@@ -245,7 +273,7 @@ def weights(checkpoint: Path) -> dict:
 
 
 def generate(data: Path, checkpoint, *arguments: str) -> str:
-    """Translate the test split by stock ``fairseq-generate``; returns its output."""
+    """Translate the test split with stock ``fairseq-generate`` and return its output."""
     from fairseq_cli import generate as command
 
     return run_main(
@@ -275,24 +303,47 @@ def dictionary(words: int = 12):
     return add_document_symbols(words_only)
 
 
-def model(*arguments: str, seed: int = 0):
-    """An untrained model in evaluation mode, built as ``fairseq-train`` builds it, in float64.
-
-    Biases, norms and what begins as zeros get random values too, so that nothing hides behind them.
-    """
+def as_built(*arguments: str, seed: int = 0):
+    """A model in evaluation mode and float64, with the values that its constructor leaves."""
     import torch
     from fairseq import options
     from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-    parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, ["data", *arguments])
+    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
     torch.manual_seed(seed)
     task = TranslationTask(TranslationConfig(), dictionary(), dictionary())
-    built = task.build_model(args).double().eval()
+    return task.build_model(args).double().eval()
+
+
+def model(*arguments: str, seed: int = 0):
+    """As :func:`as_built`, with random values where training begins with the same everywhere.
+
+    Biases, norms and what begins as zeros get them too, so that nothing hides behind them.
+    """
+    import torch
+
+    built = as_built(*arguments, seed=seed)
     for name, parameter in built.named_parameters():
         if parameter.dim() == 1 or not parameter.any():
             torch.nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)
     return built
+
+
+def with_noise(checkpoint: Path, deviation: float = 0.3) -> Path:
+    """The checkpoint with noise on all parameters, so that none is near where it began.
+
+    What vectors are divided by stays.
+    """
+    import torch
+    from fairseq import checkpoint_utils
+
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+    generator = torch.Generator().manual_seed(4)
+    for name, value in state["model"].items():
+        if value.is_floating_point() and not name.endswith((".version", ".deviation")):
+            value += deviation * torch.randn(value.shape, generator=generator)
+    checkpoint_utils.torch_persistent_save(state, str(checkpoint))
+    return checkpoint
 
 
 def lines_of(output: str, kind: str = "H") -> Dict[int, str]:

@@ -1,4 +1,4 @@
-"""What the benchmarks share: sizes, memory of a process, and words about the machine."""
+"""Shared parts of the benchmarks: model sizes, memory of a process, description of the machine."""
 
 import os
 import platform
@@ -13,29 +13,29 @@ SMALL = (
     "--encoder-ffn-embed-dim 512 --decoder-ffn-embed-dim 512 --encoder-attention-heads 4 "
     "--decoder-attention-heads 4"
 ).split()
-#: keeps glibc from giving memory back to the system after every update
+#: Keeps glibc from returning memory to the system after every update.
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1000000000000"}
 
 
 def add_keep_memory(parser) -> None:
-    """Add the option that :func:`keep_memory` goes by."""
+    """Add the option that :func:`keep_memory` reads."""
     parser.add_argument(
         "--keep-memory",
         type=int,
         choices=[0, 1],
         default=1,
-        help="have glibc keep memory instead of fetching it from the system at every update",
+        help="1: let glibc keep freed memory instead of returning it to the system (default)",
     )
 
 
 def keep_memory(args) -> None:
-    """Start this program again with the allocator's settings, where they are asked for."""
+    """Restart this program with the allocator settings, if requested."""
     if args.keep_memory and any(name not in os.environ for name in KEEP_MEMORY):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
 
 
 def invented_dictionary(types: int) -> Dictionary:
-    """A dictionary of the given size."""
+    """Return a dictionary of the given size with artificial words."""
     dictionary = Dictionary()
     for number in range(types - len(dictionary)):
         dictionary.add_symbol(f"w{number}")
@@ -43,7 +43,7 @@ def invented_dictionary(types: int) -> Dictionary:
 
 
 def start_measuring_memory(device: torch.device) -> int:
-    """Bytes in use; the peak is counted from here on (on a CPU: Linux only)."""
+    """Return the bytes in use and reset the peak (on a CPU: Linux only)."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
@@ -52,7 +52,7 @@ def start_measuring_memory(device: torch.device) -> int:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes at the peak since :func:`start_measuring_memory`."""
+    """Return the peak number of bytes since :func:`start_measuring_memory`."""
     return torch.cuda.max_memory_allocated() if device.type == "cuda" else _status("VmHWM")
 
 
@@ -62,7 +62,7 @@ def _status(name: str) -> int:
 
 
 def describe_machine(device: torch.device, threads: int) -> str:
-    """Hardware and versions, to stand beside the figures."""
+    """Return hardware and versions, to be printed with the results."""
     if device.type == "cuda":
         where = torch.cuda.get_device_name()
     else:

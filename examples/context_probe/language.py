@@ -1,20 +1,23 @@
-"""The invented language pair of the context probe: words, and what only context decides.
+"""The artificial language pair of the context probe: vocabulary, and phenomena that need context.
 
-Source words are lower-case invented stems; their translations carry no information beyond a
-one-to-one dictionary, except for four phenomena whose rendering lies in another sentence:
+Source words are lower-case artificial stems with one-to-one translations, except for four phenomena
+whose translation depends on another sentence:
 
-* pronoun: ``ko`` takes the gender of the nearest noun before it (three forms); the article of a
-  noun, which the source lacks, shows its gender inside the sentence, so that is quickly learned;
-* formality: ``zu`` takes the form set by the greeting of the document's first sentence (two);
-* term: a bare term is rendered as at its first mention, where a cue decided it (two);
-* ellipsis: ``mo`` stands for the nearest verb of action before it (four verbs).
+* pronoun: ``ko`` takes the gender of the nearest noun before it (three forms).  Source nouns have
+  no articles but target nouns do, so gender is also visible, and quickly learned, within the target
+  sentence.
+* formality: ``zu`` takes the form set by the greeting in the first sentence of the document (two
+  forms).
+* term: a bare term is translated as at its first mention, where a cue decided (two forms).
+* ellipsis: ``mo`` stands for the nearest action verb before it (four verbs).
 
-All of it shows on both sides.  Two more, which are asked for by name alone, show on one:
+These answers are visible on both sides.  Two more phenomena, used only on request, are visible on
+one side:
 
-* number: ``vi`` takes the form set in the beginning by how many are spoken to, which the target
-  does not tell (two);
-* speaker: ``mi`` takes the form set in the beginning by who speaks, which the source does not tell
-  (two).
+* number: ``vi`` takes the form set at the beginning by the number of addressees, which the target
+  does not show (two forms).
+* speaker: ``mi`` takes the form set at the beginning by the speaker, whom the source does not show
+  (two forms).
 """
 
 import random
@@ -27,7 +30,7 @@ PRONOUNS = ("xer", "xes", "xia")
 YOUS = ("Vu", "tu")
 GREETINGS = (("salira", "Salir"), ("hejo", "Hej"))
 CUES = (("ribala", "ribal"), ("domuna", "domun"))
-# One-sided phenomena: source and target of the word that tells, word that asks, and its forms.
+# One-sided phenomena: source and target of each cue, source word of the question, its two forms.
 ONE_SIDED = {
     "number": ((("sol", "Hom"), ("mult", "Hom")), "vi", ("ve", "vo")),
     "speaker": ((("pers", "Pero"), ("pers", "Pera")), "mi", ("mo", "ma")),
@@ -40,7 +43,7 @@ CEILINGS = {
     "number": 1 / 2,
     "speaker": 1 / 2,
 }
-# Source words with a meaning of their own, which no invented word may take.
+# Source words with a fixed meaning, excluded from the random stems.
 RESERVED = {PRONOUN, YOU, ELIDED, *(word for word, _ in GREETINGS + CUES)}
 RESERVED.update(word for tells, asks, _ in ONE_SIDED.values() for word in (asks, *dict(tells)))
 SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
@@ -51,9 +54,9 @@ class Vocabulary(NamedTuple):
 
     Attributes:
         nouns: source noun -> (translation, gender 0 to 2).
-        verbs: source verb -> translation, verbs of action (these can be elided).
-        fillers: source word -> translation, of no influence on anything.
-        terms: source term -> its two renderings.
+        verbs: source verb -> translation; these are action verbs, which can be elided.
+        fillers: source word -> translation; fillers do not affect other words.
+        terms: source term -> its two translations.
     """
 
     nouns: Dict[str, tuple]
@@ -63,15 +66,15 @@ class Vocabulary(NamedTuple):
 
 
 def build_vocabulary(nouns: int, fillers: int, terms: int, seed: int) -> Vocabulary:
-    """Invent words.
+    """Generate a vocabulary.
 
     Args:
         nouns: number of nouns, divided evenly among three genders.
         fillers, terms: numbers of words.
-        seed: the same seed gives the same language.
+        seed: random seed.
     """
     generator = random.Random(seed)
-    stems: Dict[str, None] = {}  # a dictionary finds repetitions at once and keeps the order
+    stems: Dict[str, None] = {}  # used as an ordered set
     while len(stems) < nouns + fillers + terms + 4:
         stem = "".join(generator.choice(SYLLABLES) for _ in range(3))
         if stem not in RESERVED:

@@ -1,10 +1,10 @@
-"""Write the context probe: a parallel corpus in which some words can only be known from context.
+"""Write the context probe: a parallel corpus with words that can only be translated with context.
 
     python make_data.py --out data
 
-Each sentence asks at most one thing of its context.  The answers are drawn evenly and
-independently of the sentence itself, so without context no system can be right more often than
-one time in the number of forms: the ceiling that score.py prints.
+Each sentence has at most one word that depends on context.  Its form is drawn uniformly and
+independently of the sentence, so no system without context can be correct more often than once in
+the number of forms.  score.py prints this ceiling.
 """
 
 import argparse
@@ -31,17 +31,21 @@ from language import (
     build_vocabulary,
 )
 
-# Stems have three syllables out of 65; far below 65**3 new ones are still found at once.
+# Stems are three of 65 syllables; below this limit random stems are rarely repeated.
 MOST_WORDS = 50000
 
 
 class Question(NamedTuple):
-    """What a sentence asks of its context.
+    """A word that depends on context.
 
     Attributes:
+        phenomenon: name of the phenomenon.
         distance: in sentences, to the nearest sentence whose translation shows the answer.
-        distance_to_first: in sentences, to the one whose source shows it.  They differ for a term
-            mentioned more than twice: a system that sees no target of its own needs the first.
+        distance_to_first: in sentences, to the sentence whose source shows it.  For terms with more
+            than two mentions it is larger than ``distance``, and a system without target context
+            depends on it.
+        answer: correct form.
+        alternatives: other forms.
     """
 
     phenomenon: str
@@ -52,22 +56,24 @@ class Question(NamedTuple):
 
 
 class Sentence(NamedTuple):
+    """A sentence pair with its question, if any."""
+
     source: List[str]
     target: List[str]
     question: Optional[Question]
 
 
 class DocumentWriter:
-    """Writes one random document.
+    """Generator of a random document.
 
-    A document is a chain of episodes: one sentence that shows something, ``d - 1`` plain ones, and
-    one that asks for it.  Plain sentences hold neither nouns nor verbs of action nor terms, so the
-    nearest one before a question is the one meant.
+    A document is a chain of episodes: one sentence that shows an answer, ``d - 1`` plain sentences,
+    and one sentence with the question.  Plain sentences have no nouns, action verbs or terms, so
+    that the nearest one before a question is its antecedent.
 
     Args:
         vocabulary: words.
-        options: the options of the command line.
-        generator: source of all choices.
+        options: options of the command line.
+        generator: random number generator.
     """
 
     def __init__(self, vocabulary: Vocabulary, options, generator: random.Random):
@@ -80,7 +86,7 @@ class DocumentWriter:
         self.told: dict = {}
 
     def write(self) -> List[Sentence]:
-        """Sentences of the document, ``sentences_per_document`` of them."""
+        """Write the document with ``sentences_per_document`` sentences."""
         self._greet()
         while len(self.sentences) < self.options.sentences_per_document:
             left = self.options.sentences_per_document - len(self.sentences)
@@ -102,8 +108,8 @@ class DocumentWriter:
         source, target = GREETINGS[self.form]
         self._say([source], [target])
         if "formality" in self.options.phenomena:
-            # Questions drawn later are mostly far from the greeting.  Without one near it in every
-            # document a system with a short window hardly ever sees where the form comes from.
+            # Later questions are mostly far from the greeting.  Without one near it in a document,
+            # a system with a short window would hardly ever see what decides the form.
             self._plain(self.random.choice(self.options.distances) - 1)
             self._address()
         for phenomenon in ONE_SIDED:
@@ -130,7 +136,7 @@ class DocumentWriter:
         self._say([YOU], [answer], question)
 
     def _pronoun(self, distance: int) -> None:
-        # The gender first, then a noun of it: the genders are evenly frequent by construction.
+        # Draw the gender first, so that all genders are equally frequent.
         gender = self.random.randrange(3)
         nouns = [word for word, (_, g) in self.vocabulary.nouns.items() if g == gender]
         noun = self.random.choice(nouns)
@@ -169,11 +175,11 @@ class DocumentWriter:
             self._say([], [])
 
     def _say(self, source: list, target: list, question: Optional[Question] = None) -> None:
-        """Add a sentence: the words given among two to four fillers, in swapped order."""
+        """Add a sentence: the given words among two to four fillers."""
         fillers = self.random.choices(list(self.vocabulary.fillers), k=self.random.randint(2, 4))
         place = self.random.randrange(len(fillers) + 1)
         translated = [self.vocabulary.fillers[word] for word in fillers]
-        # The first two fillers change places in the target: order is not copied blindly.
+        # Swap the first two fillers in the target, so that word order differs between the sides.
         translated[:2] = translated[1::-1]
         self.sentences.append(
             Sentence(
@@ -185,9 +191,9 @@ class DocumentWriter:
 
 
 def write_split(folder: Path, split: str, documents: List[List[Sentence]]) -> None:
-    """Write both sides of a split and, but for training, its questions.
+    """Write both sides of a split and, except for training, its questions.
 
-    Questions are written twice: by line, and with the true context as a contrastive set.
+    Questions are written twice: by line number, and as a contrastive set with the true context.
     """
     sides: dict = {"src": [], "tgt": []}
     questions, items, line = [], [], 0
@@ -213,7 +219,7 @@ def write_split(folder: Path, split: str, documents: List[List[Sentence]]) -> No
 
 
 def contrastive_item(document: List[Sentence]) -> dict:
-    """The question of the last sentence with all before it, as the suite scores such items."""
+    """Return the question of the last sentence, with its document, as a contrastive item."""
     *context, last = document
     before = [" ".join(sentence.target) for sentence in context]
     answer, *others = (last.question.answer, *last.question.alternatives)
@@ -237,29 +243,29 @@ def _write(path: Path, lines: List[str]) -> None:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:
-        """Report like any other bad option: one sentence and exit status 1, not usage and 2."""
+        """Report an invalid option in one sentence, without usage text, and exit with status 1."""
         raise ValueError(message)
 
 
 def parse_args(arguments: Optional[List[str]] = None) -> argparse.Namespace:
-    """Options of the command line, distances and phenomena as lists.
+    """Parse the command line; distances and phenomena become lists.
 
     Raises:
-        ValueError: an option has no usable value; the message is one sentence.
+        ValueError: an option has an invalid value; the message is one sentence.
     """
     parser = _Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--out", required=True, help="folder to write to")
-    add("--seed", type=int, default=1, help="decides the documents and the words")
+    add("--seed", type=int, default=1, help="random seed for vocabulary and documents")
     add("--train-documents", type=int, default=2000)
     add("--valid-documents", type=int, default=50)
     add("--test-documents", type=int, default=200)
     add("--sentences-per-document", type=int, default=12)
-    add("--nouns", type=int, default=12, help="divided among three genders")
-    add("--fillers", type=int, default=20, help="words of no influence")
+    add("--nouns", type=int, default=12, help="number of nouns, a multiple of 3")
+    add("--fillers", type=int, default=20, help="number of filler words")
     add("--terms", type=int, default=4)
-    add("--distances", default="1,2,3", help="sentences between an answer and its question")
-    add("--phenomena", default=",".join(PHENOMENA), help=f"also {' and '.join(ONE_SIDED)}")
+    add("--distances", default="1,2,3", help="distances of answers, in sentences")
+    add("--phenomena", default=",".join(PHENOMENA), help=f"others: {', '.join(ONE_SIDED)}")
     args = parser.parse_args(arguments)
     try:
         args.distances = [int(distance) for distance in args.distances.split(",")]
@@ -292,7 +298,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def main(arguments: Optional[List[str]] = None) -> None:
-    """Write the corpus; on a bad option or folder, exit 1 with one sentence."""
+    """Write the corpus; report an invalid option or folder in one sentence."""
     try:
         args = parse_args(arguments)
         write_corpus(args)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Quickstart: a sentence-level transformer against one with windows of 4 sentences, on data whose
-# answers lie in other sentences.  Ends in a table of accuracies.
+# Quickstart: compare a sentence-level transformer with one that has windows of 4 sentences, on data
+# whose answers are in other sentences.  Prints a table of accuracies.
 #
 #   bash run.sh [WORK_FOLDER]        (environment: UPDATES=1000, SEED=1)
 #
 # Another architecture of the same size: MODEL_OPTIONS="--arch rfa_transformer" bash run.sh FOLDER
 #
-# Needs fairseq_docmt installed; `make quickstart` at the top of the project does that too.
+# fairseq_docmt must be installed; `make quickstart` in the project folder installs it first.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
@@ -17,7 +17,7 @@ window=(--task sliding_window_translation)
 . "$here/steps.sh"
 
 prepare
-# The same number of sentences per update for both: windows hold about four times the tokens.
+# The same number of sentences per update: windows have about four times as many tokens.
 train sentence "$updates" "${window[@]}" --window-size 1 --max-tokens 500 "${model[@]}"
 train window4 "$updates" "${window[@]}" --window-size 4 --max-tokens 2000 "${model[@]}"
 translate sentence window "${window[@]}"

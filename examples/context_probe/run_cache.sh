@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# A recurrent model with a continuous cache on the context probe, in two passes: the model alone, then
-# the gate of the cache with everything else frozen.  Ends in a table of accuracies.
+# Train and evaluate a recurrent model with a continuous cache on the context probe, in two passes: the
+# sentence-level model, then the gate of the cache with all other parameters frozen.  Prints a table of
+# accuracies.
 #
 #   bash run_cache.sh [WORK_FOLDER] [CACHE_SIZE ...]     (environment: UPDATES=2000, SEED=1)
 #
-# Default: caches of 25 slots.  Only terms are asked for, which a cache can bring back.
+# Default: one cache of 25 slots.  The data has only terms, the phenomenon that a cache can solve.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}

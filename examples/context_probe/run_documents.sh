@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Whole documents of the context probe: attention within windows reaches some answers and not others.
-# Ends in a table of accuracies.
+# Train and evaluate whole-document systems on the context probe; windows of attention reach only the
+# nearer answers.  Prints a table of accuracies.
 #
 #   bash run_documents.sh [WORK_FOLDER] [SYSTEM ...]     (environment: UPDATES=2000, SEED=1, WINDOW=4)
 #
-# SYSTEMs: transformer, lst, window; default: all.  Documents have 16 sentences; answers lie one, two
+# SYSTEMs: transformer, lst, window; default: all.  Documents have 16 sentences; answers are one, two
 # or eight sentences back.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
-# A recurrent model with memories of the whole document on the context probe, in the paper's stages:
-# language models of the source, the model alone, its translations of all splits, then the memories.
-# Ends in a table of accuracies.
+# Train and evaluate a recurrent model with memories of the whole document on the context probe, in the
+# stages of the paper: source language models, the sentence-level model, its translations of all
+# splits, then the memories.  Prints a table of accuracies.
 #
-#   bash run_memnet.sh [WORK_FOLDER] [SYSTEM ...]        (environment: UPDATES=2000, SEED=1)
+#   bash run_memnet.sh [WORK_FOLDER] [SYSTEM ...]        (environment: UPDATES=1500, SEED=1)
+#   SENTENCES=12 FROM=WORK_FOLDER bash run_memnet.sh OTHER_FOLDER [SYSTEM ...]
 #
-# SYSTEMs: source, target and both (memories); default: source.  PHENOMENA (default
-# formality,pronoun) are asked for in documents of SENTENCES (default 12).
+# SYSTEMs: source, target and both (memories); default: source.  PHENOMENA (default pronoun) of the data,
+# in documents of SENTENCES (default 6).  FROM continues from the memories of an earlier run on
+# documents of another length, with its dictionaries, language models and rnnsearch.  Others:
+# FIRST_UPDATES of rnnsearch (1000), LM_EPOCHS (6).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
 systems=("${@:2}")
 [ ${#systems[@]} -gt 0 ] || systems=(source)
-updates=${UPDATES:-2000}
+updates=${UPDATES:-1500}
+from=${FROM:+$(cd "$FROM" && pwd)}
 lm_size=256
 document=(--task full_document_translation)
 recipes=$here/../maruf2018_memnet
@@ -21,29 +25,48 @@ recipes=$here/../maruf2018_memnet
 sizes=(--encoder-embed-dim 128 --encoder-hidden-size 128 --decoder-layers 1
   --decoder-embed-dim 128 --decoder-hidden-size 128 --attention-dim 128)
 
-prepare --phenomena "${PHENOMENA:-formality,pronoun}" --train-documents 4000 --test-documents 400 \
-  --sentences-per-document "${SENTENCES:-12}"
-echo "training language models of the source ..."
-rm -rf "$work/lm"
-SIZE=$lm_size EPOCHS=${LM_EPOCHS:-6} quietly language_models bash "$recipes/train_sentence_lm.sh" \
-  "$work/data/train.src" "$work/data/valid.src" "$work/bin/dict.src.txt" "$work/lm" \
-  --num-workers 0 --log-format simple
+[ -z "$from" ] || dictionaries=(--srcdict "$from/bin/dict.src.txt" --tgtdict "$from/bin/dict.tgt.txt")
+prepare --phenomena "${PHENOMENA:-pronoun}" --train-documents 4000 --test-documents 400 \
+  --sentences-per-document "${SENTENCES:-6}"
 best=checkpoint_best.pt
-train rnnsearch "$updates" --task sliding_window_translation --window-size 1 --max-tokens 1000 \
-  --arch rnnsearch
+rm -rf "${work:?}/lm" "$work/rnnsearch" "$work/drafts"
+if [ -n "$from" ]; then
+  ln -s "$from/lm" "$work/lm"
+  ln -s "$from/rnnsearch" "$work/rnnsearch"
+else
+  echo "training language models of the source ..."
+  SIZE=$lm_size EPOCHS=${LM_EPOCHS:-6} quietly language_models \
+    bash "$recipes/train_sentence_lm.sh" \
+    "$work/data/train.src" "$work/data/valid.src" "$work/bin/dict.src.txt" "$work/lm" \
+    --num-workers 0 --log-format simple
+  train rnnsearch "${FIRST_UPDATES:-1000}" --task sliding_window_translation --window-size 1 \
+    --max-tokens 1000 --arch rnnsearch
+fi
 translate rnnsearch window --task sliding_window_translation
-echo "translating all splits with rnnsearch ..."
-quietly drafts bash "$recipes/make_drafts.sh" "$work/bin" src tgt \
-  "$work/rnnsearch/checkpoint_last.pt" "$work/drafts" train valid test -- --num-workers 0
 outputs=(rnnsearch=rnnsearch_window)
 for system in "${systems[@]}"; do
-  train "$system" "$updates" "${document[@]}" --max-tokens 1200 --drafts "$work/drafts" \
-    --arch memnet_rnn --memory "$system" --memory-dropout 0 \
-    --lr 0.0005 --lr-scheduler fixed --warmup-updates 0 \
+  drafts=()
+  if [ "$system" != source ]; then
+    drafts=(--drafts "$work/drafts")
+    if [ ! -e "$work/drafts" ]; then
+      echo "translating all splits with rnnsearch ..."
+      quietly drafts bash "$recipes/make_drafts.sh" "$work/bin" src tgt \
+        "$work/rnnsearch/checkpoint_last.pt" "$work/drafts" train valid test -- --num-workers 0
+    fi
+  fi
+  # The memories alone are trained, without dropout, and added to the output.
+  begin=$work/rnnsearch schedule=(--lr 0.0005 --lr-scheduler fixed)
+  if [ -n "$from" ]; then
+    begin=$from/$system
+    schedule=(--lr 0.0015 --lr-scheduler polynomial_decay --total-num-update "$updates")
+  fi
+  train "$system" "$updates" "${document[@]}" --max-tokens 1200 "${drafts[@]}" \
+    --arch memnet_rnn --memory "$system" --memory-to output --freeze-pretrained \
+    --dropout 0 --memory-dropout 0 "${schedule[@]}" --warmup-updates 0 \
     --sentence-lm "$work/lm/forward/$best:$work/lm/backward/$best" \
     --sentence-lm-embed-dim "$lm_size" --sentence-lm-hidden-size "$lm_size" \
-    --finetune-from-model "$work/rnnsearch/checkpoint_last.pt"
-  translate "$system" iterative "${document[@]}" --drafts "$work/drafts"
+    --finetune-from-model "$begin/checkpoint_last.pt"
+  translate "$system" iterative "${document[@]}" "${drafts[@]}"
   outputs+=("$system=${system}_iterative")
 done
 score "${outputs[@]}"

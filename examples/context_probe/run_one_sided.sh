@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Which side of a document does a memory know?  Answers that show in the source alone (number) or in
-# the target alone (speaker), recurrent memories on both sides or one.  Ends in accuracies on
-# contrastive sets, which give the true translation as context.
+# Test which side of a document recurrent memories represent, on the context probe: answers are visible
+# only in the source (number) or only in the target (speaker), and memories are on one or both sides.
+# Prints accuracies on contrastive sets with the true translation as context.
 #
 #   bash run_one_sided.sh [WORK_FOLDER] [SYSTEM ...]     (environment: UPDATES=3000, SEED=1)
 #

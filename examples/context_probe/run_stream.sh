@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Sentences in streams on the context probe: 16 documents side by side, 8 sentences of each in an
-# update.  Ends in a table of accuracies.
+# Train and evaluate sentence-stream systems on the context probe, with 16 documents in parallel and 8
+# sentences of each in an update.  Prints a table of accuracies.
 #
 #   bash run_stream.sh [WORK_FOLDER] [SYSTEM ...]        (environment: UPDATES=2000, SEED=1)
 #
-# SYSTEMs: a transformer with recurrent memory, both, source and target (sides of the memory), forget
-# (a memory that forgets every sentence at once); recurrent models that know a few sentences back,
-# previous-target (which takes UPDATES=4500), previous-source-attention, hierarchical.  Default: both
-# and forget.
+# Transformers with recurrent memory: both, source, target (sides of the memory), forget (the memory is
+# reset after every sentence).  Recurrent models with a few previous sentences as context:
+# previous-target (needs UPDATES=4500), previous-source-attention, hierarchical.
+# Default: both and forget.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
@@ -31,7 +31,7 @@ for system in "${systems[@]}"; do
     previous-* | hierarchical)
       sizes=("${recurrent[@]}")
       options=(--arch context_rnn --context "$system" --share-decoder-input-output-embed)
-      # It has to learn to remember at all: a large learning rate for longer.
+      # It learns to use its context only if the learning rate stays high for longer.
       [ "$system" != previous-target ] || options+=(--warmup-updates 1000)
       ;;
     *) echo "unknown system $system" >&2; exit 1 ;;

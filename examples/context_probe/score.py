@@ -1,9 +1,10 @@
-"""Accuracy on the context probe, by phenomenon and distance, beside the ceiling without context.
+"""Print accuracy on the context probe, by phenomenon and distance, beside the ceiling.
 
     python score.py --probe data/test.probe.jsonl sentence=sentence.out window=window.out
 
-The outputs are those of fairseq-generate.  An answer only has to be among the words, so the last
-rows tell of whole sentences: how many equal the reference, and how long all are beside it.
+Systems are outputs of fairseq-generate.  An answer is correct if it is, and no alternative is,
+among the words of the hypothesis.  The last rows compare whole sentences with the references:
+share of equal sentences, and length ratio.
 """
 
 import argparse
@@ -21,7 +22,7 @@ FIELDS = {"line", "phenomenon", "distance", "answer", "alternatives", "ceiling"}
 
 
 class Accuracy(NamedTuple):
-    """Right answers among the questions of one kind, and the best rate without context."""
+    """Correct answers to the questions of one kind, and the best accuracy without context."""
 
     right: int
     total: int
@@ -29,35 +30,37 @@ class Accuracy(NamedTuple):
 
     @property
     def rate(self) -> float:
+        """Share of correct answers."""
         return self.right / self.total
 
 
 class Quality(NamedTuple):
-    """Whole sentences beside their references."""
+    """Whole sentences compared with their references."""
 
     equal: int
     sentences: int
-    #: words of all hypotheses, divided by those of the references
+    #: number of words in all hypotheses divided by that in the references
     length_ratio: float
 
     @property
     def rate(self) -> float:
+        """Share of sentences that equal the reference."""
         return self.equal / self.sentences
 
 
 class Output(NamedTuple):
-    """Words by line number, of the best hypotheses and of the references."""
+    """Words of the best hypotheses and of the references, by line number."""
 
     hypotheses: Dict[int, List[str]]
     references: Dict[int, List[str]]
 
 
 def read_questions(path: str) -> List[dict]:
-    """Questions as make_data.py wrote them, one JSON object per line.
+    """Read the questions written by make_data.py, one JSON object per line.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: a line is not a question, or there are none.
+        ValueError: a line is not a question, or the file has none.
     """
     questions = []
     with open(path, encoding="utf-8") as stream:
@@ -75,7 +78,7 @@ def read_questions(path: str) -> List[dict]:
 
 
 def read_output(path: str) -> Output:
-    """Output of fairseq-generate; of several hypotheses of a line the first counts."""
+    """Read an output of fairseq-generate; only the best hypothesis of a line is used."""
     with open(path, encoding="utf-8") as stream:
         text = stream.read()
     hypotheses: Dict[int, List[str]] = {}
@@ -86,7 +89,7 @@ def read_output(path: str) -> Output:
 
 
 def quality(output: Output) -> Quality:
-    """Compare whole sentences.
+    """Compare whole sentences with their references.
 
     Raises:
         ValueError: references are missing.
@@ -103,16 +106,16 @@ def quality(output: Output) -> Quality:
 
 
 def accuracy(questions: List[dict], hypotheses: Dict[int, List[str]]) -> Dict[Key, Accuracy]:
-    """Score answers.
+    """Compute the accuracy of answers.
 
-    A question is answered when its answer is among the words and no alternative is.
+    An answer is correct if it is among the words of the hypothesis and no alternative is.
 
     Args:
-        questions: rows of a probe file.
+        questions: questions of a probe file.
         hypotheses: words by line number.
 
     Returns:
-        By (phenomenon, distance in sentences).
+        Accuracy by (phenomenon, distance in sentences).
 
     Raises:
         ValueError: a line has no hypothesis.
@@ -133,7 +136,7 @@ def accuracy(questions: List[dict], hypotheses: Dict[int, List[str]]) -> Dict[Ke
 
 
 def pooled(results: Dict[Key, Accuracy], phenomenon: str, most: int) -> Accuracy:
-    """Accuracy on one phenomenon over all distances up to ``most``."""
+    """Compute the accuracy on one phenomenon over all distances up to ``most``."""
     chosen = [
         r for (name, distance), r in results.items() if name == phenomenon and distance <= most
     ]
@@ -141,14 +144,14 @@ def pooled(results: Dict[Key, Accuracy], phenomenon: str, most: int) -> Accuracy
 
 
 class System(NamedTuple):
-    """All figures of one system."""
+    """All results of one system."""
 
     accuracies: Dict[Key, Accuracy]
     quality: Quality
 
 
 def table(systems: Dict[str, System], style: str) -> str:
-    """A column per system, a row per phenomenon and distance, and two rows on whole sentences."""
+    """Format one column per system, one row per phenomenon and distance, and two for sentences."""
     first = next(iter(systems.values()))
     rows = [
         [name, distance, first.accuracies[name, distance].total]
@@ -166,13 +169,13 @@ def table(systems: Dict[str, System], style: str) -> str:
 
 
 def main(arguments: Optional[List[str]] = None) -> None:
-    """Print the table; on bad options or files, exit 1 with one sentence."""
+    """Print the table; report invalid options or files in one sentence."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--probe", required=True, help="test.probe.jsonl")
-    parser.add_argument("systems", nargs="+", metavar="NAME=OUTPUT")
-    parser.add_argument("--json", help="also write the figures to this file")
+    parser.add_argument("--probe", required=True, help="questions, e.g. test.probe.jsonl")
+    parser.add_argument("systems", nargs="+", metavar="NAME=OUTPUT", help="fairseq-generate output")
+    parser.add_argument("--json", help="also write the results to this file")
     parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
     args = parser.parse_args(arguments)
     try:

@@ -1,30 +1,33 @@
-# Steps that the scripts here share.  Source it with `here` (this folder) and `work` set.
+# Steps shared by the scripts in this folder.  Set `here` (this folder) and `work`, then source it.
 # shellcheck shell=bash
 seed=${SEED:-1}
-# Sizes of a transformer; others set their own.
+# Sizes of a transformer; scripts with other models overwrite them.
 sizes=(--encoder-layers 2 --decoder-layers 2
   --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4
   --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
+# Options of fairseq-preprocess where dictionaries of another corpus are used.
+dictionaries=()
 export PYTHONWARNINGS=ignore
 mkdir -p "$work"
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
 
-# Every step writes a log; of a step that fails its last lines are shown.
+# quietly STEP COMMAND ...: write the output to a log, and show its end if the command fails.
 quietly() {
   local log=$work/$1.log
   shift
   "$@" > "$log" 2>&1 || { tail -n 20 "$log" >&2; echo "failed: $* (whole log: $log)" >&2; exit 1; }
 }
 
-# Options of make_data.py.
+# prepare [options of make_data.py]
 prepare() {
   python "$here/make_data.py" --out "$work/data" "$@"
   rm -rf "$work/bin"
   quietly preprocess fairseq-preprocess -s src -t tgt --destdir "$work/bin" \
-    --trainpref "$work/data/train" --validpref "$work/data/valid" --testpref "$work/data/test"
+    --trainpref "$work/data/train" --validpref "$work/data/valid" --testpref "$work/data/test" \
+    "${dictionaries[@]}"
 }
 
-# NAME UPDATES, then task, architecture and size of batches.
+# train NAME UPDATES [options for task, architecture and batch size]
 train() {
   local name=$1 updates=$2
   shift 2
@@ -39,7 +42,7 @@ train() {
     --no-epoch-checkpoints --save-dir "$work/$name" --log-format simple "$@"
 }
 
-# NAME DECODING, then the task.
+# translate NAME DECODING [options for the task]
 translate() {
   local name=$1 decoding=$2
   shift 2
@@ -49,7 +52,7 @@ translate() {
     --beam 4 --max-tokens 4000 --num-workers 0 --results-path "$work/out_${name}_$decoding" "$@"
 }
 
-# NAME=OUTPUT ..., outputs as translate has named them.
+# score NAME=OUTPUT ..., where OUTPUT is NAME_DECODING of translate
 score() {
   local systems=()
   for system in "$@"; do

@@ -3,8 +3,8 @@
 #
 #   bash generate.sh WORK SYSTEM CHECKPOINT OUT [more options]
 #
-# SYSTEM is sentence or one with memory: both, source or target.  Environment: BATCH documents or
-# sentences side by side (32).  Before this: train.sh.
+# SYSTEM is sentence, or the side of the memory: both, source or target.
+# Environment: BATCH, documents or sentences in parallel (32).  Before this: train.sh.
 set -euo pipefail
 work=$1 system=$2 checkpoint=$3 out=$4
 shift 4
@@ -24,7 +24,7 @@ case $system in
 esac
 
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"
-# As published: words are what stands between blanks, no smoothing.
+# As published: words separated by spaces, no smoothing.
 for unit in documents sentences; do
   echo "BLEU as published, over $unit: truecased Moses tokens"
   sacrebleu "$out/reference.$unit" -i "$out/hypothesis.$unit" -m bleu \

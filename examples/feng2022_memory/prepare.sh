@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# One corpus of Maruf et al. (2019) to binarised documents: TED, News Commentary or Europarl en-de.
+# Prepare a corpus of Maruf et al. (2019) as binarised documents: TED, News Commentary or Europarl
+# en-de.
 #
 #   bash prepare.sh CORPUS WORK
 #
-# CORPUS is a folder with concatenated_en2de_{train,dev,test}_{en,de}.txt (README.md says where to get
-# it).  Before this: nothing.  After it: train.sh.
+# CORPUS is a folder with concatenated_en2de_{train,dev,test}_{en,de}.txt (see README.md for the
+# download).  Next: train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 corpus=$1 work=$2
@@ -19,4 +20,4 @@ documents dev valid
 documents test test
 python "$top/data_prep/prepare.py" --source-lang en --target-lang de --truecase \
   --train "$work/corpus/train" --valid "$work/corpus/valid" --test "$work/corpus/test" \
-  --destdir "$work/data" --bpe-operations "${BPE:-30000}" --joined-dictionary
+  --destdir "$work/data" --bpe-operations "${BPE:-30000}" --bpe-total-symbols --joined-dictionary

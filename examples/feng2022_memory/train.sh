@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# One system of Feng et al. (2022), transformer base, hyper-parameters of section 4.2.
+# Train one system of Feng et al. (2022): transformer base, hyper-parameters of section 4.2.
 #
-#   bash train.sh WORK sentence SAVE [options of fairseq-train, as --fp16]
+#   bash train.sh WORK sentence SAVE [options of fairseq-train, e.g. --fp16]
 #   bash train.sh WORK SYSTEM SAVE --finetune-from-model SENTENCE/checkpoint_best.pt [...]
 #
-# sentence is the first stage.  SYSTEM is a memory by its side, source, target or both, with the
-# layers LAYERS (from 0; paper: 5, also 0,1, 2,3 and 4,5) and SIZE vectors (16; also 8 to 512).
-# Environment: CORPUS is ted (the default), news or europarl; for both stages it sets DROPOUT, WARMUP
-# and UPDATE_FREQ, which can be set alone too.  An update of the second stage is LANES documents side
-# by side (8), CHUNK sentences of each (20), UPDATE_FREQ times: about 8 whole documents, as in the
-# authors' recipe.  With --fp16 give --fp16-no-flatten-grads too.
-# Before this: prepare.sh.  After it: generate.sh.
+# sentence is the first stage.  SYSTEM is the side of the memory: source, target or both.
+# Environment: LAYERS with a memory, from 0 (5; in the paper also 0,1, 2,3 and 4,5) and SIZE, the
+# number of memory vectors (16; in the paper 8 to 512).  CORPUS is ted (default), news or europarl; it
+# sets DROPOUT, WARMUP and UPDATE_FREQ of both stages, which may also be set directly.  An update of the
+# second stage has LANES documents in parallel (8), CHUNK sentences of each (20), UPDATE_FREQ times:
+# about 8 whole documents, as in the authors' recipe.  With --fp16 give --fp16-no-flatten-grads too.
+# Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
 work=$1 system=$2 save=$3
 shift 3
@@ -18,7 +18,7 @@ export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
 layers=${LAYERS:-5} size=${SIZE:-16}
 
-# chunks: CHUNK sentences so many times are a document of average length (table 2: 123, 40, 14).
+# chunks: number of chunks in a document of average length (table 2: 123, 40 and 14 sentences).
 case ${CORPUS:-ted} in
   ted) dropout=0.2 warmup=1000 chunks=6 ;;
   news) dropout=0.2 warmup=2000 chunks=2 ;;
@@ -42,7 +42,7 @@ train() {
 
 first() { train --optimizer adam --lr 0.0005 --max-tokens 4096 "$@"; }
 
-# New parameters at 3e-4, those of the first stage at 6e-5.
+# Learning rates: 3e-4 for new parameters, 6e-5 for those of the first stage.
 second() {
   train --task sentence_stream_translation --arch memory_transformer \
     --memory-layers "$layers" --memory-size "$size" \

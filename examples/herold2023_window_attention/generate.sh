@@ -3,11 +3,11 @@
 #
 #   bash generate.sh DATA TASK DECODING CHECKPOINT REFERENCE OUT [more options]
 #
-# TASK is window (systems sentence and concat2) or document (all others), DECODING is segment (FSD
-# in the paper) or sequential (SD).  REFERENCE holds detokenized sentences without blank lines.
-# Alignments of window attention: --model-overrides "{'alignment': 'linear'}".  Environment: CORPUS is
-# news (the default), ted or os and sets the languages.  MAX_TOKENS makes the batch.
-# Before this: train.sh.
+# TASK is window (systems sentence and concat2) or document (all others).  DECODING is segment (FSD in
+# the paper) or sequential (SD).  REFERENCE has detokenized sentences without blank lines.
+# Alignments of window attention: --model-overrides "{'alignment': 'linear'}".
+# Environment: CORPUS is news (default), ted or os, and sets the languages; MAX_TOKENS sets the batch
+# size.  Before this: train.sh.
 set -euo pipefail
 data=$1 task=$2 decoding=$3 checkpoint=$4 reference=$5 out=$6
 shift 6
@@ -30,6 +30,6 @@ case $task in
   document) translate --task full_document_translation "$@" ;;
   *) echo "unknown task $task" >&2; exit 1 ;;
 esac
-# D- lines hold detokenized text; sorted by line number they are the documents in order.
+# D- lines hold detokenized text; sorting by line number restores the order of the documents.
 grep '^D-' "$out/generate-test.txt" | LC_ALL=C sort -t- -k2,2n | cut -f3 > "$out/test.txt"
 sacrebleu "$reference" -i "$out/test.txt" -m bleu ter

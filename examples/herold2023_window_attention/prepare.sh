@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
-# A corpus of Herold and Ney (2023) from downloaded files to binarised documents: news (en-de),
+# Prepare a corpus of Herold and Ney (2023) from downloaded files as binarised documents: news (en-de),
 # ted (en-it) or os (en-de).
 #
 #   CORPUS=news bash prepare.sh DOWNLOADS WORK
 #
-# DOWNLOADS is a folder with the files that README.md names.  Environment: CORPUS (news is the
-# default), WORKERS (processes, 2), and BPE, the number of merges, where another one than the paper's
-# is wanted.
-# Before this: the downloads.  After it: train.sh with WORK/data/bin.
+# DOWNLOADS is a folder with the files listed in README.md.  Environment: CORPUS (default: news),
+# WORKERS, the number of processes (2), and BPE, the number of merges (default: as in the paper).
+# Next: train.sh with WORK/data/bin.
 set -euo pipefail
 data_prep=$(cd "$(dirname "$0")/../../data_prep" && pwd)
 from=$1 texts=$2/corpus data=$2/data
 
-# Documents among tags: NAME SOURCE-FILES... -- TARGET-FILES...
+# Convert tagged documents: tagged NAME SOURCE-FILES... -- TARGET-FILES...
 tagged() {
   local name=$1 sources=()
   shift
@@ -35,7 +34,7 @@ case ${CORPUS:-news} in
     sets=IWSLT17.TED
     tagged train train.tags.en-it.en -- train.tags.en-it.it
     tagged valid "$sets".{dev2010,tst2010}.en-it.en.xml -- "$sets".{dev2010,tst2010}.en-it.it.xml
-    # The references are the sources of the other direction.
+    # The references are the source files of the opposite direction.
     tagged test "$sets.tst2017.mltlng.en-it.en.xml" -- "$sets.tst2017.mltlng.it-en.it.xml"
     ;;
   os)

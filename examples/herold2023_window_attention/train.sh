@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# One system of Herold and Ney (2023), transformer base, hyper-parameters of appendix A.2.
+# Train one system of Herold and Ney (2023): transformer base, hyper-parameters of appendix A.2.
 #
-#   bash train.sh DATA SYSTEM SAVE [options of fairseq-train, as --fp16]
+#   bash train.sh DATA SYSTEM SAVE [options of fairseq-train, e.g. --fp16]
 #
-# DATA is a binarised folder with documents; SYSTEM one of
+# DATA is a binarised folder with documents.  SYSTEM is one of
 #   sentence      sentence level
-#   concat2       each sentence with the one before it
+#   concat2       each sentence with the previous one
 #   concat1000    documents in parts of up to 1000 target tokens
 #   lst           the same with long-short term attention
-#   window        the same with window attention, relative positions
-#   window-abs    the same with absolute positions
+#   window        the same with window attention and relative positions
+#   window-abs    the same with window attention and absolute positions
 #   relative1000  concat1000 with relative positions and no window ("concat-adj. rel." of table 4)
-# Environment: CORPUS is news (the default), ted or os; it sets DROPOUT and LABEL_SMOOTHING, which can
-# be set alone too.  WINDOW is the window of attention and of relative positions (20; paper also 10 and 30).  MAX_TOKENS and
-# UPDATE_FREQ make the batch.  Before this: prepare.sh.  After it: generate.sh.
+# Environment: CORPUS is news (default), ted or os; it sets DROPOUT and LABEL_SMOOTHING, which may also
+# be set directly.  WINDOW is the size of the attention window and the maximum relative position (20;
+# in the paper also 10 and 30).  MAX_TOKENS and UPDATE_FREQ set the batch size.
+# Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
 data=$1 system=$2 save=$3
 shift 3
@@ -26,7 +27,7 @@ case ${CORPUS:-news} in
   *) echo "unknown corpus $CORPUS" >&2; exit 1 ;;
 esac
 
-# The best checkpoint by validation perplexity, of which nll_loss is the logarithm.
+# Select the best checkpoint by validation perplexity, whose logarithm is nll_loss.
 train() {
   fairseq-train "$data" --user-dir "$user_dir" --save-dir "$save" \
     --share-all-embeddings --dropout "${DROPOUT:-$dropout}" \
@@ -37,7 +38,7 @@ train() {
     --best-checkpoint-metric nll_loss --patience 10 --no-epoch-checkpoints --seed 1 "$@"
 }
 
-# Systems with context are told where a document begins (<bod>, section 3.1).
+# Systems with context get a symbol at the beginning of each document (<bod>, section 3.1).
 case $system in
   sentence) train --task sliding_window_translation --window-size 1 --arch transformer "$@" ;;
   concat2) train --task sliding_window_translation --window-size 2 --mark-document-start \

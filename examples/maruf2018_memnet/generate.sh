@@ -3,8 +3,8 @@
 #
 #   bash generate.sh DATA SYSTEM CHECKPOINT OUT [more options]
 #
-# SYSTEM is one of train.sh.  Memories begin with DRAFTS (environment), the translations of base; the
-# paper translates all sentences once again.  BEAM is 1 (environment).  Before this: train.sh.
+# SYSTEM is a system of train.sh.  Environment: BEAM (1); DRAFTS, the translations of base from which
+# iterative decoding starts, with one further pass as in the paper.  Before this: train.sh.
 set -euo pipefail
 data=$1 system=$2 checkpoint=$3 out=$4
 shift 4

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Translations of whole splits by a sentence-level model: what the target memory holds in training
-# (Maruf and Haffari 2018, section 5), and what iterative decoding can begin with.
+# Translate whole splits with a sentence-level model.  The translations fill the target memory in
+# training (Maruf and Haffari 2018, section 5), and iterative decoding can start from them.
 #
 #   bash make_drafts.sh DATA SRC TGT CHECKPOINT OUT SPLIT ... [-- options of fairseq-generate]
 #
-# As: bash make_drafts.sh data/bin de en base/checkpoint_best.pt drafts train valid test -- --cpu
-# After it: --drafts OUT for fairseq-train and fairseq-generate.
+# Example: bash make_drafts.sh data/bin de en base/checkpoint_best.pt drafts train valid test -- --cpu
+# Next: --drafts OUT for fairseq-train and fairseq-generate.
 set -euo pipefail
 data=$1 src=$2 tgt=$3 checkpoint=$4 out=$5
 shift 5
@@ -22,11 +22,11 @@ for split in "${splits[@]}"; do
     --task sliding_window_translation --path "$checkpoint" --gen-subset "$split" \
     --beam 1 --max-tokens 4000 --skip-invalid-size-inputs-valid-test \
     --results-path "$out/generated" "$@"
-  # Numbers are those of lines; lines between them are blank.
+  # Line numbers of fairseq-generate count blank lines, which are restored here.
   grep '^H-' "$out/generated/generate-$split.txt" | LC_ALL=C sort -t- -k2,2n \
     | awk -F'\t' '{ n = substr($1, 3) + 0; while (line < n) { print ""; line++ } print $3; line++ }' \
     > "$out/text/$split.$tgt"
-  # Each split becomes the training set of a corpus of its own, and takes its name.
+  # Binarise each split as the training set of its own corpus, then rename it.
   rm -rf "$out/bin"
   fairseq-preprocess --only-source -s "$tgt" --srcdict "$dict" \
     --trainpref "$out/text/$split" --destdir "$out/bin"

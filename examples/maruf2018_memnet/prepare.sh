@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Documents to binarised corpora as in Maruf and Haffari (2018): words in lower case, and those seen
-# less than five times unknown.
+# Prepare documents as binarised corpora, as in Maruf and Haffari (2018): lower-cased, with words seen
+# less than five times replaced by the unknown word.
 #
 #   bash prepare.sh SRC TGT CORPUS WORK
 #
-# CORPUS has train, valid and test .SRC and .TGT, a sentence per line, a blank line between documents
-# (README.md says how to get there for TED, Europarl and News Commentary).
-# After it: train_sentence_lm.sh and train.sh with WORK/bin.
+# CORPUS has train, valid and test with the suffixes SRC and TGT: one sentence per line, and a blank
+# line between documents (see README.md for TED, Europarl and News Commentary).
+# Next: train_sentence_lm.sh and train.sh with WORK/bin.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 src=$1 tgt=$2 corpus=$3 work=$4

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# TED talks fr-en to binarised corpora as in Maruf and Haffari (2018).
+# Prepare TED talks fr-en as binarised corpora, as in Maruf and Haffari (2018).
 #
 #   bash prepare_ted.sh DOWNLOADS WORK
 #
 # DOWNLOADS is a folder with train.tags.fr-en.fr and train.tags.fr-en.en.  Talks that are very short or
-# lack translations are left out, 120 and 150 of the others drawn for validation and test.
-# After it: train_sentence_lm.sh and train.sh with WORK/bin.
+# lack translations are left out; of the others, 120 are drawn for validation and 150 for test.
+# Next: train_sentence_lm.sh and train.sh with WORK/bin.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 data_prep=$here/../../data_prep

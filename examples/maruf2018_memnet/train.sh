@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# One system of Maruf and Haffari (2018), hyper-parameters of section 5.
+# Train one system of Maruf and Haffari (2018), with the hyper-parameters of section 5.
 #
-#   bash train.sh DATA base SAVE [options of fairseq-train, as --fp16]
+#   bash train.sh DATA base SAVE [options of fairseq-train, e.g. --fp16]
 #   bash train.sh DATA SYSTEM SAVE --finetune-from-model BASE/checkpoint_best.pt [...]
 #
 # DATA is a binarised folder with documents.  base is the first stage, the sentence-level model.
-# SYSTEM is source, target or both (memories), as in source-output for Memory-to-Output; or a
-# baseline: prevtrg, jean2017, wang2017.  Memories need in the environment LM, the folder of
-# train_sentence_lm.sh, and DRAFTS, that of make_drafts.sh, or gold for references.  Others: DROPOUT
-# (0.2; both: 0.5), SIZE of the language models (512), and for the baselines LANES documents side by
-# side (16) with CHUNK sentences of each in an update (5).
-# Before this: prepare.sh.  After it: generate.sh.
+# SYSTEM is the side of the memories: source, target or both for Memory-to-Context, source-output and
+# so on for Memory-to-Output; or a baseline: prevtrg, jean2017, wang2017.
+# Environment: memories need LM, the folder of train_sentence_lm.sh, and DRAFTS, the folder of
+# make_drafts.sh, or gold for references.  Optional: DROPOUT (0.2; both: 0.5), SIZE of the language
+# models (512); for baselines LANES, documents in parallel (16), and CHUNK, sentences of each in an
+# update (5).
+# Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
 data=$1 system=$2 save=$3
 shift 3
@@ -41,7 +42,7 @@ target=(--drafts "$drafts")
 [ "$drafts" != gold ] || target=(--gold-drafts)
 case $system in *-output) insertion=output ;; *) insertion=context ;; esac
 
-# One document in an update.
+# One document per update.
 memory() {
   second --task full_document_translation --max-document-tokens 8000 --batch-size 1 \
     --arch memnet_rnn --memory-to "$insertion" --memory-dropout 0.2 "$@"

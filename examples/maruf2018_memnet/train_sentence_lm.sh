@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Language models of the source, forward and backward, whose last states are the sentence vectors
+# Train forward and backward language models of the source.  Their last states are the sentence vectors
 # of the source memory (Maruf and Haffari 2018, section 4).
 #
-#   bash train_sentence_lm.sh TRAIN_TEXT VALID_TEXT DICT OUT [options of fairseq-train, as --fp16]
+#   bash train_sentence_lm.sh TRAIN_TEXT VALID_TEXT DICT OUT [options of fairseq-train, e.g. --fp16]
 #
-# The texts are what fairseq-preprocess read of the source side, DICT is its dict.*.txt.  After it:
-# --sentence-lm OUT/forward/checkpoint_best.pt:OUT/backward/checkpoint_best.pt
+# The texts are the source side of the input of fairseq-preprocess; DICT is its dict.*.txt.
 # Environment: SIZE of embeddings and states (512), EPOCHS (10).
+# Next: --sentence-lm OUT/forward/checkpoint_best.pt:OUT/backward/checkpoint_best.pt
 set -euo pipefail
 train=$1 valid=$2 dict=$3 out=$4
 shift 4
@@ -14,8 +14,8 @@ export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
 size=${SIZE:-512}
 
-# A blank line behind each sentence makes it a document, which --sample-break-mode complete_doc keeps
-# from the next (eos, which would do the same, fails with NumPy 2).
+# With a blank line after it each sentence is a document, so that --sample-break-mode complete_doc
+# yields single sentences (as would the mode eos, which fails with NumPy 2).
 in_order() { awk 'NF { print; print "" }' "$1"; }
 reversed() { awk 'NF { for (i = NF; i > 1; i--) printf "%s ", $i; print $1; print "" }' "$1"; }
 

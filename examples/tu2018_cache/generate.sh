@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Translate the test documents with one system and score them, regardless of case as the paper does.
+# Translate the test documents with one system and score them case-insensitively, as in the paper.
 #
 #   bash generate.sh DATA SYSTEM CHECKPOINT OUT [more options]
 #
-# SYSTEM is one of train.sh.  Environment: BATCH documents or sentences side by side (32).
+# SYSTEM is a system of train.sh.  Environment: BATCH, documents or sentences in parallel (32).
 # Before this: train.sh.
 set -euo pipefail
 data=$1 system=$2 checkpoint=$3 out=$4

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# One system of Tu et al. (2018), hyper-parameters of section 4.1.
+# Train one system of Tu et al. (2018), with the hyper-parameters of section 4.1.
 #
-#   bash train.sh DATA base SAVE [options of fairseq-train, as --fp16]
+#   bash train.sh DATA base SAVE [options of fairseq-train, e.g. --fp16]
 #   bash train.sh DATA SYSTEM SAVE --finetune-from-model BASE/checkpoint_best.pt [...]
 #   bash train.sh DATA wang2017 SAVE [...]
 #
-# DATA is a binarised folder with documents.  base is the first pass.  SYSTEM is cache (deep fusion),
-# cache-shallow (words as values) or cache-no-overwrite, with SLOTS slots (25; paper also 0 to 1000);
-# the second pass trains the gate of the cache alone.  wang2017 and jean2017, with which the paper
-# compares, are trained like base, all of their parameters.  Environment: LANES documents side by side
-# (16) and CHUNK sentences of each in an update (5), 80 sentences as in the first pass; DROPOUT of
-# base, wang2017 and jean2017.
-# Before this: data_prep/prepare.py, or prepare_iwslt15.sh of wu2022_rfa.  After it: generate.sh.
+# DATA is a binarised folder with documents.  base is the first pass, a sentence-level model.  SYSTEM
+# is cache (deep fusion), cache-shallow (words as values) or cache-no-overwrite; this second pass
+# trains only the gate of the cache.  wang2017 and jean2017, the baselines of the paper, are trained
+# like base, with all their parameters.
+# Environment: SLOTS of the cache (25; in the paper 0 to 1000); LANES, documents in parallel (16), and
+# CHUNK, sentences of each in an update (5): 80 sentences as in the first pass; DROPOUT of base,
+# wang2017 and jean2017.
+# Before this: data_prep/prepare.py, or prepare_iwslt15.sh of wu2022_rfa.  Next: generate.sh.
 set -euo pipefail
 data=$1 system=$2 save=$3
 shift 3
@@ -19,7 +20,7 @@ export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
 slots=${SLOTS:-25} dropout=${DROPOUT:-0.2} lanes=${LANES:-16} chunk=${CHUNK:-5}
 
-# Sentences of up to 80 tokens and the symbol that ends them; the best checkpoint by BLEU.
+# Sentences of up to 80 tokens plus the end symbol; the best checkpoint is selected by BLEU.
 train() {
   fairseq-train "$data" --user-dir "$user_dir" --save-dir "$save" \
     --encoder-embed-dim 620 --decoder-embed-dim 620 --decoder-layers 1 \
@@ -35,7 +36,7 @@ stream() {
   train --task sentence_stream_translation --batch-size "$lanes" --chunk-sentences "$chunk" "$@"
 }
 
-# Dropout acts on the output layer alone here: what the frozen model writes and looks up is the same as
+# Here dropout is applied only to the output layer: the frozen model reads and writes the cache as
 # in decoding.
 cache() {
   stream --arch cache_rnn --cache-size "$slots" --dropout "$dropout" --freeze-pretrained --max-epoch 5 "$@"

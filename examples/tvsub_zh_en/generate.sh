@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Translate the test episodes and zpdev with both systems and score the detokenized text.
+# Translate the test episodes and zpdev with both systems, and score the detokenized text.
 #
 #   bash generate.sh WORK
 #
@@ -20,7 +20,7 @@ translate() {
     --beam 4 --max-len-a 1.5 --max-len-b 10 \
     --max-tokens 6000 --cpu --num-workers 0 --remove-bpe --tokenizer moses \
     --results-path "$work/out_$out" > "$work/$out.log" 2>&1
-  # D- lines hold detokenized text; sorted by line number they are the documents in order.
+  # D- lines hold detokenized text; sorting by line number restores the order of the documents.
   grep '^D-' "$work/out_$out/generate-$subset.txt" | LC_ALL=C sort -t- -k2,2n | cut -f3 \
     > "$work/$out.en"
   echo "$out"
@@ -28,7 +28,7 @@ translate() {
   sacrebleu "$work/$name.reference" -i "$work/$out.en" -m bleu chrf
 }
 
-# The second test set given to prepare.sh is called test1 by fairseq.
+# fairseq names the second test set of prepare.sh test1.
 translate 1 window test1 zpdev
 translate 4 window test1 zpdev
 translate 4 sequential test1 zpdev

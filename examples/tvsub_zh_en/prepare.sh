@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# TVSub subtitles to binarised documents.
+# Prepare TVSub subtitles as binarised documents.
 #
 #   bash prepare.sh CORPUS WORK
 #
-# CORPUS holds train, valid, test and zpdev with the suffixes zh and en: one subtitle line per line,
-# a blank line between episodes.  Before this: nothing.  After it: train.sh.
+# CORPUS has train, valid, test and zpdev with the suffixes zh and en: one subtitle per line, and a
+# blank line between episodes.  Next: train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 corpus=$1 work=$2

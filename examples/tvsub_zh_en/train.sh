@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Small transformers for a CPU: one sentence-level model, then both systems finetuned from it for
-# about an epoch, with windows of 1 and of 4 sentences (which hold each sentence four times).
+# Train small transformers for a CPU: a sentence-level model, then two systems finetuned from it for
+# about an epoch, with windows of 1 and 4 sentences (with 4, each sentence occurs in four windows).
 #
 #   bash train.sh WORK
 #
-# Before this: prepare.sh.  After it: generate.sh.
+# Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
 work=$1
 export PYTHONWARNINGS=ignore

@@ -2,8 +2,8 @@
 
     python best_epoch.py SAVE
 
-SAVE has the figures of consistency.sh for each epoch, consistency.EPOCH.json.  The sets count
-alike, as in the code of Wu et al. (2022); of equal epochs the first is the best.
+SAVE has the results of consistency.sh for each epoch, consistency.EPOCH.json.  All sets have the
+same weight, as in the code of Wu et al. (2022); the first of several best epochs is chosen.
 """
 
 import json
@@ -12,13 +12,13 @@ from pathlib import Path
 
 
 def mean_accuracy(path: Path) -> float:
-    """Mean over the sets of a file of figures."""
+    """Return the mean accuracy over the sets of a results file."""
     sets = json.loads(path.read_text(encoding="utf-8")).values()
     return sum(figures["all"]["accuracy"] for figures in sets) / len(sets)
 
 
 def best_epoch(folder: Path) -> int:
-    """Epoch of the best figures; 0 if there are none."""
+    """Return the epoch with the best results; 0 if there are none."""
     found = {int(path.suffixes[-2][1:]): path for path in folder.glob("consistency.*.json")}
     return max(sorted(found), key=lambda epoch: mean_accuracy(found[epoch]), default=0)
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Accuracy on the consistency sets of Voita et al. (2019), as in figure 3 of Wu et al. (2022).
+# Measure accuracy on the consistency sets of Voita et al. (2019), as in figure 3 of Wu et al. (2022).
 #
 #   bash consistency.sh WORK SETS PART L CHECKPOINT OUT [more options]
 #
-# SETS is the folder consistency_testsets of their repository (README.md says where to get it).  PART
-# is dev (deixis and lexical cohesion, by which the paper selects) or test (all four phenomena).  L is
-# the number of sentences that CHECKPOINT was trained with, 4 for groups.  OUT.json gets the figures.
-# Before this: train_consistency.sh.
+# SETS is the folder consistency_testsets of Voita et al. (see README.md for the download).  PART is
+# dev (deixis and lexical cohesion, used for model selection in the paper) or test (all four
+# phenomena).  L is the number of sentences that CHECKPOINT was trained with, 4 for groups.  Results
+# are written to OUT.json.  Before this: train_consistency.sh.
 set -euo pipefail
 work=$1 sets=$2 part=$3 size=$4 checkpoint=$5 out=$6
 shift 6
@@ -17,7 +17,7 @@ case $part in
   test) files=("$sets"/{deixis_test,lex_cohesion_test,ellipsis_infl,ellipsis_vp}.json) ;;
   *) echo "unknown part $part" >&2; exit 1 ;;
 esac
-# The sets come tokenized and cased; they are tokenized and truecased as the training data.
+# The sets are tokenized and cased; tokenize and truecase them like the training data.
 python -m fairseq_docmt.scoring contrastive "${files[@]}" --path "$checkpoint" \
   --data "$work/data/bin" --protocol wu --context $((size - 1)) --bpe-codes "$work/data/codes" \
   --source-tokenizer moses --target-tokenizer moses \

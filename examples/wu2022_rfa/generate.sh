@@ -3,9 +3,11 @@
 #
 #   bash generate.sh WORK CHECKPOINT PAIR DECODING OUT [more options]
 #
-# PAIR is zh-en or en-ru.  DECODING is sequential (own translations as context, as the published
-# figures of IWSLT were made) or window (each window whole, figure 1 of the paper) for systems
-# trained with windows, segment (a group whole) for those trained with groups.  Before this: train.sh.
+# PAIR is zh-en or en-ru.  DECODING is one of
+#   sequential  the model's own translations as target context, as for the published IWSLT results
+#   window      each window is translated as a whole (figure 1 of the paper)
+#   segment     each group is translated as a whole, for systems trained on groups
+# Before this: train.sh.
 set -euo pipefail
 work=$1 checkpoint=$2 pair=$3 decoding=$4 out=$5
 shift 5
@@ -18,7 +20,7 @@ translate() {
     --max-tokens 6000 --remove-bpe --results-path "$out" "$@"
 }
 
-# Length limits of the authors' code.
+# Length limits as in the authors' code.
 case $pair:$decoding in
   zh-en:window | zh-en:sequential) translate --task sliding_window_translation \
     --source-lang zh --target-lang en --max-len-a 1.2 --max-len-b 70 "$@" ;;
@@ -34,7 +36,7 @@ for unit in documents sentences; do
   echo "BLEU over $unit, truecased Moses tokens"
   sacrebleu "$out/reference.$unit" -i "$out/hypothesis.$unit" -m bleu --force
 done
-# The text of OpenSubtitles comes tokenized, so only talks have a detokenized reference.
+# OpenSubtitles is distributed tokenized, so only talks have a detokenized reference.
 if [ "$pair" = zh-en ]; then
   echo "BLEU over sentences, detokenized text"
   grep . "$work/data/text/raw/test.en" > "$out/reference.detokenized"

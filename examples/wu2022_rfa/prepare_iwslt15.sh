@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# IWSLT 2015 zh-en to binarised talks: dev2010 for validation, tst2010-2013 for test.
+# Prepare IWSLT 2015 zh-en as binarised talks: dev2010 for validation, tst2010-2013 for test.
 #
 #   bash prepare_iwslt15.sh ARCHIVE WORK
 #
-# ARCHIVE is 2015-01.tgz, or the folder zh-en unpacked from it (README.md says where to get it).
-# Before this: nothing.  After it: train.sh.
+# ARCHIVE is 2015-01.tgz, or the folder zh-en unpacked from it (see README.md for the download).
+# Next: train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 archive=$1 work=$2

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# One system of Wu et al. (2022), hyper-parameters of appendix A.2.
+# Train one system of Wu et al. (2022), with the hyper-parameters of appendix A.2.
 #
-#   bash train.sh WORK SYSTEM WINDOW SAVE [options of fairseq-train, as --fp16]
+#   bash train.sh WORK SYSTEM WINDOW SAVE [options of fairseq-train, e.g. --fp16]
 #
 # SYSTEM is transformer, rfa, rfa-sgate or rfa-sgate-avg.  WINDOW is the number of sentences in a
-# sliding window, 1 to 4, or group: each group of OpenSubtitles is one example.  Environment: CORPUS
-# is iwslt (the default), opensubtitles (for BLEU) or consistency (OpenSubtitles for figure 3); it
-# sets CROSS and CAUSAL (random vectors of each head) and GATE_BIAS, which can be set alone too.
-# Before this: prepare_*.sh.  After it: generate.sh.  Call train_consistency.sh for consistency.
+# sliding window, from 1 to 4, or group to train on whole groups of OpenSubtitles.
+# Environment: CORPUS is iwslt (default), opensubtitles (for BLEU) or consistency (OpenSubtitles for
+# figure 3).  It sets CROSS and CAUSAL (random vectors per head) and GATE_BIAS, which may also be set
+# directly.
+# Before this: prepare_*.sh.  Next: generate.sh.  For consistency use train_consistency.sh.
 set -euo pipefail
 work=$1 system=$2 size=$3 save=$4
 shift 4
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
 
-# The best checkpoint by BLEU, and an early stop after 10 epochs.  For consistency neither can be
-# told from here: train_consistency.sh does it, and needs the latest 11 epochs for that.
+# Select the best checkpoint by BLEU and stop early after 10 epochs.  For consistency both are done
+# by train_consistency.sh, which needs the last 11 epochs.
 select=(--patience 10 --eval-bleu --eval-bleu-args '{"beam": 4}' --eval-bleu-remove-bpe --no-epoch-checkpoints
   --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
 case ${CORPUS:-iwslt} in
@@ -26,7 +27,7 @@ case ${CORPUS:-iwslt} in
 esac
 cross=${CROSS:-$cross} causal=${CAUSAL:-$causal} bias=${GATE_BIAS:-$bias}
 
-# 16,384 tokens an update.
+# 16,384 tokens per update.
 train() {
   fairseq-train "$work/data/bin" --user-dir "$user_dir" --save-dir "$save" \
     --activation-fn gelu --share-decoder-input-output-embed --dropout 0.3 --weight-decay 0.0001 \
@@ -37,7 +38,7 @@ train() {
     "${select[@]}" "$@"
 }
 
-# One pool of 500 random matrices for all layers, and the same of them in all when decoding.
+# All layers share a pool of 500 random matrices and use the same ones in decoding.
 pool=(--random-matrices 500 --share-random-matrices --same-matrices-in-decoding)
 
 case $system:$size in

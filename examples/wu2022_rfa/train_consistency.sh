@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# One system of Wu et al. (2022) for figure 3, with early stopping by consistency (appendix A.2).
+# Train one system of Wu et al. (2022) for figure 3, with early stopping by consistency (appendix A.2).
 #
-#   bash train_consistency.sh WORK SETS SYSTEM L SAVE [options of fairseq-train, as --fp16]
+#   bash train_consistency.sh WORK SETS SYSTEM L SAVE [options of fairseq-train, e.g. --fp16]
 #
-# SETS is the folder consistency_testsets (README.md says where to get it), SYSTEM one of train.sh, L
-# the number of sentences, 1 to 4 (4: groups).  After each epoch the checkpoint is scored on the dev
-# sets; when 10 epochs have brought nothing better, SAVE/checkpoint_best_consistency.pt is the best.
-# Interrupted, it goes on where it was.  Before this: prepare_opensubtitles.sh.  After it:
-# consistency.sh with the test sets.
+# SETS is the folder consistency_testsets (see README.md for the download), SYSTEM is a system of
+# train.sh, L is the number of sentences, from 1 to 4 (4: groups).  After each epoch the checkpoint is
+# scored on the dev sets.  Training stops after 10 epochs without improvement; the best checkpoint is
+# SAVE/checkpoint_best_consistency.pt.  After an interruption, the same command continues.
+# Before this: prepare_opensubtitles.sh.  Next: consistency.sh with the test sets.
 set -euo pipefail
 work=$1 sets=$2 system=$3 size=$4 save=$5
 shift 5

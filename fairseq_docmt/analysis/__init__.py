@@ -1,1 +1,1 @@
-"""What trained models do with their context."""
+"""Analyses of how trained models use their context."""

@@ -1,4 +1,4 @@
-"""Documents of a binarised split for the analyses, one at a time, and where their results go."""
+"""Shared parts of the analyses: options, documents of a binarised split, output files."""
 
 import argparse
 import contextlib
@@ -15,19 +15,19 @@ from fairseq_docmt.data.lanes import Place
 from fairseq_docmt.data.stream_view import StreamView
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.sentence_memory import SentenceMemory
+from fairseq_docmt.modules.recurrent_memory.sentence_memory import SentenceMemory
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
 
 class Document(NamedTuple):
-    """References of a document as its model reads them.
+    """A document with its references as a batch for the model.
 
     Attributes:
-        sample: batch of one document: a row for each sentence, or one row of joined sentences.
-        of_source: (rows, S) number of the sentence of each source token, -1 for padding.
-        of_target: (rows, T) the same for the target.
+        sample: batch of one document: one row per sentence, or a single row of joined sentences.
+        of_source: (rows, S) sentence number of each source token, -1 for padding.
+        of_target: (rows, T) sentence number of each target token, -1 for padding.
     """
 
     sample: dict
@@ -36,22 +36,24 @@ class Document(NamedTuple):
 
 
 def parser_of(description: str) -> argparse.ArgumentParser:
-    """Options that all analyses have."""
+    """Create a parser with the options that all analyses share."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", help="binarised corpus")
-    parser.add_argument("--split", default="test")
-    parser.add_argument("--documents", type=int, default=0, help="look at the first N; 0: all")
+    parser.add_argument("--split", default="test", help="split to analyse; default: test")
+    parser.add_argument(
+        "--documents", type=int, default=0, help="analyse the first N; default: all"
+    )
     parser.add_argument("--out", required=True, type=Path, help="folder for numbers and plots")
     return parser
 
 
 def load(path: str, data: str):
-    """Model and task of a checkpoint.
+    """Load model and task of a checkpoint.
 
     Raises:
-        UserError: there is no such file.
+        UserError: the file does not exist.
     """
     if not Path(path).is_file():
         raise UserError(f"checkpoint {path} not found")
@@ -62,12 +64,12 @@ def load(path: str, data: str):
 
 
 def documents_of(task, split: str, most: int = 0) -> Iterator[Document]:
-    """Documents of a split with their references.
+    """Yield the documents of a split with their references.
 
     Args:
-        task: document task; one with whole documents or windows gives what it trains on.
+        task: document task.  Tasks with whole documents or windows yield their training examples.
         split: name of the split.
-        most: stop after so many; 0 for all.
+        most: maximum number of documents; 0 for all.
     """
     task.load_dataset(split)
     view = task.dataset(split)
@@ -82,10 +84,10 @@ def documents_of(task, split: str, most: int = 0) -> Iterator[Document]:
 
 
 def document_of(task, split: str, number: int) -> Document:
-    """Document of a split by its number, from 1.
+    """Return a document of a split by its number, from 1.
 
     Raises:
-        UserError: there are not so many.
+        UserError: the split has fewer documents.
     """
     documents = list(documents_of(task, split, number))
     if len(documents) < number:
@@ -118,7 +120,7 @@ def _joined(view, task) -> Iterator[Document]:
 
 @contextlib.contextmanager
 def gradients_through_all_sentences(model):
-    """Let gradients pass through the memories of any number of sentences."""
+    """Let gradients pass through recurrent memories over any number of sentences."""
     memories = [m for m in model.modules() if isinstance(m, SentenceMemory)]
     before = [memory.gradient_sentences for memory in memories]
     for memory in memories:
@@ -131,7 +133,7 @@ def gradients_through_all_sentences(model):
 
 
 def write_results(folder: Path, name: str, results, figure) -> None:
-    """Write ``NAME.json`` and ``NAME.png`` into a folder and say so."""
+    """Write ``NAME.json`` and ``NAME.png`` to a folder and print their path."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
     figure.tight_layout()

@@ -1,6 +1,6 @@
-"""How much attention the n-th source sentence gets from the n-th target sentence.
+"""Measure the attention of each target sentence on its own source sentence.
 
-Herold and Ney (2023), table 1: the share falls as the context grows.
+Herold and Ney (2023), table 1: the share of this attention drops as the context grows.
 """
 
 import logging
@@ -23,22 +23,22 @@ class Symbols(NamedTuple):
 
     @classmethod
     def of(cls, task) -> "Symbols":
-        """Those of the dictionaries of a task."""
+        """Return the symbols of a task's dictionaries."""
         source, target = task.source_dictionary, task.target_dictionary
         return cls(separator_index(source), separator_index(target), target.pad())
 
 
 def shares(attention: Tensor, source: Tensor, previous: Tensor, symbols: Symbols) -> Tensor:
-    """Attention mass of each target token on its own source sentence.
+    """Compute the attention mass of each target token on its own source sentence.
 
     Args:
-        attention: (B, T, S) weights, each row summing to 1.
-        source: (B, S) source tokens; a separator belongs to the sentence that it ends.
-        previous: (B, T) decoder input; what follows a separator belongs to the next sentence.
-        symbols: their indices.
+        attention: (B, T, S) weights that sum to 1 over S.
+        source: (B, S) source tokens; a separator belongs to the sentence before it.
+        previous: (B, T) decoder input; the token after a separator begins the next sentence.
+        symbols: indices of ``<sep>`` and padding.
 
     Returns:
-        (n,) masses of all target tokens that are no padding.
+        (n,) attention mass of all target tokens except padding.
     """
     ends = source.eq(symbols.source_separator).long()
     of_source = (ends.cumsum(dim=1) - ends).masked_fill(source.eq(symbols.padding), -1)
@@ -49,10 +49,10 @@ def shares(attention: Tensor, source: Tensor, previous: Tensor, symbols: Symbols
 
 @torch.no_grad()
 def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[float]:
-    """Share of each decoder layer over samples of references, in percent.
+    """Compute the share of each decoder layer over batches with references, in percent.
 
     Args:
-        model: encoder-decoder whose decoder returns attention over the source of a layer, as the
+        model: encoder-decoder whose decoder returns the cross-attention of a chosen layer, as the
             stock transformer does.
         samples: batches with ``net_input``.
         symbols: indices of ``<sep>`` and padding.
@@ -71,15 +71,18 @@ def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[fl
             _, extra = model.decoder(previous, encoder_out=encoder_out, alignment_layer=layer)
             attention = (extra.get("attn") or [None])[0]
             if attention is None:
-                raise UserError(f"{type(model).__name__} has no attention weights to share out")
+                raise UserError(f"{type(model).__name__} has no attention weights to measure")
             mass[layer] += float(shares(attention, source, previous, symbols).sum())
     if tokens == 0:
-        raise UserError("there is nothing to look at; give a split with documents")
+        raise UserError("the split has no target tokens; give one with documents")
     return [100 * m / tokens for m in mass]
 
 
 def main() -> None:
-    """``python -m fairseq_docmt.analysis.attention_share DATA --path CHECKPOINT --task ...``"""
+    """Print the attention share of each layer for a checkpoint.
+
+    Usage: ``python -m fairseq_docmt.analysis.attention_share DATA --path CHECKPOINT --task ...``
+    """
     parser = options.get_validation_parser()
     args = options.parse_args_and_arch(parser)
     logging.basicConfig(level=logging.WARNING)

@@ -1,13 +1,13 @@
-"""BLEU by the place of sentences in their documents.
+r"""Compute BLEU by the position of sentences in their documents.
 
-    python -m fairseq_docmt.analysis.bleu_by_position --out FOLDER \\
+    python -m fairseq_docmt.analysis.bleu_by_position --out FOLDER \
         sentence=sentence.out memory=memory.out
 
-Feng et al. (2022), section 5.2 and figure 3: are later sentences, which have more behind them,
-translated better?  Reads outputs of ``fairseq-generate`` for documents; their line numbers show
-where documents end.  Each figure is corpus BLEU (sacreBLEU) over all sentences of a range of ten
-places; the paper averages scores of single places.  The plot shows the difference to the first
-system.
+Feng et al. (2022), section 5.2 and figure 3, ask whether later sentences, which have more context,
+are translated better.  The inputs are outputs of ``fairseq-generate`` for documents; gaps in their
+line numbers are document boundaries.  Each score is corpus BLEU (sacreBLEU) over all sentences of a
+range of ten positions; the paper averages scores of single positions.  The plot shows the
+difference to the first system.
 """
 
 import argparse
@@ -32,10 +32,10 @@ class Output(NamedTuple):
 
 
 def read_output(path: str) -> Output:
-    """Read an output of ``fairseq-generate``; detokenised lines where there are any.
+    """Read an output of ``fairseq-generate``, preferring detokenised (D-) lines.
 
     Raises:
-        UserError: no such file, or no hypotheses with references in it.
+        UserError: the file does not exist, or has no hypotheses with references.
     """
     if not Path(path).is_file():
         raise UserError(f"{path} not found; give the output of fairseq-generate")
@@ -46,12 +46,12 @@ def read_output(path: str) -> Output:
         lines[kind].setdefault(int(number), words)
     hypotheses = lines["D"] or lines["H"]
     if not hypotheses or hypotheses.keys() != lines["T"].keys():
-        raise UserError(f"{path} is no output of fairseq-generate with references")
+        raise UserError(f"{path} is not an output of fairseq-generate with references")
     return Output(hypotheses, lines["T"])
 
 
 def places(rows) -> Dict[int, int]:
-    """Place in its document, from 0, of each line number; a gap is where a document ends."""
+    """Return the position in its document, from 0, of each line number; gaps end documents."""
     found, place = {}, 0
     for row in sorted(rows):
         place = place + 1 if row - 1 in found else 0
@@ -60,7 +60,7 @@ def places(rows) -> Dict[int, int]:
 
 
 def bleu_by_range(output: Output, size: int, metric: BLEU) -> Dict[str, float]:
-    """BLEU of the sentences of each range of ``size`` places, named as ``1-10``."""
+    """Compute BLEU for each range of ``size`` positions, named e.g. ``1-10``."""
     place = places(output.hypotheses)
     hypotheses = [output.hypotheses[row] for row in place]
     references = [output.references[row] for row in place]
@@ -74,17 +74,17 @@ def bleu_of_ranges(
     size: int,
     metric: BLEU,
 ) -> Dict[str, float]:
-    """BLEU of the sentences of each range of places.
+    """Compute BLEU for each range of positions.
 
     Args:
-        place: (sentences,) place of each in its document, from 0.
+        place: (sentences,) position of each sentence in its document, from 0.
         hypotheses: (sentences,)
-        references: one or more times (sentences,).
-        size: places of a range.
+        references: one or more lists of (sentences,).
+        size: number of positions in a range.
         metric: BLEU.
 
     Returns:
-        By ranges in their order, named as ``1-10``.
+        Scores by range, in order; ranges are named e.g. ``1-10``.
     """
     ranges: Dict[int, List[int]] = defaultdict(list)
     for sentence, at in enumerate(place):
@@ -113,13 +113,14 @@ def _systems(arguments: List[str]) -> Dict[str, Output]:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("systems", nargs="+", metavar="NAME=FILE")
-    parser.add_argument("--out", required=True, type=Path, help="folder for numbers and plot")
-    parser.add_argument("--range", type=int, default=10, help="places of a range")
-    parser.add_argument("--tokenize", help="tokenizer of sacreBLEU; default: its own, 13a")
+    parser.add_argument("systems", nargs="+", metavar="NAME=FILE", help="fairseq-generate output")
+    parser.add_argument("--out", required=True, type=Path, help="folder for scores and plot")
+    parser.add_argument("--range", type=int, default=10, help="positions in a range")
+    parser.add_argument("--tokenize", help="tokenizer of sacreBLEU; default: 13a")
     args = parser.parse_args()
     if args.range < 1:
         raise UserError(f"--range must be at least 1, not {args.range}")

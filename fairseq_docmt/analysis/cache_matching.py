@@ -1,11 +1,11 @@
-"""What a continuous cache is asked for.
+r"""Plot the matching probabilities of a continuous cache.
 
-    python -m fairseq_docmt.analysis.cache_matching DATA --path CHECKPOINT --out FOLDER \\
+    python -m fairseq_docmt.analysis.cache_matching DATA --path CHECKPOINT --out FOLDER \
         [--document 1 --sentence 2]
 
-Tu et al. (2018): the average matching probability of slots from the most to the least recently
-written (figure 3), and the matching matrix of one sentence (figure 4b), with references in the
-place of translations.
+Tu et al. (2018): the average matching probability of slots, from the most to the least recently
+written (figure 3), and the matching matrix of one sentence (figure 4b).  References take the place
+of translations.
 """
 
 from typing import Dict, List
@@ -24,19 +24,19 @@ from fairseq_docmt.analysis._documents import (
     write_results,
 )
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.cache_decoder import CacheDecoder
+from fairseq_docmt.modules.rnn.cache_decoder import CacheDecoder
 from fairseq_docmt.ops.translation_cache import NO_WORD, Cache
 
 
 @torch.no_grad()
 def matching_of(model, document: Document):
-    """Caches that the K sentences of a document find, and (K, T, I) probabilities of slots.
+    """Return the caches read by the K sentences of a document, and (K, T, I) slot probabilities.
 
     Raises:
         UserError: the model has no cache.
     """
     if not isinstance(model.decoder, CacheDecoder) or model.decoder.cache_size == 0:
-        raise UserError(f"{type(model).__name__} has no cache to look into")
+        raise UserError(f"{type(model).__name__} has no cache to analyse")
     net_input = document.sample["net_input"]
     following = {key: net_input[key] for key in ("starts", "lanes")}
     encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"], **following)
@@ -44,16 +44,16 @@ def matching_of(model, document: Document):
 
 
 def by_recency(cache: Cache, weights: Tensor, present: Tensor) -> Dict[str, Tensor]:
-    """Sums over tokens of the probability of each place in the history.
+    """Sum the matching probabilities of slots by recency over all tokens.
 
     Args:
-        cache: of K sentences, with I slots.
-        weights: (K, T, I) probabilities of the slots.
-        present: (K, T) where tokens stand.
+        cache: caches of K sentences, with I slots.
+        weights: (K, T, I) matching probabilities of the slots.
+        present: (K, T) True at tokens, False at padding.
 
     Returns:
-        ``probability`` (I,) summed over tokens, the most recently written slot first, and
-        ``tokens`` (I,) how many found a slot in that place.
+        ``probability`` (I,) sums over tokens, the most recently written slot first, and ``tokens``
+        (I,) numbers of tokens for which that slot was filled.
     """
     order = cache.ages.argsort(dim=1, descending=True)
     filled = cache.words.ne(NO_WORD).gather(1, order)
@@ -66,22 +66,22 @@ def by_recency(cache: Cache, weights: Tensor, present: Tensor) -> Dict[str, Tens
 
 
 def mean_by_recency(model, documents) -> List[float]:
-    """Average probability of each place in the history, the most recent first.
+    """Compute the average matching probability by recency, the most recent slot first.
 
     Raises:
-        UserError: no sentence finds anything in the cache.
+        UserError: no sentence has a filled cache.
     """
     probability, tokens = 0, 0
     for document in documents:
         sums = by_recency(*matching_of(model, document), document.of_target.ge(0))
         probability, tokens = probability + sums["probability"], tokens + sums["tokens"]
     if not torch.is_tensor(tokens) or not tokens.any():
-        raise UserError("no document has two sentences, so no sentence finds anything in the cache")
+        raise UserError("no document has two sentences, so the cache is always empty")
     return (probability / tokens)[tokens > 0].tolist()
 
 
 def matrix_of(model, task, document: Document, sentence: int) -> dict:
-    """Words of a sentence, words of the slots from old to new, and probabilities between them."""
+    """Return the words of a sentence, the words of the slots from old to new, and their matrix."""
     cache, weights = matching_of(model, document)
     order = cache.ages[sentence].argsort()
     order = order[cache.words[sentence, order] != NO_WORD]
@@ -117,17 +117,18 @@ def _sentence(args, task) -> Document:
     sentences = int(document.of_target.max()) + 1
     if not 1 < args.sentence <= sentences:
         raise UserError(
-            f"--sentence {args.sentence} must have a sentence before it; the document has "
+            f"--sentence {args.sentence} needs a sentence before it; the number of sentences is "
             f"{sentences}"
         )
     return document
 
 
 def main() -> None:
+    """Run the command."""
     parser = parser_of(__doc__)
     parser.add_argument("--path", required=True, help="checkpoint")
-    parser.add_argument("--document", type=int, default=1, help="whose matrix to show, from 1")
-    parser.add_argument("--sentence", type=int, default=2, help="sentence in it, from 1")
+    parser.add_argument("--document", type=int, default=1, help="document of the matrix, from 1")
+    parser.add_argument("--sentence", type=int, default=2, help="sentence of the matrix, from 1")
     args = parser.parse_args()
     with quietly():
         model, task = load(args.path, args.data)

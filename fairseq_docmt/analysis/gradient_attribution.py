@@ -1,12 +1,12 @@
-"""How far back the loss of a sentence reaches: gradients by distance between sentences.
+"""Measure how strongly the loss of a sentence depends on earlier sentences, by gradient norms.
 
     python -m fairseq_docmt.analysis.gradient_attribution DATA --path CHECKPOINT --out FOLDER
 
-Feng et al. (2022), section 5.2 and figure 4: the gradient of the loss of a sentence with respect to
-the embeddings of the sentences before it, by distance, in ranges of ten.  Here it is that of each
-token at its place (the paper takes rows of the embedding matrix and has to leave out words that
-come again): its norm, averaged over the tokens of both sides, sentences and documents.  Any
-architecture that was trained on several sentences at once can be looked at.
+Feng et al. (2022), section 5.2 and figure 4: the gradient of a sentence's loss with respect to the
+embeddings of earlier sentences, by distance, in ranges of ten.  Here gradients are taken with
+respect to the embedding of each token occurrence (the paper uses rows of the embedding matrix and
+has to exclude repeated words).  Norms are averaged over tokens of both sides, sentences and
+documents.  Any architecture that is trained on several sentences at once can be analysed.
 """
 
 import contextlib
@@ -30,14 +30,14 @@ from fairseq_docmt.errors import UserError
 
 
 def by_distance(model, documents: Iterable[Document]) -> Dict[int, float]:
-    """Mean norm of the gradient that a token gets from the loss of a sentence d sentences later.
+    """Compute the mean gradient norm at a token from the loss of a sentence d sentences later.
 
     Args:
-        model: in evaluation mode.
+        model: model in evaluation mode.
         documents: see :class:`~fairseq_docmt.analysis._documents.Document`.
 
     Returns:
-        By distance d in sentences, 0 for the sentence itself.
+        Means by distance d in sentences; 0 is the sentence itself.
 
     Raises:
         UserError: no document has two sentences.
@@ -51,19 +51,19 @@ def by_distance(model, documents: Iterable[Document]) -> Dict[int, float]:
                 total[later - sentence] += float(tokens.sum())
                 count[later - sentence] += len(tokens)
     if max(count, default=0) < 1:
-        raise UserError("no example holds two sentences; look at a model that sees several at once")
+        raise UserError("no example has two sentences; analyse a model that sees several at once")
     return {d: total[d] / count[d] for d in sorted(count)}
 
 
 def _gradients(model, document: Document):
-    """For each sentence the norms at all tokens up to it, and their sentences."""
+    """Yield for each sentence the gradient norms at all tokens, and the sentence of each token."""
     with gradients_through_all_sentences(model), _embeddings(model) as embeddings:
         output = model(**document.sample["net_input"])
         scores = model.get_normalized_probs(output, log_probs=True)
     target = document.sample["target"]
     of_target = document.of_target
     losses = -scores.gather(2, target.unsqueeze(2)).squeeze(2)
-    # The first decoder input is </s>, which stands for the sentence that it begins.
+    # The first decoder input, </s>, belongs to the sentence that it begins.
     of_input = torch.cat([of_target[:, :1], of_target[:, :-1]], dim=1)
     of_input = torch.where(of_target.ge(0), of_input, of_target)
     sentences = torch.cat([document.of_source.flatten(), of_input.flatten()])
@@ -82,7 +82,7 @@ def _gradients(model, document: Document):
 
 @contextlib.contextmanager
 def _embeddings(model):
-    """Outputs of the embeddings of both sides, source first, as they are computed."""
+    """Collect the outputs of the embeddings of both sides during a forward pass, source first."""
     found: List[Tensor] = []
     embeddings = dict.fromkeys([model.encoder.embed_tokens, model.decoder.embed_tokens])
     hooks = [m.register_forward_hook(lambda _, inputs, x: found.append(x)) for m in embeddings]
@@ -94,7 +94,7 @@ def _embeddings(model):
 
 
 def in_ranges(scores: Dict[int, float], size: int = 10) -> Dict[str, float]:
-    """Means over ranges of distances, 1 to 10 and so on; the sentence itself is left out."""
+    """Average over ranges of distances: 1-10, 11-20 and so on, without the sentence itself."""
     ranges: Dict[str, list] = defaultdict(list)
     for distance, score in scores.items():
         if distance > 0:
@@ -104,6 +104,7 @@ def in_ranges(scores: Dict[int, float], size: int = 10) -> Dict[str, float]:
 
 
 def main() -> None:
+    """Run the command."""
     parser = parser_of(__doc__)
     parser.add_argument("--path", required=True, help="checkpoint")
     args = parser.parse_args()

@@ -1,13 +1,13 @@
-"""What goes into a recurrent memory and what comes out of it.
+r"""Plot the attention of recurrent memories, and their information gain.
 
-    python -m fairseq_docmt.analysis.memory_attention DATA --path CHECKPOINT --out FOLDER \\
+    python -m fairseq_docmt.analysis.memory_attention DATA --path CHECKPOINT --out FOLDER \
         [--document 1 --sentence 2]
 
 Feng et al. (2022): attention maps of one sentence (figures 6 and 7), and the information gain of
-memories of different sizes (figure 2) when ``--path`` names several checkpoints.  The paper has no
-formula for the gain "between the random initialized memory and well trained memory"; here it is the
-Kullback-Leibler divergence of attention with the memory that the model has come to from that with
-one drawn at random, in nats, averaged over heads, queries and sentences.
+memories of different sizes (figure 2) if ``--path`` gives several checkpoints.  The paper has no
+formula for the gain "between the random initialized memory and well trained memory".  Here it is
+the Kullback-Leibler divergence of the attention with the model's memory from the attention with a
+random memory, in nats, averaged over heads, queries and sentences.
 """
 
 from typing import Dict, List, NamedTuple
@@ -27,18 +27,18 @@ from fairseq_docmt.analysis._documents import (
     write_results,
 )
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.sentence_memory import SentenceMemory
+from fairseq_docmt.modules.recurrent_memory.sentence_memory import SentenceMemory
 
 
 class MemoryMaps(NamedTuple):
     """Attention of one memory for the K sentences of a document.
 
     Attributes:
-        update: (K - 1, H, m, T) what each memory vector takes from the tokens of a sentence, but
-            for the last sentence, after which nothing is read.
-        output: (K, H, T, m) what each token of a sentence takes from the memory vectors.
-        random_update, random_output: the same with a memory drawn at random.
-        present: (K, T) where tokens stand.
+        update: (K - 1, H, m, T) attention of memory vectors to the tokens of each sentence but the
+            last, whose update is never read.
+        output: (K, H, T, m) attention of tokens to memory vectors.
+        random_update, random_output: the same with a random memory.
+        present: (K, T) True at tokens, False at padding.
     """
 
     update: Tensor
@@ -49,10 +49,10 @@ class MemoryMaps(NamedTuple):
 
 
 def memories_of(model) -> Dict[str, SentenceMemory]:
-    """Memories of a model by name, as ``encoder layer 5``.
+    """Return the memories of a model by name, e.g. ``encoder layer 5``.
 
     Raises:
-        UserError: it has none.
+        UserError: the model has none.
     """
     found = {
         f"{side} layer {layer}": memory
@@ -66,7 +66,7 @@ def memories_of(model) -> Dict[str, SentenceMemory]:
 
 @torch.no_grad()
 def attention_maps(model, document: Document) -> Dict[str, MemoryMaps]:
-    """Maps of all memories for the sentences of a document."""
+    """Compute the attention maps of all memories for the sentences of a document."""
     memories = memories_of(model)
     calls: Dict[nn.Module, list] = {}
     hooks = []
@@ -93,7 +93,7 @@ def attention_maps(model, document: Document) -> Dict[str, MemoryMaps]:
 
 
 def _maps(module: SentenceMemory, updates: list, output: tuple, present: Tensor) -> MemoryMaps:
-    """Maps of one memory from the inputs of its attentions: (queries, source) each."""
+    """Compute the maps of one memory from the inputs of its attentions: pairs (queries, source)."""
     generator = torch.Generator().manual_seed(1)
     size = module.initial.shape
     drawn = torch.randn(len(present), *size, generator=generator).to(module.initial)
@@ -114,7 +114,7 @@ def _maps(module: SentenceMemory, updates: list, output: tuple, present: Tensor)
 
 
 def information_gain(maps: MemoryMaps) -> Dict[str, float]:
-    """Mean divergence of ``update`` and ``output`` attention from that of a random memory."""
+    """Compute the mean divergence of ``update`` and ``output`` attention from a random memory's."""
     update = _divergence(maps.update, maps.random_update).mean()
     output = _divergence(maps.output, maps.random_output)  # (K, H, T)
     at_tokens = maps.present.unsqueeze(1).expand_as(output)
@@ -122,12 +122,12 @@ def information_gain(maps: MemoryMaps) -> Dict[str, float]:
 
 
 def _divergence(p: Tensor, q: Tensor) -> Tensor:
-    """Kullback-Leibler divergence over the last dimension, where 0 log 0 is 0."""
+    """Compute the Kullback-Leibler divergence over the last dimension, with 0 log 0 = 0."""
     return torch.where(p > 0, p * (p.log() - q.log()), torch.zeros_like(p)).sum(-1)
 
 
 def mean_gain(model, documents) -> Dict[str, float]:
-    """Gains averaged over memories and documents.
+    """Average the information gain over memories and documents.
 
     Raises:
         UserError: no document has two sentences.
@@ -135,7 +135,7 @@ def mean_gain(model, documents) -> Dict[str, float]:
     gains: Dict[str, List[float]] = {"update": [], "output": []}
     for document in documents:
         if document.of_target.max() < 1:
-            continue  # a lone sentence reads the first memory and updates nothing
+            continue  # a single sentence reads only the initial memory
         for maps in attention_maps(model, document).values():
             for name, value in information_gain(maps).items():
                 gains[name].append(value)
@@ -145,7 +145,7 @@ def mean_gain(model, documents) -> Dict[str, float]:
 
 
 def _plot_maps(maps: Dict[str, MemoryMaps], words: Dict[str, List[List[str]]], sentence: int):
-    """Heat maps: a sentence into the memories, and the memories into the next sentence."""
+    """Plot the update of each memory from a sentence, and its output to the next sentence."""
     figure, panels = pyplot.subplots(len(maps), 2, figsize=(12, 4 * len(maps)), squeeze=False)
     for row, (name, map_) in zip(panels, maps.items()):
         side = words[name.split()[0]]
@@ -161,7 +161,7 @@ def _plot_maps(maps: Dict[str, MemoryMaps], words: Dict[str, List[List[str]]], s
 
 
 def _words(task, document: Document, sentence: int) -> Dict[str, List[List[str]]]:
-    """Tokens of a sentence and of the next, as encoder and decoder read them."""
+    """Return the tokens of a sentence and the next one, as read by encoder and decoder."""
     net_input = document.sample["net_input"]
     sides = {
         "encoder": (task.source_dictionary, net_input["src_tokens"]),
@@ -181,7 +181,7 @@ def _show_sentence(args, model, task) -> None:
     sentences = int(document.of_target.max()) + 1
     if not 0 <= sentence < sentences - 1:
         raise UserError(
-            f"--sentence {args.sentence} must have a sentence behind it; the document has "
+            f"--sentence {args.sentence} needs a sentence after it; the number of sentences is "
             f"{sentences}"
         )
     maps = attention_maps(model, document)
@@ -215,10 +215,11 @@ def _compare_sizes(args, checkpoints) -> None:
 
 
 def main() -> None:
+    """Run the command."""
     parser = parser_of(__doc__)
     parser.add_argument("--path", required=True, nargs="+", help="checkpoints")
-    parser.add_argument("--document", type=int, default=1, help="whose maps to show, from 1")
-    parser.add_argument("--sentence", type=int, default=1, help="sentence in it, from 1")
+    parser.add_argument("--document", type=int, default=1, help="document of the maps, from 1")
+    parser.add_argument("--sentence", type=int, default=1, help="sentence of the maps, from 1")
     args = parser.parse_args()
     with quietly():
         _show_sentence(args, *load(args.path[0], args.data))

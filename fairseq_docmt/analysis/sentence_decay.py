@@ -1,4 +1,4 @@
-"""How much of earlier sentences a sentential gate lets through (Wu et al. 2022, section 3.2)."""
+"""Decay of earlier sentences by the sentential gate (Wu et al. 2022, section 3.2)."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from fairseq_docmt.errors import UserError
 
 @torch.no_grad()
 def sentence_decay(model, net_input: dict, separator: int) -> Tensor:
-    """Gates between the sentences of each target row.
+    """Compute the gates between the sentences of each target row.
 
     Args:
         model: ``rfa_transformer`` with a sentential gate.
@@ -16,8 +16,8 @@ def sentence_decay(model, net_input: dict, separator: int) -> Tensor:
         separator: index of ``<sep>`` in the target dictionary.
 
     Returns:
-        (layers, H, B, J - 1) gate ``f`` when sentence j + 2 starts, for J sentences in the longest
-        row; 1 where a row has no such sentence; H is 1 if heads share a gate.
+        (layers, H, B, J - 1) gate ``f`` at the start of sentence j + 2, for J sentences in the
+        longest row; 1 where a row has no such sentence.  H is 1 if all heads share a gate.
 
     Raises:
         UserError: the model has no sentential gate.
@@ -37,14 +37,14 @@ def sentence_decay(model, net_input: dict, separator: int) -> Tensor:
 
 
 def sentence_weights(gates: Tensor) -> Tensor:
-    """Weight that each sentence gives to itself and to those before it.
+    """Compute the weight of each sentence for itself and later sentences.
 
     Args:
         gates: (..., J - 1) as returned by :func:`sentence_decay`.
 
     Returns:
-        (..., J, J) product of the gates between sentence j (row) and j' <= j (column); 0 for later
-        sentences.
+        (..., J, J) product of the gates between sentence j (row) and j' <= j (column); 0 where
+        j' > j.
     """
     total = torch.nn.functional.pad(gates.log(), (1, 0)).cumsum(dim=-1)
     return (total.unsqueeze(-1) - total.unsqueeze(-2)).exp().tril()

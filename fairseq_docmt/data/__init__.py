@@ -1,4 +1,4 @@
-"""Corpus, document views and batches."""
+"""Corpora with document boundaries, their datasets and batches."""
 
 from fairseq_docmt.data.corpus import DocumentCorpus, open_corpus, target_ratio
 from fairseq_docmt.data.decoding_units import DecodingUnits, collate_rows

@@ -1,4 +1,4 @@
-"""One binarised split with its documents: both sides, the index, and every check on them."""
+"""A binarised split with its document index, and checks of both sides."""
 
 import os
 import struct
@@ -17,14 +17,17 @@ class DocumentCorpus:
     """A split of parallel documents.
 
     Attributes:
-        name: what messages call the split, as ``data-bin/valid.zh-en``.
-        pairs: the stock dataset over all lines, blank ones included.
-        index: documents and sentences.
-        src_sizes, tgt_sizes: (sentences,) tokens with end symbol; tgt_sizes is None without target.
+        name: name of the split in messages, such as ``data-bin/valid.zh-en``.
+        pairs: stock dataset of all lines, blank ones included.
+        index: sentences and documents.
+        src_sizes, tgt_sizes: (sentences,) number of tokens with the end symbol; tgt_sizes is None
+            without a target side.
+
+    Raises:
+        UserError: the sides disagree, a file is damaged, or there is no sentence.
     """
 
     def __init__(self, name: str, pairs: LanguagePairDataset):
-        """Raises UserError where the sides disagree or hold no sentence."""
         self.name = name
         self.pairs = pairs
         self._check_files()
@@ -56,10 +59,10 @@ class DocumentCorpus:
 
 
 def open_corpus(name: str, load_pairs) -> DocumentCorpus:
-    """Open a split with ``load_pairs()``, turning fairseq's failures into one clear sentence.
+    """Open a split with ``load_pairs()`` and explain errors of fairseq in one sentence.
 
     Raises:
-        UserError: missing, damaged or disagreeing files.
+        UserError: files are missing or damaged, or the sides disagree.
     """
     try:
         return DocumentCorpus(name, load_pairs())
@@ -90,7 +93,7 @@ def _line_counts(name: str) -> str:
 
 
 def _check_binary_file(dataset, name: str) -> None:
-    """A memory-mapped .bin that is shorter than its .idx says would crash at the missing line."""
+    """Refuse a truncated memory-mapped .bin file, which would crash at the first missing line."""
     index = getattr(dataset, "_index", None)
     path = getattr(dataset, "_path", None)
     if path is None or not hasattr(index, "_pointers"):
@@ -99,13 +102,13 @@ def _check_binary_file(dataset, name: str) -> None:
     found = os.path.getsize(f"{path}.bin")
     if found < expected:
         raise UserError(
-            f"{path}.bin is truncated: {found} bytes, but its index speaks of {expected}; "
+            f"{path}.bin is truncated: {found} bytes, but its index needs {expected}; "
             "binarise the split again"
         )
 
 
 def _joints(dataset) -> List[int]:
-    """Rows at which one part of a concatenated split ends and the next, or its repeat, begins."""
+    """Return the first rows of the parts, and of their repetitions, of a concatenated split."""
     if not isinstance(dataset, ConcatDataset):
         return []
     joints, start = [], 0
@@ -116,7 +119,7 @@ def _joints(dataset) -> List[int]:
 
 
 def target_ratio(corpus: DocumentCorpus) -> Optional[float]:
-    """Target tokens per source token of a corpus; None without target."""
+    """Return the number of target tokens per source token; None without a target side."""
     if corpus.tgt_sizes is None:
         return None
     return float(corpus.tgt_sizes.sum() / corpus.src_sizes.sum())

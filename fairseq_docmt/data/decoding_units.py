@@ -1,49 +1,118 @@
-"""Decoding data: what is translated together, and the original sentences it gives.
+"""Decoding data: spans that are translated together.
 
-A *unit* is a span of source sentences with the rows it is to translate: a window stands for its
-last sentence, a part of a document for all its sentences.  A batch of units is a sample whose
-rows are the original sentences, so that the stock commands print one hypothesis for each under
-its own line number.
-
-Sample contract (beside the stock keys, whose rows are original sentences):
-
-``units``  list of dicts, their rows following each other in the order of the sample
-    ``source``    list of 1-D tensors, the sentences of the span, each ending in ``</s>``;
-                  empty for a line that has nothing to translate
-    ``target``    the same for the references, or None
-    ``rows``      number of rows, taken from the end of the span
-    ``document``  number of the document
-    ``position``  place in the document of the first sentence translated
-    ``at_start``  the span begins with the first sentence of the document
-``drafts``    list of 1-D tensors, earlier translations of the sentences; None where there are none
+A :class:`DecodingUnit` is a span of source sentences.  Of a window the last sentence is translated,
+of a part of a document all sentences.  A batch of units is a sample whose rows are the original
+sentences, so that the stock commands print one hypothesis per line under its line number.  Its
+additional key ``units`` is the list of units, in the order of the rows.
 """
 
+from dataclasses import dataclass, replace
 from typing import Iterator, List, Optional, Sequence
 
 import numpy as np
-import torch
 from fairseq.data import FairseqDataset
 from fairseq.data.language_pair_dataset import collate
+from torch import Tensor
 
 from fairseq_docmt.data.document_index import DocumentIndex
+from fairseq_docmt.data.unsort import sample_in_order
+
+
+@dataclass(frozen=True)
+class DecodingUnit:
+    """Source sentences that are read together and of which the last ones are translated.
+
+    Attributes:
+        lines: line of each sentence to translate; each is a row of the sample.
+        source: sentences of the span, 1-D tensors that end in ``</s>``; empty for a line with
+            nothing to translate.
+        target: references of the sentences, or None.
+        document: number of the document.
+        position: position in the document of the first sentence to translate.
+        at_start: whether the span begins with the first sentence of the document.
+        drafts: earlier translations of the sentences, or None.
+        target_context: translations of the sentences before those to translate, without ``</s>``;
+            None if the search keeps them itself.
+        prefixes: (lines, n) forced first target tokens, padded; or None.
+        constraints: (lines, n) packed constraints of the target; or None.
+    """
+
+    lines: Sequence[int]
+    source: List[Tensor]
+    target: Optional[List[Tensor]] = None
+    document: int = -1
+    position: int = 0
+    at_start: bool = False
+    drafts: Optional[List[Tensor]] = None
+    target_context: Optional[List[Tensor]] = None
+    prefixes: Optional[Tensor] = None
+    constraints: Optional[Tensor] = None
+
+    @property
+    def num_rows(self) -> int:
+        """Number of sentences to translate."""
+        return len(self.lines)
+
+    @property
+    def num_context(self) -> int:
+        """Number of context sentences, which are read but not translated."""
+        return len(self.source) - len(self.lines)
+
+    def ending_at(self, row: int, target_context: List[Tensor]) -> "DecodingUnit":
+        """Return the unit cut after one of its rows; only this row is translated.
+
+        Args:
+            row: number of the row in this unit.
+            target_context: translations of the sentences before the row.
+        """
+        end = self.num_context + row + 1
+        return replace(
+            self._with_row(row),
+            source=self.source[:end],
+            target=self.target and self.target[:end],
+            target_context=target_context,
+        )
+
+    def row_alone(self, row: int) -> "DecodingUnit":
+        """Return one row as a unit without context sentences."""
+        at = self.num_context + row
+        return replace(
+            self._with_row(row),
+            source=[self.source[at]],
+            target=self.target and [self.target[at]],
+            at_start=self.at_start and at == 0,
+        )
+
+    def _with_row(self, row: int) -> "DecodingUnit":
+        return replace(
+            self,
+            lines=self.lines[row : row + 1],
+            position=self.position + row,
+            drafts=self.drafts and [self.drafts[self.num_context + row]],
+            prefixes=None if self.prefixes is None else self.prefixes[row : row + 1],
+            constraints=None if self.constraints is None else self.constraints[row : row + 1],
+        )
 
 
 class DecodingUnits(FairseqDataset):
-    """Units of a corpus, or of lines typed in.
+    """Dataset of the units of a corpus or of interactive input.
 
     Args:
+        name: name of the corpus, for messages.
         src, tgt: lines as 1-D tensors ending in ``</s>``; tgt may be None.
-        line_sizes: (lines,) source tokens of each line.
+        line_sizes: (lines,) number of source tokens of each line.
         src_dict: source dictionary.
         index: sentences and documents.
         spans: (units, 2) sentences of each unit.
-        window_size: sentences of a window, of which a unit translates the last; 0: a unit
-            translates its whole span.
-        empty_rows: rows that get an empty hypothesis, as blank lines of the input.
-        carried: last sentences of the first document that came before the first line here.
-        first_document: number given to the first document.
-        first_position: place in its document of the first sentence here.
+        window_size: number of sentences of a window, of which the last is translated; 0 to
+            translate all sentences of each span.
+        empty_rows: rows that get an empty hypothesis, such as blank lines of the input.
+        too_long: those ``empty_rows`` whose sentence exceeds the maximum positions of the model.
+        typed_before: last sentences of the first document in earlier interactive input.
+        first_document: number of the first document.
+        first_position: position of the first sentence in its document.
         constraints: packed target constraints of each line, or None.
+        left_pad_source: pad sources on the left.
         drafts: earlier translations of each line, or None.
     """
 
@@ -56,29 +125,33 @@ class DecodingUnits(FairseqDataset):
         index: DocumentIndex,
         spans: np.ndarray,
         *,
+        name: str = "input",
         window_size: int = 0,
         empty_rows: Sequence[int] = (),
-        carried: Sequence = (),
+        too_long: Sequence[int] = (),
+        typed_before: Sequence = (),
         first_document: int = 0,
         first_position: int = 0,
         constraints=None,
         left_pad_source: bool = True,
         drafts: Optional[Sequence] = None,
     ):
+        self.name = name
         self.drafts = drafts
         self.src, self.tgt, self.src_dict = src, tgt, src_dict
         self.index = index
         self.spans = spans
         self.window_size = window_size
         self.empty_rows = list(empty_rows)
-        self.carried = list(carried)
+        self.too_long = list(too_long)
+        self.typed_before = list(typed_before)
         self.first_document = first_document
         self.first_position = first_position
         self.constraints = constraints
         self.left_pad_source = left_pad_source
         self.position = index.position
         ends = np.concatenate([[0], np.cumsum(line_sizes[index.rows], dtype=np.int64)])
-        #: source tokens of each unit, then of each empty row
+        #: number of source tokens of each unit, then of each empty row
         self.sizes = np.concatenate(
             [ends[spans[:, 1]] - ends[spans[:, 0]], np.ones(len(self.empty_rows), dtype=np.int64)]
         )
@@ -87,48 +160,41 @@ class DecodingUnits(FairseqDataset):
         return len(self.spans) + len(self.empty_rows)
 
     def num_tokens(self, index: int) -> int:
+        """Return the number of source tokens of an item."""
         return int(self.sizes[index])
 
     def size(self, index: int) -> int:
+        """Return the number of source tokens of an item."""
         return int(self.sizes[index])
 
-    def __getitem__(self, unit: int) -> dict:
-        if unit >= len(self.spans):
-            row = self.empty_rows[unit - len(self.spans)]
-            return {
-                "lines": [row],
-                "source": [],
-                "target": None,
-                "document": -1,
-                "position": 0,
-                "at_start": False,
-                "drafts": None,
-            }
-        first, end = (int(n) for n in self.spans[unit])
+    def __getitem__(self, number: int) -> DecodingUnit:
+        if number >= len(self.spans):
+            return DecodingUnit([self.empty_rows[number - len(self.spans)]], source=[])
+        first, end = (int(n) for n in self.spans[number])
         translated = end - 1 if self.window_size else first
         rows = self.index.rows[first:end].tolist()
         document = int(self.index.document[first])
         sentences = [self.src[row] for row in rows]
         position = int(self.position[translated])
         first_position = int(self.position[first])
-        if document == 0:  # only the first document can have begun before these lines
+        if document == 0:  # only the first document can continue earlier input
             position += self.first_position
             missing = self.window_size - len(sentences) if first_position == 0 else 0
-            context = self.carried[-missing:] if missing > 0 else []
+            context = self.typed_before[-missing:] if missing > 0 else []
             sentences = context + sentences
             first_position += self.first_position - len(context)
-        return {
-            "lines": rows[translated - first :],
-            "source": sentences,
-            "target": None if self.tgt is None else [self.tgt[row] for row in rows],
-            "document": self.first_document + document,
-            "position": position,
-            "at_start": first_position == 0,
-            "drafts": None if self.drafts is None else [self.drafts[row] for row in rows],
-        }
+        return DecodingUnit(
+            lines=rows[translated - first :],
+            source=sentences,
+            target=None if self.tgt is None else [self.tgt[row] for row in rows],
+            document=self.first_document + document,
+            position=position,
+            at_start=first_position == 0,
+            drafts=None if self.drafts is None else [self.drafts[row] for row in rows],
+        )
 
-    def collater(self, units: List[dict]) -> dict:
-        """Put units into one sample whose rows are their original sentences, in order."""
+    def collater(self, units: List[DecodingUnit]) -> dict:
+        """Return the sample whose rows are the original sentences of the units, in order."""
         if len(units) == 0:
             return {}
         sample = collate_rows(units, self.src, self.tgt, self.src_dict, self.left_pad_source)
@@ -142,12 +208,12 @@ class DecodingUnits(FairseqDataset):
         """Group units into batches, the longest first.
 
         Args:
-            max_tokens: padded source tokens of a batch, None for no limit.
-            max_units: units of a batch, None for no limit.
-            keep_order: the batches are waves: sentence i of some documents, then sentence i + 1 of
-                the same documents, so that each finds its predecessor translated.  All batches
-                of a document go to the same shard.
-            shards: number of processes that share the batches in turn.
+            max_tokens: maximum number of padded source tokens of a batch, None for no limit.
+            max_units: maximum number of units of a batch, None for no limit.
+            keep_order: make batches of sentence i of some documents, then of sentence i + 1 of the
+                same documents, so that each sentence comes after its predecessor.  All batches of
+                a document go to the same shard.
+            shards: number of processes; batch i belongs to process ``i % shards``.
         """
         empty = list(range(len(self.spans), len(self)))
         if keep_order:
@@ -167,14 +233,14 @@ class DecodingUnits(FairseqDataset):
             for i in range(most):
                 wave = [int(starts[d]) + i for d in group if starts[d] + i < starts[d + 1]]
                 shared[number % shards].append(wave)
-        # The host hands batch j to shard j modulo shards, and skips empty batches.
+        # fairseq gives batch j to shard ``j % shards`` and skips empty batches.
         for turn in range(max(len(waves) for waves in shared)):
             for waves in shared:
                 yield waves[turn] if turn < len(waves) else []
 
 
 def _fill(order, sizes, max_tokens, max_items) -> Iterator[List[int]]:
-    """Fill batches in the given order; the longest item of a batch decides its padding."""
+    """Fill batches in the given order; the longest item of a batch determines its padded size."""
     batch, longest = [], 0
     for item in order:
         longest = max(longest, sizes[item])
@@ -188,24 +254,19 @@ def _fill(order, sizes, max_tokens, max_items) -> Iterator[List[int]]:
         yield batch
 
 
-def collate_rows(units, src, tgt, src_dict, left_pad_source=True) -> dict:
-    """The stock sample of the lines that ``units`` translate, in their order, with ``units``."""
-    lines = [line for unit in units for line in unit["lines"]]
+def collate_rows(
+    units: List[DecodingUnit], src, tgt, src_dict, left_pad_source: bool = True
+) -> dict:
+    """Return the stock sample of the lines to translate, in order, with the key ``units``."""
+    lines = [line for unit in units for line in unit.lines]
     rows = [{"id": line, "source": src[line]} for line in lines]
     if tgt is not None:
         for row in rows:
             row["target"] = tgt[row["id"]]
-    sample = collate(rows, src_dict.pad(), src_dict.eos(), left_pad_source, input_feeding=False)
-    # The host sorts rows by length; put them back into the order of the units.
-    place = {line: at for at, line in enumerate(sample["id"].tolist())}
-    order = torch.tensor([place[line] for line in lines])
-    sample["id"] = sample["id"][order]
-    for key in ("src_tokens", "src_lengths"):
-        sample["net_input"][key] = sample["net_input"][key][order]
-    if sample["target"] is not None:
-        sample["target"] = sample["target"][order]
-    sample["units"] = [
-        {**{k: v for k, v in unit.items() if k != "lines"}, "rows": len(unit["lines"])}
-        for unit in units
-    ]
-    return sample
+
+    def stock(numbered):
+        return collate(
+            numbered, src_dict.pad(), src_dict.eos(), left_pad_source, input_feeding=False
+        )
+
+    return {**sample_in_order(rows, stock), "units": units}

@@ -1,4 +1,4 @@
-"""Which sentence belongs to which document, read from the blank lines of a corpus."""
+"""Assignment of sentences to documents, read from the blank lines of a corpus."""
 
 from typing import Iterable, Sequence
 
@@ -11,13 +11,14 @@ BLANK_SIZE = 1
 class DocumentIndex:
     """Sentences and documents of one corpus side.
 
-    Sentences are numbered from 0 without the blank lines; a *row* is the place of a sentence in
-    the binarised corpus, blank lines included, which is also its line number from 0 in the text.
+    Sentences are numbered from 0 without the blank lines.  A *row* is the index of a sentence in
+    the binarised corpus, blank lines included: its line number in the text, from 0.
 
     Attributes:
         rows: (sentences,) row of each sentence.
-        starts: (documents + 1,) first sentence of each document, then the number of sentences.
-        document: (sentences,) document of each sentence.
+        starts: (documents + 1,) first sentence of each document, followed by the number of
+            sentences.
+        document: (sentences,) number of the document of each sentence.
     """
 
     def __init__(self, rows: np.ndarray, starts: np.ndarray):
@@ -31,14 +32,14 @@ class DocumentIndex:
 
         Args:
             sizes: tokens of each line, ``</s>`` included; a line of size 1 is blank.
-            joints: rows at which a document begins even without a blank line before, as where
-                ``train`` and ``train1`` were put together.
+            joints: rows at which a document begins even without a preceding blank line, such as
+                the first row of ``train1`` after ``train``.
         """
         sizes = np.asarray(sizes)
         rows = np.flatnonzero(sizes > BLANK_SIZE)
         if len(rows) == 0:
             return cls(rows, np.zeros(1, dtype=np.int64))
-        # A sentence opens a document when a blank line or a joint lies after its predecessor.
+        # A sentence begins a document if a blank line or a joint precedes it.
         opens = np.diff(rows, prepend=-2) > 1
         opens[0] = True
         first_after_joint = np.searchsorted(rows, np.asarray(list(joints), dtype=np.int64))
@@ -47,29 +48,31 @@ class DocumentIndex:
 
     @classmethod
     def from_lengths(cls, lengths: Sequence[int]) -> "DocumentIndex":
-        """Documents of the given numbers of sentences, one blank line between them."""
+        """Build documents of the given numbers of sentences, separated by one blank line each."""
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         blanks_before = np.repeat(np.arange(len(lengths)), lengths)
         return cls(np.arange(starts[-1]) + blanks_before, starts)
 
     @property
     def num_documents(self) -> int:
+        """Number of documents."""
         return len(self.starts) - 1
 
     @property
     def num_sentences(self) -> int:
+        """Number of sentences."""
         return len(self.rows)
 
     @property
     def position(self) -> np.ndarray:
-        """(sentences,) place of each sentence in its document, from 0."""
+        """(sentences,) position of each sentence in its document, from 0."""
         return np.arange(self.num_sentences) - self.starts[self.document]
 
     def without(self, dropped: np.ndarray) -> "DocumentIndex":
-        """The index without some sentences; documents left empty disappear.
+        """Return the index without some sentences and without documents that become empty.
 
         Args:
-            dropped: (sentences,) bool.
+            dropped: (sentences,) bool, True for the sentences to remove.
         """
         lengths = np.bincount(self.document[~dropped], minlength=self.num_documents)
         starts = np.concatenate([[0], np.cumsum(lengths[lengths > 0])])

@@ -1,17 +1,4 @@
-"""Training and validation data: joined sentences as one example of a stock dataset.
-
-Batch contract of every view (bsz rows; S source, T target positions):
-
-===========================  ======  ========================================================
-``net_input.src_tokens``     (bsz,S) int64, left-padded unless ``--left-pad-source False``;
-                                     sentences of a span joined by ``<sep>``, ``</s>`` last
-``net_input.src_lengths``    (bsz,)  tokens of each source row
-``net_input.prev_output_tokens``  (bsz,T) right-padded, begins with ``</s>``
-``target``                   (bsz,T) padding where no loss is taken
-``id``                       (bsz,)  row of the sentence the example stands for (see DocumentIndex)
-``ntokens``                  int     target positions under the loss
-===========================  ======  ========================================================
-"""
+"""Training and validation data whose examples are spans of joined sentences."""
 
 from typing import Optional
 
@@ -25,14 +12,14 @@ from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR, jo
 
 
 class JoinedSentences(torch.utils.data.Dataset):
-    """One side of a corpus, its spans joined.
+    """Joined spans of one side of a corpus.
 
     Args:
-        sentences: the lines of the side, each ending in ``</s>``.
-        sizes: (sentences,) tokens of each sentence.
+        sentences: lines of the side, each ending in ``</s>``.
+        sizes: (sentences,) number of tokens of each sentence.
         index: sentences and documents.
         spans: (items, 2) sentences of each item.
-        dictionary: for the indices of ``<sep>`` and ``<bod>``.
+        dictionary: dictionary with ``<sep>`` and ``<bod>``.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
     """
 
@@ -45,7 +32,7 @@ class JoinedSentences(torch.utils.data.Dataset):
         self.marked = mark_document_start & np.isin(spans[:, 0], index.starts[:-1])
         ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self.sizes = ends[spans[:, 1]] - ends[spans[:, 0]] + self.marked
-        # Only a plain memory-mapped side can be read ahead by the host's prefetching.
+        # fairseq can prefetch only plain memory-mapped datasets.
         self.supports_prefetch = False
 
     def __len__(self) -> int:
@@ -59,13 +46,13 @@ class JoinedSentences(torch.utils.data.Dataset):
 
 
 class DocumentView(LanguagePairDataset):
-    """Spans of a corpus as examples, batched so that none is lost.
+    """Dataset whose examples are spans of a corpus; batching loses no example.
 
     Args:
-        corpus: the split.
+        corpus: corpus of the split.
         spans: (items, 2) sentences of each example (see :mod:`fairseq_docmt.data.spans`).
-        loss_on_last: take the loss on the last sentence of each span only.
-        id_of_last: examples are named after their last sentence, otherwise after the first.
+        loss_on_last: compute the loss on the last sentence of each span only.
+        id_of_last: the ``id`` of an example is the row of its last sentence, not of the first.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
     """
 
@@ -105,6 +92,10 @@ class DocumentView(LanguagePairDataset):
         self.last_sizes = corpus.tgt_sizes[spans[:, 1] - 1]
         self.num_shards = 1
 
+    def share_among(self, processes: int) -> None:
+        """Set the number of processes that the batches are divided among."""
+        self.num_shards = processes
+
     def __getitem__(self, item: int) -> dict:
         example = super().__getitem__(item)
         example["id"] = int(self.named_after[item])
@@ -117,7 +108,7 @@ class DocumentView(LanguagePairDataset):
         return example
 
     def rows_of(self, item: int) -> list:
-        """Rows of the sentences that an example stands for: the last one, or all of its span."""
+        """Return the rows that an example covers: the last of its span, or all of them."""
         first, end = self.spans[item].tolist()
         return self.index.rows[end - 1 if self.id_of_last else first : end].tolist()
 
@@ -128,12 +119,12 @@ class DocumentView(LanguagePairDataset):
         max_sentences: Optional[int] = None,
         required_batch_size_multiple: int = 1,
     ) -> list:
-        """Stock batches, except that no example is lost and no data-parallel process idles.
+        """Return the stock batches without lost examples and evenly divided among processes.
 
-        fairseq-fixed throws the last batch away when its size is no multiple of
+        fairseq-fixed drops the last batch if its size is not a multiple of
         ``--required-batch-size-multiple``; here it is kept.  Batches are then halved until their
-        number is a multiple of the number of processes: an empty batch would make a process
-        forward a dummy, and with ``--update-freq`` spoil its real batches' statistics.
+        number is a multiple of the number of processes: for an empty batch a process would run a
+        dummy batch and, with ``--update-freq``, distort the statistics of its other batches.
         """
         batches = list(
             super().batch_by_size(indices, max_tokens, max_sentences, required_batch_size_multiple)

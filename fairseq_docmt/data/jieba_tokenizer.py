@@ -1,4 +1,4 @@
-"""``--tokenizer jieba``: raw Chinese in, raw text out."""
+"""``--tokenizer jieba``: tokenisation of raw Chinese source text."""
 
 from dataclasses import dataclass, field
 
@@ -8,16 +8,18 @@ from fairseq.dataclass import FairseqDataclass
 
 @dataclass
 class JiebaTokenizerConfig(FairseqDataclass):
+    """Options of the jieba tokenizer."""
+
     jieba_target_lang: str = field(
-        default="en", metadata={"help": "language of the translations, put back together by Moses"}
+        default="en", metadata={"help": "target language, for the Moses detokenizer"}
     )
 
 
 @register_tokenizer("jieba", dataclass=JiebaTokenizerConfig)
 class JiebaTokenizer:
-    """Cuts Chinese source text with jieba; detokenizes the other language with Moses.
+    """Tokenizer of Chinese source text (jieba) and detokenizer of the target language (Moses).
 
-    It cuts as ``data_prep/prepare.py`` does.
+    The word segmentation is that of ``data_prep/prepare.py``.
     """
 
     def __init__(self, cfg: JiebaTokenizerConfig):
@@ -29,7 +31,9 @@ class JiebaTokenizer:
         self.detokenizer = MosesDetokenizer(cfg.jieba_target_lang)
 
     def encode(self, x: str) -> str:
+        """Return source text with words separated by spaces."""
         return " ".join(" ".join(self.cut(x)).split())
 
     def decode(self, x: str) -> str:
+        """Return detokenized target text."""
         return self.detokenizer.detokenize(x.split())

@@ -1,4 +1,4 @@
-"""Which document is read when: documents side by side in lanes, one behind the other in each."""
+"""Lanes: batch rows that read documents side by side, each lane one document after another."""
 
 import heapq
 from typing import List, NamedTuple, Optional
@@ -7,7 +7,7 @@ import numpy as np
 
 from fairseq_docmt.data.document_index import DocumentIndex
 
-#: in place of a sentence where a lane has come to its end
+#: sentence number of padding after the last sentence of a lane
 FILLER = -1
 
 
@@ -15,10 +15,10 @@ class Place(NamedTuple):
     """One row of a batch of a stream.
 
     Attributes:
-        sentence: number of the sentence, FILLER for none.
-        starts: the row begins a document, so that nothing is carried into it.
+        sentence: number of the sentence, or FILLER.
+        starts: whether the row begins a document and so gets no document state.
         step: number of the batch in its epoch.
-        lanes: lanes of the batch; row r belongs to lane r modulo lanes.
+        lanes: number of lanes of the batch; row r belongs to lane ``r % lanes``.
     """
 
     sentence: int
@@ -28,16 +28,16 @@ class Place(NamedTuple):
 
 
 def fill_lanes(index: DocumentIndex, lanes: int, seed: Optional[int] = None) -> List[np.ndarray]:
-    """Share out documents so that all lanes are about equally long.
+    """Distribute documents over lanes of about equal length.
 
-    The longest remaining document goes to the lane that is shortest so far, which leaves little
-    idle; then the documents of each lane are shuffled, which changes no length.
+    The longest remaining document goes to the shortest lane, which needs few fillers.  Then the
+    documents of each lane are shuffled.
 
     Args:
-        index: documents.
+        index: sentences and documents.
         lanes: number of lanes.
-        seed: for shuffling documents, and for which of equally long ones goes where; None keeps
-            their order.
+        seed: seed of the shuffling and of the choice among documents of equal length; None keeps
+            the order of the corpus.
 
     Returns:
         For each lane the numbers of its documents, in reading order.
@@ -63,13 +63,13 @@ def fill_lanes(index: DocumentIndex, lanes: int, seed: Optional[int] = None) -> 
 
 
 def chunk_sizes(steps: int, chunk: int, seed: Optional[int] = None) -> List[int]:
-    """Sentences that each lane moves on by in each batch; they add up to ``steps``.
+    """Return the number of sentences per lane of each batch; the sum is ``steps``.
 
     Args:
-        steps: sentences of the longest lane.
-        chunk: sentences of a batch, the last batch may have fewer.
-        seed: draw each size from 1 to ``chunk`` (Feng et al. 2022, section 5.3) with this seed;
-            None takes ``chunk`` always.
+        steps: number of sentences of the longest lane.
+        chunk: number of sentences per lane in a batch; the last batch may have fewer.
+        seed: seed to draw each size from 1 to ``chunk`` (Feng et al. 2022, section 5.3); None for
+            a constant size.
     """
     if seed is None:
         sizes = [chunk] * -(-steps // chunk)
@@ -87,16 +87,17 @@ def chunk_sizes(steps: int, chunk: int, seed: Optional[int] = None) -> List[int]
 def stream_batches(
     index: DocumentIndex, documents: List[np.ndarray], sizes: List[int], shards: int
 ) -> List[List[Place]]:
-    """Batches that read the documents of each lane in their order.
+    """Return batches that read the documents of each lane in order.
 
     Args:
-        index: documents.
-        documents: of each lane, see :func:`fill_lanes`; their number is a multiple of ``shards``.
-        sizes: sentences of each batch, see :func:`chunk_sizes`.
-        shards: processes; batch i goes to process i modulo shards, as the host deals them out.
+        index: sentences and documents.
+        documents: documents of each lane (:func:`fill_lanes`); the number of lanes is a multiple
+            of ``shards``.
+        sizes: number of sentences per lane of each batch (:func:`chunk_sizes`).
+        shards: number of processes; fairseq gives batch i to process ``i % shards``.
 
     Returns:
-        Rows of each batch: the first sentence of every lane of a process, then their second ones.
+        Rows of each batch: the first sentence of every lane of a process, then the second ones.
     """
     sentences = [
         np.concatenate([np.arange(index.starts[d], index.starts[d + 1]) for d in lane])

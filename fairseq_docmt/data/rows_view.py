@@ -1,20 +1,7 @@
-"""Training and validation data of whole documents whose sentences are the rows.
-
-Batch contract (R rows: the sentences of some documents, one document after the other):
-
-===========================  ======  ========================================================
-``net_input.src_tokens``     (R,S)   as in :mod:`fairseq_docmt.data.document_view`
-``net_input.src_lengths``    (R,)    tokens of each source row
-``net_input.prev_output_tokens``  (R,T)  right-padded, begins with ``</s>``
-``net_input.documents``      (R,)    number of the document of each row, from 0
-``net_input.drafts``         (R,U)   earlier translations, right-padded, begin with ``</s>``;
-                                     only where there are such
-``target``                   (R,T)   padding where no loss is taken
-``id``                       (R,)    row of the sentence in the corpus
-===========================  ======  ========================================================
-"""
+"""Training and validation data of whole documents, one batch row per sentence."""
 
 import os
+from functools import partial
 from typing import Optional
 
 import numpy as np
@@ -24,16 +11,17 @@ from fairseq.data import data_utils
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_index import BLANK_SIZE, DocumentIndex
 from fairseq_docmt.data.document_view import DocumentView
+from fairseq_docmt.data.unsort import sample_in_order
 from fairseq_docmt.errors import UserError
 
 
 class RowsView(DocumentView):
-    """Documents of a corpus, or parts of them, batched by their sizes.
+    """Documents of a corpus, or parts of them, batched by size.
 
     Args:
-        corpus: the split.
+        corpus: corpus of the split.
         spans: (items, 2) sentences of each document or part.
-        drafts: lines of earlier translations, as those of the corpus; None for none.
+        drafts: earlier translations, line by line like the corpus; or None.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
     """
 
@@ -52,23 +40,17 @@ class RowsView(DocumentView):
         return {"rows": rows}
 
     def filter_indices_by_size(self, indices, max_sizes):
-        """All of them: positions are those of a sentence, whatever the length of a document."""
+        """Return all indices: the limits hold for sentences, not for whole documents."""
         return indices, []
 
     def collater(self, samples, pad_to_length=None) -> dict:
-        """The batch of the contract."""
+        """Return a batch as described in :mod:`fairseq_docmt.data.batch`."""
         rows = [row for sample in samples for row in sample["rows"]]
         if not rows:
             return {}
-        # The host sorts rows by length; numbered, they can be put back.
-        numbered = [{**row, "id": number} for number, row in enumerate(rows)]
-        batch = super().collater(numbered, pad_to_length)
-        order = batch["id"].argsort()
+        stock = partial(super().collater, pad_to_length=pad_to_length)
+        batch = sample_in_order(rows, stock)
         net_input = batch["net_input"]
-        for key in ("src_tokens", "src_lengths", "prev_output_tokens"):
-            net_input[key] = net_input[key][order]
-        batch["target"] = batch["target"][order]
-        batch["id"] = torch.tensor([row["id"] for row in rows])
         sizes = torch.tensor([len(sample["rows"]) for sample in samples])
         net_input["documents"] = torch.arange(len(samples)).repeat_interleave(sizes)
         if self.drafts is not None:
@@ -77,25 +59,25 @@ class RowsView(DocumentView):
 
 
 def previous_tokens(sentences, dictionary) -> torch.Tensor:
-    """(rows, T) what a decoder reads of sentences that end in ``</s>``."""
+    """Return the (rows, T) decoder input of sentences that end in ``</s>``."""
     return data_utils.collate_tokens(
         sentences, dictionary.pad(), dictionary.eos(), move_eos_to_beginning=True
     )
 
 
 def open_drafts(folder: Optional[str], split: str, language: str, index: DocumentIndex):
-    """Translations of a split, line by line those of its lines, blank lines included.
+    """Open earlier translations of a split, binarised line by line, blank lines included.
 
-    They are what ``fairseq-preprocess --only-source -s LANGUAGE --srcdict`` makes of text.
+    They are written by ``fairseq-preprocess --only-source -s LANGUAGE --srcdict``.
 
     Args:
-        folder: where they are, None for nowhere.
-        split: as ``train``.
+        folder: directory of the translations; None to return None.
+        split: name of the split, such as ``train``.
         language: target language.
         index: sentences of the split.
 
     Raises:
-        UserError: they are not there, or of other lines.
+        UserError: the file is missing or its lines do not match the split.
     """
     if folder is None:
         return None

@@ -1,6 +1,6 @@
-"""Stretches of consecutive sentences that are put together into one model input.
+"""Spans: consecutive sentences that form one model input.
 
-A span is a pair (first, end) of sentence numbers, end excluded; it never crosses a document.
+A span is a pair (first, end) of sentence numbers, end excluded, within one document.
 All functions return an int64 array of shape (spans, 2).
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fairseq_docmt.data.document_index import DocumentIndex
 
-#: (tokens of each sentence with its end symbol, most tokens a span may have)
+#: (number of tokens of each sentence with its end symbol, maximum number of tokens of a span)
 Limit = Tuple[np.ndarray, int]
 
 
@@ -19,10 +19,10 @@ def _cumulative(sizes: np.ndarray) -> np.ndarray:
 
 
 def window_spans(index: DocumentIndex, window_size: int, limits: Sequence[Limit]) -> np.ndarray:
-    """For each sentence, the sentence with up to ``window_size - 1`` before it.
+    """Return a window for each sentence: it and up to ``window_size - 1`` sentences before it.
 
-    Windows are shorter at the beginning of a document, and lose their oldest sentences where
-    they would exceed a limit, but never the current sentence.
+    Windows are shorter at the beginning of a document.  A window that exceeds a limit loses its
+    oldest sentences, but never the current one.
     """
     current = np.arange(index.num_sentences)
     first = np.maximum(index.starts[index.document], current - window_size + 1)
@@ -37,7 +37,7 @@ def window_spans(index: DocumentIndex, window_size: int, limits: Sequence[Limit]
 
 
 def stride_spans(index: DocumentIndex, size: int, limits: Sequence[Limit]) -> np.ndarray:
-    """Cut each document into consecutive spans of ``size`` sentences, shorter ones at the end."""
+    """Cut each document into consecutive spans of ``size`` sentences; the last may be shorter."""
     spans = []
     for start, end in zip(index.starts[:-1], index.starts[1:]):
         for first in range(start, end, size):
@@ -47,15 +47,16 @@ def stride_spans(index: DocumentIndex, size: int, limits: Sequence[Limit]) -> np
 
 
 def part_spans(index: DocumentIndex, length: Limit, limits: Sequence[Limit]) -> np.ndarray:
-    """Whole documents, cut at sentence ends into parts of roughly equal length when too long.
+    """Return whole documents, cutting those that are too long into parts of similar length.
 
-    Herold and Ney (2023), section 3.1: a document of 1500 tokens under a limit of 1000 becomes
-    two parts of about 750.  One more part is made until every part keeps all limits; a single
-    sentence over a limit stays a part of its own.
+    Documents are cut at sentence ends.  Herold and Ney (2023), section 3.1: with a limit of 1000,
+    a document of 1500 tokens becomes two parts of about 750.  The number of parts is increased
+    until all parts are within all limits; a single sentence over a limit is a part of its own.
 
     Args:
-        length: what the parts are to be equal in, and its limit (target tokens).
-        limits: further limits, as the positions of a model.
+        index: sentences and documents.
+        length: length that the parts have in common, and its limit (target tokens).
+        limits: further limits, such as the maximum positions of a model.
     """
     spans = []
     for start, end in zip(index.starts[:-1], index.starts[1:]):
@@ -70,7 +71,7 @@ def _equal_parts(start: int, end: int, length: Limit, limits: Sequence[Limit]) -
     for parts in range(min(wanted, end - start), end - start + 1):
         goals = ends[-1] * np.arange(1, parts) / parts
         cuts = np.searchsorted(ends, goals)
-        # Of the two sentence ends around each goal take the nearer one.
+        # Cut at the sentence end that is nearest to each goal.
         cuts -= (goals - ends[cuts - 1]) < (ends[cuts] - goals)
         cuts = np.unique(np.concatenate([[0], cuts, [end - start]]))
         if all((np.diff(total[cuts]) <= most).all() for total, most in sums):

@@ -1,22 +1,8 @@
-"""Training and validation data that follows documents sentence by sentence.
-
-Batch contract (K sentences of each of B lanes; row r is sentence ``r // B`` of lane ``r % B``):
-
-===========================  ======  ========================================================
-``net_input.src_tokens``     (K*B,S) as in :mod:`fairseq_docmt.data.document_view`; ``</s>`` alone
-                                     where a lane has come to its end
-``net_input.src_lengths``    (K*B,)  tokens of each source row
-``net_input.prev_output_tokens``  (K*B,T) right-padded, begins with ``</s>``
-``net_input.starts``         (K*B,)  bool, where nothing is carried into a row
-``net_input.lanes``          int     B
-``target``                   (K*B,T) nothing but padding where a lane has come to its end
-``id``                       (K*B,)  row of the sentence in the corpus, -1 where there is none
-``step``                     int     number of the batch in its epoch
-===========================  ======  ========================================================
-"""
+"""Training and validation data that reads documents sentence by sentence."""
 
 import logging
-from typing import List, Optional
+from functools import partial
+from typing import List, Optional, Sequence
 
 import numpy as np
 import torch
@@ -25,6 +11,7 @@ from fairseq.data import iterators
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_view import DocumentView
 from fairseq_docmt.data.lanes import FILLER, Place, chunk_sizes, fill_lanes, stream_batches
+from fairseq_docmt.data.unsort import sample_in_order
 from fairseq_docmt.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -34,24 +21,32 @@ class StreamView(DocumentView):
     """Sentences of a corpus, addressed by :class:`~fairseq_docmt.data.lanes.Place`.
 
     Args:
-        corpus: the split.
-        index: documents to read, those of the corpus without sentences that are too long.
+        corpus: corpus of the split.
+        index: documents to read: those of the corpus without sentences that are too long.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
+        too_long: lines of the sentences that are too long, for messages.
     """
 
-    def __init__(self, corpus: DocumentCorpus, index, mark_document_start: bool = False):
+    def __init__(
+        self,
+        corpus: DocumentCorpus,
+        index,
+        mark_document_start: bool = False,
+        too_long: Sequence[int] = (),
+    ):
         places = np.searchsorted(corpus.index.rows, index.rows)
         spans = np.stack([places, places + 1], axis=1)
         super().__init__(corpus, spans, mark_document_start=mark_document_start)
         self.name = corpus.name
         self.index = index
+        self.too_long = list(too_long)
         self._filler = {
             "source": torch.tensor([self.src_dict.eos()]),
             "target": torch.tensor([self.tgt_dict.pad()]),
         }
 
     def __getitem__(self, place) -> dict:
-        """An example of a stream by its place, or a lone sentence by its number."""
+        """Return the example at a :class:`Place`, or a single sentence by its number."""
         if not isinstance(place, Place):
             return super().__getitem__(place)
         filler = place.sentence == FILLER
@@ -59,22 +54,16 @@ class StreamView(DocumentView):
         return {**example, "place": place}
 
     def rows_of(self, place: Place) -> list:
-        """Row of the sentence at a place, none for a filler."""
+        """Return the row of the sentence at a place, empty for a filler."""
         return [] if place.sentence == FILLER else [int(self.named_after[place.sentence])]
 
     def collater(self, samples, pad_to_length=None) -> dict:
-        """The batch of the contract, its rows in the order of their places."""
+        """Return a batch as in :mod:`fairseq_docmt.data.batch`, its rows in the given order."""
         if not samples or "place" not in samples[0]:
             return super().collater(samples, pad_to_length)
-        # The host sorts rows by length; numbered, they can be put back.
-        numbered = [{**sample, "id": row} for row, sample in enumerate(samples)]
-        batch = super().collater(numbered, pad_to_length)
-        order = batch["id"].argsort()
+        stock = partial(super().collater, pad_to_length=pad_to_length)
+        batch = sample_in_order(samples, stock)
         net_input = batch["net_input"]
-        for key in ("src_tokens", "src_lengths", "prev_output_tokens"):
-            net_input[key] = net_input[key][order]
-        batch["target"] = batch["target"][order]
-        batch["id"] = torch.tensor([sample["id"] for sample in samples])
         places: List[Place] = [sample["place"] for sample in samples]
         net_input["starts"] = torch.tensor([place.starts for place in places])
         net_input["lanes"] = places[0].lanes
@@ -84,14 +73,15 @@ class StreamView(DocumentView):
     def batches(
         self, lanes: int, chunk: int, shards: int, seed: Optional[int], random_chunk: bool
     ) -> List[List[Place]]:
-        """Batches of an epoch, those of ``shards`` processes in turn.
+        """Return the batches of an epoch; batch i belongs to process ``i % shards``.
 
         Args:
-            lanes: documents side by side in each process; fewer where there are not so many.
-            chunk: sentences of each lane in a batch.
-            shards: processes.
-            seed: of the epoch; None reads documents in the order of the corpus.
-            random_chunk: draw the number of sentences anew for each batch, up to ``chunk``.
+            lanes: number of documents read side by side in each process; fewer if the corpus has
+                fewer documents.
+            chunk: number of sentences per lane in a batch.
+            shards: number of processes.
+            seed: seed of the epoch; None reads documents in the order of the corpus.
+            random_chunk: draw the number of sentences of each batch from 1 to ``chunk``.
         """
         lanes = min(lanes, -(-self.index.num_documents // shards))
         documents = fill_lanes(self.index, lanes * shards, seed)
@@ -110,32 +100,32 @@ class StreamView(DocumentView):
 
 
 class StreamIterator(iterators.EpochBatchIterator):
-    """Batches in their order, with what lanes carry as part of the iterator's state.
+    """Batches in a fixed order; the state of the iterator includes the document states.
 
     Args:
-        carries: with ``for_checkpoint()`` and ``restore(state)``, None for validation.
-        decided_by: options that decide which sentences are in which batch, by their names.
-        **kwargs: as in the stock iterator.
+        *args, **kwargs: arguments of the stock iterator.
+        lane_states: object with ``for_checkpoint()`` and ``restore(state)``; None for validation.
+        decided_by: values of the options that determine the batches, by option.
     """
 
-    def __init__(self, *args, carries=None, decided_by: Optional[dict] = None, **kwargs):
+    def __init__(self, *args, lane_states=None, decided_by: Optional[dict] = None, **kwargs):
         super().__init__(*args, disable_shuffling=True, **kwargs)
-        self._carries = carries
+        self._lane_states = lane_states
         self._decided_by = decided_by or {}
 
     def state_dict(self):
-        """Stock state; within an epoch also what is carried."""
+        """Return the stock state; within an epoch also the document states of the lanes."""
         state = super().state_dict()
-        if self._carries is not None and state["iterations_in_epoch"] > 0:
-            state["carries"] = self._carries.for_checkpoint()
+        if self._lane_states is not None and state["iterations_in_epoch"] > 0:
+            state["carries"] = self._lane_states.for_checkpoint()
             state["decided_by"] = self._decided_by
         return state
 
     def load_state_dict(self, state_dict):
-        """Go on from a state of :meth:`state_dict`.
+        """Continue from a state of :meth:`state_dict`.
 
         Raises:
-            UserError: in the middle of an epoch other batches would follow than those left.
+            UserError: the options give other batches than those of the interrupted epoch.
         """
         for option, before in state_dict.get("decided_by", {}).items():
             if before != self._decided_by[option]:
@@ -145,5 +135,5 @@ class StreamIterator(iterators.EpochBatchIterator):
                     "them twice; give the same again, or begin a new epoch with --reset-dataloader"
                 )
         super().load_state_dict(state_dict)
-        if self._carries is not None:
-            self._carries.restore(state_dict.get("carries"))
+        if self._lane_states is not None:
+            self._lane_states.restore(state_dict.get("carries"))

@@ -1,4 +1,4 @@
-"""The two symbols every dictionary of the suite has, and how sentences are joined with them."""
+"""Document symbols of the dictionaries, and joining and splitting of sentences at them."""
 
 from typing import List, Sequence
 
@@ -23,12 +23,12 @@ def add_document_symbols(dictionary: Dictionary) -> Dictionary:
 
 
 def separator_index(dictionary: Dictionary) -> int:
-    """Index of ``<sep>``; -1, which no token has, in dictionaries of sentence-level tasks."""
+    """Return the index of ``<sep>``, or -1 (no token) for a sentence-level dictionary."""
     return _index(dictionary, SENTENCE_SEPARATOR)
 
 
 def begin_index(dictionary: Dictionary) -> int:
-    """Index of ``<bod>``; -1, which no token has, in dictionaries of sentence-level tasks."""
+    """Return the index of ``<bod>``, or -1 (no token) for a sentence-level dictionary."""
     return _index(dictionary, BEGIN_OF_DOCUMENT)
 
 
@@ -42,10 +42,10 @@ def join_sentences(sentences: Sequence[Tensor], separator: int) -> Tensor:
 
     Args:
         sentences: 1-D int64 tensors, each ending in ``</s>``.
-        separator: index of ``<sep>``, which takes the place of every ``</s>`` but the last.
+        separator: index of ``<sep>``, which replaces every ``</s>`` but the last.
 
     Returns:
-        1-D tensor as long as all sentences together.
+        1-D tensor, whose length is the sum of the lengths of the sentences.
     """
     if len(sentences) == 1:
         return sentences[0]
@@ -56,7 +56,7 @@ def join_sentences(sentences: Sequence[Tensor], separator: int) -> Tensor:
 
 
 def split_sentences(tokens: Tensor, separator: int) -> List[Tensor]:
-    """Split a sequence without ``</s>`` at each separator; separators belong to no sentence."""
+    """Split a sequence without ``</s>`` at each separator and drop the separators."""
     cuts = tokens.eq(separator).nonzero().view(-1).tolist()
     starts = [0] + [c + 1 for c in cuts]
     return [tokens[a:b] for a, b in zip(starts, cuts + [len(tokens)])]

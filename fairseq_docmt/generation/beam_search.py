@@ -1,18 +1,18 @@
-"""Stock beam search, choosing among few words in place of the whole vocabulary."""
+"""Beam search of fairseq with a faster choice of candidates on the CPU."""
 
 import torch
 from fairseq.search import BeamSearch
 from torch import Tensor
 
-#: words of a block of which only the best is looked at first
+#: number of words of a block; blocks are compared by their maxima first
 BLOCK = 128
 
 
 class FewWordsBeamSearch(BeamSearch):
-    """Beam search as the host's, which is shown the best words of each beam alone.
+    """Beam search of fairseq over the best words of each beam only.
 
-    No others can be chosen.  On a CPU the host would copy and sort through the probabilities of all
-    words at every step, which takes as long as a layer of the model.
+    The result is the same, as no other words can be chosen.  On a CPU, fairseq's copy and sort of
+    the probabilities of all words at every step takes as long as a layer of the model.
     """
 
     def step(
@@ -24,9 +24,9 @@ class FewWordsBeamSearch(BeamSearch):
         original_batch_idxs=None,
         candidate_multiple=2,
     ):
-        """As in the host's; lprobs is (bsz, beams, vocabulary)."""
+        """Return candidates as in the base class; lprobs is (bsz, beams, vocabulary)."""
         rest = (scores, prev_output_tokens, original_batch_idxs, candidate_multiple)
-        # One more than are chosen, as the host never takes all that it is shown.
+        # One more than needed, as fairseq never chooses all candidates.
         few = candidate_multiple * lprobs.size(1) + 1
         if lprobs.device.type != "cpu" or lprobs.size(2) < 2 * few * BLOCK:
             return super().step(step, lprobs, *rest)
@@ -36,9 +36,10 @@ class FewWordsBeamSearch(BeamSearch):
 
 
 def most_likely(lprobs: Tensor, number: int):
-    """The highest of (..., V) values, as ``topk``; V must be several times ``number * BLOCK``.
+    """Return the highest of (..., V) values and their indices, like ``topk``.
 
-    The highest are in the blocks whose maxima are highest, or behind the last whole block.
+    They are in the blocks with the highest maxima or after the last whole block.  V must be
+    several times ``number * BLOCK``.
     """
     blocks = lprobs.size(-1) // BLOCK
     body = lprobs[..., : blocks * BLOCK].unflatten(-1, (blocks, BLOCK))

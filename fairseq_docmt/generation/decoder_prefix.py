@@ -1,8 +1,7 @@
-"""What a decoder has read before it writes: target context, taken in without searching.
+"""Decoder prefixes: target context that enters the incremental state without a search.
 
-The stock decoders read one token per call when they keep a state.  Here a whole stretch of tokens
-enters the state in one parallel pass, rows of different lengths side by side, so that context
-costs little and is paid for once.
+With an incremental state the stock decoders read one token per call.  Here all tokens of a prefix
+enter the state in one parallel pass, also in batches with prefixes of different lengths.
 """
 
 import contextlib
@@ -13,6 +12,8 @@ from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
+from fairseq_docmt.models.interface import prefill_of
+
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 
 
@@ -20,32 +21,28 @@ class DecoderPrefix(NamedTuple):
     """State of one model after reading a prefix.
 
     Attributes:
-        tokens: (bsz, P) what was read, ``</s>`` first; padding stands wherever a row was shorter
-            than its neighbours, also in the middle.
-        state: incremental state of the decoder for these bsz rows.
-        features: (bsz, 1, C) decoder features after each row's last token.
-        attention: (bsz, 1, S) source attention there, or None.
+        tokens: (bsz, P) prefix, beginning with ``</s>``; rows that were shorter than others in
+            some call have padding in the middle.
+        state: incremental state of the decoder for the bsz rows.
+        features: (bsz, 1, C) decoder features at the last token of each row.
+        new_features: (bsz, n, C) decoder features at the n tokens of the latest call.
+        attention: (bsz, 1, S) source attention at the last token of each row, or None.
     """
 
     tokens: Tensor
     state: IncrementalState
     features: Tensor
+    new_features: Tensor
     attention: Optional[Tensor]
 
 
-def reads_in_parallel(decoder) -> bool:
-    """Whether rows of different lengths can be read side by side in one pass.
+def prefills_in_parallel(decoder) -> bool:
+    """Return whether rows of different lengths can be read in one parallel pass.
 
-    True for decoders of this suite that have a ``read_prefix`` of their own, and for those of the
-    stock transformer family, whose attention ignores padding wherever it stands.  Other decoders
-    read token by token, one row at a time.
+    True for decoders with a ``prefill`` method and for stock transformer decoders, whose attention
+    ignores padding at any position.  Other decoders read token by token, one row at a time.
     """
-    return _reads_itself(decoder) or _is_stock(decoder)
-
-
-def _reads_itself(decoder) -> bool:
-    """Whether a decoder continues a state by ``read_prefix(new_tokens, encoder_out, state)``."""
-    return hasattr(decoder, "read_prefix")
+    return prefill_of(decoder) is not None or _is_stock(decoder)
 
 
 def _is_stock(decoder) -> bool:
@@ -60,65 +57,68 @@ def _is_stock(decoder) -> bool:
 
 
 def read(decoder, encoder_out, new_tokens: Tensor, before: Optional[DecoderPrefix]):
-    """Read more tokens.
+    """Extend a prefix by more tokens.
 
     Args:
         decoder: incremental decoder.
         encoder_out: encoder output of the bsz rows.
         new_tokens: (bsz, n) right-padded, at least one token in each row.
-        before: what was read so far, None at the beginning (then new_tokens begins with ``</s>``).
+        before: prefix so far; None at the beginning, where new_tokens begins with ``</s>``.
 
     Returns:
-        DecoderPrefix; ``before`` itself is not changed.
+        The extended DecoderPrefix; ``before`` is not changed.
+
+    Raises:
+        ValueError: several rows for a decoder that does not :func:`prefills_in_parallel`.
     """
     tokens = new_tokens if before is None else torch.cat([before.tokens, new_tokens], dim=1)
     state = {} if before is None else {key: dict(entry) for key, entry in before.state.items()}
-    if reads_in_parallel(decoder):
+    if prefills_in_parallel(decoder):
         features, attention = _read_at_once(decoder, encoder_out, tokens, new_tokens, state)
     else:
         features, attention = _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state)
-    return DecoderPrefix(tokens, state, features, attention)
+    last = new_tokens.ne(decoder.dictionary.pad()).sum(1) - 1
+    rows = torch.arange(len(last), device=last.device)
+    if attention is not None:
+        attention = attention[rows, last].unsqueeze(1)
+    return DecoderPrefix(tokens, state, features[rows, last].unsqueeze(1), features, attention)
 
 
 def _read_at_once(decoder, encoder_out, tokens, new_tokens, state):
-    if _reads_itself(decoder):
-        features, extra = decoder.read_prefix(new_tokens, encoder_out, state)
+    prefill = prefill_of(decoder)
+    if prefill is not None:
+        features, extra = prefill(new_tokens, encoder_out, state)
     else:
-        with _hooked(_reading_hooks(decoder, tokens, new_tokens.size(1), state)):
+        with _hooked(_prefill_hooks(decoder, tokens, new_tokens.size(1), state)):
             features, extra = decoder.extract_features(new_tokens, encoder_out)
-    last = new_tokens.ne(decoder.padding_idx).sum(1) - 1
-    rows = torch.arange(len(last), device=last.device)
-    attention = _attention(extra)
-    if attention is not None:
-        attention = attention[rows, last].unsqueeze(1)
-    return features[rows, last].unsqueeze(1), attention
+    return features, _attention(extra)
 
 
 def _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state):
     if len(tokens) > 1:
         raise ValueError("decoders that cannot read in parallel read one row at a time")
-    start = tokens.size(1) - new_tokens.size(1)
+    start, features, attention = tokens.size(1) - new_tokens.size(1), [], []
     for end in range(start + 1, tokens.size(1) + 1):
-        features, extra = decoder.extract_features(
-            tokens[:, :end], encoder_out, incremental_state=state
-        )
-    attention = _attention(extra)
-    return features[:, -1:], None if attention is None else attention[:, -1:]
+        x, extra = decoder.extract_features(tokens[:, :end], encoder_out, incremental_state=state)
+        features.append(x[:, -1:])
+        attention.append(_attention(extra))
+    attention = None if attention[0] is None else torch.cat([a[:, -1:] for a in attention], dim=1)
+    return torch.cat(features, dim=1), attention
 
 
 def _attention(extra) -> Optional[Tensor]:
-    """(bsz, T, S) attention among the extra outputs of a decoder."""
+    """Return the (bsz, T, S) attention among the extra outputs of a decoder, or None."""
     attention = extra.get("attn") if isinstance(extra, dict) else extra
     if isinstance(attention, (list, tuple)):
         attention = attention[0] if attention else None
     return attention
 
 
-def _reading_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -> list:
-    """Let a parallel pass over the last ``new`` tokens continue and fill ``state``."""
+def _prefill_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -> list:
+    """Register hooks with which a parallel pass over the last ``new`` tokens extends ``state``."""
     past = tokens.size(1) - new
 
-    def attend_to_the_past(module, args, kwargs):
+    def attend_to_past(module, args, kwargs):
         mask = kwargs.get("attn_mask")
         if mask is not None and past > 0:
             kwargs["attn_mask"] = torch.cat([mask.new_zeros(new, past), mask], dim=1)
@@ -132,7 +132,7 @@ def _reading_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -
         return output[:, -new:]
 
     hooks = [
-        layer.self_attn.register_forward_pre_hook(attend_to_the_past, with_kwargs=True)
+        layer.self_attn.register_forward_pre_hook(attend_to_past, with_kwargs=True)
         for layer in decoder.layers
     ]
     if decoder.embed_positions is not None:
@@ -144,19 +144,19 @@ def _reading_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -
 
 @contextlib.contextmanager
 def positions_by_row(decoders) -> Iterator[None]:
-    """Let incremental steps count each row's own tokens instead of the columns of the batch.
+    """Compute positions in incremental steps from the tokens of each row.
 
-    With rows of different prefix lengths the column number is not the position.
+    With prefixes of different lengths, the column number is not the position.
     """
 
     def from_tokens(module, args, kwargs):
         return args, {**kwargs, "incremental_state": None}
 
-    embeds = [getattr(decoder, "embed_positions", None) for decoder in decoders]
+    stock = [decoder for decoder in decoders if _is_stock(decoder)]
     hooks = [
-        embed.register_forward_pre_hook(from_tokens, with_kwargs=True)
-        for decoder, embed in zip(decoders, embeds)
-        if embed is not None and _is_stock(decoder)
+        decoder.embed_positions.register_forward_pre_hook(from_tokens, with_kwargs=True)
+        for decoder in stock
+        if decoder.embed_positions is not None
     ]
     with _hooked(hooks):
         yield
@@ -172,18 +172,19 @@ def _hooked(hooks) -> Iterator[None]:
 
 
 def select_rows(decoder, state: IncrementalState, order: Tensor) -> IncrementalState:
-    """A copy of an incremental state with rows chosen and repeated by ``order``."""
+    """Return a copy of an incremental state with rows selected or repeated by ``order``."""
     chosen = {key: dict(entry) for key, entry in state.items()}
     decoder.reorder_incremental_state_scripting(chosen, order)
     return chosen
 
 
 def take_rows(decoder, prefix: DecoderPrefix, order: Tensor) -> DecoderPrefix:
-    """A prefix with rows chosen by ``order`` (int64)."""
+    """Return a prefix with rows selected by ``order`` (int64)."""
     attention = prefix.attention
     return DecoderPrefix(
         prefix.tokens[order],
         select_rows(decoder, prefix.state, order),
         prefix.features[order],
+        prefix.new_features[order],
         None if attention is None else attention[order],
     )

@@ -1,4 +1,4 @@
-"""Cutting hypotheses of several sentences into hypotheses of one."""
+"""Splitting of hypotheses of several sentences into hypotheses of one sentence."""
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
@@ -9,10 +9,10 @@ Hypothesis = Dict[str, Any]
 
 
 class JointHypothesis(NamedTuple):
-    """A hypothesis of several sentences.
+    """Hypothesis of several sentences.
 
-    Args:
-        score: of the whole, as the generator gives it.
+    Attributes:
+        score: score of the whole hypothesis, from the generator.
         sentences: hypotheses of its sentences, each with the score of its own tokens.
     """
 
@@ -20,9 +20,9 @@ class JointHypothesis(NamedTuple):
     sentences: List[Hypothesis]
 
     def matched(self, count: int, eos: int) -> "JointHypothesis":
-        """With the wanted number of sentences, in the order they came in.
+        """Return the hypothesis with exactly ``count`` sentences, in the same order.
 
-        Missing sentences are empty, surplus ones become part of the last; no word is lost.
+        Missing sentences are empty, surplus ones are appended to the last; no word is lost.
         """
         missing = count - len(self.sentences)
         kept = self.sentences[: count - 1] + _as_one(self.sentences[count - 1 :])
@@ -30,7 +30,7 @@ class JointHypothesis(NamedTuple):
 
 
 def _as_one(sentences: List[Hypothesis]) -> List[Hypothesis]:
-    """The words of some sentences as those of the first, with the end symbol of the last."""
+    """Join sentences into the first of them, ending with the end symbol of the last."""
     if len(sentences) < 2:
         return sentences
     first, last = sentences[0], sentences[-1]
@@ -42,14 +42,14 @@ def _as_one(sentences: List[Hypothesis]) -> List[Hypothesis]:
 
 
 def nbest_of_sentences(ranked: Sequence[JointHypothesis], most: int) -> List[List[Hypothesis]]:
-    """For each sentence its different hypotheses among joint ones, best first.
+    """Return the distinct hypotheses of each sentence among joint hypotheses, best first.
 
-    Each gets the score of the best joint hypothesis it is part of: this is what the search ranks,
-    as the score of its own tokens depends on the sentences before it.
+    The score of each is that of the best joint hypothesis that contains it, by which the search
+    ranks; the score of its own tokens depends on the sentences before it.
 
     Args:
         ranked: joint hypotheses with the same number of sentences, best first.
-        most: hypotheses wanted of each sentence; fewer if there are no more different ones.
+        most: maximum number of hypotheses of each sentence.
     """
     rows: List[List[Hypothesis]] = []
     for place in range(len(ranked[0].sentences)):
@@ -62,7 +62,7 @@ def nbest_of_sentences(ranked: Sequence[JointHypothesis], most: int) -> List[Lis
 
 
 def sentence_score(positional_scores: Tensor, generator) -> Tensor:
-    """Score of one sentence as the stock generator would give it, its end symbol included."""
+    """Return the score of one sentence, end symbol included, as in the stock generator."""
     total = positional_scores.sum()
     if not getattr(generator, "normalize_scores", True):
         return total
@@ -72,19 +72,19 @@ def sentence_score(positional_scores: Tensor, generator) -> Tensor:
 def split_hypothesis(
     hypothesis: Hypothesis, source_sizes: Sequence[int], separator: int, skip: int, generator
 ) -> List[Hypothesis]:
-    """One hypothesis per sentence of a joined one.
+    """Split a joined hypothesis into one hypothesis per sentence.
 
     Args:
         hypothesis: tokens (T,) ending in ``</s>``, positional_scores (T,), alignment as pairs
             (source token, target token) or empty.
-        source_sizes: tokens of each source sentence, end symbol included.
+        source_sizes: number of tokens of each source sentence, end symbol included.
         separator: index of ``<sep>``.
-        skip: tokens at the front that belong to no sentence (``<bod>``), on both sides.
-        generator: for how scores are normalised.
+        skip: number of first tokens on both sides that belong to no sentence (``<bod>``).
+        generator: generator or scorer with the options of score normalisation.
 
     Returns:
-        As many as there are sentences in the hypothesis, each ending in ``</s>``.  ``<sep>``
-        becomes ``</s>`` and keeps its score.
+        One hypothesis per sentence, each ending in ``</s>``.  ``<sep>`` becomes ``</s>`` and keeps
+        its score.
     """
     tokens = hypothesis["tokens"]
     ends = tokens[:-1].eq(separator).nonzero().view(-1).tolist() + [len(tokens) - 1]
@@ -112,15 +112,14 @@ def split_hypothesis(
 
 
 def cut_alignment(alignment, source_start: int, source_end: int, start: int, end: int):
-    """Pairs inside a rectangle of a hard alignment, counted from its corner.
+    """Return the links of a hard alignment within one sentence pair, relative to its start.
 
-    Links to other sentences, and to the symbols that end them, are left out: they are not in the
-    sentence's own line.
+    Links to other sentences and to end symbols are dropped.
 
     Args:
-        alignment: pairs (source token, target token) or something else, which is returned.
-        source_start, source_end: tokens of the source sentence, its end symbol included.
-        start, end: tokens of the target sentence, without its end symbol.
+        alignment: pairs (source token, target token); None and tensors are returned unchanged.
+        source_start, source_end: token range of the source sentence, its end symbol included.
+        start, end: token range of the target sentence, without its end symbol.
     """
     if alignment is None or isinstance(alignment, Tensor):
         return alignment
@@ -132,7 +131,7 @@ def cut_alignment(alignment, source_start: int, source_end: int, start: int, end
 
 
 def empty_hypothesis(eos: int) -> Hypothesis:
-    """The hypothesis of a line that has nothing to translate."""
+    """Return the hypothesis of a line with nothing to translate."""
     return {
         "tokens": torch.tensor([eos]),
         "score": torch.tensor(0.0),
@@ -143,6 +142,6 @@ def empty_hypothesis(eos: int) -> Hypothesis:
 
 
 def best_tokens(hypotheses: Sequence[Hypothesis], pad: int) -> Optional[Tensor]:
-    """(n,) tokens of the first hypothesis without end symbol and padding, on the CPU."""
+    """Return the tokens (n,) of the first hypothesis without end symbol and padding, on the CPU."""
     tokens = hypotheses[0]["tokens"][:-1].cpu()
     return tokens[tokens.ne(pad)]

@@ -1,13 +1,13 @@
-"""A search strategy that keeps each row of a batch to its own length and number of sentences."""
+"""Search strategy with limits on length and number of sentences for each batch row."""
 
 import math
-from typing import Optional
+from typing import Optional, Tuple
 
 import torch
 from fairseq import search
 from torch import Tensor
 
-#: strategies that look for the best hypothesis; the others draw samples or spread out on purpose
+#: strategies that search for the best hypothesis; the others sample or diversify
 RANKING = (
     search.BeamSearch,
     search.LengthConstrainedBeamSearch,
@@ -17,23 +17,23 @@ RANKING = (
 
 
 class SentenceSearch(search.Search):
-    """Wraps the stock strategy of a generator (beam search, sampling, ...).
+    """Wrapper of the stock strategy of a generator (beam search, sampling, ...).
 
-    The stock generator has one length limit for a whole batch, so that neighbours could change a
-    row; here each row has its own.
+    The stock generator has one length limit for a whole batch, so that the other rows could change
+    the result of a row; here each row has its own limit.
 
-    The stock generator also stops looking once it has ``beam`` finished hypotheses, however bad.
-    Here a row is done when no unfinished hypothesis would beat the worst finished one that will be
-    printed if it ended right now at no cost.  Strategies that do not rank hypotheses, and a beam of
-    1, which is greedy search, stop as in fairseq.
+    The stock generator also stops as soon as it has ``beam`` finished hypotheses.  Here a row is
+    done when no unfinished hypothesis would beat the worst of the best ``nbest`` finished ones if
+    it ended now with probability 1.  Strategies that do not rank hypotheses and greedy search
+    (beam 1) stop as in fairseq.
 
     Args:
-        inner: the strategy that chooses.
+        inner: stock strategy.
         tgt_dict: target dictionary.
         separator: index of ``<sep>``.
-        beam: hypotheses of each row.
-        nbest: those of them that will be printed.
-        len_penalty: scores are divided by length to this power; 0 for sums.
+        beam: number of hypotheses of each row.
+        nbest: number of hypotheses to print.
+        len_penalty: exponent of the length by which scores are divided; 0 for sums.
     """
 
     def __init__(self, inner, tgt_dict, separator: int, beam: int, nbest: int, len_penalty: float):
@@ -49,29 +49,40 @@ class SentenceSearch(search.Search):
         self.counts: Optional[Tensor] = None
         self.least: Optional[Tensor] = None
         self.sentence_limits: Optional[Tensor] = None
+        #: (bsz,) score and length of the target context of each row; None if it does not count
+        self.context: Optional[Tuple[Tensor, Tensor]] = None
         #: (bsz, beam) scores of finished hypotheses, best first
         self.finished: Optional[Tensor] = None
-        #: (unfinished rows,) whether a row is done after the present step
+        #: (unfinished rows,) whether a row is done after the current step
         self.done: Optional[Tensor] = None
-        #: (bsz,) rows whose last hypothesis only tells the generator that they are done
+        #: (bsz,) rows whose latest hypothesis is a dummy to end the search
         self.nothing_new: Optional[Tensor] = None
 
-    def restrict(self, limits: Tensor, counts: Tensor, least: Tensor) -> None:
+    def restrict(
+        self,
+        limits: Tensor,
+        counts: Tensor,
+        least: Tensor,
+        context: Optional[Tuple[Tensor, Tensor]] = None,
+    ) -> None:
         """Set the limits of the next batch.
 
         Args:
-            limits: (bsz,) most tokens of each row, ``</s>`` not counted.
-            least: (bsz,) tokens that must come before ``</s>``, unless the limit is reached.
-            counts: (bsz,) sentences each row must have, 0 for any number.  Where a number is set,
-                the limit is shared out evenly, so that no sentence takes the place of others.
+            limits: (bsz,) maximum number of tokens, without ``</s>``.
+            counts: (bsz,) required number of sentences, 0 for any number.  With a number, each
+                sentence gets an equal part of the limit.
+            least: (bsz,) minimum number of tokens before ``</s>``, unless the limit is reached.
+            context: (bsz,) log-probability and (bsz,) length of the target context, if hypotheses
+                are to be ranked together with it.
         """
+        self.context = context
         self.limits, self.counts, self.least = limits, counts, least
         self.sentence_limits = (limits - counts + 1).div(counts.clamp(min=1), rounding_mode="floor")
         self.finished = torch.full((len(limits), self.beam), -math.inf, device=limits.device)
         self.nothing_new = torch.zeros_like(limits, dtype=torch.bool)
 
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
-        """As in the stock strategies; lprobs is (bsz, beam, vocabulary) and masked in place."""
+        """Return candidates as in the base class; mask lprobs (bsz, beam, vocabulary) in place."""
         rows = original_batch_idxs
         ended = (self.limits[rows] <= step).view(-1, 1).expand(lprobs.shape[:2])
         if self.counts[rows].any():
@@ -84,22 +95,25 @@ class SentenceSearch(search.Search):
         return self._end_rows(step, rows, *chosen) if self.keeps_best else chosen
 
     def _end_rows(self, step: int, rows: Tensor, scores: Tensor, words: Tensor, beams: Tensor):
-        """Find out which rows are done.
+        """Determine the rows that are done.
 
-        The generator asks which rows are finished only where a hypothesis ends, so a row that is
-        done without one gets a hypothesis that ends, which is then left out.
+        The generator checks whether a row is finished only if a hypothesis ends.  A row that is
+        done without such a hypothesis therefore gets a dummy one, which is dropped later.
 
         Args:
-            step: tokens of each hypothesis before this step.
+            step: number of tokens of each hypothesis before this step.
             rows: (bsz,) rows of the batch that are not done.
-            scores, words, beams: (bsz, candidates) as chosen, in the order the generator sees them.
+            scores, words, beams: (bsz, candidates) chosen candidates, in the generator's order.
+
+        Returns:
+            scores, words and beams with the dummy hypotheses.
         """
         ends = words.eq(self.eos) & scores.ne(-math.inf)
-        new = self._normalised(scores, step + 1).masked_fill(~ends, -math.inf)[:, : self.beam]
+        new = self.normalised(scores, step + 1, rows).masked_fill(~ends, -math.inf)[:, : self.beam]
         finished = torch.cat([self.finished[rows], new], dim=1).topk(self.beam, dim=1).values
         self.finished[rows] = finished
         unfinished = scores.masked_fill(words.eq(self.eos), -math.inf).amax(dim=1)
-        within_reach = self._normalised(unfinished, step + 2)
+        within_reach = self.normalised(unfinished, step + 2, rows)
         self.done = finished[:, 0].gt(-math.inf) & within_reach.le(finished[:, self.nbest - 1])
         silent = self.done & ~ends[:, : self.beam].any(dim=1)
         self.nothing_new[rows] = silent
@@ -107,14 +121,20 @@ class SentenceSearch(search.Search):
         scores[:, 0].masked_fill_(silent, 0.0)
         return scores, words, beams
 
-    def _normalised(self, scores: Tensor, length: int) -> Tensor:
-        return scores.float() / length**self.len_penalty
+    def normalised(self, scores: Tensor, length: int, rows) -> Tensor:
+        """Normalise sums of log-probabilities (rows, ...) of ``length`` tokens for ranking."""
+        if self.context is None:
+            return scores.float() / length**self.len_penalty
+        score, tokens = (x[rows] for x in self.context)
+        shape = [*score.shape, *[1] * (scores.dim() - score.dim())]
+        length = tokens.view(shape) + length
+        return (scores.float() + score.view(shape)) / length**self.len_penalty
 
     def _keep_counts(self, lprobs, tokens, rows, step: int) -> Tensor:
-        """Forbid ``</s>`` before the last sentence and ``<sep>`` in it.
+        """Forbid ``</s>`` before the last sentence and ``<sep>`` within it.
 
         Returns:
-            (bsz, beam) whether the last sentence has reached its limit.
+            (bsz, beam) True where the last sentence has reached its limit.
         """
         shape = lprobs.shape[:2]
         is_separator = tokens.eq(self.separator)
@@ -130,15 +150,19 @@ class SentenceSearch(search.Search):
         return at_limit & in_last
 
     def init_constraints(self, batch_constraints: Optional[Tensor], beam_size: int):
+        """See the base class."""
         return self.inner.init_constraints(batch_constraints, beam_size)
 
     def prune_sentences(self, batch_idxs: Tensor):
+        """See the base class."""
         return self.inner.prune_sentences(batch_idxs)
 
     def update_constraints(self, active_hypos: Tensor):
+        """See the base class."""
         return self.inner.update_constraints(active_hypos)
 
     def set_src_lengths(self, src_lengths):
+        """See the base class."""
         return self.inner.set_src_lengths(src_lengths)
 
 

@@ -1,6 +1,6 @@
-"""The stock sequence generators, told about documents and about when to stop looking."""
+"""Stock sequence generators with limits for each row and a stricter stopping criterion."""
 
-from typing import Dict, List, Optional
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq import sequence_generator
@@ -11,14 +11,31 @@ from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
 from fairseq_docmt.generation.sentence_search import SentenceSearch
 
 
+class RowLimits(NamedTuple):
+    """Limits of each row of a batch.
+
+    Attributes:
+        most: maximum number of tokens, without ``</s>``.
+        sentences: required number of sentences, 0 for any number; None for no requirement.
+        marks: number of tokens before the sentences, which do not count towards ``--min-len``.
+        context: (bsz,) log-probability and (bsz,) length of the target context, if hypotheses are
+            to be ranked together with it.
+    """
+
+    most: Sequence[int]
+    sentences: Optional[Sequence[int]] = None
+    marks: Optional[Sequence[int]] = None
+    context: Optional[Tuple[Tensor, Tensor]] = None
+
+
 class _DocumentGenerator:
-    """Mixed into a stock generator.
+    """Mixin for a stock generator.
 
     Args:
-        models, tgt_dict, **options: of the stock generator.
+        models, tgt_dict, **options: arguments of the stock generator.
         separator: index of ``<sep>``.
-        nbest: hypotheses that will be printed for each sentence.
-        ensemble: what the generator is to see instead of the models, None for the stock ensemble.
+        nbest: number of hypotheses to print for each sentence.
+        ensemble: ensemble that replaces the stock one, or None.
     """
 
     def __init__(self, models, tgt_dict, *, separator: int, nbest: int, ensemble=None, **options):
@@ -29,9 +46,28 @@ class _DocumentGenerator:
         inner = FewWordsBeamSearch(tgt_dict) if type(self.search) is BeamSearch else self.search
         len_penalty = self.len_penalty if self.normalize_scores else 0.0
         self.search = SentenceSearch(inner, tgt_dict, separator, self.beam_size, nbest, len_penalty)
-        #: the stock limits, which hold for one sentence; ``max_len_*`` are set for each batch
-        self.most_tokens_a, self.most_tokens_b = self.max_len_a, self.max_len_b
+        #: stock limits of one sentence; ``max_len_*`` are set for each batch
+        self._most_tokens_a, self._most_tokens_b = self.max_len_a, self.max_len_b
         self._done: List[bool] = []
+
+    def most_tokens(self, source_tokens: int, sentences: int) -> int:
+        """Return the stock limit ``a * source_tokens + b``, with b for each sentence of a span."""
+        return int(self._most_tokens_a * source_tokens + self._most_tokens_b * sentences)
+
+    def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
+        """Search as fairseq does, within limits of each row."""
+        if limits is not None:
+            self._restrict(limits, sample["net_input"]["src_tokens"].device)
+        return super().generate(models, sample, **kwargs)
+
+    def _restrict(self, limits: RowLimits, device) -> None:
+        most = [min(limit, self.max_len - 1) for limit in limits.most]
+        nothing = [0] * len(most)
+        least = [self.min_len + marks for marks in limits.marks or nothing]
+        self.max_len_a, self.max_len_b = 0, max(most)
+        values = (most, limits.sentences or nothing, least)
+        tensors = (torch.tensor(value, device=device) for value in values)
+        self.search.restrict(*tensors, limits.context)
 
     def finalize_hypos(
         self,
@@ -47,38 +83,51 @@ class _DocumentGenerator:
         src_lengths: Tensor,
         max_len: int,
     ) -> List[int]:
-        """As in fairseq, but the best ``beam_size`` hypotheses are kept, not the first."""
+        """Keep the best ``beam_size`` hypotheses instead of the first; see the base class."""
         batch = (tokens, scores, finalized, finished, beam_size, attn, src_lengths, max_len)
         if not self.search.keeps_best:
-            return super().finalize_hypos(step, bbsz_idx, eos_scores, *batch)
+            known = [len(hypotheses) for hypotheses in finalized]
+            newly_finished = super().finalize_hypos(step, bbsz_idx, eos_scores, *batch)
+            self._count_context(h[n:] for h, n in zip(finalized, known))
+            return newly_finished
         new: List[List[Dict[str, Tensor]]] = [[] for _ in finalized]
         self._done = self.search.done.tolist()
         newly_finished = super().finalize_hypos(
             step, bbsz_idx, eos_scores, *batch[:2], new, *batch[3:]
         )
+        self._count_context(new)
         for row in self.search.nothing_new.nonzero().view(-1).tolist():
             new[row] = []
         _merge(finalized, new, beam_size)
         return newly_finished
 
+    def _count_context(self, new: Iterable[List[Dict[str, Tensor]]]) -> None:
+        """Replace the scores of the new hypotheses by those with the target context."""
+        if self.search.context is None:
+            return
+        for row, hypotheses in enumerate(new):
+            for hypothesis in hypotheses:
+                scores = hypothesis["positional_scores"]
+                hypothesis["score"] = self.search.normalised(scores.sum(), len(scores), row)
+
     def is_finished(
         self, step: int, unfin_idx: int, max_len: int, finalized_sent_len: int, beam_size: int
     ) -> bool:
-        """Whether a sentence is done, by the search where it knows."""
+        """Return whether a row is done, according to the search if it ranks hypotheses."""
         if self.search.keeps_best:
             return step == max_len or self._done[unfin_idx]
         return super().is_finished(step, unfin_idx, max_len, finalized_sent_len, beam_size)
 
 
 def _merge(finalized: List[list], new: List[list], most: int) -> None:
-    """Add hypotheses to those of their rows; of too many the best remain."""
+    """Add new hypotheses to their rows and keep the best ``most`` of each row."""
     rows = [row for row, hypotheses in enumerate(new) if hypotheses]
     for row in rows:
         finalized[row].extend(new[row])
     crowded = [row for row in rows if len(finalized[row]) > most]
     if not crowded:
         return
-    # All scores at once, as each look at a tensor makes the host wait for a GPU.
+    # Copy all scores at once, as each copy from a GPU waits for it.
     scores = iter(torch.stack([h["score"] for row in crowded for h in finalized[row]]).tolist())
     for row in crowded:
         scored = [(next(scores), hypothesis) for hypothesis in finalized[row]]
@@ -87,21 +136,21 @@ def _merge(finalized: List[list], new: List[list], most: int) -> None:
 
 
 class DocumentGenerator(_DocumentGenerator, sequence_generator.SequenceGenerator):
-    """Stock generator that stops when nothing better can come."""
+    """Stock generator that stops when no better hypothesis is possible."""
 
 
 class DocumentGeneratorWithAlignment(
     _DocumentGenerator, sequence_generator.SequenceGeneratorWithAlignment
 ):
-    """The same with alignments."""
+    """Stock generator with alignments that stops when no better hypothesis is possible."""
 
-    def generate(self, models, sample, **kwargs) -> List[list]:
-        """As in fairseq."""
-        found = super().generate(models, sample, **kwargs)
+    def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
+        """Search as fairseq does, within limits of each row."""
+        found = super().generate(models, sample, limits=limits, **kwargs)
         return [hypotheses[:number] for hypotheses, number in zip(found, self._numbers)]
 
     def _prepare_batch_for_alignment(self, sample, hypothesis):
-        """fairseq counts on ``beam_size`` hypotheses in each row; those lacking are copies."""
+        """Fill each row up to the ``beam_size`` hypotheses that fairseq expects, by copies."""
         self._numbers = [len(hypotheses) for hypotheses in hypothesis]
         for hypotheses in hypothesis:
             lacking = self.beam_size - len(hypotheses)

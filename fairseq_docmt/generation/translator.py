@@ -1,4 +1,4 @@
-"""Translate documents from Python."""
+"""Python interface to document translation."""
 
 import os
 from typing import List, Sequence
@@ -9,13 +9,13 @@ from fairseq_docmt.errors import UserError
 
 
 class DocumentTranslator:
-    """A checkpoint ready to translate documents given as lists of sentences.
+    """Translator of documents, given as lists of sentences, with a checkpoint.
 
-    It is the stock hub interface of fairseq with documents in and documents out; the output is
-    that of ``fairseq-generate`` with the same options.
+    It wraps the stock hub interface of fairseq; the output is that of ``fairseq-generate`` with the
+    same options.
 
     Args:
-        hub: stock interface around a model of a document task.
+        hub: stock hub interface with a model of a document task.
     """
 
     def __init__(self, hub: hub_utils.GeneratorHubInterface):
@@ -27,11 +27,11 @@ class DocumentTranslator:
 
         Args:
             checkpoint: path of the checkpoint file.
-            data: directory with the dictionaries; by default the one it was trained with.
-            **options: any option of the task or of text processing, as ``decoding="window"``,
+            data: directory with the dictionaries; by default the one of training.
+            **options: options of the task and of text processing, such as ``decoding="window"``,
                 ``tokenizer="moses"``, ``source_lang="de"``, ``bpe="subword_nmt"``,
-                ``bpe_codes="codes"``.  With tokenizer and BPE, ``translate`` takes and gives raw
-                text; without, text as it was before ``fairseq-preprocess``.
+                ``bpe_codes="codes"``.  With tokenizer and BPE, ``translate`` takes and returns raw
+                text; otherwise text in the form of the input of ``fairseq-preprocess``.
 
         Raises:
             UserError: a file is missing.
@@ -45,7 +45,7 @@ class DocumentTranslator:
             data = state["cfg"].task.data
         if not os.path.isdir(data):
             raise UserError(f"data directory {data} not found; give the one with the dictionaries")
-        # An absolute path keeps the host from looking beside the checkpoint.
+        # fairseq resolves a relative path from the directory of the checkpoint.
         loaded = hub_utils.from_pretrained(
             os.path.dirname(os.path.abspath(paths[0])),
             os.pathsep.join(os.path.abspath(path) for path in paths),
@@ -62,15 +62,15 @@ class DocumentTranslator:
         """Translate documents.
 
         Args:
-            documents: each a list of sentences.
+            documents: lists of sentences.
             beam: beam size.
-            **options: of generation, as ``lenpen=0.6`` or ``max_len_b=100``.
+            **options: generation options, such as ``lenpen=0.6`` or ``max_len_b=100``.
 
         Returns:
-            For each document as many sentences as it had.
+            For each document a list with as many sentences.
 
         Raises:
-            UserError: a sentence is empty; blank lines are kept for document boundaries.
+            UserError: a sentence is empty; blank lines are reserved for document boundaries.
         """
         lines = []
         for number, document in enumerate(documents, start=1):

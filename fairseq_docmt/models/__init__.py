@@ -1,4 +1,4 @@
-"""Architectures (``--arch``)."""
+"""Model architectures (``--arch``)."""
 
 from fairseq_docmt.models import (  # noqa: F401
     cache_rnn,

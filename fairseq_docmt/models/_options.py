@@ -1,4 +1,4 @@
-"""What the transformers of the suite share in building and loading."""
+"""Options and checkpoint loading shared by the models."""
 
 import logging
 from dataclasses import fields
@@ -11,7 +11,7 @@ from fairseq_docmt.optim.grouped_adam import NEW
 
 logger = logging.getLogger(__name__)
 
-#: options of the stock transformer that change what attention is
+#: options of fairseq's transformer that change its attention or residual connections
 UNSUPPORTED = (
     "no_cross_attention",
     "cross_self_attention",
@@ -23,14 +23,14 @@ UNSUPPORTED = (
 
 
 def set_defaults(args, config: type) -> None:
-    """Give the options of a dataclass that are not set their defaults."""
+    """Set missing options to the defaults of a dataclass."""
     for option in fields(config):
         if option.name != "_name":
             setattr(args, option.name, getattr(args, option.name, option.default))
 
 
 def refuse_stock_options(args, name: str) -> None:
-    """Refuse options that a transformer with another attention would silently ignore.
+    """Refuse options of fairseq's transformer that other attention modules would ignore.
 
     Raises:
         UserError: naming the option.
@@ -38,14 +38,15 @@ def refuse_stock_options(args, name: str) -> None:
     for option in UNSUPPORTED:
         if getattr(args, option, False):
             flag = "--" + option.replace("_", "-")
-            raise UserError(f"{flag} has no meaning for {name}; leave it out")
+            raise UserError(f"{flag} is not supported by {name}; leave it out")
 
 
 def mark_new(model: nn.Module, new: Sequence[str]) -> None:
-    """Mark parameters that a pre-trained model lacks, for ``--optimizer grouped_adam``.
+    """Mark parameters without pre-trained values, for ``--optimizer grouped_adam``.
 
     Args:
-        new: parts of the names of such parameters.
+        model: model whose parameters are marked.
+        new: substrings of the names of such parameters.
     """
     for name, parameter in model.named_parameters():
         if any(part in name for part in new):
@@ -53,15 +54,15 @@ def mark_new(model: nn.Module, new: Sequence[str]) -> None:
 
 
 def fill_missing(model: nn.Module, state_dict: dict, new: Sequence[str]) -> None:
-    """Let parameters that an older kind of model lacks keep their initialisation.
+    """Keep the initialisation of modules that are missing in a checkpoint.
 
-    Where a checkpoint has some tensors of a new module, it has to have all: what is missing then is
-    left to the strict loading of the host, which names it.
+    A module is completely present or completely missing: if only some of its tensors are in the
+    checkpoint, the others are not filled, and fairseq's strict loading reports them.
 
     Args:
         model: model to load into.
-        state_dict: loaded tensors by name; completed in place.
-        new: parts of the names of such parameters and buffers.
+        state_dict: tensors of the checkpoint by name; completed in place.
+        new: substrings of the names of new parameters and buffers.
     """
 
     def owner(key: str) -> Optional[str]:
@@ -75,4 +76,8 @@ def fill_missing(model: nn.Module, state_dict: dict, new: Sequence[str]) -> None
             state_dict[key] = value
             filled.append(key)
     if filled:
-        logger.info("%d tensors start anew, as %s", len(filled), filled[0])
+        logger.info(
+            "%d tensors are not in the checkpoint and keep their initial values, for example %s",
+            len(filled),
+            filled[0],
+        )

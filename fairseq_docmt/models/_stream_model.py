@@ -1,14 +1,15 @@
-"""Encoder-decoders that carry something from sentence to sentence."""
+"""Models with a document state."""
 
 
 class StreamModel:
-    """What ``sentence_stream_translation`` asks of a model; mixed into an encoder-decoder.
+    """Mixin for encoder-decoder models trained by ``sentence_stream_translation``.
 
-    The encoder takes ``starts``, ``lanes`` and ``carry``; the decoder gives ``carry`` among its
-    extra outputs, a dict of tensors whose rows are the lanes (see data/stream_view.py).
+    The encoder takes ``starts``, ``lanes`` and ``doc_state``
+    (:class:`~fairseq_docmt.data.batch.NetInput`). The extra outputs of the decoder include
+    ``doc_state``, a dict of tensors whose first dimension is the lane.
     """
 
-    carries = True
+    is_document_recurrent = True
 
     def forward(
         self,
@@ -17,19 +18,20 @@ class StreamModel:
         prev_output_tokens,
         starts=None,
         lanes=None,
-        carry=None,
+        doc_state=None,
         **kwargs,
     ):
-        """As in the stock models, for sentences that follow each other.
+        """Compute the logits of consecutive sentences.
 
         Args:
-            starts, lanes, carry: see :class:`~fairseq_docmt.modules.stream.Stream`.
+            src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
+            starts, lanes, doc_state: see :class:`~fairseq_docmt.modules.shared.stream.Stream`.
 
         Returns:
-            (rows, T, V) logits; extra outputs with ``carry``, what the lanes carry on.
+            (rows, T, V) logits, and extra outputs with the new document state, ``doc_state``.
         """
         encoder_out = self.encoder(
-            src_tokens, src_lengths=src_lengths, starts=starts, lanes=lanes, carry=carry
+            src_tokens, src_lengths=src_lengths, starts=starts, lanes=lanes, doc_state=doc_state
         )
         return self.decoder(
             prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs

@@ -13,35 +13,37 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._options import fill_missing, mark_new, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch
-from fairseq_docmt.modules.cache_decoder import FUSIONS, CacheDecoder
+from fairseq_docmt.modules.rnn.cache_decoder import FUSIONS, CacheDecoder
 
-#: parameters that rnnsearch lacks; they are all that the second pass trains
+#: parameters that rnnsearch lacks; the second training stage trains only these
 NEW_PARAMETERS = (".cache_gate.",)
 
 
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class CacheConfig(FairseqDataclass):
+    """Options of ``cache_rnn``."""
+
     cache_size: int = field(
-        default=25, metadata={"help": "slots of the cache; 0 translates without one"}
+        default=25, metadata={"help": "number of slots of the cache; 0: no cache"}
     )
     fusion: ChoiceEnum(FUSIONS) = field(
         default="deep",
-        metadata={"help": "mix decoder states, or probabilities of words"},
+        metadata={"help": "interpolate decoder states (deep) or word probabilities (shallow)"},
     )
     no_overwrite: bool = field(
         default=False,
-        metadata={"help": "give a word that is in the cache a new slot instead of its own"},
+        metadata={"help": "write a word that is already in the cache to a new slot"},
     )
 
 
 @register_model("cache_rnn")
 class CacheRNNModel(StreamModel, RNNSearchModel):
-    """RNNSearch that remembers its latest words with the contexts in which it produced them."""
+    """RNNSearch with a cache of recent target words and their attention contexts."""
 
     @classmethod
     def add_args(cls, parser):
-        """Options of ``rnnsearch`` and of :class:`CacheConfig`."""
+        """Add the options of ``rnnsearch`` and of :class:`CacheConfig`."""
         super().add_args(parser)
         gen_parser_from_dataclass(parser, CacheConfig(), delete_default=True)
 
@@ -50,18 +52,18 @@ class CacheRNNModel(StreamModel, RNNSearchModel):
         """Build a model.
 
         Raises:
-            UserError: options that make no sense.
+            UserError: if an option is invalid.
         """
         cache_rnn(args)
         if args.cache_size < 0:
-            raise UserError(f"--cache-size must not be negative, as {args.cache_size}")
+            raise UserError(f"--cache-size must not be negative, got {args.cache_size}")
         model = super().build_model(args, task)
         mark_new(model, NEW_PARAMETERS)
         return model
 
     @classmethod
     def build_decoder(cls, args, *parts):
-        """Decoder with a cache."""
+        """Build the decoder with its cache."""
         return CacheDecoder(
             *parts,
             cache_size=args.cache_size,
@@ -70,10 +72,10 @@ class CacheRNNModel(StreamModel, RNNSearchModel):
         )
 
     def train(self, mode: bool = True):
-        """As in torch; a frozen base stays as it is in evaluation.
+        """Set the training mode; frozen pre-trained parts stay in evaluation mode.
 
-        Section 3.4: the attention contexts and states that are kept "remain the same".  Dropout is
-        on the output layer alone then, as in the paper.
+        Section 3.4: the stored attention contexts and states "remain the same". Only the output
+        layer then has dropout, as in the paper.
         """
         super().train(mode)
         if not any(parameter.requires_grad for parameter in self.encoder.parameters()):
@@ -83,13 +85,13 @@ class CacheRNNModel(StreamModel, RNNSearchModel):
         return self
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Let checkpoints of ``rnnsearch`` be the start."""
+        """Initialise new modules when loading a checkpoint of ``rnnsearch``."""
         super().upgrade_state_dict_named(state_dict, name)
         fill_missing(self, state_dict, NEW_PARAMETERS)
 
 
 @register_model_architecture("cache_rnn", "cache_rnn")
 def cache_rnn(args):
-    """Size of the paper: embeddings of 620, states of 1000, a cache of 25."""
+    """Set the size of the paper: embeddings of 620, states of 1000, 25 slots."""
     set_defaults(args, CacheConfig)
     rnnsearch(args)

@@ -1,4 +1,4 @@
-"""RNNSearch that knows a few sentences back: the baselines of Maruf and Haffari (2018), table 4.
+"""RNNSearch with local context, the baselines of Maruf and Haffari (2018), table 4.
 
 Jean, Lauly, Firat and Cho (2017), "Does Neural Machine Translation Benefit from Larger Context?";
 Wang, Tu, Way and Liu (2017), "Exploiting Cross-Sentence Context for Neural Machine Translation".
@@ -14,13 +14,13 @@ from fairseq.models import register_model, register_model_architecture
 from fairseq_docmt.models._options import fill_missing, mark_new, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch_512
-from fairseq_docmt.modules.context_rnn import (
+from fairseq_docmt.modules.rnn.context_rnn import (
     HierarchicalEncoder,
     PreviousSentenceEncoder,
     PreviousTargetDecoder,
     SourceContextDecoder,
 )
-from fairseq_docmt.modules.contextual_gru import AttendingToPrevious, GatedContext
+from fairseq_docmt.modules.rnn.contextual_gru import AttendingToPrevious, GatedContext
 
 logger = logging.getLogger(__name__)
 
@@ -32,23 +32,25 @@ CONTEXTS = ("previous-target", "previous-source-attention", "hierarchical")
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class ContextConfig(FairseqDataclass):
+    """Options of ``context_rnn``."""
+
     context: ChoiceEnum(CONTEXTS) = field(
         default="previous-target",
         metadata={
-            "help": "the decoder's last state of the sentence before; attention to the words of "
-            "the source sentence before (Jean et al. 2017); a summary of three source sentences "
-            "before (Wang et al. 2017)"
+            "help": "last decoder state of the previous sentence; attention to the words of the "
+            "previous source sentence (Jean et al. 2017); or a summary of the three previous "
+            "source sentences (Wang et al. 2017)"
         },
     )
 
 
 @register_model("context_rnn")
 class ContextRNNModel(StreamModel, RNNSearchModel):
-    """RNNSearch with local context, read from a stream of sentences."""
+    """RNNSearch with context from a few previous sentences of the document."""
 
     @classmethod
     def add_args(cls, parser):
-        """Options of ``rnnsearch`` and of :class:`ContextConfig`."""
+        """Add the options of ``rnnsearch`` and of :class:`ContextConfig`."""
         super().add_args(parser)
         gen_parser_from_dataclass(parser, ContextConfig(), delete_default=True)
 
@@ -62,7 +64,7 @@ class ContextRNNModel(StreamModel, RNNSearchModel):
 
     @classmethod
     def build_encoder(cls, args, *parts):
-        """Encoder that reads earlier sentences where the decoder does not remember its own."""
+        """Build the encoder, with previous source sentences if ``--context`` uses them."""
         if args.context == "previous-source-attention":
             return PreviousSentenceEncoder(*parts)
         if args.context == "hierarchical":
@@ -71,7 +73,7 @@ class ContextRNNModel(StreamModel, RNNSearchModel):
 
     @classmethod
     def build_decoder(cls, args, *parts):
-        """Decoder that is told of them."""
+        """Build the decoder for the chosen ``--context``."""
         if args.context == "previous-target":
             return PreviousTargetDecoder(*parts)
         hierarchical = args.context == "hierarchical"
@@ -83,23 +85,23 @@ class ContextRNNModel(StreamModel, RNNSearchModel):
         )
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Let checkpoints of ``rnnsearch`` be the start, and earlier ones of this model load."""
+        """Initialise new modules from ``rnnsearch`` checkpoints and convert older checkpoints."""
         super().upgrade_state_dict_named(state_dict, name)
         earlier = [key for key in state_dict if ".context_initial." in key and "encoder" in key]
         for key in earlier:
             del state_dict[key]
         if earlier:
             logger.warning(
-                "this checkpoint was trained with a layer between the summary of earlier sentences "
-                "and the start of the encoder, and with the summary outside of the tanh that the "
-                "decoder begins with; its translations differ from those of then: train it again, "
-                "or go on from it with --reset-optimizer"
+                "this checkpoint is of an older version, with a layer between the summary of "
+                "previous sentences and the initial state of the encoder, and with the summary "
+                "outside of the tanh of the initial decoder state; its translations differ from "
+                "that version: train it again, or continue from it with --reset-optimizer"
             )
         fill_missing(self, state_dict, NEW_PARAMETERS)
 
 
 @register_model_architecture("context_rnn", "context_rnn")
 def context_rnn(args):
-    """Size of Maruf and Haffari (2018): 512, attention 256, two layers in the decoder."""
+    """Set the size of Maruf and Haffari (2018): 512, attention 256, two decoder layers."""
     set_defaults(args, ContextConfig)
     rnnsearch_512(args)

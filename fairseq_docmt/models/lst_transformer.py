@@ -1,7 +1,7 @@
 """Transformer with long-short term self-attention.
 
-Zhang et al. (2020), "Long-Short Term Masking Transformer", as compared with in Herold and Ney
-(2023), section 3.2.
+Zhang et al. (2020), "Long-Short Term Masking Transformer", a baseline of Herold and Ney (2023),
+section 3.2.
 """
 
 from dataclasses import dataclass, field
@@ -14,28 +14,30 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel, base
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._options import refuse_stock_options, set_defaults
-from fairseq_docmt.modules.lst_decoder import LSTTransformerDecoder, LSTTransformerEncoder
+from fairseq_docmt.modules.window.lst_decoder import LSTTransformerDecoder, LSTTransformerEncoder
 
 
 @dataclass
 class LSTConfig(FairseqDataclass):
+    """Options of ``lst_transformer``."""
+
     separate_projections: bool = field(
         default=False,
         metadata={
-            "help": "queries, keys and values of its own for the attention over everything; "
-            "default: those of the attention over the sentence, which keeps the number of "
-            "parameters that Herold and Ney give"
+            "help": "separate query, key and value projections for attention to the sentence and "
+            "attention to the whole document; default: shared, which keeps the number of "
+            "parameters of Herold and Ney"
         },
     )
 
 
 @register_model("lst_transformer")
 class LSTTransformerModel(TransformerModel):
-    """Self-attention over the sentence and over everything, combined; cross attention is stock."""
+    """Transformer with self-attention to the sentence and to the whole document, in parallel."""
 
     @classmethod
     def add_args(cls, parser):
-        """Options of the stock transformer and of :class:`LSTConfig`."""
+        """Add the options of fairseq's transformer and of :class:`LSTConfig`."""
         super().add_args(parser)
         gen_parser_from_dataclass(parser, LSTConfig(), delete_default=True)
 
@@ -44,7 +46,7 @@ class LSTTransformerModel(TransformerModel):
         """Build a model.
 
         Raises:
-            UserError: options that make no sense here.
+            UserError: if an option is not supported.
         """
         lst_transformer(args)
         refuse_stock_options(args, "lst_transformer")
@@ -54,17 +56,19 @@ class LSTTransformerModel(TransformerModel):
 
     @classmethod
     def build_encoder(cls, args, src_dict, embed_tokens):
+        """See the base class."""
         cfg = TransformerConfig.from_namespace(args)
         return LSTTransformerEncoder(cfg, src_dict, embed_tokens, separator_index(src_dict))
 
     @classmethod
     def build_decoder(cls, args, tgt_dict, embed_tokens):
+        """See the base class."""
         cfg = TransformerConfig.from_namespace(args)
         return LSTTransformerDecoder(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
 
 
 @register_model_architecture("lst_transformer", "lst_transformer")
 def lst_transformer(args):
-    """Base size: 6 + 6 layers of width 512, 8 heads, feed-forward networks of 2048."""
+    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
     set_defaults(args, LSTConfig)
     base_architecture(args)

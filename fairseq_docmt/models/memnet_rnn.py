@@ -1,4 +1,4 @@
-"""RNNSearch with memories of the whole document.
+"""RNNSearch with document memories.
 
 Maruf and Haffari (2018), "Document Context Neural Machine Translation with Memory Networks".
 """
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._options import fill_missing, mark_new, set_defaults
 from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch_512
-from fairseq_docmt.modules.document_memory import (
+from fairseq_docmt.modules.rnn.document_memory import (
     DIRECTIONS,
     INSERTIONS,
     MemnetDecoder,
@@ -34,35 +34,37 @@ NEW_PARAMETERS = (".source_memory.", ".target_query.", ".of_memory.")
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class MemnetConfig(FairseqDataclass):
+    """Options of ``memnet_rnn``."""
+
     memory: ChoiceEnum(["source", "target", "both"]) = field(
-        default="both", metadata={"help": "sides of the document that are remembered"}
+        default="both", metadata={"help": "sides of the document with a memory"}
     )
     memory_to: ChoiceEnum(INSERTIONS) = field(
         default="context",
-        metadata={"help": "add what is read to the gates of the decoder, or to its output"},
+        metadata={
+            "help": "add memory readings to the gates of the decoder, or to its output logits"
+        },
     )
-    memory_dropout: float = field(
-        default=0.2, metadata={"help": "dropout of the recurrence over source sentences"}
-    )
+    memory_dropout: float = field(default=0.2, metadata={"help": "dropout of the source memory"})
     sentence_lm: Optional[str] = field(
         default=None,
         metadata={
-            "help": "FORWARD:BACKWARD, checkpoints of language models of the source (--arch "
-            "lstm_lm), the second of sentences read backward, whose last states are the vectors "
-            "of sentences; needed to begin training with a source memory"
+            "help": "FORWARD:BACKWARD, checkpoints of two language models of the source (--arch "
+            "lstm_lm), the second trained on reversed sentences; their last states are the "
+            "sentence vectors; needed to start training with a source memory"
         },
     )
     sentence_lm_embed_dim: int = field(
-        default=512, metadata={"help": "size of the embeddings of the language models"}
+        default=512, metadata={"help": "embedding size of the language models"}
     )
     sentence_lm_hidden_size: int = field(
-        default=512, metadata={"help": "size of the states of the language models"}
+        default=512, metadata={"help": "state size of the language models"}
     )
 
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module):
-    """Evaluation mode for a while; each part then goes on in the mode that it was in."""
+    """Set evaluation mode within the context, then restore the mode of each module."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -74,16 +76,16 @@ def evaluating(model: nn.Module):
 
 @register_model("memnet_rnn")
 class MemnetRNNModel(RNNSearchModel):
-    """RNNSearch that knows all other sentences of a document, and how they are translated.
+    """RNNSearch with memories of the other sentences of a document and their translations.
 
-    Rows are sentences, those of a document one after the other (see data/rows_view.py).
+    Batch rows are sentences; the sentences of a document are consecutive (see data/rows_view.py).
     """
 
     reads_documents = True
 
     @classmethod
     def add_args(cls, parser):
-        """Options of ``rnnsearch`` and of :class:`MemnetConfig`."""
+        """Add the options of ``rnnsearch`` and of :class:`MemnetConfig`."""
         super().add_args(parser)
         gen_parser_from_dataclass(parser, MemnetConfig(), delete_default=True)
 
@@ -92,7 +94,7 @@ class MemnetRNNModel(RNNSearchModel):
         """Build a model.
 
         Raises:
-            UserError: options that make no sense.
+            UserError: if an option is invalid.
         """
         memnet_rnn(args)
         model = super().build_model(args, task)
@@ -102,7 +104,7 @@ class MemnetRNNModel(RNNSearchModel):
 
     @classmethod
     def build_encoder(cls, args, *parts):
-        """Encoder with the source memory."""
+        """Build the encoder, with the source memory if ``--memory`` includes it."""
         memory = None
         if args.memory != "target":
             dictionary = parts[0]
@@ -118,7 +120,7 @@ class MemnetRNNModel(RNNSearchModel):
 
     @classmethod
     def build_decoder(cls, args, *parts):
-        """Decoder with the target memory."""
+        """Build the decoder, with the target memory if ``--memory`` includes it."""
         return MemnetDecoder(
             *parts,
             source_size=0 if args.memory == "target" else 2 * args.encoder_hidden_size,
@@ -128,22 +130,23 @@ class MemnetRNNModel(RNNSearchModel):
 
     @property
     def remembers_translations(self) -> bool:
-        """Whether there is a target memory."""
+        """Whether the model has a target memory."""
         return self.decoder.target_query is not None
 
     def forward(
         self, src_tokens, src_lengths, prev_output_tokens, documents=None, drafts=None, **kwargs
     ):
-        """As in the stock models, for sentences of whole documents.
+        """Compute the logits of the sentences of whole documents.
 
         Args:
-            documents: (rows,) number of the document of each row; None leaves readings out.
-            drafts: (rows, U) translations that fill the target memory, right-padded, beginning with
-                ``</s>``; None for ``prev_output_tokens``, of which a sentence then does not see
-                its own.
+            src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
+            documents: (rows,) document number of each row; None for no memory readings.
+            drafts: (rows, U) translations for the target memory, right-padded and starting with
+                ``</s>``; None for ``prev_output_tokens``, where the query of a sentence excludes
+                its own translation.
 
         Returns:
-            (rows, T, V) logits, extra outputs.
+            (rows, T, V) logits, and extra outputs.
         """
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, documents=documents)
         if documents is not None:
@@ -160,30 +163,31 @@ class MemnetRNNModel(RNNSearchModel):
 
     @torch.no_grad()
     def _target_cells(self, encoder_out, src_tokens, src_lengths, previous, documents) -> Tensor:
-        """(rows, d) cells of translations as decoding has them, without dropout in training too."""
+        """Compute (rows, d) target cells as in decoding: without dropout, even in training."""
         if self.training:
             with evaluating(self):
-                again = self.encoder(src_tokens, src_lengths=src_lengths, documents=documents)
-                return self._target_cells(again, src_tokens, src_lengths, previous, documents)
+                evaluated = self.encoder(src_tokens, src_lengths=src_lengths, documents=documents)
+                return self._target_cells(evaluated, src_tokens, src_lengths, previous, documents)
         readings = self.decoder.recall_source(encoder_out, documents)
         return self.decoder.target_cells(previous, encoder_out, readings)
 
     def load_pretrained_parts(self, sentences: Iterable[Tensor]) -> None:
-        """Load the language models, at the beginning of training.
+        """Load the language models at the start of training.
 
         Args:
-            sentences: of the source side of the training set, by which vectors are standardised.
+            sentences: source sentences of the training set, used to standardise sentence vectors.
 
         Raises:
-            UserError: they are not given, not there or of other sizes.
+            UserError: if a language model is not given, does not exist or has another size.
         """
         if self.encoder.source_memory is None:
             return
         paths = (self.sentence_lm or "").split(os.pathsep)
         if len(paths) != len(DIRECTIONS):
             raise UserError(
-                "--memory source and both need --sentence-lm FORWARD:BACKWARD, two language models "
-                "of the source; examples/maruf2018_memnet/train_sentence_lm.sh trains them"
+                "--memory source and --memory both need --sentence-lm FORWARD:BACKWARD, two "
+                "language models of the source; examples/maruf2018_memnet/train_sentence_lm.sh "
+                "trains them"
             )
         for name, path in zip(DIRECTIONS, paths):
             if not os.path.isfile(path):
@@ -196,13 +200,13 @@ class MemnetRNNModel(RNNSearchModel):
         self.encoder.source_memory.sentences.standardise(sentences)
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Let checkpoints of ``rnnsearch`` be the start."""
+        """Initialise new modules when loading a checkpoint of ``rnnsearch``."""
         super().upgrade_state_dict_named(state_dict, name)
         fill_missing(self, state_dict, NEW_PARAMETERS)
 
 
 @register_model_architecture("memnet_rnn", "memnet_rnn")
 def memnet_rnn(args):
-    """Size of the paper: 512, attention 256, two layers in the decoder."""
+    """Set the size of the paper: 512, attention 256, two decoder layers."""
     set_defaults(args, MemnetConfig)
     rnnsearch_512(args)

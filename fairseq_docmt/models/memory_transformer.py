@@ -22,51 +22,59 @@ from fairseq_docmt.models._options import (
     set_defaults,
 )
 from fairseq_docmt.models._stream_model import StreamModel
-from fairseq_docmt.modules.memory_decoder import MemoryTransformerDecoder, MemoryTransformerEncoder
-from fairseq_docmt.modules.stream import side_by_side
+from fairseq_docmt.modules.recurrent_memory.memory_decoder import (
+    MemoryTransformerDecoder,
+    MemoryTransformerEncoder,
+)
+from fairseq_docmt.modules.shared.stream import side_by_side
 
-#: parameters that a transformer lacks; they start anew in finetuning
+#: parameters that a transformer lacks; newly initialised in finetuning
 NEW_PARAMETERS = (".memories.",)
 
 
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class MemoryConfig(FairseqDataclass):
-    memory_size: int = field(default=16, metadata={"help": "vectors of each memory"})
+    """Options of ``memory_transformer``."""
+
+    memory_size: int = field(default=16, metadata={"help": "number of vectors of each memory"})
     memory_side: ChoiceEnum(("both", "source", "target")) = field(
-        default="both", metadata={"help": "memories in the encoder, in the decoder or in both"}
+        default="both",
+        metadata={"help": "side with memories: encoder (source), decoder (target) or both"},
     )
     memory_layers: Optional[str] = field(
         default=None,
-        metadata={"help": "layers with a memory, counted from 0, as 4,5; default: the top layer"},
+        metadata={
+            "help": "layers with a memory, numbered from 0, e.g. 4,5; default: the top layer"
+        },
     )
     memory_gradient_sentences: int = field(
         default=1,
         metadata={
-            "help": "previous sentences that the gradient of a sentence flows into by one memory; "
-            "0: all of the batch. It ends where a batch begins. What a memory is updated from has "
-            "read the memories below it, those of the encoder included, so that with several the "
-            "gradient reaches further, as in the authors' code; see --exact-memory-gradient"
+            "help": "number of previous sentences that the gradient of a sentence reaches through "
+            "one memory; 0: all of the batch. With several memories it reaches further, as in the "
+            "authors' code, because a memory is updated from states that depend on the memories "
+            "below it; see --exact-memory-gradient"
         },
     )
     exact_memory_gradient: bool = field(
         default=False,
         metadata={
-            "help": "let the gradient end exactly there whatever has a memory, as the paper says; "
-            "training then computes every sentence twice"
+            "help": "limit the gradient to exactly --memory-gradient-sentences with any number of "
+            "memories, as the paper says; training then computes every sentence twice"
         },
     )
     forget_memory: bool = field(
         default=False,
-        metadata={"help": "begin every sentence with the first memory, as if it were alone"},
+        metadata={"help": "start every sentence from the initial memory, without context"},
     )
 
 
 def layers_with_memory(args, side: str) -> List[int]:
-    """Layers of ``encoder`` or ``decoder`` that have a memory.
+    """Return the numbers of the layers of ``encoder`` or ``decoder`` with a memory.
 
     Raises:
-        UserError: a layer that is not there, or not a number.
+        UserError: if ``--memory-layers`` is not a list of existing layers.
     """
     if args.memory_side == {"encoder": "target", "decoder": "source"}[side]:
         return []
@@ -87,11 +95,11 @@ def layers_with_memory(args, side: str) -> List[int]:
 
 @register_model("memory_transformer")
 class MemoryTransformerModel(StreamModel, TransformerModel):
-    """Carries memories from sentence to sentence; cost of a sentence does not grow with them."""
+    """Transformer with a recurrent memory; the cost of a sentence is independent of context."""
 
     @classmethod
     def add_args(cls, parser):
-        """Options of the stock transformer and of :class:`MemoryConfig`."""
+        """Add the options of fairseq's transformer and of :class:`MemoryConfig`."""
         super().add_args(parser)
         gen_parser_from_dataclass(parser, MemoryConfig(), delete_default=True)
 
@@ -100,7 +108,7 @@ class MemoryTransformerModel(StreamModel, TransformerModel):
         """Build a model.
 
         Raises:
-            UserError: options that make no sense here.
+            UserError: if an option is invalid or not supported.
         """
         memory_transformer(args)
         refuse_stock_options(args, "memory_transformer")
@@ -112,8 +120,8 @@ class MemoryTransformerModel(StreamModel, TransformerModel):
                 raise UserError(f"{option} must be at least {least}, not {getattr(args, name)}")
         if args.exact_memory_gradient and args.memory_gradient_sentences == 0:
             raise UserError(
-                "--exact-memory-gradient has no meaning with --memory-gradient-sentences 0, with "
-                "which gradients flow into all of the batch; leave one of them out"
+                "--exact-memory-gradient contradicts --memory-gradient-sentences 0, with which "
+                "gradients reach all sentences of the batch; leave one of them out"
             )
         model = super().build_model(args, task)
         model.exact_memory_gradient = args.exact_memory_gradient
@@ -122,12 +130,14 @@ class MemoryTransformerModel(StreamModel, TransformerModel):
 
     @classmethod
     def build_encoder(cls, args, src_dict, embed_tokens):
+        """See the base class."""
         cfg, separator = TransformerConfig.from_namespace(args), separator_index(src_dict)
         layers = layers_with_memory(args, "encoder")
         return MemoryTransformerEncoder(cfg, src_dict, embed_tokens, separator, layers)
 
     @classmethod
     def build_decoder(cls, args, tgt_dict, embed_tokens):
+        """See the base class."""
         cfg, separator = TransformerConfig.from_namespace(args), separator_index(tgt_dict)
         layers = layers_with_memory(args, "decoder")
         return MemoryTransformerDecoder(cfg, tgt_dict, embed_tokens, separator, layers)
@@ -139,18 +149,18 @@ class MemoryTransformerModel(StreamModel, TransformerModel):
         prev_output_tokens,
         starts=None,
         lanes=None,
-        carry=None,
+        doc_state=None,
         **kwargs,
     ):
-        """As in the base class; for exact gradients each sentence is computed twice.
+        """Compute the logits of consecutive sentences; see the base class.
 
-        What later sentences learn from is a copy that reads memories as constants.  A memory that
-        has none below it is exact without.
+        For exact memory gradients each sentence is computed twice: later sentences are trained on a
+        copy that reads memories as constants. A single memory has exact gradients without copies.
         """
         memories = len(self.encoder.memories) + len(self.decoder.memories)
         if not (self.exact_memory_gradient and torch.is_grad_enabled() and memories > 1):
             return super().forward(
-                src_tokens, src_lengths, prev_output_tokens, starts, lanes, carry, **kwargs
+                src_tokens, src_lengths, prev_output_tokens, starts, lanes, doc_state, **kwargs
             )
         lanes = lanes or len(src_tokens)
         if starts is None:
@@ -158,18 +168,23 @@ class MemoryTransformerModel(StreamModel, TransformerModel):
         rows = (src_tokens, src_lengths, prev_output_tokens, starts)
         source, lengths, previous, starts = (side_by_side(x, x, lanes) for x in rows)
         encoder_out = self.encoder(
-            source, src_lengths=lengths, starts=starts, lanes=2 * lanes, carry=carry, copied=True
+            source,
+            src_lengths=lengths,
+            starts=starts,
+            lanes=2 * lanes,
+            doc_state=doc_state,
+            copied=True,
         )
         return self.decoder(previous, encoder_out=encoder_out, src_lengths=lengths, **kwargs)
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Let checkpoints of transformers be the start."""
+        """Initialise memories when loading a checkpoint of a transformer."""
         super().upgrade_state_dict_named(state_dict, name)
         fill_missing(self, state_dict, NEW_PARAMETERS)
 
 
 @register_model_architecture("memory_transformer", "memory_transformer")
 def memory_transformer(args):
-    """Base size: 6 + 6 layers of width 512, 8 heads, feed-forward networks of 2048."""
+    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
     set_defaults(args, MemoryConfig)
     base_architecture(args)

@@ -20,13 +20,13 @@ from fairseq_docmt.models._options import (
     refuse_stock_options,
     set_defaults,
 )
-from fairseq_docmt.modules.random_feature_map import FEATURE_MAPS
-from fairseq_docmt.modules.rfa_decoder import RFATransformerDecoder
-from fairseq_docmt.modules.rfa_layers import RFAEncoderLayer
-from fairseq_docmt.modules.sentence_gate import GATES
-from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
+from fairseq_docmt.modules.rfa.random_feature_map import FEATURE_MAPS
+from fairseq_docmt.modules.rfa.rfa_decoder import RFATransformerDecoder
+from fairseq_docmt.modules.rfa.rfa_layers import RFAEncoderLayer
+from fairseq_docmt.modules.rfa.sentence_gate import GATES
+from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
 
-#: parameters that a transformer or an ungated model lacks; they start anew in finetuning
+#: parameters that a transformer or an ungated model lacks; newly initialised in finetuning
 NEW_PARAMETERS = ("feature_map.temperature", "feature_map.pool", "gate.linear")
 NEW_PARAMETERS += ("causal_matrices.pool", "cross_matrices.pool")
 
@@ -34,81 +34,85 @@ NEW_PARAMETERS += ("causal_matrices.pool", "cross_matrices.pool")
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class RFAConfig(FairseqDataclass):
+    """Options of ``rfa_transformer``."""
+
     cross_feature_dim: int = field(
         default=256,
         metadata={
-            "help": "random vectors of each head in cross attention; it has twice as many features"
+            "help": "number of random vectors per head in cross attention; the number of features "
+            "is twice as large"
         },
     )
     causal_feature_dim: int = field(
         default=32,
         metadata={
-            "help": "random vectors of each head in causal attention; it has twice as many features"
+            "help": "number of random vectors per head in causal attention; the number of features "
+            "is twice as large"
         },
     )
     feature_map: ChoiceEnum(FEATURE_MAPS) = field(
         default="sincos",
-        metadata={"help": "random features: of sine and cosine, or positive ones"},
+        metadata={"help": "random features: sine and cosine, or positive (exponential)"},
     )
     random_matrices: int = field(
         default=64,
         metadata={
-            "help": "random matrices of each attention to draw from in training; decoding uses "
-            "the first of them, one for each head (code of the paper: 500, shared)"
+            "help": "number of random matrices of each attention to draw from in training; "
+            "decoding uses the first ones, one per head (authors' code: 500, shared)"
         },
     )
     share_random_matrices: bool = field(
         default=False,
         metadata={
-            "help": "one pool of --random-matrices for the causal attentions of all layers and one "
-            "for the cross attentions, no matrix twice in a pass of training (code of the paper); "
-            "default: a pool for each attention of each layer"
+            "help": "share one pool of --random-matrices between the causal attention of all "
+            "layers and another between their cross attention, without repetition within a forward "
+            "pass (authors' code); default: a separate pool for each attention"
         },
     )
     same_matrices_in_decoding: bool = field(
         default=False,
         metadata={
-            "help": "decode with the same random matrices in all layers (code of the paper); needs "
-            "--share-random-matrices; default: other ones in each layer"
+            "help": "decode with the same random matrices in all layers (authors' code); needs "
+            "--share-random-matrices; default: different ones in each layer"
         },
     )
     denominator_floor: Optional[float] = field(
         default=None,
         metadata={
-            "help": "least denominator of attention; default: 10 / feature dim for sincos, 1e-6 "
-            "for positive features"
+            "help": "least denominator of attention; default: 10 / feature dimension for sincos, "
+            "1e-6 for positive features"
         },
     )
     no_key_rescale: bool = field(
         default=False,
-        metadata={
-            "help": "forget the length of keys in cross attention instead of weighting by it"
-        },
+        metadata={"help": "do not weight keys by their length in cross attention"},
     )
     key_rescale_with_padding: bool = field(
         default=False,
         metadata={
-            "help": "take the weight of keys relative to the longest key of all columns, padding "
-            "among them (code of the paper): a row then depends on its batch; default: relative to "
-            "the longest key of its own tokens"
+            "help": "weight keys relative to the longest key of their batch row including padding, "
+            "so that a row depends on its batch (authors' code); default: relative to the longest "
+            "key without padding"
         },
     )
     rfa_encoder: bool = field(
         default=False,
-        metadata={"help": "random feature attention (of --cross-feature-dim) in the encoder too"},
+        metadata={
+            "help": "use random feature attention in the encoder too, with --cross-feature-dim"
+        },
     )
     sentence_gate: ChoiceEnum(GATES) = field(
         default="none",
         metadata={
             "help": "sentential gate in causal attention: decay the past when a sentence starts, "
-            "or average it with the new sentence"
+            "or average the past with the new sentence"
         },
     )
     shared_gate: bool = field(
         default=False,
         metadata={
-            "help": "one gate for all heads of a layer (equation of the paper); default: one for "
-            "each head (code of the paper)"
+            "help": "one gate for all heads of a layer (equation of the paper); default: one per "
+            "head (authors' code)"
         },
     )
     gate_bias_init: Optional[float] = field(
@@ -116,14 +120,15 @@ class RFAConfig(FairseqDataclass):
         metadata={"help": "initial bias of the gate; default: 2 for decay, 0 for average"},
     )
     gate_cross_attention: bool = field(
-        default=False, metadata={"help": "gate the sentences of the source in cross attention too"}
+        default=False, metadata={"help": "use a sentential gate in cross attention too"}
     )
 
 
 class RFATransformerEncoder(SharedSourceEncoder):
-    """Stock encoder, with random feature attention if asked for."""
+    """Transformer encoder with optional random feature attention."""
 
     def build_encoder_layer(self, cfg):
+        """See the base class."""
         if cfg.rfa_encoder:
             return wrapped(RFAEncoderLayer(cfg), cfg)
         return super().build_encoder_layer(cfg)
@@ -131,11 +136,11 @@ class RFATransformerEncoder(SharedSourceEncoder):
 
 @register_model("rfa_transformer")
 class RFATransformerModel(TransformerModel):
-    """Linear-time causal and cross attention in the decoder; the encoder is stock by default."""
+    """Transformer with random feature attention in the decoder and optionally in the encoder."""
 
     @classmethod
     def add_args(cls, parser):
-        """Options of the stock transformer and of :class:`RFAConfig`."""
+        """Add the options of fairseq's transformer and of :class:`RFAConfig`."""
         super().add_args(parser)
         gen_parser_from_dataclass(parser, RFAConfig(), delete_default=True)
 
@@ -144,7 +149,7 @@ class RFATransformerModel(TransformerModel):
         """Build a model.
 
         Raises:
-            UserError: options that make no sense here.
+            UserError: if an option is invalid or not supported.
         """
         rfa_transformer(args)
         refuse_stock_options(args, "rfa_transformer")
@@ -165,25 +170,27 @@ class RFATransformerModel(TransformerModel):
 
     @classmethod
     def build_encoder(cls, args, src_dict, embed_tokens):
+        """See the base class."""
         cfg = TransformerConfig.from_namespace(args)
         return RFATransformerEncoder(cfg, src_dict, embed_tokens, separator_index(src_dict))
 
     @classmethod
     def build_decoder(cls, args, tgt_dict, embed_tokens):
+        """See the base class."""
         cfg = TransformerConfig.from_namespace(args)
         return RFATransformerDecoder(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Let checkpoints of transformers, and of models without a gate, be the start."""
+        """Initialise new modules from checkpoints of transformers or of models without gate."""
         super().upgrade_state_dict_named(state_dict, name)
         fill_missing(self, state_dict, NEW_PARAMETERS)
 
 
 def _check_pool(args) -> None:
-    """Refuse a pool of random matrices that is too small for a draw.
+    """Check the options of the pool of random matrices.
 
     Raises:
-        UserError: it is, or decoding is to share matrices that are not in one pool.
+        UserError: if the pool is too small, or decoding shares matrices without a shared pool.
     """
     heads = max(args.decoder_attention_heads, args.encoder_attention_heads)
     wanted, users = heads, f"{heads} attention heads"
@@ -194,21 +201,21 @@ def _check_pool(args) -> None:
         raise UserError("--same-matrices-in-decoding needs --share-random-matrices")
     if args.random_matrices < wanted:
         raise UserError(
-            f"--random-matrices {args.random_matrices} does not suffice for {users}; give "
-            f"{wanted} or more"
+            f"--random-matrices {args.random_matrices} is not enough for {users}; set "
+            f"it to {wanted} or more"
         )
 
 
 @register_model_architecture("rfa_transformer", "rfa_transformer")
 def rfa_transformer(args):
-    """Base size: 6 + 6 layers of width 512, 8 heads, feed-forward networks of 2048."""
+    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
     set_defaults(args, RFAConfig)
     base_architecture(args)
 
 
 @register_model_architecture("rfa_transformer", "rfa_transformer_iwslt")
 def rfa_transformer_iwslt(args):
-    """Size of the paper's models: as base, with feed-forward networks of 1024."""
+    """Set the size of the paper's IWSLT models: base with feed-forward width 1024."""
     args.encoder_ffn_embed_dim = getattr(args, "encoder_ffn_embed_dim", 1024)
     args.decoder_ffn_embed_dim = getattr(args, "decoder_ffn_embed_dim", 1024)
     rfa_transformer(args)

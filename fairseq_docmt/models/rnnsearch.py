@@ -14,35 +14,37 @@ from torch import nn
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._options import set_defaults
-from fairseq_docmt.modules.rnnsearch import GRUDecoder, GRUEncoder
+from fairseq_docmt.modules.rnn.rnnsearch import GRUDecoder, GRUEncoder
 
 
 # fairseq reads these annotations at run time: keep typing.Optional here.
 @dataclass
 class RNNSearchConfig(FairseqDataclass):
+    """Options of ``rnnsearch``."""
+
     encoder_embed_dim: int = field(default=620, metadata={"help": "size of source embeddings"})
     encoder_hidden_size: int = field(
-        default=1000, metadata={"help": "size of the encoder's state in each direction"}
+        default=1000, metadata={"help": "size of the encoder state in each direction"}
     )
-    encoder_layers: int = field(default=1, metadata={"help": "layers of the encoder"})
+    encoder_layers: int = field(default=1, metadata={"help": "number of encoder layers"})
     decoder_embed_dim: int = field(default=620, metadata={"help": "size of target embeddings"})
-    decoder_hidden_size: int = field(default=1000, metadata={"help": "size of the decoder's state"})
+    decoder_hidden_size: int = field(default=1000, metadata={"help": "size of the decoder state"})
     decoder_layers: int = field(
-        default=1, metadata={"help": "layers of the decoder; the lowest attends"}
+        default=1, metadata={"help": "number of decoder layers; the lowest attends"}
     )
     attention_dim: Optional[int] = field(
         default=None,
-        metadata={"help": "size of the hidden layer of attention; default: decoder's state"},
+        metadata={"help": "size of the hidden layer of attention; default: decoder state size"},
     )
     dropout: float = field(
         default=0.2,
-        metadata={"help": "dropout on embeddings, encoder states and the output layer"},
+        metadata={"help": "dropout of embeddings, encoder states and the output layer"},
     )
     share_decoder_input_output_embed: bool = field(
-        default=False, metadata={"help": "project to words by the target embeddings"}
+        default=False, metadata={"help": "share the target embeddings with the output projection"}
     )
     share_all_embeddings: bool = field(
-        default=False, metadata={"help": "the same embeddings for source, target and output"}
+        default=False, metadata={"help": "share the embeddings of source, target and output"}
     )
 
 
@@ -59,7 +61,7 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def add_args(cls, parser):
-        """Options of :class:`RNNSearchConfig`."""
+        """Add the options of :class:`RNNSearchConfig`."""
         gen_parser_from_dataclass(parser, RNNSearchConfig(), delete_default=True)
 
     @classmethod
@@ -67,7 +69,7 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
         """Build a model.
 
         Raises:
-            UserError: sizes or dictionaries that do not fit together.
+            UserError: if sizes or dictionaries do not fit together.
         """
         rnnsearch(args)
         for side in ("encoder", "decoder"):
@@ -99,12 +101,12 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_encoder(cls, args, *parts):
-        """Encoder of the given parts; for models that have another."""
+        """Build the encoder from its arguments."""
         return GRUEncoder(*parts)
 
     @classmethod
     def build_decoder(cls, args, *parts):
-        """Decoder of the given parts; for models that have another."""
+        """Build the decoder from its arguments."""
         return GRUDecoder(*parts)
 
     @staticmethod
@@ -127,13 +129,13 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
 
 @register_model_architecture("rnnsearch", "rnnsearch")
 def rnnsearch(args):
-    """Size of Tu et al. (2018): embeddings of 620, states of 1000, one layer."""
+    """Set the size of Tu et al. (2018): embeddings of 620, states of 1000, one layer."""
     set_defaults(args, RNNSearchConfig)
 
 
 @register_model_architecture("rnnsearch", "rnnsearch_512")
 def rnnsearch_512(args):
-    """Size of Maruf and Haffari (2018): 512, attention 256, two layers in the decoder."""
+    """Set the size of Maruf and Haffari (2018): 512, attention 256, two decoder layers."""
     for side in ("encoder", "decoder"):
         setattr(args, f"{side}_embed_dim", getattr(args, f"{side}_embed_dim", 512))
         setattr(args, f"{side}_hidden_size", getattr(args, f"{side}_hidden_size", 512))

@@ -1,14 +1,18 @@
-"""Transformer whose attention is held to a window around an alignment.
+"""Transformer with attention restricted to a window around an alignment.
 
 Herold and Ney (2023), "Improving Long Context Document-Level Machine Translation".
 """
 
 from dataclasses import dataclass, field
+from typing import Optional
 
+import torch
+from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
+from torch import Tensor
 
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
@@ -18,46 +22,62 @@ from fairseq_docmt.models._options import (
     refuse_stock_options,
     set_defaults,
 )
-from fairseq_docmt.modules.shared_source_encoder import SharedSourceEncoder, wrapped
-from fairseq_docmt.modules.source_alignment import ALIGNMENTS, TRAINING_ALIGNMENTS, LengthRatio
-from fairseq_docmt.modules.window_decoder import WindowEncoderLayer, WindowTransformerDecoder
+from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
+from fairseq_docmt.modules.window.growing_source import GrowingSource, encode_growing
+from fairseq_docmt.modules.window.source_alignment import (
+    ALIGNMENTS,
+    TRAINING_ALIGNMENTS,
+    LengthRatio,
+)
+from fairseq_docmt.modules.window.window_decoder import WindowEncoderLayer, WindowTransformerDecoder
 
-#: what a transformer lacks; it starts anew in finetuning
+#: parameters and buffers that a transformer lacks; newly initialised in finetuning
 NEW_PARAMETERS = ("self_attn.relative", "decoder.length_ratio")
 
 
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class WindowAttentionConfig(FairseqDataclass):
+    """Options of ``window_attn_transformer``."""
+
     attention_window: int = field(
         default=20,
-        metadata={"help": "tokens to see on each side of the alignment (paper: 10, 20, 30)"},
+        metadata={"help": "number of tokens on each side of the alignment (paper: 10, 20, 30)"},
     )
     position: ChoiceEnum(("relative", "absolute")) = field(
         default="relative",
         metadata={
-            "help": "positions: learned relative ones in self-attention, up to --attention-window, "
-            "and no others; or the absolute ones of the transformer"
+            "help": "relative: learned relative positions in self-attention, up to "
+            "--attention-window, and no others; absolute: those of the transformer"
         },
     )
     alignment: ChoiceEnum(ALIGNMENTS) = field(
         default="sentence",
         metadata={
-            "help": "alignment of targets to sources while decoding: token by token within each "
-            "sentence, by the average ratio of lengths in training, or token by token"
+            "help": "alignment of target to source tokens in decoding: one to one within each "
+            "sentence (sentence), by the average length ratio of the training data (linear), or "
+            "one to one within the document (one-to-one)"
         },
     )
     train_alignment: ChoiceEnum(TRAINING_ALIGNMENTS) = field(
         default="linear",
-        metadata={"help": "alignment of references: by the ratio of their lengths, or by sentence"},
+        metadata={
+            "help": "alignment of references: by their length ratio (linear), or by sentence"
+        },
     )
     full_encoder_attention: bool = field(
         default=False,
-        metadata={"help": "no window in the encoder; all tokens beyond it have one position there"},
+        metadata={
+            "help": "no window in encoder self-attention; relative positions still end at "
+            "--attention-window"
+        },
     )
     full_decoder_attention: bool = field(
         default=False,
-        metadata={"help": "no window in the self-attention of the decoder; positions likewise"},
+        metadata={
+            "help": "no window in decoder self-attention; relative positions still end at "
+            "--attention-window"
+        },
     )
     full_cross_attention: bool = field(
         default=False, metadata={"help": "no window in cross attention"}
@@ -65,9 +85,45 @@ class WindowAttentionConfig(FairseqDataclass):
 
 
 class WindowTransformerEncoder(SharedSourceEncoder):
-    """Stock encoder with attention within a window, unless that is switched off."""
+    """Transformer encoder with optional window attention and relative positions."""
+
+    @property
+    def reach(self) -> Optional[int]:
+        """Tokens on each side that a layer attends to, None for all."""
+        return getattr(self.layers[0].self_attn, "window", None)
+
+    def encode_further(self, src_tokens: Tensor, before: Optional[GrowingSource]):
+        """Encode growing sources while decoding, reusing the encoding of their beginnings.
+
+        The encoder must have a finite :attr:`reach`.
+
+        Args:
+            src_tokens: (B, S) tokens, padded on either side.
+            before: encoding of the shorter sources of the same rows, None at first.
+
+        Returns:
+            Encoder output, right-padded, and the encoding for the next call.
+        """
+        tokens = utils.convert_padding_direction(src_tokens, self.padding_idx, left_to_right=True)
+        padding = tokens.eq(self.padding_idx)
+        embedded, embedding = self.forward_embedding(tokens)
+        lengths = (~padding).sum(dim=1)
+        source = encode_growing(self.layers, self.reach, embedded, lengths, before)
+        x = source.levels[-1]
+        x = x if self.layer_norm is None else self.layer_norm(x)
+        output = {
+            "encoder_out": [x.transpose(0, 1)],
+            "encoder_padding_mask": [padding],
+            "encoder_embedding": [embedding],
+            "encoder_states": [],
+            "fc_results": [],
+            "src_tokens": [],
+            "src_lengths": [lengths.to(torch.int32).unsqueeze(1)],
+        }
+        return self._shared(output, tokens), source
 
     def build_encoder_layer(self, cfg):
+        """See the base class."""
         if cfg.full_encoder_attention and cfg.position == "absolute":
             return super().build_encoder_layer(cfg)
         return wrapped(WindowEncoderLayer(cfg), cfg)
@@ -75,11 +131,11 @@ class WindowTransformerEncoder(SharedSourceEncoder):
 
 @register_model("window_attn_transformer")
 class WindowAttentionTransformerModel(TransformerModel):
-    """Self-attention and cross attention in linear time and memory."""
+    """Transformer with window attention, linear in time and memory."""
 
     @classmethod
     def add_args(cls, parser):
-        """Options of the stock transformer and of :class:`WindowAttentionConfig`."""
+        """Add the options of fairseq's transformer and of :class:`WindowAttentionConfig`."""
         super().add_args(parser)
         gen_parser_from_dataclass(parser, WindowAttentionConfig(), delete_default=True)
 
@@ -88,12 +144,12 @@ class WindowAttentionTransformerModel(TransformerModel):
         """Build a model.
 
         Raises:
-            UserError: options that make no sense here.
+            UserError: if an option is invalid or not supported.
         """
         window_attn_transformer(args)
         refuse_stock_options(args, "window_attn_transformer")
         if args.attention_window < 0:
-            raise UserError(f"--attention-window must not be negative, as {args.attention_window}")
+            raise UserError(f"--attention-window must not be negative, got {args.attention_window}")
         if args.position == "relative":
             args.no_token_positional_embeddings = True
         model = super().build_model(args, task)
@@ -102,16 +158,18 @@ class WindowAttentionTransformerModel(TransformerModel):
 
     @classmethod
     def build_encoder(cls, args, src_dict, embed_tokens):
+        """See the base class."""
         cfg = TransformerConfig.from_namespace(args)
         return WindowTransformerEncoder(cfg, src_dict, embed_tokens, separator_index(src_dict))
 
     @classmethod
     def build_decoder(cls, args, tgt_dict, embed_tokens):
+        """See the base class."""
         cfg = TransformerConfig.from_namespace(args)
         return WindowTransformerDecoder(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Let checkpoints of transformers be the start, and read those that count tokens."""
+        """Initialise new modules from transformer checkpoints and convert older token counts."""
         super().upgrade_state_dict_named(state_dict, name)
         totals = [state_dict.pop(f"decoder.{side}_tokens", None) for side in ("source", "target")]
         if None not in totals:
@@ -122,6 +180,6 @@ class WindowAttentionTransformerModel(TransformerModel):
 
 @register_model_architecture("window_attn_transformer", "window_attn_transformer")
 def window_attn_transformer(args):
-    """Base size: 6 + 6 layers of width 512, 8 heads, feed-forward networks of 2048."""
+    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
     set_defaults(args, WindowAttentionConfig)
     base_architecture(args)

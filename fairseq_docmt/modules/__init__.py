@@ -1,1 +1,1 @@
-"""Modules with parameters, and the state they carry while decoding."""
+"""Neural modules and the states that they keep while decoding."""

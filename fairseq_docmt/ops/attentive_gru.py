@@ -1,7 +1,7 @@
-"""A GRU whose every step begins with additive attention (Bahdanau et al. 2015).
+"""A GRU with additive attention to the source at every step (Bahdanau et al. 2015).
 
-Shapes: B sentences with N rows each (beams; 1 in training), T steps, S source states, d size of the
-state, a hidden units of attention.
+Shapes: B sentences with N batch rows each (beams; 1 in training), T steps, S source states, state
+size d, a hidden units of attention.
 """
 
 from typing import Callable, NamedTuple, Optional, Tuple
@@ -14,12 +14,12 @@ from fairseq_docmt.ops.onednn_linear import onednn_linear
 
 
 class AttentionParts(NamedTuple):
-    """What attention compares the query with, and what source states add to the gates.
+    """Source states, projected for attention and for the gates.
 
     Attributes:
-        keys: (B, S, a).
-        gates: (B, S, 3 d) part of reset gate, update gate and candidate.
-        padding: (B, S) where padding stands, None if nowhere.
+        keys: (B, S, a) projections for comparison with the query.
+        gates: (B, S, 3 d) contribution to reset gate, update gate and candidate.
+        padding: (B, S) True at padding, None if there is none.
     """
 
     keys: Tensor
@@ -35,20 +35,23 @@ def attentive_gru(
     bias: Tensor,
     energy: Tensor,
 ) -> Tuple[Tensor, Tensor]:
-    """Steps ``alpha_t = softmax(energy . tanh(keys + query_t))``, ``s_t = GRU(s_{t-1}, gates_t)``.
+    """Compute ``alpha_t = softmax(energy . tanh(keys + query_t))`` and the GRU states ``s_t``.
 
-    The backward pass computes the hidden layer of attention again and sums over steps by one
-    product each, instead of adding to the gradients of all weights at every step.
+    The GRU reads the previous state, the input and the attention-weighted sum of ``gates``.
+
+    The backward pass recomputes the hidden layer of attention.  It sums weight gradients over all
+    steps by one product per weight, instead of accumulating them step by step.
 
     Args:
-        from_input: (B * N, T, a + 3 d) what inputs add to the query and to the gates.
-        state: (B * N, d) before the first step.
-        parts: of the source.
-        weight, bias: (a + 3 d, d) and (a + 3 d,), query and gates from the last state.
-        energy: (a,).
+        from_input: (B * N, T, a + 3 d) contribution of the input to query and gates.
+        state: (B * N, d) initial state.
+        parts: projected source states.
+        weight, bias: (a + 3 d, d) and (a + 3 d,) projection of the previous state to query and
+            gates.
+        energy: (a,) output weights of attention.
 
     Returns:
-        (B * N, T, d) states, (B * N, T, S) attention.
+        (B * N, T, d) states, (B * N, T, S) attention weights.
     """
     return outside_autocast(_AttentiveGRU.apply)(
         from_input, state, parts.keys, parts.gates, weight, bias, energy, parts.padding
@@ -62,17 +65,18 @@ def attentive_gru_without_gradients(
     project: Callable[[Tensor], Tensor],
     energy: Tensor,
 ) -> Tuple[Tensor, Tensor]:
-    """As :func:`attentive_gru`, with any form of the product with the last state.
+    """Compute :func:`attentive_gru` with any implementation of the state projection, for decoding.
 
     Args:
-        project: (B * N, d) states to (B * N, a + 3 d) query and gates.
+        from_input, state, parts, energy: see :func:`attentive_gru`.
+        project: function from (B * N, d) states to (B * N, a + 3 d) query and gates.
     """
     states, attention, _ = _steps(from_input, state, parts, project, energy)
     return states[:, 1:], attention
 
 
 def _steps(from_input, state, parts: AttentionParts, project, energy):
-    """States with the first, attention, and what states add to queries and gates, by step."""
+    """Return states including the initial one, attention, and state projections, for all steps."""
     states, attentions, from_states = [state], [], []
     for inputs in from_input.unbind(dim=1):
         from_states.append(project(states[-1]))
@@ -135,30 +139,30 @@ class _AttentiveGRU(torch.autograd.Function):
 
 
 def _split(from_input, from_state, units: int):
-    """Query (rows, a), and gates (rows, 3 d) from the input and from the state."""
+    """Return the query (rows, a), and the gates (rows, 3 d) from the input and from the state."""
     query = from_input[:, :units] + from_state[:, :units]
     return query, from_input[:, units:], from_state[:, units:]
 
 
 def _hidden(keys: Tensor, query: Tensor) -> Tensor:
-    """(B, N, S, a) hidden layer of attention."""
+    """Compute the (B, N, S, a) hidden layer of attention."""
     return torch.tanh(keys.unsqueeze(1) + query.view(len(keys), -1, 1, keys.size(-1)))
 
 
 def _softmax(logits: Tensor, padding: Optional[Tensor]) -> Tensor:
-    """(B, N, S) attention; torch sums in single precision where logits are in half."""
+    """Compute (B, N, S) attention; torch accumulates in float32 if logits are in half precision."""
     if padding is not None:
         logits = logits.masked_fill(padding.unsqueeze(1), -float("inf"))
     return logits.softmax(dim=-1)
 
 
 def gru_step(from_input: Tensor, from_state: Tensor, state: Tensor) -> Tensor:
-    """(rows, d) new state of a GRU, as torch's own.
+    """Compute the (rows, d) new state of a GRU, as ``torch.nn.GRUCell`` does.
 
     Args:
-        from_input, from_state: (rows, 3 d) what input and state add to reset gate, update gate and
-            candidate.
-        state: (rows, d).
+        from_input, from_state: (rows, 3 d) contributions of input and state to reset gate, update
+            gate and candidate.
+        state: (rows, d) previous state.
     """
     _, update, new, _ = _gru_values(from_input, from_state)
     return new + update * (state - new)
@@ -173,7 +177,7 @@ def _gru_values(from_input: Tensor, from_state: Tensor):
 
 
 def _gru_backward(gradient, from_input, from_state, state):
-    """Gradients of ``from_input``, ``from_state`` and ``state``."""
+    """Compute the gradients of ``from_input``, ``from_state`` and ``state``."""
     reset, update, new, candidate = _gru_values(from_input, from_state)
     d_update = gradient * (state - new) * update * (1 - update)
     d_new = gradient * (1 - update) * (1 - new * new)

@@ -1,4 +1,4 @@
-"""Operations with a backward pass of their own under automatic mixed precision."""
+"""Automatic mixed precision for operations with their own backward pass."""
 
 import functools
 from typing import Callable
@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 def outside_autocast(operation: Callable) -> Callable:
-    """The operation with autocast off, and its floating inputs in the type that autocast chooses.
+    """Wrap an operation: inputs are cast to the autocast type, then it runs with autocast off.
 
-    Within an operation autocast would change the type of some values and not of others; what it
-    then keeps for the backward pass, where autocast is off, does not fit together.
+    Inside the operation autocast would cast some values and not others.  The values saved for the
+    backward pass, which runs without autocast, would then have different types.
     """
 
     @functools.wraps(operation)

@@ -1,19 +1,19 @@
-"""Reading what the other sentences of a document have in memory (Maruf and Haffari 2018)."""
+"""Attention to the memory cells of the other sentences of a document (Maruf and Haffari 2018)."""
 
 import torch
 from torch import Tensor
 
 
 def recall_others(queries: Tensor, cells: Tensor, documents: Tensor) -> Tensor:
-    """``softmax(q_t . c_u) c_u`` over the sentences u of the document of t but t itself.
+    """Compute ``softmax(q_t . c_u) c_u`` over the other sentences u of the document of sentence t.
 
     Args:
-        queries: (R, d) one for each sentence.
-        cells: (R, d) what each sentence has in memory.
-        documents: (R,) number of the document of each sentence.
+        queries: (R, d) one query for each sentence.
+        cells: (R, d) memory cell of each sentence.
+        documents: (R,) document number of each sentence.
 
     Returns:
-        (R, d) readings; zeros for sentences that are alone in their document.
+        (R, d) weighted sums of cells; zeros for the only sentence of a document.
     """
     same = documents.unsqueeze(1) == documents
     others = same.fill_diagonal_(False)
@@ -24,5 +24,5 @@ def recall_others(queries: Tensor, cells: Tensor, documents: Tensor) -> Tensor:
 
 
 def rows_of_documents(documents: Tensor) -> list:
-    """Numbers of rows of each document; those of one document follow each other."""
+    """Return the number of batch rows of each document; rows of a document are consecutive."""
     return torch.unique_consecutive(documents, return_counts=True)[1].tolist()

@@ -1,8 +1,8 @@
-"""Window attention of all blocks of queries by one call of torch's fused kernel, for GPUs.
+"""Window attention in a single call of torch's fused attention kernel, for GPUs.
 
-A loop over blocks, as a CPU likes it, launches more kernels than a GPU has work for.  Here every
-block gets a copy of the keys that it can see, and all blocks are rows of one batch.  Memory grows
-with the length: a block of 64 queries copies 64 + 2 w keys, and has a mask of as many columns.
+The loop over blocks used on CPUs would launch many small kernels.  Here every block of queries gets
+a copy of the keys that it can see, and blocks become rows of one batch.  Memory grows linearly with
+the length: a block of 64 queries copies 64 + 2 w keys and has a mask with as many columns.
 """
 
 from typing import Optional, Tuple
@@ -21,9 +21,9 @@ def fused_window_attention(
     dropout: float = 0.0,
     block_size: int = 64,
 ) -> Tensor:
-    """The same as :func:`fairseq_docmt.ops.window_attention.window_attention`, which chooses."""
+    """Compute :func:`~fairseq_docmt.ops.window_attention.window_attention`; see its arguments."""
     length = q.size(2)
-    # The last block is filled with copies of the last query, whose outputs are cut off again.
+    # Copies of the last query fill the last block; their outputs are cut off at the end.
     blocks = -(-length // block_size)
     index = torch.arange(blocks * block_size, device=q.device).clamp(max=length - 1)
     centers = window.centers[:, index].unflatten(1, (blocks, block_size))
@@ -44,11 +44,16 @@ def fused_window_attention(
 
 
 def _seen(window, centers: Tensor, keys: int) -> Tuple[Tensor, Tensor, Tensor]:
-    """Keys that blocks of queries aligned to centers (B, M, I') are compared with.
+    """Find the keys that each block of queries can see.
+
+    Args:
+        window: visible keys of each query.
+        centers: (B, M, I') aligned key of each query, for M blocks of I' queries.
+        keys: number of keys.
 
     Returns:
-        (B, M, J') columns of the keys of each block; (B, M, 1, I', J') distance of each key from
-        the center of each query; likewise, which keys are hidden.
+        (B, M, J') key indices of each block; (B, M, 1, I', J') distance of each key from the center
+        of each query; mask of the same shape, True for hidden keys.
     """
     first = (centers.amin(dim=-1) - window.size).clamp(0, keys - 1)
     last = (centers.amax(dim=-1) + window.after).clamp(0, keys - 1)
@@ -64,6 +69,6 @@ def _seen(window, centers: Tensor, keys: int) -> Tuple[Tensor, Tensor, Tensor]:
 
 
 def _of_blocks(x: Tensor, columns: Tensor) -> Tensor:
-    """(B * M, H, J', d) what stands in the columns (B, M, J') of x (B, H, J, d)."""
+    """Gather x (B, H, J, d) at the columns (B, M, J') of each block, as (B * M, H, J', d)."""
     rows = torch.arange(len(x), device=x.device).view(-1, 1, 1)
     return x.transpose(1, 2)[rows, columns].transpose(2, 3).flatten(0, 1)

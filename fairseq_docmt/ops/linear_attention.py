@@ -1,11 +1,11 @@
-"""Attention in linear time over feature vectors (Wu et al. 2022, section 3.1 and 3.2).
+"""Linear-time attention over feature vectors (Wu et al. 2022, sections 3.1 and 3.2).
 
-Shapes: H heads, B rows, T queries, S keys, F features, D value size.  Heads come first, because
-each head has its own random matrices and one batched product then serves all rows.
+Shapes: H heads, B batch rows, T queries, S keys, F features, value size D.  Heads come first: each
+head has its own random matrices, so that one batched product serves all rows.
 
     output_t = phi(q_t) . S_t / max(phi(q_t) . z_t, floor)
 
-The floor keeps the ratio finite and its sign right where the estimated kernel is close to zero.
+The floor keeps the ratio finite and its sign correct where the estimated kernel is close to zero.
 """
 
 from typing import NamedTuple, Optional, Tuple
@@ -15,12 +15,13 @@ from torch import Tensor
 
 from fairseq_docmt.ops import step_kernels
 
-#: up to so many, as in a step of beam search, multiplying one by one beats a matrix product
+#: Up to this number of queries, e.g. in a step of beam search, an elementwise product with a sum is
+#: faster than a matrix product.
 FEW_QUERIES = 16
 
 
 class Summary(NamedTuple):
-    """Keys and values of any number of tokens in constant space.
+    """Sums over keys and values, of constant size for any number of tokens.
 
     Attributes:
         sums: (H, B, F, D) sum of outer products of key features and values, ``S`` in the paper.
@@ -32,30 +33,30 @@ class Summary(NamedTuple):
 
 
 def ratio(numerator: Tensor, denominator: Tensor, floor: float) -> Tensor:
-    """(..., D) numerator over (...) denominator of at least ``floor``; in the numerator's type."""
+    """Divide a (..., D) numerator by a (...) denominator of at least ``floor``, in its type."""
     denominator = denominator.clamp_min(floor).unsqueeze(-1)
     return (numerator / denominator).to(numerator.dtype)
 
 
 def denominators(phi_q: Tensor, norms: Tensor) -> Tensor:
-    """(..., T) products of query features (..., T, F) with sums of key features (..., F)."""
+    """Multiply query features (..., T, F) with sums of key features (..., F), giving (..., T)."""
     if phi_q.size(-2) <= FEW_QUERIES:
         return (phi_q * norms.unsqueeze(-2)).sum(dim=-1)
     return (phi_q @ norms.unsqueeze(-1)).squeeze(-1)
 
 
 def summarise(phi_k: Tensor, v: Tensor, weights: Tensor) -> Summary:
-    """Summary of keys (H, B, S, F) and values (H, B, S, D) with weights (H, B, S)."""
+    """Sum up keys (H, B, S, F) and values (H, B, S, D) with weights (H, B, S)."""
     weights = weights.unsqueeze(-1)
     features = phi_k.transpose(-1, -2)
     return Summary(features @ (v * weights), (features @ weights).squeeze(-1))
 
 
 def for_few_queries(sums: Tensor, dtype: torch.dtype) -> Tensor:
-    """Sums (..., F, D) in a type, laid out as products with few queries read them fastest.
+    """Convert sums (..., F, D) to a type and the memory layout that is fastest for few queries.
 
-    In half precision on a CPU that is column after column, by a third faster; oneDNN would have to
-    put rows in another order first.  The compiled kernels take rows.
+    In half precision on a CPU this is column-major, which saves oneDNN from reordering rows and is
+    about a third faster.  The compiled kernels need row-major sums.
     """
     in_half = sums.device.type == "cpu" and dtype in (torch.float16, torch.bfloat16)
     if not in_half or step_kernels.is_compiled():
@@ -65,7 +66,7 @@ def for_few_queries(sums: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def attend_summary(phi_q: Tensor, summary: Summary, floor: float) -> Tensor:
-    """(H, B, T, D) attention of queries (H, B, T, F) over all that is summed up."""
+    """Compute (H, B, T, D) attention of queries (H, B, T, F) to all summarised keys."""
     few = phi_q.size(-2) <= FEW_QUERIES and summary.sums.is_contiguous()
     if few and step_kernels.can_serve(phi_q, *summary):
         norms = summary.norms.contiguous()
@@ -74,19 +75,19 @@ def attend_summary(phi_q: Tensor, summary: Summary, floor: float) -> Tensor:
 
 
 def attend_keys(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor, floor: float) -> Tensor:
-    """The same without a summary: cheaper while there are few keys, see :func:`summary_pays`."""
+    """Compute the same without a summary, which is cheaper for few keys: :func:`summary_pays`."""
     scores = (phi_q @ phi_k.transpose(-1, -2)) * weights.unsqueeze(-2)
     return ratio(scores @ v, scores.sum(dim=-1), floor)
 
 
 def summary_pays(keys: int, queries: Optional[int], features: int, values: int) -> bool:
-    """Whether to sum up keys before queries attend to them.
+    """Return whether summarising the keys first is cheaper than attending to them directly.
 
     Args:
         keys: number of keys.
-        queries: number of queries; None if they come one after the other, when it is not work that
-            counts but what each of them has to read.
-        features, values: sizes.
+        queries: number of queries; None if they come one at a time, in which case the cost is the
+            memory read for each query.
+        features, values: sizes F and D.
     """
     if queries is None:
         return keys * (features + values) >= features * values
@@ -103,21 +104,21 @@ def causal_attention(
     need_summary: bool = False,
     chunk_size: int = 128,
 ) -> Tuple[Tensor, Optional[Summary]]:
-    """Attention of each token over itself and those before it.
+    """Compute attention of each token to itself and all previous tokens.
 
-    Within a chunk the products of queries and keys are masked, between chunks a summary is handed
-    on: time and memory grow linearly with the length.  Decays are products of gates; they are
-    taken as differences of sums of logarithms that never exceed 0, so nothing overflows.
+    Within a chunk, products of queries and keys are masked; between chunks, a summary is passed on.
+    Time and memory grow linearly with the length.  Decays are products of gates, computed from
+    differences of cumulative log gates; these differences are at most 0, so nothing overflows.
 
     Args:
-        phi_q, phi_k: (H, B, T, F) features of queries and of weighted keys; zero for padding.
+        phi_q, phi_k: (H, B, T, F) features of queries and of weighted keys; zero at padding.
         v: (H, B, T, D) values.
-        floor: least denominator.
-        log_decay: (H, B, T) logarithm of the gate ``f_t``, which decays all before token t;
+        floor: minimum of the denominator.
+        log_decay: (H, B, T) logarithm of the gate ``f_t``, which decays everything before token t;
             None for no decay.
-        before: summary of the tokens before the first.
-        need_summary: return the summary of all tokens, which costs a little.
-        chunk_size: tokens of a chunk.
+        before: summary of the tokens before the first one.
+        need_summary: also return the summary of all tokens, at a small cost.
+        chunk_size: tokens in a chunk.
 
     Returns:
         (H, B, T, D) output, and the summary of all tokens or None.
@@ -127,7 +128,7 @@ def causal_attention(
     q, k, v = (_in_chunks(x, chunk) for x in (phi_q, phi_k, v))
     total = None  # (H, B, N, C) log of the decay from before a chunk to each of its tokens
     if log_decay is not None:
-        # A sum in half precision would lose small gates.
+        # In half precision a cumulative sum would lose small gates.
         log_decay = log_decay.to(torch.promote_types(log_decay.dtype, torch.float32))
         total = _in_chunks(log_decay.unsqueeze(-1), chunk).squeeze(-1).cumsum(dim=-1)
     scores = _masked_scores(q, k, total)
@@ -144,7 +145,7 @@ def causal_attention(
 
 
 def _in_chunks(x: Tensor, chunk: int) -> Tensor:
-    """(H, B, T, F) as (H, B, N, C, F), zeros at the end."""
+    """Split (H, B, T, F) into chunks (H, B, N, C, F), padded with zeros."""
     missing = -x.size(2) % chunk
     if missing > 0:
         x = torch.nn.functional.pad(x, (0, 0, 0, missing))
@@ -164,11 +165,11 @@ def _masked_scores(q: Tensor, k: Tensor, total: Optional[Tensor]) -> Tensor:
 def _summaries(
     k: Tensor, v: Tensor, total: Optional[Tensor], before: Optional[Summary], need_last: bool
 ) -> Tuple[Summary, Optional[Summary]]:
-    """Summaries before each chunk, (H, B, N, F, D) and (H, B, N, F), and after the last."""
+    """Return summaries before each chunk, (H, B, N, F, D) and (H, B, N, F), and after the last."""
     exact = torch.promote_types(k.dtype, torch.float32)
     if total is not None:
         k = k * (total[..., -1:] - total).exp().unsqueeze(-1).to(k.dtype)
-    # What follows the last chunk is wanted rarely.
+    # The summary after the last chunk is rarely needed.
     last = k.size(2) if need_last else k.size(2) - 1
     sums = (k[:, :, :last].transpose(-1, -2) @ v[:, :, :last]).to(exact).unbind(2)
     norms = k[:, :, :last].sum(dim=-2).to(exact).unbind(2)

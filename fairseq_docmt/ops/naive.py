@@ -1,4 +1,4 @@
-"""Loop versions that define what the fast operations compute.  For tests, and for readers."""
+"""Loop versions of the operations: definitions for readers and references for tests."""
 
 from typing import Optional
 
@@ -9,20 +9,20 @@ from fairseq_docmt.ops.linear_attention import Summary
 
 
 def sincos_features(x: Tensor, matrix: Tensor) -> Tensor:
-    """(2 D,) features of one vector (d,) under a matrix (D, d)."""
+    """Compute (2 D,) features of one vector (d,) with a matrix (D, d)."""
     products = [w @ x for w in matrix]
     features = [p.sin() for p in products] + [p.cos() for p in products]
     return torch.stack(features)
 
 
 def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
-    """(2 D,) features of one vector (d,) under a matrix (D, d)."""
+    """Compute (2 D,) features of one vector (d,) with a matrix (D, d)."""
     exponents = [sign * (w @ x) - x @ x for sign in (1, -1) for w in matrix]
     return torch.stack(exponents).exp()
 
 
 def cross_attention(phi_q, phi_k, v, weights, floor: float) -> Tensor:
-    """(H, B, T, D) attention of each query over all weighted keys, one pair at a time."""
+    """Compute (H, B, T, D) attention of each query to all weighted keys, pair by pair."""
     output = v.new_zeros(phi_q.shape[:3] + v.shape[3:])
     for h, b, t in _positions(phi_q):
         numerator, denominator = 0.0, v.new_zeros(())
@@ -42,7 +42,10 @@ def causal_attention(
     log_decay: Optional[Tensor] = None,
     before: Optional[Summary] = None,
 ):
-    """Equations of section 3.1 and 3.2, token by token: ``S_t = f_t S_{t-1} + phi(k_t) v_t``."""
+    """Compute sections 3.1 and 3.2 of Wu et al. (2022) token by token.
+
+    ``S_t = f_t S_{t-1} + phi(k_t) v_t``, and likewise for the sums of key features.
+    """
     heads, bsz, length, features = phi_q.shape
     sums = v.new_zeros(heads, bsz, features, v.size(-1))
     norms = v.new_zeros(heads, bsz, features)
@@ -62,7 +65,7 @@ def causal_attention(
 
 
 def window_attention(q, k, v, centers, size: int, causal=False, key_padding=None, relative=None):
-    """(B, H, I, d) attention of each query over the keys around its center, one by one."""
+    """Compute (B, H, I, d) attention of each query to the keys around its center, one by one."""
     rows = []
     for b, h, i in _positions(q):
         center = int(centers[b, i])
@@ -91,7 +94,7 @@ def _put(output: Tensor, where, value: Tensor) -> Tensor:
 
 
 def attentive_gru(from_input, state, keys, gates, padding, weight, bias, energy):
-    """Attention and GRU of each row (T, a + 3 d), one step after the other; one row a sentence."""
+    """Compute attention and GRU of each sentence (T, a + 3 d), step by step, without beams."""
     states, attentions = [], []
     units, size = len(energy), state.size(-1)
     for row in range(len(from_input)):
@@ -116,15 +119,16 @@ def attentive_gru(from_input, state, keys, gates, padding, weight, bias, energy)
 
 
 def write_to_cache(slots, tokens, size: int, overwrite: bool):
-    """Rule of section 3.3 of Tu et al. (2018) for one document and one sentence.
+    """Write a sentence to the cache of one document (section 3.3 of Tu et al. 2018).
 
     Args:
         slots: list of (key, value, word), the least recently written first.
         tokens: list of (key, value, word).
-        size: slots at most.
+        size: maximum number of slots.
+        overwrite: whether a word in the cache is merged with its slot.
 
     Returns:
-        The new list.
+        The new list of slots.
     """
     slots = list(slots)
     for key, value, word in tokens:
@@ -138,7 +142,7 @@ def write_to_cache(slots, tokens, size: int, overwrite: bool):
 
 
 def read_from_cache(slots, query):
-    """Probabilities of slots and the value read, for one query; None for an empty cache."""
+    """Return slot probabilities and the value read for one query; None for an empty cache."""
     if not slots:
         return None, None
     weights = torch.stack([query @ key for key, _, _ in slots]).softmax(dim=0)
@@ -146,7 +150,7 @@ def read_from_cache(slots, query):
 
 
 def recall_others(queries, cells, documents):
-    """(R, d) readings of each sentence from the cells of the others of its document."""
+    """Compute (R, d) attention of each sentence to the cells of the others in its document."""
     readings = []
     for t, query in enumerate(queries):
         others = [u for u in range(len(cells)) if u != t and documents[u] == documents[t]]

@@ -1,9 +1,8 @@
-"""Linear layers by oneDNN, on CPUs.
+"""Linear layers computed by oneDNN on CPUs.
 
-The products of single precision that torch leaves to MKL take more than twice the time of those of
-oneDNN on processors that MKL was not made for (measured: AMD EPYC, AVX-512, 200 against 450 to 490
-billion operations a second at the sizes of transformer base).  With MKL's own processors there is
-nothing to lose.
+In single precision torch uses MKL, which is less than half as fast as oneDNN on processors that it
+is not optimised for (measured: AMD EPYC with AVX-512, 200 against 450 to 490 billion operations a
+second at the sizes of transformer base).  On Intel processors nothing is lost.
 """
 
 from typing import Optional
@@ -14,36 +13,40 @@ from torch import Tensor
 
 
 def has_onednn() -> bool:
-    """Whether this torch has oneDNN, and lets one call it."""
+    """Return whether this torch has oneDNN and the operator that calls it."""
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def can_serve(x: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN can take the place of what torch would choose: single precision, on a CPU."""
+    """Return whether oneDNN can replace torch's choice: single precision on a CPU."""
     single = x.dtype == weight.dtype == torch.float32
     here = x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
     return single and here and x.numel() > 0 and x.dim() > 1 and has_onednn()
 
 
 def onednn_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """(..., m) to (..., n) as ``F.linear``, which it is where oneDNN cannot serve.
+    """Compute ``F.linear`` by oneDNN, or by torch where oneDNN does not apply.
 
     Args:
+        x: (..., m).
         weight: (n, m).
         bias: (n,).
+
+    Returns:
+        (..., n).
     """
     if not can_serve(x, weight):
         return F.linear(x, weight, bias)
     if not torch.is_grad_enabled():
         return product(x, weight, bias)
-    # Of rows, so that the output is no view and the host may scale it in place.  Rows that are
-    # parts of longer ones would cost oneDNN a thousand times as much in the backward pass.
+    # Flatten, so that the output is not a view: fairseq scales it in place.  Rows that are parts of
+    # longer ones would make the backward pass of oneDNN a thousand times slower.
     rows = x.flatten(0, -2).contiguous()
     return _OneDNNLinear.apply(rows, weight, bias).unflatten(0, x.shape[:-1])
 
 
 def product(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """``x weight' + bias`` without gradients."""
+    """Compute ``x weight' + bias`` without gradients."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
@@ -64,8 +67,8 @@ class _OneDNNLinear(torch.autograd.Function):
 
 
 def _inner_product(a: Tensor, b: Tensor) -> Tensor:
-    """``a' b`` of (rows, n) and (rows, m)."""
-    # oneDNN copies what is transposed on the left.
+    """Compute ``a' b`` of (rows, n) and (rows, m)."""
+    # oneDNN copies a transposed left operand, so that the smaller one should be on the left.
     if a.size(1) > b.size(1):
         return product(b.t(), a.t()).t().contiguous()
     return product(a.t(), b.t())

@@ -1,9 +1,9 @@
 """Random feature maps: vectors whose dot product estimates a kernel.
 
-For vectors of about unit length both maps here estimate the Gaussian kernel
-``exp(-|x - y|^2 / 2)``, which is ``exp(x . y)`` up to a factor that cancels in attention.  With D
-random vectors it is the dot product of features times :func:`kernel_scale`; the factor is left to
-the weights of the keys, so that no pass over all features is spent on it.
+For vectors of about unit length both maps estimate the Gaussian kernel ``exp(-|x - y|^2 / 2)``,
+which equals ``exp(x . y)`` up to a factor that cancels in attention.  With D random vectors the
+estimate is the dot product of features times :func:`kernel_scale`.  The factor is applied to the
+weights of the keys, which is cheaper than scaling all features.
 """
 
 from typing import Union
@@ -11,12 +11,12 @@ from typing import Union
 import torch
 from torch import Tensor
 
-#: added to the length of vectors, so that zero has a direction too
+#: Added to the length of vectors, so that the zero vector can be normalised.
 SHORTEST = 1e-3
 
 
 def unit_length(x: Tensor, temperature: Union[Tensor, float] = 1.0) -> Tensor:
-    """Vectors (..., d) scaled to length 1 / temperature, very short ones to less.
+    """Scale vectors (..., d) to length 1 / temperature; very short ones become shorter than that.
 
     As in the code of Wu et al. (2022).
     """
@@ -25,12 +25,12 @@ def unit_length(x: Tensor, temperature: Union[Tensor, float] = 1.0) -> Tensor:
 
 
 def kernel_scale(random_vectors: int, feature_map: str) -> float:
-    """Factor between a dot product of features and the kernel it estimates."""
+    """Return the factor between a dot product of features and the estimated kernel."""
     return 1 / random_vectors if feature_map == "sincos" else 0.5 / random_vectors
 
 
 class _SinCos(torch.autograd.Function):
-    """Keeps what it returns, which attention keeps anyway, and nothing else."""
+    """Sine and cosine; saves only their output, which attention keeps anyway, for gradients."""
 
     @staticmethod
     def forward(ctx, projected):
@@ -47,7 +47,7 @@ class _SinCos(torch.autograd.Function):
 
 
 def sincos_features(projected: Tensor) -> Tensor:
-    """Rahimi and Recht (2008), as used by Peng et al. (2021).
+    """Compute the features of Rahimi and Recht (2008), as used by Peng et al. (2021).
 
     Args:
         projected: (..., D) products of a vector with D standard normal vectors.
@@ -59,7 +59,7 @@ def sincos_features(projected: Tensor) -> Tensor:
 
 
 def positive_features(projected: Tensor, squared_length: Tensor) -> Tensor:
-    """Positive features of Choromanski et al. (2021), in their hyperbolic form.
+    """Compute the positive features of Choromanski et al. (2021), in their hyperbolic form.
 
     Args:
         projected: (..., D) products of a vector with D standard normal vectors.

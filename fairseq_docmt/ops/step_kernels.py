@@ -1,7 +1,7 @@
-"""Compiled parts of random feature attention, for a step of decoding on a CPU.
+"""Compiled kernels of random feature attention for decoding steps on a CPU.
 
-``step_kernels.cpp`` is compiled at installation where there is a C++ compiler; without it the plain
-versions serve, which are slower and otherwise the same.
+``step_kernels.cpp`` is compiled during installation if there is a C++ compiler.  Without the
+kernels torch computes the same results more slowly.
 """
 
 import ctypes
@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 logger = logging.getLogger(__name__)
-#: sizes come in multiples of this, as in the source
+#: The last dimensions must be multiples of this, see step_kernels.cpp.
 LANES = 16
 SOURCE = Path(__file__).with_suffix(".cpp")
 
 
 def _load() -> Optional[ctypes.CDLL]:
-    """The library; None where it was not compiled, or from another source, or does not load."""
+    """Load the library; return None if it is missing, outdated or fails to load."""
     found = find_spec("fairseq_docmt.ops._step_kernels")
     if found is None:
         return None
@@ -31,7 +31,7 @@ def _load() -> Optional[ctypes.CDLL]:
     except (OSError, ValueError):
         return None
     if compiled_from != zlib.crc32(SOURCE.read_bytes()):
-        logger.warning(f"{SOURCE.name} has changed; install again to decode with it on a CPU")
+        logger.warning(f"{SOURCE.name} has changed; reinstall fairseq_docmt to compile it")
         return None
     return library
 
@@ -40,12 +40,12 @@ _LIBRARY = _load()
 
 
 def is_compiled() -> bool:
-    """Whether the kernels are there."""
+    """Return whether the kernels are available."""
     return _LIBRARY is not None
 
 
 def can_serve(*tensors: Tensor) -> bool:
-    """Whether the kernels can take tensors, whose last dimensions are what they work along."""
+    """Return whether the kernels support these tensors: type, device and last dimensions."""
     first = tensors[0]
     return (
         is_compiled()
@@ -57,15 +57,16 @@ def can_serve(*tensors: Tensor) -> bool:
 
 
 def features(vectors: Tensor, matrices: Tensor, temperatures: Tensor, shortest: float) -> Tensor:
-    """Sines and cosines of vectors scaled by :func:`~.random_features.unit_length`, no gradients.
+    """Compute sines and cosines of vectors scaled by :func:`~.random_features.unit_length`.
 
     Args:
-        vectors: (H, R, d), the last dimension side by side. matrices: (H, d, D).
+        vectors: (H, R, d), contiguous in the last dimension.
+        matrices: (H, d, D).
         temperatures: (H, 1, 1), all of one type.
         shortest: added to lengths.
 
     Returns:
-        (H, R, 2 D).
+        (H, R, 2 D), without gradients.
     """
     heads, rows, size = vectors.shape
     output = vectors.new_empty(heads, rows, 2 * matrices.size(-1))
@@ -84,13 +85,16 @@ def features(vectors: Tensor, matrices: Tensor, temperatures: Tensor, shortest: 
 
 
 def attend(queries: Tensor, sums: Tensor, norms: Tensor, floor: float) -> Tensor:
-    """As :func:`fairseq_docmt.ops.linear_attention.attend_summary`, without gradients.
+    """Compute :func:`fairseq_docmt.ops.linear_attention.attend_summary` without gradients.
 
     Args:
-        queries: (H, B, N, F). sums: (H, B, F, D). norms: (H, B, F), all of one type.
+        queries: (H, B, N, F).
+        sums: (H, B, F, D).
+        norms: (H, B, F), all of one type.
+        floor: minimum of the denominator.
 
     Returns:
-        (H, B, N, D), whose heads lie side by side in memory.
+        (H, B, N, D), with the heads of a query contiguous in memory.
     """
     output, sizes = _prepare(queries, sums.size(-1))
     _call(
@@ -114,18 +118,19 @@ def recall(
     used: int,
     floor: float,
 ) -> Tensor:
-    """As :meth:`fairseq_docmt.modules.beam_memory.BeamMemory.read`, without gradients.
+    """Compute :meth:`fairseq_docmt.modules.rfa.beam_memory.BeamMemory.read` without gradients.
 
     Args:
         queries: (H, B, N, F).
         sums, norms: (H, B, M * F, D) and (H, B, M * F) summaries.
-        shares: (1 or H, B, N, M) of each beam, in single precision or in that of the queries.
-        keys, values: (H, B, room, F) and (H, B, room, D).
-        weights: (1 or H, B, N, room) of each beam, of the type of the shares.
-        used: how many of the keys to read.
+        shares: (1 or H, B, N, M) weights of summaries, in float32 or in the type of the queries.
+        keys, values: (H, B, room, F) and (H, B, room, D) buffers of recent keys and values.
+        weights: (1 or H, B, N, room) weights of keys, in the type of the shares.
+        used: number of filled places in the buffers.
+        floor: minimum of the denominator.
 
     Returns:
-        (H, B, N, D), whose heads lie side by side in memory.
+        (H, B, N, D), with the heads of a query contiguous in memory.
     """
     output, sizes = _prepare(queries, values.size(-1))
     places = (ctypes.c_int64 * 4)(shares.size(3), keys.size(2), used, int(shares.size(0) == 1))

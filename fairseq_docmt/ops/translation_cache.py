@@ -1,6 +1,6 @@
-"""The continuous cache of Tu et al. (2018): slots of key, value and word, written and read.
+"""Operations on the continuous cache of Tu et al. (2018), with slots of key, value and word.
 
-Shapes: B documents, I slots, T target tokens, l size of keys, d size of values.
+Shapes: B documents, I slots, T target tokens, key size l, value size d.
 """
 
 from typing import NamedTuple, Tuple
@@ -8,7 +8,7 @@ from typing import NamedTuple, Tuple
 import torch
 from torch import Tensor
 
-#: in place of a word: an empty slot, or a token that is not written
+#: Word of an empty slot, and of tokens that are not written.
 NO_WORD = -1
 
 
@@ -18,8 +18,8 @@ class Cache(NamedTuple):
     Attributes:
         keys: (B, I, l) attention contexts.
         values: (B, I, d) decoder states.
-        words: (B, I) int64 words that were produced there, NO_WORD in empty slots.
-        ages: (B, I) int64 when each slot was last written, counted in tokens; -1 in empty slots.
+        words: (B, I) int64 target word of each slot, NO_WORD in empty slots.
+        ages: (B, I) int64 time at which each slot was last written, in tokens; -1 in empty slots.
     """
 
     keys: Tensor
@@ -29,35 +29,41 @@ class Cache(NamedTuple):
 
     @classmethod
     def empty(cls, like: Tensor, rows: int, slots: int, key_dim: int, value_dim: int) -> "Cache":
-        """Empty slots for ``rows`` documents, of the type and on the device of ``like``."""
+        """Return empty slots for ``rows`` documents, with the type and device of ``like``."""
         nothing = torch.full((rows, slots), NO_WORD, dtype=torch.long, device=like.device)
         keys, values = (like.new_zeros(rows, slots, size) for size in (key_dim, value_dim))
         return cls(keys, values, nothing, nothing.clone())
 
     def emptied(self, rows: Tensor) -> "Cache":
-        """With the slots of some rows (B,) bool emptied."""
+        """Return the cache with the slots of the documents where ``rows`` (B,) is True emptied."""
         rows = rows.unsqueeze(1)
         return self._replace(
             words=self.words.masked_fill(rows, NO_WORD), ages=self.ages.masked_fill(rows, -1)
         )
 
     def of_rows(self, rows: Tensor) -> "Cache":
-        """Of some documents, by index."""
+        """Return the caches of the documents with these indices."""
         return Cache(*(x.index_select(0, rows) for x in self))
 
 
 @torch.no_grad()
 def write(cache: Cache, keys: Tensor, values: Tensor, words: Tensor, overwrite: bool) -> Cache:
-    """The cache after a sentence of each document (section 3.3).
+    """Write a sentence of each document to its cache (section 3.3).
 
-    From left to right each token goes to the slot that has its word, whose key and value become
-    the mean of old and new; or else to an empty slot, or to the one that was not written for
-    longest.
+    From left to right, each token is written to the slot of the same word, whose key and value
+    become the average of old and new.  If there is none, the token is written to an empty slot or
+    replaces the least recently written one.
 
     Args:
-        keys: (B, T, l). values: (B, T, d).
+        cache: caches before the sentence.
+        keys: (B, T, l).
+        values: (B, T, d).
         words: (B, T) int64, NO_WORD for tokens that are not written.
-        overwrite: whether a known word goes to its slot; without it always to a new one.
+        overwrite: whether a word in the cache is written to its slot; otherwise every token gets a
+            new slot.
+
+    Returns:
+        The caches after the sentence.
     """
     if cache.words.size(1) == 0:
         return cache
@@ -65,7 +71,7 @@ def write(cache: Cache, keys: Tensor, values: Tensor, words: Tensor, overwrite: 
     slots, kept, new_words, ages = _choose_slots(cache, words, written, overwrite)
     later = slots.unsqueeze(2) == slots.unsqueeze(1)
     later = later & torch.ones_like(later[0]).triu(diagonal=1)
-    # What a token writes is kept by as much as each later one in its slot keeps.
+    # Share of each token in its slot after all later tokens of the sentence were averaged in.
     share = torch.where(later, kept.unsqueeze(1), 1.0).prod(dim=2) * (1 - kept)
     here = slots.unsqueeze(1) == torch.arange(cache.words.size(1), device=slots.device)[:, None]
     share_of_old = torch.where(here, kept.unsqueeze(1), 1.0).prod(dim=2, keepdim=True)
@@ -78,7 +84,12 @@ def write(cache: Cache, keys: Tensor, values: Tensor, words: Tensor, overwrite: 
 
 
 def _choose_slots(cache: Cache, words: Tensor, written: Tensor, overwrite: bool):
-    """Where tokens (B, T) go: their slots, how much of what was there is kept, words and ages."""
+    """Choose slots for tokens (B, T).
+
+    Returns:
+        (B, T) slots, (B, T) share of the old contents that is kept, new words and ages of the
+        cache.
+    """
     held, ages = cache.words.clone(), cache.ages.clone()
     clock = ages.amax(dim=1, keepdim=True) + written.cumsum(dim=1)
     slots, kept = [], []
@@ -97,14 +108,14 @@ def _choose_slots(cache: Cache, words: Tensor, written: Tensor, overwrite: bool)
 
 
 def compare(cache: Cache, vectors: Tensor) -> Tensor:
-    """(B, n, I) products of (B, n, l) vectors and keys, in single precision at least."""
-    # Products of large vectors are too large for half precision.
+    """Compute (B, n, I) products of (B, n, l) vectors and keys, at least in single precision."""
+    # Products of large vectors overflow in half precision.
     precise = torch.promote_types(vectors.dtype, torch.float32)
     return vectors.to(precise) @ cache.keys.to(precise).transpose(1, 2)
 
 
 def probabilities(logits: Tensor, words: Tensor) -> Tensor:
-    """(B, T, I) probabilities of slots with (B, I) words, all zero where a cache is empty."""
+    """Compute (B, T, I) probabilities of slots with (B, I) words; zeros for an empty cache."""
     hidden = words.eq(NO_WORD).unsqueeze(1)
     logits = logits.masked_fill(hidden, torch.finfo(logits.dtype).min)
     return logits.softmax(dim=-1).masked_fill(hidden, 0.0)
@@ -114,10 +125,11 @@ def read(cache: Cache, queries: Tensor) -> Tuple[Tensor, Tensor]:
     """Match attention contexts with keys (equation 5) and read the values.
 
     Args:
-        queries: (B, T, l).
+        cache: caches.
+        queries: (B, T, l) attention contexts.
 
     Returns:
-        (B, T, I) probabilities of slots, all zero where a cache is empty; (B, T, d) values read.
+        (B, T, I) probabilities of slots, zeros for an empty cache; (B, T, d) values read.
     """
     weights = probabilities(compare(cache, queries), cache.words).to(queries.dtype)
     return weights, weights @ cache.values

@@ -1,11 +1,11 @@
-"""Attention of each query over the keys around its alignment (Herold and Ney 2023, equation 1).
+"""Attention of each query to the keys around its alignment (Herold and Ney 2023, equation 1).
 
-Query i sees key j if ``|j - b_i| <= w``.  Queries are taken in blocks; a block multiplies only with
-the stretch of keys that its queries can see, a view into all keys.  The backward pass computes the
-weights of each block again, so that nothing of the size of queries times keys is ever kept: memory
-grows with the length, not with its square, and not with the window either.
+Query i sees key j if ``|j - b_i| <= w``.  Queries are processed in blocks.  A block is multiplied
+only with the range of keys that its queries can see, a view of all keys.  The backward pass
+recomputes the weights of each block, so that no matrix of queries times keys is stored: memory
+grows linearly with the length and does not depend on the window.
 
-Shapes: B rows, H heads, I queries, J keys, d size of a head.
+Shapes: B batch rows, H heads, I queries, J keys, head size d.
 """
 
 from typing import Iterator, List, NamedTuple, Optional
@@ -18,7 +18,7 @@ from fairseq_docmt.ops.fused_window_attention import fused_window_attention
 
 
 class _Block(NamedTuple):
-    """Rows, queries and keys that are multiplied with each other, as slices."""
+    """Slices of batch rows, queries and keys that are multiplied with each other."""
 
     rows: slice
     queries: slice
@@ -26,14 +26,15 @@ class _Block(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Which keys each query sees.
+    """Visible keys of each query.
 
     Attributes:
-        centers: (B, I) int64 key b_i that each query is aligned to; it may lie outside of the keys.
-        size: keys to see on each side of it, w.
+        centers: (B, I) int64 key b_i that each query is aligned to; may be outside the range of
+            keys.
+        size: number w of visible keys on each side of the center.
         causal: whether keys after the center are hidden, as in a decoder.
-        key_padding: (B, J) where padding stands, None if nowhere.
-        farthest: distance r from which on all keys have the same relative position; None for w.
+        key_padding: (B, J) True at padding, None if there is none.
+        farthest: maximum relative position r; keys farther away share it.  None for w.
     """
 
     centers: Tensor
@@ -44,35 +45,35 @@ class Window(NamedTuple):
 
     @property
     def after(self) -> int:
-        """Keys to see after the center."""
+        """Number of visible keys after the center."""
         return 0 if self.causal else self.size
 
     def beyond(self, distance: Tensor) -> Tensor:
-        """Which keys at a distance from the center are out of the window."""
+        """Return whether keys at a distance from the center are outside the window."""
         return (distance < -self.size) | (distance > self.after)
 
     @property
     def reach(self) -> int:
-        """Distance r of the farthest relative positions."""
+        """Maximum relative position r."""
         return self.size if self.farthest is None else self.farthest
 
     def relative_index(self, distance: Tensor) -> Tensor:
-        """Index of relative positions, from 0 to 2 r."""
+        """Return the index of relative positions, from 0 to 2 r."""
         return (distance + self.reach).clamp(0, 2 * self.reach)
 
     def hidden(self, block: _Block) -> Tensor:
-        """(B', 1, I', J') which keys of a block its queries do not see."""
+        """Return a (B', 1, I', J') mask, True for keys of a block that a query does not see."""
         hidden = self.beyond(self._distance(block))
         if self.key_padding is not None:
             hidden = hidden | self.key_padding[block.rows, block.keys].unsqueeze(1)
         return hidden.unsqueeze(1)
 
     def offsets(self, block: _Block) -> Tensor:
-        """(B', 1, I', J') index of the relative position of each key, from 0 to 2 r."""
+        """Return the (B', 1, I', J') index of the relative position of each key."""
         return self.relative_index(self._distance(block)).unsqueeze(1)
 
     def _distance(self, block: _Block) -> Tensor:
-        """(B', I', J') of the keys of a block from the centers of its queries."""
+        """Return the (B', I', J') distance of keys from the centers of the queries of a block."""
         columns = torch.arange(block.keys.start, block.keys.stop, device=self.centers.device)
         return columns - self.centers[block.rows, block.queries].unsqueeze(-1)
 
@@ -86,16 +87,16 @@ def window_attention(
     dropout: float = 0.0,
     block_size: int = 64,
 ) -> Tensor:
-    """Softmax attention within a window.
+    """Compute softmax attention within a window.
 
     Args:
         q: (B, H, I, d) queries, already scaled.
         k, v: (B, H, J, d) keys and values.
-        window: which keys each query sees.
+        window: visible keys of each query.
         relative: (2 r + 1, d) vectors of relative positions, whose products with the query are
-            added to its logits; None for none.
-        dropout: probability of dropping an attention weight.
-        block_size: queries of a block.
+            added to the logits; None for none.
+        dropout: dropout probability of attention weights.
+        block_size: queries in a block.
 
     Returns:
         (B, H, I, d) output; zeros for queries that see no key.
@@ -149,7 +150,7 @@ class _WindowAttention(torch.autograd.Function):
 
 
 def _weights(q, k, relative, window: Window, block: _Block) -> Tensor:
-    """(B', H, I', J') attention weights of a block; zeros for queries that see nothing."""
+    """Compute (B', H, I', J') attention weights of a block; zeros for queries that see no key."""
     queries = q[block.rows, :, block.queries]
     logits = queries @ k[block.rows, :, block.keys].transpose(-1, -2)
     if relative is not None:
@@ -161,21 +162,21 @@ def _weights(q, k, relative, window: Window, block: _Block) -> Tensor:
 
 
 def _by_offset(d_logits: Tensor, window: Window, block: _Block) -> Tensor:
-    """(B', H, I', 2 r + 1) gradients of logits summed by the relative position of their key."""
+    """Sum gradients of logits by relative position, as (B', H, I', 2 r + 1)."""
     offsets = window.offsets(block).expand(-1, d_logits.size(1), -1, -1)
     summed = d_logits.new_zeros(*d_logits.shape[:3], 2 * window.reach + 1)
     return summed.scatter_add_(-1, offsets, d_logits)
 
 
 def _dropout_mask(weights: Tensor, dropout: float) -> Optional[Tensor]:
-    """Zeros for dropped weights, and what the rest is multiplied by; None without dropout."""
+    """Draw a dropout mask, 0 or 1 / (1 - p); return None without dropout."""
     if dropout == 0.0:
         return None
     return torch.empty_like(weights).bernoulli_(1 - dropout).div_(1 - dropout)
 
 
 def _blocks(window: Window, queries: int, keys: int, block_size: int) -> Iterator[_Block]:
-    """Blocks that together cover every query; rows apart where their windows lie far apart."""
+    """Yield blocks that cover all queries, one per row where the windows are far apart."""
     bsz = len(window.centers)
     for start in range(0, queries, block_size):
         stop = min(start + block_size, queries)
@@ -192,14 +193,14 @@ def _blocks(window: Window, queries: int, keys: int, block_size: int) -> Iterato
 
 
 def linear_centers(queries: Tensor, keys: Tensor, length: int) -> Tensor:
-    """Alignment ``b_i = round(J / I * i)`` for i from 1, rounding halves up, here from 0.
+    """Compute the alignment ``b_i = round(J / I * i)``, rounding halves up; indices start at 0.
 
     Args:
-        queries, keys: (B,) numbers of target and source tokens, I and J.
+        queries, keys: (B,) numbers I and J of target and source tokens.
         length: columns of the result.
 
     Returns:
-        (B, length) aligned source token of each target token, from 0 and below J.
+        (B, length) aligned source token of each target token, from 0 to J - 1.
     """
     position = torch.arange(1, length + 1, device=queries.device)
     scaled = position * keys.unsqueeze(1) * 2 + queries.unsqueeze(1)

@@ -1,3 +1,3 @@
-"""Optimizers (``--optimizer``)."""
+"""Optimizers for ``--optimizer``."""
 
 from fairseq_docmt.optim import grouped_adam  # noqa: F401

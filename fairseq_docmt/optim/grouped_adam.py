@@ -1,7 +1,7 @@
-"""``--optimizer grouped_adam``: Adam with a learning rate of its own for what was trained before.
+"""Optimizer ``grouped_adam``: Adam with separate learning rates for new and pre-trained parameters.
 
-The second stage of Feng et al. (2022), section 4.2: 3e-4 for new and 6e-5 for pre-trained
-parameters.  fairseq's own composite optimizer cannot be chosen on the command line.
+Used for the second stage of Feng et al. (2022), section 4.2: 3e-4 for new and 6e-5 for pre-trained
+parameters.  fairseq's own composite optimizer cannot be selected on the command line.
 """
 
 from dataclasses import dataclass, field
@@ -13,37 +13,39 @@ from torch import nn
 
 from fairseq_docmt.errors import UserError
 
-#: value of ``param_group`` (fairseq's name for it) of parameters that a pre-trained model lacks
+#: ``param_group`` (an attribute read by fairseq) of parameters that a pre-trained model lacks.
 NEW = "new"
 
 
 def is_new(parameter: nn.Parameter) -> bool:
-    """Whether an architecture has marked a parameter as new."""
+    """Return whether an architecture has marked a parameter as new."""
     return getattr(parameter, "param_group", None) == NEW
 
 
 def freeze_pretrained(model: nn.Module) -> None:
-    """Let nothing but the new parameters of a model be trained.
+    """Freeze all parameters of a model except the new ones.
 
     Raises:
-        UserError: it has none.
+        UserError: the model has no new parameters.
     """
     if not any(is_new(p) for p in model.parameters()):
         raise UserError(
-            "--freeze-pretrained would leave nothing to train: this --arch adds no parameters to "
+            "--freeze-pretrained leaves nothing to train: this --arch adds no parameters to "
             "a pre-trained model"
         )
     for parameter in model.parameters():
         parameter.requires_grad = is_new(parameter)
-    model.train(model.training)  # a model may leave dropout out of what is frozen
+    model.train(model.training)  # lets models switch off dropout in frozen parts
 
 
 @dataclass
 class GroupedAdamConfig(FairseqAdamConfig):
+    """Options of ``--optimizer grouped_adam``."""
+
     pretrained_lr_scale: float = field(
         default=1.0,
         metadata={
-            "help": "learning rate of pre-trained parameters in terms of that of new ones, which "
+            "help": "learning rate of pre-trained parameters relative to that of new ones, which "
             "--lr and the scheduler set"
         },
     )
@@ -51,18 +53,21 @@ class GroupedAdamConfig(FairseqAdamConfig):
 
 @register_optimizer("grouped_adam", dataclass=GroupedAdamConfig)
 class GroupedAdam(FairseqAdam):
-    """Adam with a group for new and one for pre-trained parameters.
+    """Adam with one parameter group for new and one for pre-trained parameters.
 
     Args:
         cfg: options.
-        params: parameters to train; an architecture marks new ones.
+        params: parameters to train; an architecture marks the new ones.
+
+    Raises:
+        UserError: no parameter is marked as new, or the scale is negative.
     """
 
     def __init__(self, cfg: GroupedAdamConfig, params: Iterable[nn.Parameter]):
-        """Raises UserError where nothing is marked as new, or for a negative scale."""
+
         if cfg.pretrained_lr_scale < 0:
             raise UserError(
-                f"--pretrained-lr-scale must not be negative, as {cfg.pretrained_lr_scale}"
+                f"--pretrained-lr-scale must not be negative, got {cfg.pretrained_lr_scale}"
             )
         params = list(params)
         new = [p for p in params if is_new(p)]
@@ -72,7 +77,7 @@ class GroupedAdam(FairseqAdam):
                 "to a transformer (memory_transformer, rfa_transformer ...), and with --fp16 give "
                 "--fp16-no-flatten-grads too"
             )
-        # What the host logs as the learning rate is that of the first group.
+        # fairseq logs the learning rate of the first group.
         groups = [{"params": new, "lr_scale": 1.0}]
         pretrained = [p for p in params if not is_new(p)]
         if pretrained:
@@ -81,25 +86,25 @@ class GroupedAdam(FairseqAdam):
 
     @property
     def supports_flat_params(self):
-        """Flattened parameters have no groups; the host then asks for --fp16-no-flatten-grads."""
+        """Whether parameters may be flattened: no, this would lose the groups."""
         return False
 
     def set_lr(self, lr):
-        """Set the learning rate of new parameters; the other follows."""
+        """Set the learning rate of new parameters, and the scaled one of pre-trained parameters."""
         for group in self.param_groups:
             group["lr"] = lr * group["lr_scale"]
 
     def load_state_dict(self, state_dict, optimizer_overrides=None):
-        """As in the host; the scale is that of the command line, as the learning rate is.
+        """Load the optimizer state, but keep the scale and learning rate of the command line.
 
         Raises:
-            UserError: other parameters were trained before.
+            UserError: the checkpoint was trained with other parameters.
         """
         scales = [group["lr_scale"] for group in self.param_groups]
         before = [len(group["params"]) for group in state_dict["param_groups"]]
         if before != [len(group["params"]) for group in self.param_groups]:
             raise UserError(
-                "the checkpoint's optimizer trained other parameters than this run does: keep "
+                "the optimizer of the checkpoint has other parameters than this run: keep "
                 "--freeze-pretrained as it was, or add --reset-optimizer"
             )
         super().load_state_dict(state_dict, optimizer_overrides)

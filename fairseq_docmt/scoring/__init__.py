@@ -1,4 +1,4 @@
-"""Figures for the translations of documents: ``python -m fairseq_docmt.scoring --help``.
+"""Evaluation of translated documents: ``python -m fairseq_docmt.scoring --help``.
 
 Importing this package registers ``--scoring document_bleu``.
 """

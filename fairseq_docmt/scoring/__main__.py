@@ -1,12 +1,12 @@
-"""``python -m fairseq_docmt.scoring COMMAND --help``"""
+"""Command line of the evaluation: ``python -m fairseq_docmt.scoring COMMAND --help``."""
 
 import argparse
 import importlib
 
 from fairseq_docmt._quiet import quietly
 
-#: Command -> module of this package with ``add_arguments(parser)``, ``main(args)`` and a docstring
-#: whose first line says what it is for.
+#: Command -> module of this package.  A module has ``add_arguments(parser)``, ``main(args)`` and a
+#: docstring, whose first line is shown in the list of commands.
 COMMANDS = {
     "metrics": "metrics",
     "pronouns": "pronouns",
@@ -18,7 +18,7 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Run the command that is named first."""
+    """Run the command named on the command line."""
     with quietly():
         modules = {
             name: importlib.import_module(f"fairseq_docmt.scoring.{module}")
@@ -30,7 +30,7 @@ def main() -> None:
 
 def _parser(modules: dict) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m fairseq_docmt.scoring", description="Figures for translated documents."
+        prog="python -m fairseq_docmt.scoring", description="Evaluate translated documents."
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, module in modules.items():

@@ -1,21 +1,22 @@
-"""Where a translation differs from others."""
+"""Differences between a translation, its reference and another translation."""
 
 import re
 from difflib import SequenceMatcher
 from itertools import groupby
 from typing import List, NamedTuple, Optional
 
-# Words, single signs, and the characters of scripts that leave no space between words.
+# White space, words, punctuation marks, and single characters of scripts written without spaces.
 _CHARACTERS = "\u3040-\u30ff\u3400-\u9fff"
 _TOKEN = re.compile(rf"\s+|[{_CHARACTERS}]|[^\W{_CHARACTERS}]+|[^\w\s]")
 
 
 class Run(NamedTuple):
-    """A stretch of text.
+    """A stretch of text with the same marks throughout.
 
     Attributes:
-        off: it is not in the reference.
-        changed: it is not in the other translation.
+        text: the words and spaces of the stretch.
+        off: whether the stretch is missing from the reference.
+        changed: whether the stretch is missing from the other translation.
     """
 
     text: str
@@ -24,19 +25,19 @@ class Run(NamedTuple):
 
 
 def runs(text: str, reference: str, other: Optional[str] = None) -> List[Run]:
-    """A text in stretches that differ from a reference, and from another translation.
+    """Split a translation into stretches that match or differ from the reference and another text.
 
     Args:
-        text: translation; the stretches together give it back.
-        reference: what it should be.
-        other: translation to compare with, None for no comparison.
+        text: translation; the stretches joined give exactly this text.
+        reference: reference translation.
+        other: translation by another system, None for no comparison.
     """
     tokens = _TOKEN.findall(text)
     off = _missing(tokens, reference)
     changed = [False] * len(tokens) if other is None else _missing(tokens, other)
     for i, token in enumerate(tokens):
         if token.isspace() and 0 < i < len(tokens) - 1:
-            # A space belongs to a stretch that goes on behind it.
+            # A space is marked only if the words on both sides of it are marked.
             off[i] = off[i - 1] and off[i + 1]
             changed[i] = changed[i - 1] and changed[i + 1]
     return [
@@ -46,7 +47,7 @@ def runs(text: str, reference: str, other: Optional[str] = None) -> List[Run]:
 
 
 def _missing(tokens: List[str], text: str) -> List[bool]:
-    """Which tokens are in no match with a text; spaces are."""
+    """Return for each token whether it matches nothing in the text; spaces always match."""
     places = [i for i, token in enumerate(tokens) if not token.isspace()]
     words = [tokens[i] for i in places]
     wanted = [token for token in _TOKEN.findall(text) if not token.isspace()]

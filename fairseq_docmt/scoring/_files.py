@@ -1,4 +1,4 @@
-"""Text files in and out."""
+"""Reading and writing of text files."""
 
 import os
 import tempfile
@@ -9,10 +9,10 @@ from fairseq_docmt.errors import UserError
 
 
 def read_text(path: str) -> str:
-    """A file as text, without byte order mark, lines ended by a line feed.
+    """Read a UTF-8 file without its byte order mark, line ends converted to line feeds.
 
     Raises:
-        UserError: no such file, or it is not UTF-8.
+        UserError: the file does not exist or is not UTF-8.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -25,10 +25,10 @@ def read_text(path: str) -> str:
 
 
 def read_lines(path: str) -> List[str]:
-    """Lines of a text file without white space at their ends; blank ones are empty.
+    """Read the lines of a text file, stripped of surrounding white space.
 
     Raises:
-        UserError: no such file, it is not UTF-8, or it has no text.
+        UserError: the file does not exist, is not UTF-8 or has no text.
     """
     text = read_text(path)
     if not text.strip():
@@ -38,10 +38,10 @@ def read_lines(path: str) -> List[str]:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a whole file or none.
+    """Write a file through a temporary one, so that it is never left half written.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the file cannot be written.
     """
     target = Path(path)
     try:
@@ -60,7 +60,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def _umask() -> int:
-    """Permissions that new files lack; a temporary file has fewer than a new one should."""
+    """Return the umask: a temporary file has fewer permissions than a new file should have."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""Lines of several systems as SVG."""
+"""Line plots that compare systems, as SVG."""
 
 import io
 from typing import Dict, Optional
@@ -11,19 +11,19 @@ from matplotlib.figure import Figure
 def line_plot(
     lines: Dict[str, Dict[str, float]], across: str, up: str, dashed: Optional[dict] = None
 ) -> Markup:
-    """One line for each system.
+    """Plot one line per system.
 
     Args:
-        lines: system -> place on the horizontal axis, in order -> value.
-        across, up: what the axes show.
-        dashed: a line without a system: place -> value.
+        lines: system -> position on the horizontal axis, in order -> value.
+        across, up: labels of the horizontal and the vertical axis.
+        dashed: chance level as a dashed line: position -> value; None for no such line.
 
     Returns:
         An ``<svg>`` element; names and labels are escaped.
     """
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.subplots()
-    # All places first, so that lines that lack some do not bring them into disorder.
+    # Collect all positions first: a line that lacks some must not change their order.
     places = list(dict.fromkeys(place for line in lines.values() for place in line))
     at = {place: number for number, place in enumerate(places)}
     for name, line in lines.items():
@@ -39,7 +39,7 @@ def line_plot(
     axes.set_xlabel(_plain(across))
     axes.set_ylabel(_plain(up))
     axes.grid(alpha=0.3)
-    # Not by their labels, of which matplotlib leaves out those that begin with an underscore.
+    # Passed explicitly, because matplotlib leaves out labels that begin with an underscore.
     axes.legend(handles=axes.lines, labels=[str(line.get_label()) for line in axes.lines])
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"{across}{up}"}):
         stream = io.StringIO()
@@ -49,5 +49,5 @@ def line_plot(
 
 
 def _plain(text: str) -> str:
-    """Text that matplotlib does not take for mathematics."""
+    """Escape dollar signs, which matplotlib would read as mathematics."""
     return str(text).replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""Tables and numbers as text, Markdown or JSON."""
+"""Output of tables and numbers as text, Markdown or JSON."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ STYLES = {"text": "simple", "markdown": "github"}
 
 
 class Table(NamedTuple):
-    """Cells as they are to be shown; the first column names the rows."""
+    """A table of formatted cells; the first column names the rows."""
 
     title: str
     headers: Sequence[str]
@@ -20,19 +20,19 @@ class Table(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What :func:`show` reads."""
+    """Add the options that :func:`show` uses."""
     parser.add_argument("--format", choices=[*STYLES, "json"], default="text")
-    parser.add_argument("--out", metavar="FILE", help="default: standard output")
+    parser.add_argument("--out", metavar="FILE", help="output file; default: standard output")
 
 
 def show(args: argparse.Namespace, tables: List[Table], notes: List[str], results: Any) -> None:
-    """Print or write results.
+    """Print the results, or write them to a file.
 
     Args:
-        args: with ``format`` and ``out``.
-        tables: for text and Markdown.
+        args: options ``format`` and ``out``.
+        tables: shown as text or Markdown.
         notes: lines below the tables.
-        results: for JSON.
+        results: written as JSON.
 
     Raises:
         UserError: the file cannot be written.
@@ -51,7 +51,7 @@ def show(args: argparse.Namespace, tables: List[Table], notes: List[str], result
 
 def _as_text(table: Table, style: str) -> str:
     if style == "markdown":
-        # A bar would end the cell.
+        # An unescaped bar would end the cell.
         rows = [[str(cell).replace("|", "\\|") for cell in row] for row in table.rows]
         title = f"**{table.title}**\n\n"
     else:

@@ -1,9 +1,10 @@
-"""How much of its context does a model use?  CXMI of references (Fernandes et al., 2021), in bits.
+"""Measure how much a model uses its context: CXMI of references (Fernandes et al., 2021), in bits.
 
-The conditional cross-mutual information is what context adds to the log-probability of a reference,
-``log2 p(y | x, context) - log2 p(y | x)``: the mean over sentences, and the same for single tokens
-(pointwise CXMI).  Above zero, context helps.  Without context each sentence is scored as a document
-of its own, by the same model or by that of --baseline.  What ends a sentence is not counted.
+Conditional cross-mutual information (CXMI) is the gain in log-probability of a reference through
+context, ``log2 p(y | x, context) - log2 p(y | x)``, averaged over sentences.  The same gain for
+single tokens is called pointwise CXMI.  Positive values mean that context helps.  Without context
+each sentence is scored as a document of its own, by the same model or by that of --baseline.  The
+end-of-sentence symbol is not counted.
 """
 
 import argparse
@@ -24,10 +25,10 @@ ALL = "all"
 
 
 class Documents(NamedTuple):
-    """A parallel corpus.
+    """A parallel corpus with document boundaries.
 
     Attributes:
-        index: which sentence belongs to which document.
+        index: document of each sentence.
         source, target: (sentences,)
     """
 
@@ -36,23 +37,23 @@ class Documents(NamedTuple):
     target: List[str]
 
     def with_context(self, sentences: int) -> List[Tuple[List[str], List[str]]]:
-        """For each sentence a document of it and at most so many sentences before it."""
+        """Return for each sentence a document of itself and up to ``sentences`` previous ones."""
         position = self.index.position
         spans = [(i - min(position[i], sentences), i + 1) for i in range(len(self.source))]
         return [(self.source[a:b], self.target[a:b]) for a, b in spans]
 
     def whole(self) -> List[Tuple[List[str], List[str]]]:
-        """The documents as they are."""
+        """Return the source and target sentences of each document."""
         starts = self.index.starts.tolist()
         return [(self.source[a:b], self.target[a:b]) for a, b in zip(starts, starts[1:])]
 
 
 class Scores(NamedTuple):
-    """Log-probabilities of the words of a sentence, to base 2.
+    """Log-probabilities of the tokens of a sentence, to base 2.
 
     Attributes:
         words: (n,) tokens.
-        bits: (n,)
+        bits: (n,) log-probability of each token.
     """
 
     words: List[str]
@@ -60,11 +61,11 @@ class Scores(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What a context adds, in bits.
+    """Gain through context, in bits.
 
     Attributes:
         sentence: mean over sentences, CXMI.
-        low, high: its 95 % interval, by bootstrap over sentences.
+        low, high: 95 % confidence interval of ``sentence``, by bootstrap over sentences.
         token: mean over tokens.
     """
 
@@ -75,29 +76,29 @@ class Usage(NamedTuple):
 
 
 def read_documents(source: str, reference: str) -> Documents:
-    """Read a parallel corpus with a sentence per line, blank lines between documents.
+    """Read a parallel corpus: one sentence per line, blank lines between documents.
 
     Raises:
-        UserError: a file is missing or empty, or their lines do not belong together.
+        UserError: a file is missing or empty, or the files are not line-aligned.
     """
     sides = [read_lines(path) for path in (source, reference)]
     if len(sides[0]) != len(sides[1]):
-        raise UserError(f"{source} has {len(sides[0])} lines, but {reference} {len(sides[1])}")
+        raise UserError(f"{source} has {len(sides[0])} lines, but {reference} has {len(sides[1])}")
     for number, pair in enumerate(zip(*sides), start=1):
         if bool(pair[0]) != bool(pair[1]):
-            raise UserError(f"line {number} is blank in one of {source} and {reference} alone")
+            raise UserError(f"line {number} is blank in only one of {source} and {reference}")
     index = DocumentIndex.from_sizes([2 if line else 1 for line in sides[0]])
     return Documents(index, *([lines[row] for row in index.rows] for lines in sides))
 
 
 def score(scorer: ReferenceScorer, documents: Documents, context: str) -> List[Scores]:
-    """Scores of all sentences.
+    """Score all reference sentences.
 
     Args:
-        scorer: of the model.
-        documents: B of them.
-        context: number of sentences before each, or ``all`` for whole documents, of which the model
-            sees what it sees in decoding.
+        scorer: scorer of the model.
+        documents: B documents.
+        context: number of previous sentences, or ``all`` to score whole documents with the context
+            that the model has in decoding.
     """
     if context == ALL:
         found = scorer.sentence_scores(documents.whole())
@@ -112,7 +113,7 @@ def score(scorer: ReferenceScorer, documents: Documents, context: str) -> List[S
 
 
 def usage(without: Sequence[Scores], with_context: Sequence[Scores]) -> Usage:
-    """CXMI of the same sentences scored without context and with it."""
+    """Compute the CXMI of sentences that were scored without and with context."""
     gains = [w.bits - wo.bits for wo, w in zip(without, with_context)]
     sums = np.array([gain.sum() for gain in gains])
     low = high = float(sums.mean())
@@ -124,7 +125,7 @@ def usage(without: Sequence[Scores], with_context: Sequence[Scores]) -> Usage:
 
 
 def by_word(without: Sequence[Scores], with_context: Sequence[Scores]) -> Dict[str, List[float]]:
-    """What context adds to each occurrence of each token, in bits: pointwise CXMI."""
+    """Compute the pointwise CXMI of each occurrence of each token, in bits."""
     found: Dict[str, List[float]] = defaultdict(list)
     for one, other in zip(without, with_context):
         for word, gain in zip(one.words, other.bits - one.bits):
@@ -137,17 +138,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--path", required=True, help="checkpoint, or several joined by ':'")
     add("--baseline", metavar="PATH", help="scores sentences without context; default: --path")
-    add("--source", required=True, metavar="FILE", help="documents, blank lines between them")
-    add("--reference", required=True, metavar="FILE", help="their translation")
+    add("--source", required=True, metavar="FILE", help="source, blank lines between documents")
+    add("--reference", required=True, metavar="FILE", help="reference translation")
     add(
         "--context",
         nargs="+",
         default=[ALL],
         metavar="K",
-        help="sentences before each one to give; default: all that the model sees in decoding",
+        help="numbers of previous sentences, or all: what the model sees in decoding; default: all",
     )
-    add("--words", type=int, default=15, help="tokens to show, those with the highest mean")
-    add("--least", type=int, default=10, help="occurrences that a token must have to be shown")
+    add("--words", type=int, default=15, help="number of tokens to show, by their mean gain")
+    add("--least", type=int, default=10, help="minimum occurrences of a token to be shown")
     add_model_arguments(parser)
     _tables.add_arguments(parser)
 
@@ -156,12 +157,12 @@ def main(args: argparse.Namespace) -> None:
     """Run the command."""
     for context in args.context:
         if context != ALL and not (context.isdecimal() and int(context) > 0):
-            raise UserError(f"--context {context}: give numbers of sentences from 1, or {ALL}")
+            raise UserError(f"--context {context}: give positive numbers of sentences, or {ALL}")
     documents = read_documents(args.source, args.reference)
     scorer = scorer_of(args.path, args)
     base = scorer_of(args.baseline, args) if args.baseline else scorer
     if not base.task.target_dictionary == scorer.task.target_dictionary:
-        raise UserError("--baseline has another target dictionary than --path")
+        raise UserError("the models of --baseline and --path have different target dictionaries")
     without = score(base, documents, "0")
     found = {context: score(scorer, documents, context) for context in args.context}
     used = {context: usage(without, scores) for context, scores in found.items()}

@@ -1,14 +1,15 @@
-"""Accuracy on contrastive test sets: does a model prefer the translation that fits its context?
+"""Measure accuracy on contrastive test sets: is the translation that fits the context preferred?
 
-Sets are read as published: those of Voita et al. (2019), ContraPro (Müller et al., 2018), those of
-Bawden et al. (2018), and JSON lines (see fairseq_docmt/scoring/contrastive_items.py) to which any
-other can be brought.  Equal scores count as wrong; chance is the exact expectation of a scorer that
-guesses.  A candidate is scored, higher being better, by --protocol:
+Sets are read as published by Voita et al. (2019), Müller et al. (2018, ContraPro) and Bawden et al.
+(2018).  Any other set can be converted to JSON lines, described in
+fairseq_docmt/scoring/contrastive_items.py.  Ties count as wrong; the chance level is the exact
+expected accuracy of random guessing.  --protocol sets the score of a candidate (higher is better):
 
   plain      log-probability of the current sentence, given its context in both languages
-  voita      the same with the label smoothing (0.1) of Voita et al.'s own scoring
-  wu         mean log-probability of all tokens of the window (code of Wu et al., 2022)
-  contrapro  as plain, but an item that has the right text twice is lost, as in ContraPro's script
+  voita      the same with label smoothing of 0.1, as in the code of Voita et al.
+  wu         mean log-probability of all tokens of the window, as in the code of Wu et al. (2022)
+  contrapro  as plain, but an item that lists the correct text twice counts as wrong, as in the
+             script of ContraPro
 """
 
 import json
@@ -40,12 +41,12 @@ from fairseq_docmt.scoring.reference_scores import (
 
 logger = logging.getLogger(__name__)
 
-#: share of unknown target tokens above which text was probably not cut as the training data was
+#: Above this share of unknown tokens the text was probably not segmented as the training data.
 MANY_UNKNOWN = 0.1
 
 
 class SetResult(NamedTuple):
-    """Items of a set, the scores of their candidates, and the verdicts."""
+    """Items of a set, the scores of their candidates and the verdicts."""
 
     items: List[Item]
     scores: List[List[float]]
@@ -55,16 +56,16 @@ class SetResult(NamedTuple):
 def add_arguments(parser) -> None:
     """Add the options of the command."""
     add = parser.add_argument
-    add("sets", nargs="+", metavar="SET", help="test set: .json as published, or .jsonl")
+    add("sets", nargs="+", metavar="SET", help="test sets: .json as published, or .jsonl")
     scores = parser.add_mutually_exclusive_group(required=True)
     scores.add_argument("--path", help="checkpoint, or several joined by ':'")
     scores.add_argument(
         "--losses",
         metavar="FILE",
-        help="instead of a model: a loss per line, lower is better, for each candidate of the set",
+        help="score by these losses instead of a model: one line per candidate, lower is better",
     )
     scores.add_argument(
-        "--convert", type=Path, metavar="FILE", help="only write the items of all sets as .jsonl"
+        "--convert", type=Path, metavar="FILE", help="only convert the items of all sets to .jsonl"
     )
     add("--protocol", choices=list(PROTOCOLS), default="plain", help="see above")
     add("--context", type=int, metavar="K", help="at most K sentences of context; default: all")
@@ -73,13 +74,13 @@ def add_arguments(parser) -> None:
         type=int,
         default=0,
         metavar="K",
-        help="at most K sentences behind the scored one, which both sides of the model then see "
-        "but whose scores do not count; default: 0",
+        help="at most K sentences after the scored one; the model sees them on both sides, "
+        "but their scores do not count; default: 0",
     )
-    add("--documents", metavar="DIR", help="documents that ContraPro's context is taken from")
+    add("--documents", metavar="DIR", help="folder of the documents that hold ContraPro's context")
     add_model_arguments(parser)
     add("--items", type=Path, metavar="FILE", help="write scores and verdict of each item, .jsonl")
-    add("--json", type=Path, metavar="FILE", help="write the figures as JSON")
+    add("--json", type=Path, metavar="FILE", help="write the results as JSON")
     add("--markdown", type=Path, metavar="FILE", help="write the table as Markdown")
 
 
@@ -87,7 +88,7 @@ def main(args) -> None:
     """Run the command."""
     for path in filter(None, (args.convert, args.items, args.json, args.markdown)):
         if not path.parent.is_dir():
-            raise UserError(f"folder {path.parent} not found; make it first")
+            raise UserError(f"folder {path.parent} not found; create it first")
     sets = _read_sets(args)
     if args.convert:
         everything = [item for items in sets.values() for item in items]
@@ -98,8 +99,8 @@ def main(args) -> None:
     scored = _scores(args, items)
     if scored.unknown > MANY_UNKNOWN:
         logger.warning(
-            "%.0f%% of the target tokens are unknown to the model; were the texts cut as its "
-            "training data (--bpe-codes)?",
+            "%.0f%% of the target tokens are unknown to the model; segment the texts as its "
+            "training data (--bpe-codes)",
             100 * scored.unknown,
         )
     results = judge_sets(sets, scored.scores, PROTOCOLS[args.protocol].merge)
@@ -134,7 +135,7 @@ def _read_sets(args) -> Dict[str, List[Item]]:
             raise UserError(f"two test sets are called {name}; rename one")
         sets[name] = read_set(path, args.context, args.documents, args.context_after)
     if args.losses and len(sets) > 1:
-        raise UserError("--losses speaks of one test set; give one at a time")
+        raise UserError("--losses belongs to one test set; give one set at a time")
     return sets
 
 
@@ -145,10 +146,11 @@ def _scores(args, items: List[Item]) -> Scored:
 
 
 def read_losses(path: str, items: List[Item]) -> Scored:
-    """Scores from a file of losses, in the order of the candidates of a set.
+    """Read scores from a file of losses, in the order of the candidates of a set.
 
     Raises:
-        UserError: no such file, a line is no number, or there is not one for each candidate.
+        UserError: the file does not exist, a line is not a number, or there is not one line per
+            candidate.
     """
     if not Path(path).is_file():
         raise UserError(f"--losses {path} not found")
@@ -157,12 +159,12 @@ def read_losses(path: str, items: List[Item]) -> Scored:
         try:
             losses.append(float(line))
         except ValueError:
-            raise UserError(f"{path}, line {number} is no number: {line[:40]!r}") from None
+            raise UserError(f"{path}, line {number} is not a number: {line[:40]!r}") from None
         if not math.isfinite(losses[-1]):
             raise UserError(f"{path}, line {number} is {line.strip()}; every loss must be finite")
     candidates = sum(len(item.candidates) for item in items)
     if len(losses) != candidates:
-        raise UserError(f"{path} has {len(losses)} losses, but the set {candidates} candidates")
+        raise UserError(f"{path} has {len(losses)} losses, but {candidates} candidates need one")
     rest = iter(losses)
     return Scored([[-next(rest) for _ in item.candidates] for item in items], 0.0)
 
@@ -170,11 +172,11 @@ def read_losses(path: str, items: List[Item]) -> Scored:
 def judge_sets(
     sets: Dict[str, List[Item]], scores: List[List[float]], merge: bool
 ) -> Dict[str, SetResult]:
-    """Verdicts on sets by name.
+    """Judge the candidates of several sets.
 
     Args:
         sets: items by name of the set.
-        scores: of the candidates of all items, set after set.
+        scores: scores of the candidates of all items, one set after the other.
         merge: see :func:`~fairseq_docmt.scoring.contrastive_accuracy.judge`.
     """
     results, rest = {}, iter(scores)
@@ -190,7 +192,7 @@ def judge_sets(
 
 
 def _signature(name: str, args, result: SetResult) -> str:
-    """What the figures of a set depend on, in the manner of sacreBLEU."""
+    """Return the settings that the results of a set depend on, in the format of sacreBLEU."""
     context = "all" if args.context is None else args.context
     parts = [f"set:{name}", f"items:{len(result.items)}", f"protocol:{args.protocol}"]
     scores = "losses" if args.losses else "model"

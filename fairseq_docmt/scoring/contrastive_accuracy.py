@@ -1,8 +1,8 @@
-"""Which candidates a model prefers: accuracy on contrastive items.
+"""Accuracy on contrastive items.
 
-An item is right when its right candidate scores higher than every other one.  Equal scores are
-wrong, and counted: in most published sets the right candidate stands first, so that a rule that
-takes the first of the best would find a scorer that always says the same nearly perfect.
+An item is correct if its correct candidate scores higher than all others.  Ties count as wrong and
+are counted separately: in most published sets the correct candidate comes first, so taking the
+first of several best candidates would give a constant scorer almost perfect accuracy.
 """
 
 import math
@@ -13,12 +13,12 @@ from fairseq_docmt.scoring.contrastive_items import Item
 
 
 class Verdict(NamedTuple):
-    """What became of one item.
+    """Result of one item.
 
     Attributes:
-        correct: the right candidate is better than all others.
-        tie: nothing is better than the right candidate, and something is as good.
-        chance: probability that a scorer that draws a score for each text at random is right.
+        correct: whether the correct candidate scores higher than all others.
+        tie: whether the correct candidate shares the highest score with another one.
+        chance: probability that independent random scores of the distinct texts get the item right.
     """
 
     correct: bool
@@ -27,7 +27,7 @@ class Verdict(NamedTuple):
 
 
 class Accuracy(NamedTuple):
-    """Verdicts on some items together; ``correct`` and ``ties`` are numbers of items."""
+    """Accuracy over several items; ``correct`` and ``ties`` are numbers of items."""
 
     items: int
     correct: int
@@ -41,14 +41,14 @@ class Accuracy(NamedTuple):
 
 
 def judge(where: str, item: Item, scores: Sequence[float], merge: bool = True) -> Verdict:
-    """Verdict on an item.
+    """Judge an item.
 
     Args:
-        where: how messages call the item.
+        where: name of the item in error messages.
         item: the item.
-        scores: of its candidates, higher is better.
-        merge: candidates with the same text are one; else an item that has its right candidate
-            twice is lost.
+        scores: scores of its candidates, higher is better.
+        merge: treat candidates with the same text as one; otherwise an item whose correct candidate
+            occurs twice counts as wrong.
 
     Raises:
         UserError: a score is not a finite number.
@@ -56,7 +56,7 @@ def judge(where: str, item: Item, scores: Sequence[float], merge: bool = True) -
     for number, score in enumerate(scores):
         if not math.isfinite(score):
             raise UserError(
-                f"{where}: the score of candidate {number} is {score}; look for what is broken in "
+                f"{where}: the score of candidate {number} is {score}, not a finite number; check "
                 "the model or the file of losses"
             )
     texts = [tuple(candidate) for candidate in item.candidates]
@@ -67,7 +67,7 @@ def judge(where: str, item: Item, scores: Sequence[float], merge: bool = True) -
     if not merge:
         right = scores[item.correct]
         others += [s for n, s in enumerate(scores) if texts[n] == right_text and n != item.correct]
-    if not others:  # the same text again and again: there is nothing to tell apart
+    if not others:  # all candidates have the same text
         return Verdict(False, True, 0.0)
     lost_anyhow = not merge and len(own) > 1
     chance = 0.0 if lost_anyhow else 1 / distinct
@@ -75,7 +75,7 @@ def judge(where: str, item: Item, scores: Sequence[float], merge: bool = True) -
 
 
 def summarise(verdicts: Sequence[Verdict]) -> Accuracy:
-    """Accuracy of one or more verdicts."""
+    """Compute the accuracy over one or more verdicts."""
     return Accuracy(
         items=len(verdicts),
         correct=sum(v.correct for v in verdicts),
@@ -85,7 +85,7 @@ def summarise(verdicts: Sequence[Verdict]) -> Accuracy:
 
 
 def by_label(items: Sequence[Item], verdicts: Sequence[Verdict]) -> Dict[str, Dict[str, Accuracy]]:
-    """Accuracy for each value of each label, in the order of numbers and of the alphabet."""
+    """Compute the accuracy for each value of each label; numbers come first, in their order."""
     found: Dict[str, Dict[str, List[Verdict]]] = {}
     for item, verdict in zip(items, verdicts):
         for name, value in item.labels.items():

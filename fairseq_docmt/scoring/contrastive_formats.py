@@ -1,8 +1,8 @@
-"""Published contrastive test sets, as their authors wrote them, as items.
+"""Readers of published contrastive test sets.
 
-* Consistency sets of Voita et al. (2019), English-Russian: ``deixis_test.json`` and the like.
-* ContraPro of Müller et al. (2018), English-German pronouns: ``contrapro.json``.  It has no
-  context; that is taken from the documents of OpenSubtitles which its scripts extract.
+* Consistency sets of Voita et al. (2019), English-Russian: ``deixis_test.json`` and others.
+* ContraPro of Müller et al. (2018), English-German pronouns: ``contrapro.json``.  The file has no
+  context; it is taken from the OpenSubtitles documents that the scripts of ContraPro extract.
 * The sets of Bawden et al. (2018), English-French: ``anaphora.json``, ``lexical-choice.json``.
 """
 
@@ -19,28 +19,29 @@ from fairseq_docmt.scoring.contrastive_items import (
     read_json_lines,
 )
 
-#: between the sentences of a text of Voita et al.
+#: Separator between the sentences of a text of Voita et al.
 VOITA_SEPARATOR = " _eos "
 
-#: distances above are put together, as the script of ContraPro does
+#: Larger distances are grouped, as in the script of ContraPro.
 LARGEST_DISTANCE = 3
 
 
 def read_set(
     path: str, context: Optional[int] = None, documents: Optional[str] = None, after: int = 0
 ) -> List[Item]:
-    """Read a set; its format is recognised.
+    """Read a test set and detect its format.
 
     Args:
-        path: JSON as published, or JSON lines (see
-            :mod:`fairseq_docmt.scoring.contrastive_items`) in a file ending in ``.jsonl``.
-        context: most sentences of context before the current one; None for all that the set has.
+        path: JSON as published, or JSON lines (see :mod:`fairseq_docmt.scoring.contrastive_items`)
+            in a file ending in ``.jsonl``.
+        context: maximum number of context sentences before the current one; None for all in the
+            set.
         documents: folder of the documents, for ContraPro.
-        after: most sentences of context behind the current one.
+        after: maximum number of context sentences after the current one.
 
     Raises:
-        UserError: no such file, none of the formats, a key is missing, or context is wanted where
-            there is none.
+        UserError: the file does not exist, has an unknown format or lacks a key, or context is
+            requested that the set does not have.
     """
     file = Path(path)
     if not file.is_file():
@@ -54,7 +55,7 @@ def read_set(
     except UnicodeDecodeError:
         raise UserError(f"{path} is not UTF-8") from None
     if not items:
-        raise UserError(f"{path} holds no items")
+        raise UserError(f"{path} has no items")
     return [item.with_context(context, after) for item in items]
 
 
@@ -65,8 +66,8 @@ def _read(file: Path, context, documents, after: int) -> List[Item]:
         entries = json.loads(file.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise UserError(
-            f"{file}, line {error.lineno} is no JSON ({error.msg}); JSON lines must be in a file "
-            "that ends in .jsonl"
+            f"{file}, line {error.lineno} is not valid JSON ({error.msg}); JSON lines must be in a "
+            "file that ends in .jsonl"
         ) from None
     first = next(iter(entries), None) if isinstance(entries, (list, dict)) else None
     if isinstance(entries, list) and isinstance(first, dict):
@@ -78,7 +79,7 @@ def _read(file: Path, context, documents, after: int) -> List[Item]:
         if "examples" in entries[first] or "trg" in entries[first]:
             return bawden(str(file), entries)
     raise UserError(
-        f"{file} is none of the known sets: Voita et al. (a list of entries with dst), ContraPro "
+        f"{file} is not in a known format: Voita et al. (a list of entries with dst), ContraPro "
         "(with errors), Bawden et al. (with trg or examples); convert it to JSON lines"
     )
 
@@ -87,7 +88,7 @@ def _read(file: Path, context, documents, after: int) -> List[Item]:
 
 
 def voita(name: str, stem: str, entries: list) -> List[Item]:
-    """Items of a consistency set; their phenomenon is the name of the file."""
+    """Return the items of a consistency set; the file name is the phenomenon."""
     phenomenon = re.sub("_(dev|test)$", "", stem)
     items = []
     for number, entry in enumerate(entries, start=1):
@@ -123,17 +124,17 @@ def _voita_sentences(where: str, text) -> List[str]:
 def contrapro(
     name: str, entries: list, context: Optional[int], documents, after: int = 0
 ) -> List[Item]:
-    """Items of ContraPro; the first candidate is the reference.
+    """Return the items of ContraPro; the first candidate is the reference.
 
-    Its scripts give the context before a segment; what follows it is taken from the same documents,
-    as Herold and Ney (2023, appendix A.2) do.
+    The scripts of ContraPro extract the context before a segment.  Context after it is taken from
+    the same documents, as in Herold and Ney (2023, appendix A.2).
 
-    Labels are those by which its own script counts: the pair of pronouns, the distance of the
-    antecedent in sentences, and whether it is in the same segment.
+    The labels are those reported by the script of ContraPro: the pair of pronouns, the distance of
+    the antecedent in sentences, and whether the antecedent is in the same segment.
     """
     if context is None or (context + after > 0 and documents is None):
         raise UserError(
-            f"{name} has no context of its own; give --context with the number of previous "
+            f"{name} does not include context; give --context with the number of previous "
             "sentences and --documents with the folder to take them from, or --context 0"
         )
     library = _Documents(documents) if context + after > 0 else None
@@ -147,15 +148,15 @@ def contrapro(
         targets = [field(where, entry, "ref segment")]
         targets += [field(where, error, "contrastive") for error in errors]
         before: List[Tuple[str, str]] = []
-        behind: List[Tuple[str, str]] = []
+        following: List[Tuple[str, str]] = []
         if library is not None:
             place = (field(where, entry, "document id"), field(where, entry, "segment id"))
-            before, behind = library.around(where, *place, current, context, after)
-        documents_of = [[*before, (current, target), *behind] for target in targets]
+            before, following = library.around(where, *place, current, context, after)
+        documents_of = [[*before, (current, target), *following] for target in targets]
         source = [pair[0] for pair in documents_of[0]]
         candidates = [[pair[1] for pair in document] for document in documents_of]
         labels = _contrapro_labels(where, entry)
-        items.append(checked_item(where, source, candidates, 0, labels, len(behind)))
+        items.append(checked_item(where, source, candidates, 0, labels, len(following)))
     return items
 
 
@@ -175,8 +176,8 @@ def _contrapro_labels(where: str, entry: dict) -> dict:
 class _Documents:
     """Documents of OpenSubtitles in sub-folders, by the names of their target files.
 
-    The two sides of ``YEAR/NAME.de`` and ``YEAR/NAME.en`` are line-aligned; which suffix the source
-    has is seen from the folder.
+    The two sides of ``YEAR/NAME.de`` and ``YEAR/NAME.en`` are line-aligned; the suffix of the
+    source is found in the folder.
     """
 
     def __init__(self, folder: str):
@@ -189,9 +190,9 @@ class _Documents:
     def around(
         self, where: str, name, line, current: str, before: int, after: int
     ) -> Tuple[List[Tuple[str, str]], List[Tuple[str, str]]]:
-        """Up to so many pairs of sentences before a line, counted from 1, and behind it.
+        """Return up to ``before`` sentence pairs before a line (from 1), and ``after`` after it.
 
-        Where one side of a pair is empty it is passed over.
+        Pairs with an empty side are left out.
         """
         pairs = self._pairs(where, str(name))
         if not str(line).isdecimal() or not 1 <= int(line) <= len(pairs):
@@ -199,8 +200,8 @@ class _Documents:
         found = pairs[int(line) - 1][0]
         if "".join(found.split()) != "".join(str(current).split()):
             raise UserError(
-                f"{where}: line {line} of {name} is {found[:40]!r} and not the source of the item; "
-                f"are the documents of {self.folder} those of the set?"
+                f"{where}: line {line} of {name} is {found[:40]!r}, not the source of the item; "
+                f"{self.folder} must hold the documents that the set was made from"
             )
         lines = (
             slice(max(int(line) - 1 - before, 0), int(line) - 1),
@@ -215,7 +216,9 @@ class _Documents:
             target = self.files[name]
             others = [p for p in target.parent.glob(f"{target.stem}.*") if p != target]
             if len(others) != 1:
-                raise UserError(f"{target} must have one source file beside it, not {len(others)}")
+                raise UserError(
+                    f"{target} must have exactly one source file beside it, not {len(others)}"
+                )
             sides = [
                 [line.strip() for line in side.read_text(encoding="utf-8").split("\n")]
                 for side in (others[0], target)
@@ -230,7 +233,7 @@ class _Documents:
 
 
 def bawden(name: str, entries: dict) -> List[Item]:
-    """Items of the two sets for anaphora and lexical choice; all look one sentence back."""
+    """Return the items of the sets for anaphora or lexical choice, with one previous sentence."""
     items = []
     for block, entry in entries.items():
         where = f"{name}: example {block}"

@@ -1,16 +1,16 @@
-"""Contrastive test items, and a plain JSON-lines format for them.
+"""Contrastive test items and their format as JSON lines.
 
-One item is one line of JSON::
+Each line is one item::
 
     {"source": ["It is late.", "Will you go?"],
      "candidates": [["Es ist spät.", "Gehst du?"], ["Es ist spät.", "Gehen Sie?"]],
      "correct": 0,
      "labels": {"phenomenon": "formality", "distance": 1}}
 
-``source`` is a document: sentences of context, which may be none, and the current one, which is the
-last unless ``"after": 2`` says how many sentences of context follow it.  Every
-candidate translates it sentence by sentence; ``correct`` is the number, from 0, of the right one.
-Accuracy is also given for each value of each label; there may be any number of labels, or none.
+``source`` is a list of sentences: optional context and the current sentence.  The current sentence
+is the last one, unless ``"after": 2`` gives the number of context sentences that follow it.  Every
+candidate translates the source sentence by sentence; ``correct`` is the index, from 0, of the
+correct candidate.  Accuracy is reported for each value of each label; labels are optional.
 """
 
 import json
@@ -21,14 +21,15 @@ from fairseq_docmt.errors import UserError
 
 
 class Item(NamedTuple):
-    """A source document and translations of it, one of which is right.
+    """A source document and candidate translations, one of which is correct.
 
     Attributes:
-        source: sentences, the current one and its context.
+        source: current sentence and its context.
         candidates: translations, each with as many sentences as the source.
-        correct: number of the right candidate.
-        labels: what the item belongs to, as ``{"phenomenon": "deixis", "distance": "2"}``.
-        after: sentences behind the current one.
+        correct: index of the correct candidate.
+        labels: properties by which results are grouped, e.g. ``{"phenomenon": "deixis", "distance":
+            "2"}``.
+        after: number of context sentences after the current one.
     """
 
     source: List[str]
@@ -38,7 +39,7 @@ class Item(NamedTuple):
     after: int = 0
 
     def with_context(self, before: Optional[int], after: int = 0) -> "Item":
-        """The item with no more sentences of context than these; ``before`` None for all."""
+        """Return the item with its context cut to these numbers of sentences; None keeps all."""
         current = len(self.source) - 1 - self.after
         first = 0 if before is None else max(current - before, 0)
         keep = slice(first, current + 1 + after)
@@ -52,33 +53,33 @@ class Item(NamedTuple):
 def checked_item(
     where: str, source, candidates, correct, labels: Dict[str, Any], after: int = 0
 ) -> Item:
-    """An item of values that were read from a file.
+    """Build an item from values read from a file.
 
     Args:
-        where: how messages call the item, as ``set.json: item 3``.
-        source, candidates, correct, labels, after: see :class:`Item`; values of labels may be of
-            any type.
+        where: name of the item in error messages, e.g. ``set.json: item 3``.
+        source, candidates, correct, labels, after: see :class:`Item`; values of labels may have any
+            type.
 
     Raises:
-        UserError: they make no item.
+        UserError: a value is invalid.
     """
     for name, sentences in [("source", source), *_named(where, candidates)]:
         if not _is_text(sentences):
             raise UserError(f"{where}: the {name} must be a list of sentences, none of them empty")
         if len(sentences) != len(source):
             raise UserError(
-                f"{where}: the {name} has {len(sentences)} sentences, but the source {len(source)}"
+                f"{where}: the {name} has {len(sentences)} sentences, the source has {len(source)}"
             )
     if not _is_number(correct) or not 0 <= correct < len(candidates):
         raise UserError(
-            f"{where}: the right candidate must be a number from 0 to {len(candidates) - 1}, "
+            f"{where}: the correct candidate must be a number from 0 to {len(candidates) - 1}, "
             f"not {correct!r}"
         )
     if not isinstance(labels, dict):
         raise UserError(f"{where}: labels must be a dictionary, not {labels!r}")
     if not _is_number(after) or not 0 <= after < len(source):
         raise UserError(
-            f"{where}: the sentences after the current one must be a number from 0 to "
+            f"{where}: the number of sentences after the current one must be from 0 to "
             f"{len(source) - 1}, not {after!r}"
         )
     named = {str(name): _label(value) for name, value in labels.items()}
@@ -86,10 +87,10 @@ def checked_item(
 
 
 def field(where: str, entry, name: str):
-    """Value of a key of an entry that was read from a file.
+    """Return the value of a key of an entry read from a file.
 
     Raises:
-        UserError: there is no such key.
+        UserError: the entry has no such key.
     """
     if not isinstance(entry, dict):
         raise UserError(f"{where} must be a dictionary, not {str(entry)[:40]!r}")
@@ -117,15 +118,15 @@ def _is_number(value) -> bool:
 
 
 def _label(value) -> str:
-    """Labels as JSON writes them, words without their quotes."""
+    """Return a label as text: strings unchanged, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def read_json_lines(path: Path) -> List[Item]:
-    """Items of a file in the format of this module; empty lines are passed over.
+    """Read the items of a file in the format of this module; blank lines are skipped.
 
     Raises:
-        UserError: a line is none; it is named.
+        UserError: a line is not an item; the message names it.
     """
     items = []
     lines = path.read_text(encoding="utf-8").split("\n")
@@ -135,7 +136,7 @@ def read_json_lines(path: Path) -> List[Item]:
             try:
                 entry = json.loads(line)
             except json.JSONDecodeError as error:
-                raise UserError(f"{where} is no JSON ({error.msg})") from None
+                raise UserError(f"{where} is not valid JSON ({error.msg})") from None
             parts = [field(where, entry, name) for name in ("source", "candidates", "correct")]
             rest = entry.get("labels", {}), entry.get("after", 0)
             items.append(checked_item(where, *parts, *rest))
@@ -143,6 +144,6 @@ def read_json_lines(path: Path) -> List[Item]:
 
 
 def json_lines(items: List[Item]) -> Iterator[str]:
-    """Lines of the format of this module."""
+    """Return items as lines in the format of this module."""
     for item in items:
         yield json.dumps(item._asdict(), ensure_ascii=False)

@@ -1,9 +1,9 @@
-"""Corpus metrics over sentences and over documents, with significance.
+"""Corpus metrics at sentence and document level, with significance tests.
 
-s-BLEU, chrF, TER and METEOR are taken over sentences, d-BLEU over documents: its n-grams match
-anywhere in the document (Feng et al., 2022, section 4; Wu et al., 2022).  d-BLEU does not see to
-which sentence a translation belongs, and grows with the length of documents; signatures say how
-many there were, and s-BLEU should stand beside it.
+s-BLEU, chrF, TER and METEOR are computed over sentences, d-BLEU over documents: its n-grams match
+anywhere in the document (Feng et al., 2022, section 4; Wu et al., 2022).  d-BLEU ignores sentence
+boundaries and increases with document length.  Signatures give the number of documents; report
+s-BLEU beside it.
 """
 
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
@@ -17,19 +17,19 @@ from scipy.stats import binomtest
 from fairseq_docmt.scoring.meteor import Meteor
 from fairseq_docmt.scoring.translations import Translations
 
-#: name of a test -> what sacreBLEU calls it
+#: Name of a test -> its name in sacreBLEU.
 PAIRED_TESTS = {"bootstrap": "bs", "randomisation": "ar"}
 TESTS = (*PAIRED_TESTS, "sign")
-#: With fewer documents than this the tests of sacreBLEU call anything significant.
+#: With fewer segments the paired tests of sacreBLEU call almost any difference significant.
 FEWEST_SEGMENTS = 10
 
 
 class Options(NamedTuple):
-    """What metrics depend on.
+    """Settings of the metrics.
 
     Attributes:
         tokenize: tokenizer of sacreBLEU for BLEU; None is its default, 13a.
-        lowercase: BLEU and chrF without regard to case; TER and METEOR never regard it.
+        lowercase: compute BLEU and chrF case-insensitively.  TER and METEOR always are.
     """
 
     tokenize: Optional[str] = None
@@ -40,7 +40,7 @@ DEFAULT_OPTIONS = Options()
 
 
 class Kind(NamedTuple):
-    """A metric as it can be chosen."""
+    """A metric: label, unit of a segment, direction and constructor."""
 
     label: str
     unit: str
@@ -63,14 +63,14 @@ DEFAULT_METRICS = ("s-bleu", "d-bleu", "chrf", "ter")
 
 
 class Comparison(NamedTuple):
-    """A test of a system against the baseline.
+    """A significance test of a system against the baseline.
 
     Attributes:
-        p: probability of such a difference by chance, None where it cannot be told.
-        interval: half of the 95 % confidence interval of the system's score, where the test has
-            one.
-        better, worse: segments, for the sign test.
-        procedure: number of samples and seed of a test that draws, as in a signature.
+        p: p-value; None where the test is not applicable.
+        interval: half the width of the 95 % confidence interval of the system's score, for
+            bootstrap tests.
+        better, worse: numbers of better and worse segments, for the sign test.
+        procedure: number of samples and seed of a randomised test, as in a signature.
     """
 
     p: Optional[float]
@@ -81,10 +81,10 @@ class Comparison(NamedTuple):
 
 
 class MetricResult(NamedTuple):
-    """Scores of all systems by one metric.
+    """Scores of all systems for one metric.
 
     Attributes:
-        scores: system -> score, from 0 to 100 (TER can be more).
+        scores: system -> score, from 0 to 100 (TER can exceed 100).
         tests: name of the test -> system -> comparison with the baseline.
     """
 
@@ -102,17 +102,18 @@ def corpus_metrics(
     options: Options = DEFAULT_OPTIONS,
     samples: int = 0,
 ) -> List[MetricResult]:
-    """Score systems, and compare each with the first one.
+    """Score systems and compare each with the first one.
 
     Args:
-        translations: of any number of systems.
+        translations: translations by any number of systems.
         metrics: names from METRICS.
         tests: names from TESTS.
-        options: what the metrics depend on.
-        samples: of bootstrap and randomisation; 0: 1,000 and 10,000, as sacreBLEU has it.
+        options: settings of the metrics.
+        samples: number of bootstrap resamples or randomisation trials; 0 for 1,000 and 10,000, the
+            defaults of sacreBLEU.
 
     Raises:
-        UserError: a metric needs what is not installed.
+        UserError: a metric needs a package that is not installed.
     """
     return [_one_metric(translations, METRICS[m], tests, options, samples) for m in metrics]
 
@@ -139,13 +140,13 @@ def _one_metric(translations: Translations, kind: Kind, tests, options, samples)
 
 
 def _with_memory(metric: Metric) -> Metric:
-    """Let a metric count the matches of each text once, not anew for each test."""
+    """Cache the sufficient statistics of a metric, so that the tests do not compute them again."""
     count, known = metric._extract_corpus_statistics, {}
 
     def remembered(hypotheses, references):
         key = (id(hypotheses), id(references))
         if key not in known:
-            # The texts are kept too, so that no other ones come to stand at their place.
+            # Keep the texts alive: their ids must not be reused for other objects.
             known[key] = (hypotheses, references, count(hypotheses, references))
         return known[key][2]
 
@@ -160,18 +161,18 @@ def paired_tests(
     test: str,
     samples: int = 0,
 ) -> Dict[str, Comparison]:
-    """Compare systems with the first by a paired test of sacreBLEU.
+    """Compare systems with the first one by a paired test of sacreBLEU.
 
     Args:
         systems: name -> segments.
-        references: one or more times segments.
-        metric: of sacreBLEU.
+        references: one or more lists of segments.
+        metric: metric of sacreBLEU.
         test: ``bootstrap`` (Koehn, 2004) or ``randomisation`` (Riezler and Maxwell, 2005).
-        samples: 0: 1,000 resamples or 10,000 trials.
+        samples: number of resamples or trials; 0 for 1,000 resamples or 10,000 trials.
 
     Returns:
-        Comparison of each system but the first; without p for fewer than 10 segments, where
-        too few resamples differ, and with p = 1 for equal scores.
+        Comparison of each system but the first.  ``p`` is None for fewer than 10 segments, which
+        give too few distinct resamples, and 1 for equal scores.
     """
     kind = PAIRED_TESTS[test]
     signatures, results = PairedTest(
@@ -183,7 +184,7 @@ def paired_tests(
     enough = len(references[0]) >= FEWEST_SEGMENTS
     found = {}
     for name, row in zip(list(systems)[1:], others):
-        # sacreBLEU counts only larger differences, of which there are none between equal texts.
+        # sacreBLEU counts only larger differences, so that equal texts would get the smallest p.
         p = float(row.p_value) if row.score != base.score else 1.0
         interval = float(row.ci) if row.ci is not None and enough else None
         found[name] = Comparison(p if enough else None, interval, procedure=drawn)
@@ -196,17 +197,17 @@ def sign_tests(
     metric: Metric,
     higher_is_better: bool = True,
 ) -> Dict[str, Comparison]:
-    """Compare systems with the first by the sign test of Collins et al. (2005).
+    """Compare systems with the first one by the sign test of Collins et al. (2005).
 
-    A segment counts for a system if the score of the baseline's text improves when the segment's
-    translation is replaced by that of the system, and against it if it worsens; a two-sided
-    binomial test then says how likely such numbers are if both are equally probable.
+    The translation of one segment at a time is replaced in the baseline's output by that of the
+    system.  The segment counts for the system if the corpus score improves, and against it if the
+    score drops.  The p-value is that of a two-sided binomial test.
 
     Args:
         systems: name -> segments.
-        references: one or more times segments.
-        metric: of sacreBLEU.
-        higher_is_better: what an improvement is.
+        references: one or more lists of segments.
+        metric: metric of sacreBLEU.
+        higher_is_better: whether a higher score is an improvement.
     """
 
     def score(sums) -> float:

@@ -1,7 +1,7 @@
-"""``--scoring document_bleu`` of fairseq-generate: d-BLEU and s-BLEU with their signature.
+"""Scorer ``--scoring document_bleu`` of fairseq-generate: d-BLEU and s-BLEU with their signature.
 
-The host tells a scorer texts alone, in the order of its batches.  The document tasks announce
-before where they belong.
+fairseq passes only texts to a scorer, in the order of its batches.  The document tasks therefore
+announce the document and line of each text beforehand.
 """
 
 import weakref
@@ -19,22 +19,24 @@ _open: "weakref.WeakSet[DocumentBleuScorer]" = weakref.WeakSet()
 
 
 def announce(sample: dict) -> None:
-    """Say which sentences the host is going to score next.
+    """Announce the sentences that fairseq is going to score next.
 
     Args:
-        sample: with ``units`` and ``id``, see :mod:`fairseq_docmt.data.decoding_units`.
+        sample: batch with ``units``, see :mod:`fairseq_docmt.data.decoding_units`.
     """
-    documents = [unit["document"] for unit in sample["units"] for _ in range(unit["rows"])]
+    places = [(unit.document, line) for unit in sample["units"] for line in unit.lines]
     for scorer in _open:
-        scorer.coming.extend(zip(documents, sample["id"].tolist()))
+        scorer.coming.extend(places)
 
 
 @dataclass
 class DocumentBleuConfig(FairseqDataclass):
+    """Options of ``--scoring document_bleu``."""
+
     sacrebleu_tokenizer: str = field(
-        default="13a", metadata={"help": "tokenizer of sacreBLEU, as 13a, intl, zh or none"}
+        default="13a", metadata={"help": "tokenizer of sacreBLEU: 13a, intl, zh, none ..."}
     )
-    sacrebleu_lowercase: bool = field(default=False, metadata={"help": "without regard to case"})
+    sacrebleu_lowercase: bool = field(default=False, metadata={"help": "score case-insensitively"})
 
 
 @register_scorer("document_bleu", dataclass=DocumentBleuConfig)
@@ -42,7 +44,7 @@ class DocumentBleuScorer(BaseScorer):
     """BLEU with n-grams matched over whole documents, and over sentences.
 
     Attributes:
-        coming: document and row of the texts that come next.
+        coming: document and line of each text that will be scored next.
 
     Raises:
         UserError: sacreBLEU has no such tokenizer.
@@ -52,10 +54,10 @@ class DocumentBleuScorer(BaseScorer):
         super().__init__(cfg)
         if cfg.sacrebleu_tokenizer not in BLEU.TOKENIZERS:
             raise UserError(
-                f"--sacrebleu-tokenizer {cfg.sacrebleu_tokenizer} is none of "
+                f"--sacrebleu-tokenizer {cfg.sacrebleu_tokenizer} is not one of "
                 f"{', '.join(BLEU.TOKENIZERS)}"
             )
-        # The host warns of what looks tokenized; here it may be, and the signature says so.
+        # Silences sacreBLEU's warning about tokenized text: the signature names the tokenizer.
         self._metric = BLEU(
             tokenize=cfg.sacrebleu_tokenizer, lowercase=cfg.sacrebleu_lowercase, force=True
         )
@@ -64,10 +66,10 @@ class DocumentBleuScorer(BaseScorer):
         _open.add(self)
 
     def add_string(self, ref, pred):
-        """Take a reference and its hypothesis.
+        """Add a reference and its hypothesis.
 
         Raises:
-            UserError: the task is no document task.
+            UserError: the task is not a document task.
         """
         if not self.coming:
             raise UserError(
@@ -77,11 +79,11 @@ class DocumentBleuScorer(BaseScorer):
         super().add_string(ref, pred)
 
     def score(self) -> float:
-        """d-BLEU."""
+        """Compute d-BLEU."""
         return self._over_documents()[0].score
 
     def result_string(self) -> str:
-        """Both scores and their signature."""
+        """Return d-BLEU, s-BLEU and their signature."""
         over_documents, count = self._over_documents()
         over_sentences = self._metric.corpus_score(self.pred, [self.ref])
         signature = f"docs:{count}|sents:{len(self.pred)}|{self._metric.get_signature()}"

@@ -1,13 +1,13 @@
-"""Are pronouns that the Chinese source drops there in the English translation?
+r"""Measure the recall of pronouns that the Chinese source drops in the English translation.
 
-    python -m fairseq_docmt.scoring dropped-pronouns --source zpdev.zp.zh --reference zpdev.en \\
+    python -m fairseq_docmt.scoring dropped-pronouns --source zpdev.zp.zh --reference zpdev.en \
         sentence=sentence.out memory=memory.out
 
-Of the source, dropped pronouns are marked as in ``<你>_S要不要去看电影``.  A sentence has found as
-many of its dropped pronouns of a person as its translation has forms of that person (I, me, my,
-mine, myself) beyond the pronouns of that person that its source does have.  Recall is given over
-all marks, and over those that the reference found by the same count: often it says things in
-another way.
+Dropped pronouns are marked in the source, as in ``<你>_S要不要去看电影``.  The English forms of a
+person (I, me, my, mine, myself) in the translation are counted, and the pronouns of that person
+that the source does have are subtracted.  The rest, up to the number of marks, is recalled.  Recall
+is given over all marks, and over the marks that the reference recalls by the same count: references
+often use another construction.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from fairseq_docmt.scoring import _tables, translations
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.translations import Translations
 
-#: English forms of a person, as words between letters of other kinds: "it's" is it and s.
+#: English forms of each person.  Words are maximal runs of letters: "it's" is "it" and "s".
 FORMS = {
     "I": "i me my mine myself",
     "you": "you your yours yourself yourselves ya",
@@ -41,18 +41,18 @@ PERSONS = {
 }
 PERSON_OF_FORM = {form: person for person, forms in FORMS.items() for form in forms.split()}
 MARK = re.compile(r"<([^<>]+)>(?:_[A-Za-z]+)?")
-# The character for "he" is also part of 其他 (other) and 吉他 (guitar).
+# The character 他 (he) is also part of 其他 (other) and 吉他 (guitar).
 CHINESE = re.compile(r"我们|咱们|你们|(?<![其吉])他们|她们|它们|[我俺你您妳她它牠]|(?<![其吉])他")
 
 
 class Recall(NamedTuple):
-    """Dropped pronouns of a person.
+    """Counts of the dropped pronouns of a person.
 
     Attributes:
-        marked: in the source.
-        found: of these, in the translation.
-        in_reference: of the marked ones, in the reference.
-        found_too: of those in the reference, in the translation.
+        marked: marks in the source.
+        found: marked pronouns that the translation has.
+        in_reference: marked pronouns that the reference has.
+        found_too: pronouns in the reference that the translation has as well.
     """
 
     marked: int
@@ -65,17 +65,22 @@ class Recall(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """Pronouns of a source sentence by person."""
+    """Pronouns of a source sentence, counted by person.
+
+    Attributes:
+        marked: dropped pronouns.
+        there: pronouns that the sentence does have.
+    """
 
     marked: Counter
     there: Counter
 
 
 def read_marks(sentence: str) -> Dropped:
-    """Pronouns of a marked sentence.
+    """Count the pronouns of a marked sentence.
 
     Raises:
-        ValueError: a mark holds no pronoun that is known.
+        ValueError: a mark holds an unknown pronoun.
     """
     marked: Counter = Counter()
     for pronoun in MARK.findall(sentence):
@@ -88,20 +93,21 @@ def read_marks(sentence: str) -> Dropped:
 
 
 def found_in(dropped: Dropped, translation: str) -> Counter:
-    """How many of the dropped pronouns a translation has, by person."""
+    """Count the dropped pronouns that a translation has, by person."""
     words = re.findall(r"[a-z]+", translation.lower())
     forms = Counter(PERSON_OF_FORM[word] for word in words if word in PERSON_OF_FORM)
     return (forms - dropped.there) & dropped.marked
 
 
 def recall_by_person(texts: Translations) -> Dict[str, Dict[str, Recall]]:
-    """Recall of each system: system -> person -> counts.
+    """Count the recalled pronouns of each system: system -> person -> counts.
 
     Args:
-        texts: with a marked source.  Of several references the one with the most counts.
+        texts: translations with a marked source.  With several references, the highest count of
+            each person is used.
 
     Raises:
-        UserError: nothing is marked, or a mark holds no pronoun that is known.
+        UserError: nothing is marked, or a mark holds an unknown pronoun.
     """
     sentences = _dropped(texts)
     results: Dict[str, Dict[str, Recall]] = {}
@@ -126,21 +132,21 @@ def _dropped(texts: Translations) -> List[Dropped]:
             sentences.append(read_marks(sentence))
         except ValueError as error:
             raise UserError(
-                f"--source, line {row + 1}: the mark {error} holds none of {' '.join(PERSONS)}"
+                f"--source, line {row + 1}: the mark {error} is not one of {' '.join(PERSONS)}"
             ) from None
     if not any(dropped.marked for dropped in sentences):
-        raise UserError("the source marks no dropped pronoun, as <你>_S would be one")
+        raise UserError("the source has no marks of dropped pronouns, such as <你>_S")
     return sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     translations.add_arguments(parser, source_required=True)
     _tables.add_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> None:
-    """Read, count, show."""
+    """Run the command."""
     results = recall_by_person(translations.from_arguments(args))
     totals = {name: sum(c.values(), Recall(0, 0, 0, 0)) for name, c in results.items()}
     counts = {name: {**results[name], "all": totals[name]} for name in results}
@@ -148,7 +154,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def tables_of(counts: Dict[str, Dict[str, Recall]]) -> List[Table]:
-    """Recall over all marks and over those that the reference has."""
+    """Return tables of recall over all marks and over the marks that the reference recalls."""
     first = next(iter(counts.values()))
     marked = [
         [person, str(c.marked), *(_percent(s[person].found, c.marked) for s in counts.values())]

@@ -1,8 +1,8 @@
-"""METEOR of NLTK as a metric of sacreBLEU, so that its significance tests apply.
+"""METEOR of NLTK as a metric of sacreBLEU, so that the significance tests of sacreBLEU apply.
 
 Banerjee and Lavie (2005): matches of words, stems and WordNet synonyms, for English.  NLTK has
-neither the paraphrases nor the tuned weights of METEOR 1.5, so compare figures of one kind only.
-The score of a corpus is the mean over its sentences, times 100.
+neither the paraphrases nor the tuned weights of METEOR 1.5; the scores of the two are not
+comparable.  The score of a corpus is the mean over its sentences, times 100.
 """
 
 from importlib.util import find_spec
@@ -28,7 +28,7 @@ class Meteor(Metric):
     """METEOR over sentences.
 
     Args:
-        wordnet: what has ``synsets(word)``; default: NLTK's WordNet.
+        wordnet: object with a method ``synsets(word)``; default: NLTK's WordNet.
 
     Raises:
         UserError: NLTK or its WordNet is not installed.

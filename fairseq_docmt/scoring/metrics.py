@@ -1,11 +1,11 @@
-"""BLEU of sentences and documents, chrF, TER and METEOR, with significance.
+r"""Compute BLEU of sentences and documents, chrF, TER and METEOR, with significance tests.
 
-    python -m fairseq_docmt.scoring metrics --reference test.en \\
+    python -m fairseq_docmt.scoring metrics --reference test.en \
         sentence=sentence.out window=window.out --tests bootstrap,sign
 
-The first system is the baseline of the tests.  Texts have one sentence per line and blank lines
-between documents, as the reference has them; a system is such a text or an output of
-fairseq-generate, whose T- lines are the reference where none is given.
+The first system is the baseline of the tests.  A text has one sentence per line and blank lines
+between documents, at the same lines as the reference.  A system is such a text or an output of
+fairseq-generate.  Without --reference, the T- lines of fairseq-generate are the reference.
 """
 
 import argparse
@@ -24,13 +24,13 @@ SIGNIFICANT = 0.05
 
 
 def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
-    """What :func:`measure` reads."""
+    """Add the options that :func:`measure` uses."""
     parser.add_argument(
         "--metrics",
         type=_names_among(corpus_metrics.METRICS),
         default=corpus_metrics.DEFAULT_METRICS,
         metavar="NAME,NAME",
-        help=f"of {', '.join(corpus_metrics.METRICS)}; "
+        help=f"any of {', '.join(corpus_metrics.METRICS)}; "
         f"default: {','.join(corpus_metrics.DEFAULT_METRICS)}",
     )
     parser.add_argument(
@@ -38,62 +38,62 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
         type=_names_among(corpus_metrics.TESTS),
         default=(),
         metavar="NAME,NAME",
-        help="of bootstrap and randomisation (paired, of sacreBLEU) and sign (Collins et al., "
-        "2005); all compare with the first system",
+        help="any of bootstrap, randomisation (paired tests of sacreBLEU), sign (Collins et al., "
+        "2005); each compares with the first system",
     )
     parser.add_argument(
         "--samples",
         type=int,
         default=0,
-        help="resamples and trials; default: 1,000 for bootstrap, 10,000 for randomisation",
+        help="resamples or trials; default: 1,000 for bootstrap, 10,000 for randomisation",
     )
     parser.add_argument(
         "--tokenize",
         choices=BLEU.TOKENIZERS,
         metavar="NAME",
-        help="tokenizer of sacreBLEU for BLEU; default: its own, 13a",
+        help="tokenizer of sacreBLEU for BLEU; default: 13a",
     )
     parser.add_argument(
-        "--lowercase", action="store_true", help="BLEU and chrF without regard to case"
+        "--lowercase", action="store_true", help="compute BLEU and chrF case-insensitively"
     )
 
 
 def _names_among(known: Iterable[str]) -> Callable[[str], List[str]]:
-    """Reader of an option with names separated by commas."""
+    """Return a parser of names separated by commas."""
 
     def read(text: str) -> List[str]:
         names = list(dict.fromkeys(text.split(",")))
         for name in names:
             if name not in known:
-                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+                raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known)}")
         return names
 
     return read
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     translations.add_arguments(parser)
     add_metric_arguments(parser)
     parser.add_argument(
         "--by-position",
         type=int,
         metavar="N",
-        help="also BLEU by the place of sentences in their documents, in ranges of N",
+        help="also report BLEU by sentence position in the document, in ranges of N",
     )
     _tables.add_arguments(parser)
 
 
 def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]:
-    """Results of the metrics and tests that a command line names.
+    """Compute the metrics and tests chosen on the command line.
 
     Raises:
-        UserError: tests of a single system, or a metric whose resources are missing.
+        UserError: tests with a single system, or a metric whose resources are missing.
     """
     if args.tests and len(texts.systems) < 2:
-        raise UserError("--tests compare systems with the first one; give two or more")
+        raise UserError("--tests compare systems with the first one; give two or more systems")
     if args.samples < 0:
-        raise UserError(f"--samples must be positive, not {args.samples}")
+        raise UserError(f"--samples must not be negative, got {args.samples}")
     options = Options(args.tokenize, args.lowercase)
     return corpus_metrics.corpus_metrics(texts, args.metrics, args.tests, options, args.samples)
 
@@ -101,13 +101,13 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
 def by_position(
     texts: Translations, size: int, options: Options = corpus_metrics.DEFAULT_OPTIONS
 ) -> Dict[str, Dict[str, float]]:
-    """BLEU by ranges of places in documents: system -> range as ``1-10`` -> score.
+    """Compute BLEU by ranges of sentence positions: system -> range, e.g. ``1-10`` -> score.
 
     Raises:
-        UserError: a size below 1.
+        UserError: the size is below 1.
     """
     if size < 1:
-        raise UserError(f"a range must have at least 1 place, not {size}")
+        raise UserError(f"a range must have at least 1 position, not {size}")
     metric = BLEU(tokenize=options.tokenize, lowercase=options.lowercase)
     place = texts.index.position.tolist()
     return {
@@ -117,7 +117,7 @@ def by_position(
 
 
 def main(args: argparse.Namespace) -> None:
-    """Read, measure, show."""
+    """Run the command."""
     texts = translations.from_arguments(args)
     results = measure(args, texts)
     tables, notes = tables_of(results), notes_of(results, texts)
@@ -132,7 +132,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def tables_of(results: List[MetricResult]) -> List[Table]:
-    """Scores of all systems, and one table of each test."""
+    """Return a table with the scores of all systems and one table for each test."""
     labels = [result.label for result in results]
     systems = list(results[0].scores)
     rows = [[name, *(_score(result, name) for result in results)] for name in systems]
@@ -149,7 +149,7 @@ def tables_of(results: List[MetricResult]) -> List[Table]:
 
 
 def is_significant(result: MetricResult, system: str) -> bool:
-    """Whether every test that was made sees a difference to the baseline."""
+    """Return whether all tests that were run find a significant difference to the baseline."""
     found = [test[system].p for test in result.tests.values() if system in test]
     return bool(found) and all(p is not None and p < SIGNIFICANT for p in found)
 
@@ -170,7 +170,7 @@ def _p_value(found: Comparison) -> str:
 
 
 def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
-    """Signatures, and what the marks mean."""
+    """Return the signatures and the legend of the tables."""
     notes = [f"{result.label}: {result.signature}" for result in results]
     if not results[0].tests:
         return notes
@@ -187,7 +187,7 @@ def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
 
 
 def as_json(result: MetricResult) -> dict:
-    """Numbers of a metric for JSON."""
+    """Return the results of a metric in a form that JSON can represent."""
     tests = {
         test: {name: _known(found) for name, found in systems.items()}
         for test, systems in result.tests.items()

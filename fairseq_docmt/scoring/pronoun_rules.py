@@ -1,28 +1,28 @@
-"""What is an ambiguous pronoun, and what its translations are, by language pair.
+"""Ambiguous pronouns and their translations, by language pair.
 
-English-German follows Herold and Ney (2023), appendix A.1.  The paper leaves the words to its
-code (an extension of BlonDe, Jiang et al., 2022); they are these, "ihr" as formal included.
-Another language pair is another entry of PAIRS.
+English-German follows Herold and Ney (2023), appendix A.1.  The paper refers to its code (an
+extension of BlonDe, Jiang et al., 2022) for the word lists; the lists here are those of the code,
+including "ihr" as formal.  To add a language pair, add an entry to PAIRS.
 """
 
 from typing import Dict, FrozenSet, List, NamedTuple, Tuple
 
-#: A sentence as (word, fine-grained tag of spaCy).
+#: A sentence as pairs (word, fine-grained tag of spaCy).
 Tagged = List[Tuple[str, str]]
 
 
 class PronounRules(NamedTuple):
-    """Rules of one phenomenon of a language pair; all words in lower case.
+    """Rules for one phenomenon of a language pair; all words in lower case.
 
-    A source sentence is valid if one of its pronouns is among ``triggers``.  Of a valid sentence
-    the pronouns of each class are counted on the target side; not those of the class ``unclear``,
-    where a source pronoun is among ``blockers``, which would be translated by the same words.
+    A source sentence is valid if one of its pronouns is a trigger.  For each valid sentence the
+    pronouns of each class are counted on the target side.  The class ``unclear`` is skipped if the
+    source also has a blocker, which would be translated by the same words.
 
     Attributes:
-        source_tags, target_tags: of pronouns.
+        source_tags, target_tags: part-of-speech tags of pronouns.
         triggers, blockers: source words.
         classes: name -> target words.
-        unclear: name of a class.
+        unclear: name of the class that blockers exclude.
     """
 
     source_tags: FrozenSet[str]
@@ -33,7 +33,7 @@ class PronounRules(NamedTuple):
     unclear: str
 
     def classes_of(self, source: Tagged) -> List[str]:
-        """Classes to be counted in translations of a source sentence; none if it is not valid."""
+        """Return the classes to count in translations of a sentence; none if it is not valid."""
         pronouns = {word.lower() for word, tag in source if tag in self.source_tags}
         if not pronouns & self.triggers:
             return []
@@ -41,13 +41,13 @@ class PronounRules(NamedTuple):
         return [name for name in self.classes if not (blocked and name == self.unclear)]
 
     def count(self, name: str, target: Tagged) -> int:
-        """Pronouns of a class in a target sentence."""
+        """Count the pronouns of a class in a target sentence."""
         words = self.classes[name]
         return sum(word.lower() in words and tag in self.target_tags for word, tag in target)
 
 
 class LanguagePair(NamedTuple):
-    """Taggers of spaCy by name, and rules by phenomenon."""
+    """Names of the spaCy models of both sides, and rules by phenomenon."""
 
     source_model: str
     target_model: str

@@ -1,13 +1,14 @@
-"""F1 of ambiguous pronouns and of formality, with spaCy's taggers.
+r"""Compute the F1 of ambiguous pronouns and of formality, with spaCy's taggers.
 
-    python -m fairseq_docmt.scoring pronouns --source test.en --reference test.de \\
+    python -m fairseq_docmt.scoring pronouns --source test.en --reference test.de \
         sentence=sentence.out window=window.out
 
-Herold and Ney (2023), appendix A.1: of each valid sentence, pronouns of a class that hypothesis
-and reference both have are right; precision is over those of the hypotheses, recall over those of
-the references (the paper names the two the other way round, which leaves F1 as it is).  `all` is
-micro F1 over the classes, as in the paper; its code leaves out neuter, as `without neuter` does.
-Texts are tagged as they are written; --lowercase tags them in lower case, as the paper's code does.
+Herold and Ney (2023), appendix A.1.  In each valid sentence, pronouns of a class are correct as far
+as hypothesis and reference both have them.  Precision is relative to the pronouns of the
+hypotheses, recall to those of the references (the paper swaps the two names, which does not change
+F1).  `all` is micro F1 over the classes, as in the paper; the code of the paper leaves out neuter
+pronouns, as `without neuter` does.  Texts are tagged with their original case; --lowercase tags
+them in lower case, as the code of the paper does.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from fairseq_docmt.scoring.pronoun_rules import PAIRS, PronounRules, Tagged
 
 
 class Counts(NamedTuple):
-    """Pronouns of a class in hypotheses, in references, and in both at the same sentence."""
+    """Numbers of pronouns of a class in hypotheses, in references, and in both."""
 
     hypothesis: int = 0
     reference: int = 0
@@ -29,17 +30,17 @@ class Counts(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """Share of the hypotheses' pronouns that is right; 0 if there are none."""
+        """Share of the hypotheses' pronouns that are correct; 0 if there are none."""
         return self.both / self.hypothesis if self.hypothesis else 0.0
 
     @property
     def recall(self) -> float:
-        """Share of the references' pronouns that is found; 0 if there are none."""
+        """Share of the references' pronouns that are found; 0 if there are none."""
         return self.both / self.reference if self.reference else 0.0
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of both."""
+        """Harmonic mean of precision and recall."""
         total = self.hypothesis + self.reference
         return 2 * self.both / total if total else 0.0
 
@@ -53,10 +54,10 @@ def count_pronouns(
     hypotheses: Sequence[Tagged],
     references: Sequence[Tagged],
 ) -> Dict[str, Counts]:
-    """Pronouns of each class of some rules, and of all classes together (``all``).
+    """Count the pronouns of each class, and of all classes together (``all``).
 
     Args:
-        rules: of a language pair.
+        rules: rules of a language pair.
         source, hypotheses, references: (sentences,) each.
     """
     sums = {name: Counter() for name in rules.classes}
@@ -74,10 +75,10 @@ def count_pronouns(
 
 
 def tagger(name: str):
-    """A pipeline of spaCy that tags.
+    """Load a spaCy pipeline for tagging.
 
     Args:
-        name: of an installed model, or a folder.
+        name: name of an installed model, or a folder.
 
     Raises:
         UserError: there is no such model.
@@ -88,18 +89,18 @@ def tagger(name: str):
         return spacy.load(name, exclude=["ner", "lemmatizer", "parser"])
     except OSError:
         raise UserError(
-            f"the model {name} of spaCy is not installed; "
+            f"the spaCy model {name} is not installed; "
             f"install it with `python -m spacy download {name}`"
         ) from None
 
 
 def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged]:
-    """Words with tags.
+    """Tag the words of sentences.
 
     Args:
-        model: pipeline of spaCy.
+        model: spaCy pipeline.
         sentences: texts.
-        lowercase: tag them in lower case.
+        lowercase: convert the texts to lower case first.
 
     Raises:
         UserError: the pipeline gives no tags.
@@ -107,28 +108,28 @@ def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged
     texts = (sentence.lower() if lowercase else sentence for sentence in sentences)
     tagged = [[(token.text, token.tag_) for token in found] for found in model.pipe(texts)]
     if not any(label for words in tagged for _, label in words):
-        raise UserError(f"the model {model.meta['name']} of spaCy gives no tags; use another one")
+        raise UserError(f"the spaCy model {model.meta['name']} gives no tags; use another one")
     return tagged
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     translations.add_arguments(parser, source_required=True)
-    parser.add_argument("--pair", choices=PAIRS, default="en-de", help="default: %(default)s")
-    parser.add_argument("--source-model", metavar="NAME", help="tagger, instead of the pair's")
-    parser.add_argument("--target-model", metavar="NAME", help="tagger, instead of the pair's")
-    parser.add_argument("--lowercase", action="store_true", help="tag texts in lower case")
+    parser.add_argument("--pair", choices=PAIRS, default="en-de", help="languages; default: en-de")
+    parser.add_argument("--source-model", metavar="NAME", help="spaCy model of the source side")
+    parser.add_argument("--target-model", metavar="NAME", help="spaCy model of the target side")
+    parser.add_argument("--lowercase", action="store_true", help="lowercase texts before tagging")
     _tables.add_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> None:
-    """Read, tag, count, show."""
+    """Run the command."""
     pair = PAIRS[args.pair]
     models = [tagger(args.source_model or pair.source_model)]
     models.append(tagger(args.target_model or pair.target_model))
     texts = translations.from_arguments(args)
     if len(texts.references) > 1:
-        raise UserError("the F1 of pronouns is defined for one reference; give --reference once")
+        raise UserError("pronoun F1 is defined for a single reference; give --reference once")
     source = tag(models[0], texts.source, args.lowercase)
     reference = tag(models[1], texts.references[0], args.lowercase)
     counts: Dict[str, Dict[str, Dict[str, Counts]]] = {}

@@ -1,8 +1,8 @@
-"""Scores of references by a model: log-probabilities of their tokens, forced.
+"""Scores of reference translations: log-probabilities of their tokens in forced decoding.
 
-Documents are scored as ``fairseq-generate --score-reference`` scores them; so every task and
-architecture that this command knows can be tested, each with as much of the context as it sees in
-its own decoding.  Candidates of contrastive sets are references of small documents.
+Documents are scored as by ``fairseq-generate --score-reference``, so every task and architecture is
+scored with the same context as in its own decoding.  Candidates of contrastive sets are treated as
+references of small documents.
 """
 
 import contextlib
@@ -26,20 +26,20 @@ from fairseq_docmt.scoring.contrastive_items import Item
 
 logger = logging.getLogger(__name__)
 
-#: label smoothing of the loss by which Voita et al. (2019) rank candidates
+#: Label smoothing of the loss by which Voita et al. (2019) rank candidates.
 VOITA_SMOOTHING = 0.1
 
 Sentences = Tuple[Tensor, ...]
 
 
 class Protocol(NamedTuple):
-    """How a candidate is scored.
+    """Definition of the score of a candidate.
 
     Attributes:
-        whole_window: mean over all target tokens that the model sees, else sum over those of the
-            current sentence; the symbol that ends a sentence is one of its tokens.
+        whole_window: if True, the mean over all target tokens that the model sees; otherwise the
+            sum over the tokens of the current sentence, including its end symbol.
         smoothing: label smoothing of the log-probabilities.
-        merge: candidates with the same text are one.
+        merge: whether candidates with the same text count as one.
     """
 
     whole_window: bool = False
@@ -59,7 +59,7 @@ class Scored(NamedTuple):
     """Scores of items.
 
     Attributes:
-        scores: for each item one of each candidate, higher is better.
+        scores: for each item, the score of each candidate; higher is better.
         unknown: share of the target tokens that are not in the dictionary.
     """
 
@@ -73,17 +73,17 @@ def text_encoder(
     codes: Optional[str],
     truecasing: Optional[str] = None,
 ) -> Callable:
-    """What is to be done to a sentence of one language before its words are looked up.
+    """Return a function that tokenizes, truecases and segments a sentence of one language.
 
     Args:
-        language: for the Moses tokenizer.
-        tokenizer: name of a tokenizer of fairseq, None for text that is tokenized.
-        codes: file of subword-nmt, None for text that has its subwords.
-        truecasing: model of the Moses truecaser, as data_prep/prepare.py --truecase leaves it; None
-            for text that keeps its case.
+        language: language code for the Moses tokenizer.
+        tokenizer: name of a tokenizer of fairseq, None for tokenized text.
+        codes: BPE codes of subword-nmt, None for text with subwords.
+        truecasing: model of the Moses truecaser, as saved by data_prep/prepare.py --truecase; None
+            to keep the case.
 
     Raises:
-        UserError: the truecasing model is none.
+        UserError: the truecasing model is invalid.
     """
     sides = {"source_lang": language, "target_lang": language}
     cut = encoders.build_tokenizer(Namespace(tokenizer=tokenizer, **sides)) if tokenizer else None
@@ -99,40 +99,45 @@ def text_encoder(
 
 
 def _truecaser(path: str) -> Callable[[str], str]:
-    """The truecasing that data_prep/prepare.py does, with a model of its."""
+    """Return a function that truecases a line as data_prep/prepare.py does."""
     from sacremoses import MosesTruecaser
 
     try:
         moses = MosesTruecaser(path)
     except (ValueError, UnicodeDecodeError):
         raise UserError(
-            f"{path} is no truecasing model; give the file truecase.* that data_prep/prepare.py "
-            "--truecase has left"
+            f"{path} is not a truecasing model; give the file truecase.* that data_prep/prepare.py "
+            "--truecase has saved"
         ) from None
     return lambda sentence: moses.truecase(sentence, return_str=True)
 
 
 def add_model_arguments(parser) -> None:
-    """Options that :func:`scorer_of` reads, but for ``--path``."""
+    """Add the options that :func:`scorer_of` reads, except ``--path``."""
     add = parser.add_argument
-    add("--data", default="", help="folder with the dictionaries; default: that of training")
+    add("--data", default="", help="folder with the dictionaries; default: as in training")
     add("--bpe-codes", metavar="FILE", help="subword-nmt codes of the training data")
-    add("--target-bpe-codes", metavar="FILE", help="the same of the target, where it has its own")
-    add("--source-tokenizer", choices=["moses", "jieba"], help="for raw text")
-    add("--target-tokenizer", choices=["moses", "jieba"], help="for raw text")
-    add("--source-truecaser", metavar="FILE", help="Moses truecasing model of the training data")
-    add("--target-truecaser", metavar="FILE", help="the same of the target; default: case is kept")
-    add("--max-tokens", type=int, default=4096, help="padded source tokens of a batch")
-    add("--batch-size", type=int, help="documents of a batch")
-    add("--cpu", action="store_true", help="leave a GPU alone")
-    add("--fp16", action="store_true", help="half precision, on a GPU")
+    add("--target-bpe-codes", metavar="FILE", help="codes of the target side; default: --bpe-codes")
+    add("--source-tokenizer", choices=["moses", "jieba"], help="tokenizer for raw source text")
+    add("--target-tokenizer", choices=["moses", "jieba"], help="tokenizer for raw target text")
+    add("--source-truecaser", metavar="FILE", help="Moses truecasing model of the source side")
+    add(
+        "--target-truecaser",
+        metavar="FILE",
+        help="truecasing model of the target side; default: keep case",
+    )
+    add("--max-tokens", type=int, default=4096, help="source tokens of a batch with padding")
+    add("--batch-size", type=int, help="maximum number of documents of a batch")
+    add("--cpu", action="store_true", help="use the CPU even if there is a GPU")
+    add("--fp16", action="store_true", help="half precision (GPU only)")
 
 
 def scorer_of(path: str, args) -> "ReferenceScorer":
-    """The models of a path, several joined by ``:``, and the text that they were trained on.
+    """Load one or more models (paths joined by ``:``) and the preprocessing of their training data.
 
     Raises:
-        UserError: a checkpoint or BPE codes are missing, or an option makes no sense.
+        UserError: a checkpoint, BPE codes or a truecasing model is missing, or an option is
+            invalid.
     """
     if args.max_tokens < 1 or (args.batch_size is not None and args.batch_size < 1):
         raise UserError("--max-tokens and --batch-size must be at least 1")
@@ -157,15 +162,15 @@ def scorer_of(path: str, args) -> "ReferenceScorer":
 
 
 class ReferenceScorer:
-    """Scores candidates with the models of a stock hub interface.
+    """Scorer of candidates with the models of a hub interface.
 
     Args:
-        hub: interface of fairseq around one or more models, as that of
+        hub: hub interface of fairseq with one or more models, as in
             :class:`~fairseq_docmt.generation.DocumentTranslator`.
-        encode_source, encode_target: from a sentence of a test set to one as it was before
-            ``fairseq-preprocess``.
-        max_tokens: padded source tokens of a batch.
-        batch_size: candidates of a batch, None for no limit.
+        encode_source, encode_target: functions from a sentence of a test set to the text that was
+            the input of ``fairseq-preprocess``.
+        max_tokens: maximum number of source tokens of a batch, with padding.
+        batch_size: maximum number of candidates of a batch, None for no limit.
     """
 
     def __init__(
@@ -177,6 +182,7 @@ class ReferenceScorer:
         batch_size: Optional[int] = None,
     ):
         self.hub, self.task = hub, hub.task
+        self._is_document_task = hasattr(hub.task, "decoding")
         self.encode_source, self.encode_target = encode_source, encode_target
         self.max_tokens, self.batch_size = max_tokens, batch_size
         self._known: Dict[Tuple[str, bool], Tensor] = {}
@@ -185,11 +191,11 @@ class ReferenceScorer:
         """Score all candidates of all items.
 
         Raises:
-            UserError: a candidate does not fit the model, or its score has no meaning.
+            UserError: a candidate does not fit the model, or the protocol does not apply.
         """
         if protocol.smoothing and len(self.hub.models) > 1:
-            raise UserError("--protocol voita is for one model and not for ensembles")
-        if not hasattr(self.task, "decoding"):  # of sentences alone: nothing follows them
+            raise UserError("--protocol voita is defined for one model; give a single checkpoint")
+        if not self._is_document_task:  # a sentence-level model sees no following sentences
             items = [item.with_context(None) for item in items]
         pairs = [
             (self._encoded(item.source, True), self._encoded(candidate, False))
@@ -197,7 +203,7 @@ class ReferenceScorer:
             for candidate in item.candidates
         ]
         current = [-1 - item.after for item in items for _ in item.candidates]
-        # Equal tokens get the very same score, whatever batch they would have been in.
+        # Score equal candidates once: rounding in different batches must not break ties.
         keys = [
             (place, *(tuple(s.tolist()) for side in pair for s in side))
             for place, pair in zip(current, pairs)
@@ -215,15 +221,15 @@ class ReferenceScorer:
     def sentence_scores(
         self, documents: Sequence[Tuple[List[str], List[str]]], last_only: bool = False
     ) -> List[List[Tuple[Tensor, Tensor]]]:
-        """Score the references of documents, each given as its source and target sentences.
+        """Score the references of documents, each given as source and target sentences.
 
         Args:
-            documents: with as many sentences on either side.
-            last_only: only the last sentence of each document.
+            documents: documents with the same number of sentences on both sides.
+            last_only: score only the last sentence of each document.
 
         Returns:
-            For each document, for each of its sentences: its target tokens, the one that ends it
-            among them, and as many log-probabilities.
+            For each document, for each of its sentences: its target tokens, including the end
+            symbol, and their log-probabilities.
 
         Raises:
             UserError: a sentence does not fit the model.
@@ -252,14 +258,14 @@ class ReferenceScorer:
     def _sentences(
         self, pairs: Sequence[Tuple[Sentences, Sentences]], smoothing: float, last_only: bool
     ) -> List[List[Tensor]]:
-        """Log-probabilities of the target tokens of sentences, by document, in their order.
+        """Compute log-probabilities of the target tokens of all sentences, by document.
 
         Args:
             pairs: documents, each as source and target sentences.
             smoothing: label smoothing of the log-probabilities.
-            last_only: leave out what is only known by scoring other sentences than the last.
+            last_only: skip work that only the scores of earlier sentences need.
         """
-        if hasattr(self.task, "decoding"):
+        if self._is_document_task:
             batches = self._document_batches(pairs, last_only)
         else:
             batches = self._sentence_batches(pairs)
@@ -271,15 +277,21 @@ class ReferenceScorer:
             generation.score_reference = True
         scorer = self.task.build_generator(list(self.hub.models), generation)
         found: List[Dict[int, Tensor]] = [{} for _ in pairs]
-        with _any_order(self.task):
+        with self._any_order():
             for sample, documents in batches:
                 rows = self.task.inference_step(scorer, models, sample)
                 for row, document, hypotheses in zip(sample["id"].tolist(), documents, rows):
                     found[document][row] = hypotheses[0]["positional_scores"].cpu().double()
         return [[scores[row] for row in sorted(scores)] for scores in found]
 
+    def _any_order(self):
+        """Return a context for scoring windows in any order; sentence-level tasks need none."""
+        if self._is_document_task:
+            return self.task.scoring_references()
+        return contextlib.nullcontext()
+
     def _document_batches(self, pairs, last_only: bool):
-        """Samples of units and the document of each of their rows, in the order of decoding."""
+        """Yield batches of decoding units, and the document of each row, in decoding order."""
         task = self.task
         starts = np.concatenate([[0], np.cumsum([len(source) for source, _ in pairs])])
         index = DocumentIndex(np.arange(starts[-1]), starts)
@@ -288,7 +300,7 @@ class ReferenceScorer:
         sizes = np.array([len(sentence) for sentence in src])
         spans = task.decoding_spans(index, sizes)
         if last_only and not task.keeps_order():
-            spans = spans[np.isin(spans[:, 1], starts)]  # the others say nothing of the last
+            spans = spans[np.isin(spans[:, 1], starts)]  # windows that end with the last sentence
             self._report_cut(spans, np.diff(starts))
         self._check_lengths(spans, src, tgt, int(task.options["mark_document_start"]))
         options = {"left_pad_source": task.cfg.left_pad_source}
@@ -296,13 +308,14 @@ class ReferenceScorer:
             options["window_size"] = task.window_to_decode()
         units = DecodingUnits(src, tgt, sizes, task.source_dictionary, index, spans, **options)
         batches = units.batches(self.max_tokens, self.batch_size, task.keeps_order(), shards=1)
-        task.decoder.begin(len(units), forget=True)
+        task.search.forget()
+        task.search.begin(len(units))
         for batch in tqdm(batches, unit="batch", disable=None):
             sample = units.collater([units[unit] for unit in batch])
             yield sample, index.document[sample["id"].numpy()].tolist()
 
     def _sentence_batches(self, pairs):
-        """Samples of last sentences and the document of each row, for sentence-level tasks."""
+        """Yield batches of last sentences, and the document of each row, for other tasks."""
         src, tgt = [source[-1] for source, _ in pairs], [target[-1] for _, target in pairs]
         sizes = [np.array([len(sentence) for sentence in side]) for side in (src, tgt)]
         numbers = np.arange(len(pairs))
@@ -327,8 +340,8 @@ class ReferenceScorer:
         cut = int((spans[:, 1] - spans[:, 0] < wanted).sum())
         if cut > 0:
             logger.warning(
-                "%d of %d candidates are longer than the model's limit and lose the beginning of "
-                "their context; give them less with --context",
+                "%d of %d candidates exceed the model's maximum length and lose the beginning of "
+                "their context; reduce it with --context",
                 cut,
                 len(lengths),
             )
@@ -341,48 +354,36 @@ class ReferenceScorer:
             if lengths.max() > most:
                 raise UserError(
                     f"a candidate has {lengths.max()} {side} tokens with its context, but the "
-                    f"model's positions end at {most}; give it less with --context"
+                    f"model has only {most} positions; reduce the context with --context"
                 )
 
 
 def _score(sentences: List[Tensor], current: int, protocol: Protocol) -> float:
-    """Score of a candidate.
+    """Compute the score of a candidate.
 
     Args:
-        sentences: log-probabilities of the tokens of the last sentences, seen at once by the model.
-        current: index of the scored one, from the end.
-        protocol: how to score.
+        sentences: log-probabilities of the tokens of the sentences that the model sees at once, up
+            to the last one of the document.
+        current: index of the scored sentence, from the end.
+        protocol: definition of the score.
 
     Raises:
-        UserError: the model does not see the current sentence with all that follow it.
+        UserError: the model does not see the current sentence together with all that follow it.
     """
     if -current > len(sentences):
         raise UserError(
-            f"the model sees {len(sentences)} sentences at once, so not the current one and "
-            f"{-1 - current} behind it; give it less with --context-after"
+            f"the model sees {len(sentences)} sentences at once, too few for the current one and "
+            f"{-1 - current} after it; reduce --context-after"
         )
     return float(torch.cat(sentences).mean() if protocol.whole_window else sentences[current].sum())
 
 
-@contextlib.contextmanager
-def _any_order(task):
-    """Windows in the decoding that needs no order; references are scored alike in all of them."""
-    before = getattr(task, "decoding", None)
-    if "window" in getattr(task, "decodings", ()):
-        task.decoding = "window"
-    try:
-        yield
-    finally:
-        if before is not None:
-            task.decoding = before
-
-
 class _Smoothed(nn.Module):
-    """A model whose log-probability of a token is less its label-smoothed loss.
+    """A model whose token scores are negative label-smoothed losses.
 
-    That of Voita et al. (2019), ``LossXent`` of their code: the cross-entropy with a distribution
-    that gives ``1 - smoothing`` to the token and the rest to all others alike, less the entropy of
-    that distribution.
+    The loss is ``LossXent`` in the code of Voita et al. (2019): the cross-entropy with a
+    distribution that gives ``1 - smoothing`` to the reference token and shares the rest equally
+    among all other tokens, minus the entropy of that distribution.
     """
 
     def __init__(self, model, smoothing: float):
@@ -390,7 +391,7 @@ class _Smoothed(nn.Module):
         self.model, self.smoothing = model, smoothing
 
     def __getattr__(self, name):
-        # Memories of documents are filled by the parts of the model.
+        # Searches access the encoder and decoder of the model, e.g. to fill a document memory.
         try:
             return super().__getattr__(name)
         except AttributeError:

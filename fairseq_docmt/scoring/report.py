@@ -1,10 +1,10 @@
-"""One HTML page about several systems: figures, plots and their documents side by side.
+r"""Write an HTML page that compares systems: scores, plots and their documents side by side.
 
-    python -m fairseq_docmt.scoring report --out report.html --source test.zh --reference test.en \\
+    python -m fairseq_docmt.scoring report --out report.html --source test.zh --reference test.en \
         sentence=sentence.out window=window.out
 
-The page needs no other file and no network, and runs no scripts.  Figures are those of
-`metrics`; results of `contrastive` join them by --contrastive.
+The page is self-contained: it needs no other files, no network and no scripts.  Scores are those of
+`metrics`; --contrastive adds results of `contrastive`.
 """
 
 import argparse
@@ -26,7 +26,14 @@ from fairseq_docmt.scoring.translations import Translations
 
 
 class Sentence(NamedTuple):
-    """A row of the browser: a sentence and what became of it."""
+    """A row of the document browser: a sentence with its references and translations.
+
+    Attributes:
+        source: source sentence, empty if unknown.
+        references: reference translations.
+        systems: translation of each system, with its differences marked.
+        same: whether all systems have the same translation.
+    """
 
     source: str
     references: List[str]
@@ -35,7 +42,7 @@ class Sentence(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A document of the browser, with BLEU of each system."""
+    """A document of the document browser, with BLEU of each system."""
 
     number: int
     bleu: Dict[str, float]
@@ -43,34 +50,34 @@ class Document(NamedTuple):
 
 
 class Contrastive(NamedTuple):
-    """Results of `contrastive`: set -> system -> what its JSON file has of the set."""
+    """Results of `contrastive`: set -> system -> entry of the set in the system's JSON file."""
 
     sets: Dict[str, Dict[str, dict]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     translations.add_arguments(parser)
     metrics.add_metric_arguments(parser)
-    # Unlike in a table, marks of significance belong to a report.
+    # Reports run a significance test by default; main() chooses it.
     parser.set_defaults(tests=None)
-    parser.add_argument("--out", metavar="FILE", required=True, help="the page")
-    parser.add_argument("--title", default="Translations of documents")
-    parser.add_argument("--range", type=int, default=10, help="places of a range in the plot")
+    parser.add_argument("--out", metavar="FILE", required=True, help="HTML file to write")
+    parser.add_argument("--title", default="Translations of documents", help="title of the page")
+    parser.add_argument("--range", type=int, default=10, help="size of position ranges in the plot")
     parser.add_argument(
-        "--documents", type=int, default=0, help="show the text of the first N; 0: of all"
+        "--documents", type=int, default=0, help="show the text of the first N; default: all"
     )
     parser.add_argument(
         "--contrastive",
         action="append",
         default=[],
         metavar="NAME=FILE",
-        help="JSON of the command contrastive, once for each system",
+        help="JSON file of the command contrastive; may be repeated for other systems",
     )
 
 
 def main(args: argparse.Namespace) -> None:
-    """Read, measure, write the page."""
+    """Run the command."""
     texts = translations.from_arguments(args)
     if args.documents < 0:
         raise UserError(f"--documents must not be negative, got {args.documents}")
@@ -103,14 +110,14 @@ def page_of(
     plots: List[Tuple[str, Markup]],
     documents: List[Document],
 ) -> str:
-    """The page as HTML, every text in it escaped.
+    """Return the page as HTML, with all text escaped.
 
     Args:
-        title: of the page.
-        texts: what it is about.
-        tables, notes: figures.
+        title: title of the page.
+        texts: all translations.
+        tables, notes: scores.
         plots: captions and SVG.
-        documents: to be shown.
+        documents: documents to show.
     """
     templates = Environment(
         loader=PackageLoader("fairseq_docmt.scoring", "."),
@@ -134,12 +141,12 @@ def page_of(
 
 
 def documents_of(texts: Translations, options: Options, most: int = 0) -> Iterator[Document]:
-    """Documents for the browser.
+    """Yield documents for the document browser.
 
     Args:
         texts: translations.
-        options: of BLEU.
-        most: stop after so many; 0 for all.
+        options: settings of BLEU.
+        most: maximum number of documents; 0 for all.
     """
     metric = BLEU(tokenize=options.tokenize, lowercase=options.lowercase, force=True)
     starts = texts.index.starts.tolist()
@@ -166,31 +173,32 @@ def _sentence(texts: Translations, i: int) -> Sentence:
 
 
 def read_contrastive(arguments: List[str]) -> Contrastive:
-    """Read ``NAME=FILE`` of each system.
+    """Read the arguments ``NAME=FILE`` of ``--contrastive``.
 
     Raises:
-        UserError: no name, no such file, or another kind of file.
+        UserError: an argument has no name, or the file does not exist or was not written by
+            `contrastive`.
     """
     sets: Dict[str, Dict[str, dict]] = {}
     for argument in arguments:
         name, equals, path = argument.partition("=")
         if not (name and equals and path):
-            raise UserError(f"--contrastive {argument}: give it as NAME=FILE")
+            raise UserError(f"--contrastive {argument}: give results as NAME=FILE")
         try:
             found = json.loads(read_text(path))
             for set_name, figures in found.items():
-                # What is shown is looked up here, so that a wrong file is told from the start.
+                # Access every value that the page shows, so that a wrong file is detected early.
                 parts = [figures["all"], *figures.get("by label", {}).get("distance", {}).values()]
                 for part in parts:
                     float(part["accuracy"]), float(part["chance"]), int(part["ties"])
                 sets.setdefault(set_name, {})[name] = {"signature": "", **figures}
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise UserError(f"{path} is no JSON of the command contrastive") from None
+            raise UserError(f"{path} is not a JSON file of the command contrastive") from None
     return Contrastive(sets)
 
 
 def contrastive_tables(contrastive: Contrastive) -> List[Table]:
-    """Accuracy of each system on each set."""
+    """Return a table with the accuracy of each system on each set."""
     rows = [
         [set_name, system, *_cells(figures["all"])]
         for set_name, systems in contrastive.sets.items()
@@ -205,7 +213,7 @@ def _cells(found: dict) -> List[str]:
 
 
 def contrastive_plots(contrastive: Contrastive) -> List[Tuple[str, Markup]]:
-    """Accuracy by distance, for sets that have more than one."""
+    """Plot accuracy by distance, for sets with more than one distance."""
     plots = []
     for set_name, systems in contrastive.sets.items():
         distances = {n: f.get("by label", {}).get("distance", {}) for n, f in systems.items()}

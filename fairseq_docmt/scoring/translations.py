@@ -1,8 +1,8 @@
 """Translations of documents by several systems, with references and source.
 
-Texts have one sentence per line and a blank line between documents.  The first reference decides
-which line is a sentence.  All other texts come with the same blank lines or with none, so that a
-blank line among their sentences is an empty translation.  Systems may also be outputs of
+Texts have one sentence per line and a blank line between documents.  The first reference defines
+which lines are sentences.  All other texts have blank lines at the same places or none at all; a
+blank line at the place of a sentence is an empty translation.  Systems may also be outputs of
 ``fairseq-generate``.
 """
 
@@ -20,10 +20,10 @@ class Translations(NamedTuple):
     """Sentences of a test set, all lists in the same order.
 
     Attributes:
-        index: which sentence belongs to which document, at which line.
+        index: document and line of each sentence.
         systems: name of each system -> its (sentences,).
-        references: one or more times (sentences,).
-        source: (sentences,), where it was given.
+        references: one or more lists of (sentences,).
+        source: (sentences,), or None.
     """
 
     index: DocumentIndex
@@ -32,34 +32,35 @@ class Translations(NamedTuple):
     source: Optional[List[str]] = None
 
     def joined(self, sentences: Sequence[str]) -> List[str]:
-        """One line for each document."""
+        """Join the sentences of each document to one line."""
         starts = self.index.starts.tolist()
         return [" ".join(sentences[a:b]) for a, b in zip(starts[:-1], starts[1:])]
 
 
 def add_arguments(parser: argparse.ArgumentParser, source_required: bool = False) -> None:
-    """What :func:`from_arguments` reads."""
+    """Add the options that :func:`from_arguments` reads."""
     parser.add_argument(
         "systems",
         nargs="+",
         metavar="NAME=FILE",
-        help="documents as text, or an output of fairseq-generate",
+        help="translation: text with blank lines between documents, or output of fairseq-generate",
     )
     parser.add_argument(
         "--reference",
         action="append",
         metavar="FILE",
-        help="documents as text, once for each reference; default: the T- lines of "
+        help="reference with blank lines between documents; may be repeated; default: T- lines of "
         "fairseq-generate",
     )
-    parser.add_argument("--source", metavar="FILE", required=source_required)
+    parser.add_argument("--source", metavar="FILE", required=source_required, help="source text")
 
 
 def from_arguments(args: argparse.Namespace) -> Translations:
-    """Translations that a command line names.
+    """Read the translations named on the command line.
 
     Raises:
-        UserError: as :func:`read_translations`, and a system without name or given twice.
+        UserError: as in :func:`read_translations`; or a system has no name, or a name is used
+            twice.
     """
     systems: Dict[str, str] = {}
     for argument in args.systems:
@@ -67,7 +68,7 @@ def from_arguments(args: argparse.Namespace) -> Translations:
         if not (name and equals and path):
             raise UserError(f"{argument}: give systems as NAME=FILE")
         if name in systems:
-            raise UserError(f"{name} is the name of two systems; give each its own")
+            raise UserError(f"two systems are named {name}; give each its own name")
         systems[name] = path
     return read_translations(systems, args.reference, args.source)
 
@@ -77,15 +78,15 @@ def read_translations(
     references: Optional[Sequence[str]] = None,
     source: Optional[str] = None,
 ) -> Translations:
-    """Read texts that belong together.
+    """Read the texts of a test set.
 
     Args:
         systems: name -> file.
-        references: files; without, all systems must be outputs of ``fairseq-generate``.
+        references: files; if None, all systems must be outputs of ``fairseq-generate``.
         source: file.
 
     Raises:
-        UserError: a file is missing, empty or not UTF-8, or has other lines than the reference.
+        UserError: a file is missing, empty or not UTF-8, or its lines do not match the reference.
     """
     outputs = {name: read_output(path) for name, path in systems.items() if _is_output(path)}
     if references:
@@ -111,15 +112,15 @@ def _is_output(path: str) -> bool:
 
 
 def _of_outputs(systems: Dict[str, str], outputs: Dict[str, Output]):
-    """Index and references by the T- lines of outputs."""
+    """Return index and references from the T- lines of outputs."""
     for name, path in systems.items():
         if name not in outputs:
-            raise UserError(f"{path} is a text without references; give them by --reference")
+            raise UserError(f"{path} is text without references; give them by --reference")
     (first, wanted), *others = [(name, output.references) for name, output in outputs.items()]
     for name, found in others:
         if found != wanted:
             raise UserError(
-                f"{name} and {first} have different references (T- lines); give one to all by "
+                f"{name} and {first} have different references (T- lines); give the reference by "
                 "--reference"
             )
     rows, place = sorted(wanted), places(wanted)
@@ -129,7 +130,7 @@ def _of_outputs(systems: Dict[str, str], outputs: Dict[str, Output]):
 
 
 def _by_number(lines: Dict[int, str], index: DocumentIndex, path: str, named_after: str):
-    """Sentences of an output by their line numbers, with blank lines counted or without."""
+    """Return the sentences of an output, whose line numbers may or may not count blank lines."""
     for rows in (index.rows.tolist(), range(index.num_sentences)):
         if lines.keys() == set(rows):
             return [lines[row] for row in rows]
@@ -140,7 +141,7 @@ def _by_number(lines: Dict[int, str], index: DocumentIndex, path: str, named_aft
 
 
 def _sentences(lines: List[str], index: DocumentIndex, path: str, named_after: str) -> List[str]:
-    """Lines that are sentences by the index."""
+    """Select the lines that are sentences according to the index."""
     rows = index.rows.tolist()
     wanted = rows[-1] + 1 if rows else 0
     while len(lines) > wanted and not lines[-1]:
@@ -157,6 +158,6 @@ def _sentences(lines: List[str], index: DocumentIndex, path: str, named_after: s
         if lines[row]:
             raise UserError(
                 f"{path}: line {row + 1} has text where a document ends in {named_after}; "
-                "its blank lines must be the same"
+                "blank lines must be the same in both"
             )
     return [lines[row] for row in rows]

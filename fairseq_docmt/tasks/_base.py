@@ -1,22 +1,19 @@
-"""What the document tasks share: dictionaries, splits, batches and the way to decoding."""
+"""Base class of the document tasks: options, dictionaries, data, decoding and validation."""
 
-import collections
+import contextlib
 import logging
 import os
-from dataclasses import dataclass, field
-from typing import Iterator, List, Optional
+from typing import Iterator, List
 
 import numpy as np
 import torch
 from fairseq import utils
-from fairseq.data import Dictionary, LanguagePairDataset, data_utils, iterators
-from fairseq.dataclass import ChoiceEnum
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from omegaconf import II, open_dict
+from fairseq.data import Dictionary, data_utils
+from fairseq.tasks.translation import TranslationTask
+from omegaconf import open_dict
 from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.data import (
-    DecodingUnits,
     DocumentCorpus,
     DocumentIndex,
     DocumentView,
@@ -25,100 +22,41 @@ from fairseq_docmt.data import (
 )
 from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation import DocumentDecoder, refuse_unsupported
+from fairseq_docmt.generation import SEARCHES, refuse_unsupported
 from fairseq_docmt.generation.sequence_generator import (
     DocumentGenerator,
     DocumentGeneratorWithAlignment,
 )
-from fairseq_docmt.generation.view_rows import rows_of_view
-from fairseq_docmt.modules.onednn_linear import use_onednn
-from fairseq_docmt.modules.packed_weights import pack_weights
+from fairseq_docmt.generation.validation_units import units_of_view
+from fairseq_docmt.models.interface import load_pretrained_parts
+from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
+from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.scoring import document_bleu
 from fairseq_docmt.tasks import _validation_bleu
+from fairseq_docmt.tasks._decoding_input import DecodingInput, TypedLines
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
-from fairseq_docmt.tasks._open_document import OpenDocument
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
 
 logger = logging.getLogger(__name__)
 
 
-# fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
-@dataclass
-class DocumentTranslationConfig(TranslationConfig):
-    decoding: Optional[ChoiceEnum(["window", "segment", "sequential"])] = field(
-        default=None,
-        metadata={
-            "help": "how fairseq-generate and fairseq-interactive translate documents: window "
-            "(each sentence from a window, the rest of the output dropped), segment (stretches of "
-            "a document whole, split at <sep>), sequential (sentence by sentence after the model's "
-            "own previous output); default: sequential for windows, segment for full documents"
-        },
-    )
-    force_sentence_count: bool = field(
-        default=False,
-        metadata={
-            "help": "let every hypothesis of several sentences have as many as its source from the "
-            "first pass on, instead of decoding again only where the number came out wrong"
-        },
-    )
-    wrong_sentence_count: ChoiceEnum(["repair", "keep"]) = field(
-        default="repair",
-        metadata={
-            "help": "what becomes of an output with a wrong number of sentences: repair (it is "
-            "decoded again with the right number), keep (its sentences are printed in order, "
-            "missing ones at the end are empty, surplus ones become part of the last)"
-        },
-    )
-    override_checkpoint_options: bool = field(
-        default=False,
-        metadata={
-            "help": "decode with the task and the options given here, as --window-size, where they "
-            "differ from those the checkpoint was trained with"
-        },
-    )
-    gold_context: bool = field(
-        default=False,
-        metadata={
-            "help": "translate each sentence after the references of those before it, not after "
-            "own translations of them; for --decoding sequential and stream"
-        },
-    )
-    mark_document_start: bool = field(
-        default=False,
-        metadata={"help": "put <bod> before the first sentence of a document, on both sides"},
-    )
-    freeze_pretrained: bool = field(
-        default=False,
-        metadata={
-            "help": "train only the parameters that the architecture adds to a pre-trained model"
-        },
-    )
-    # Set in fairseq-generate and fairseq-interactive only, which have no other mark of their own.
-    checkpoint_to_decode: Optional[str] = II("common_eval.path")
-    max_batch_tokens: Optional[int] = II("dataset.max_tokens")
-    language_model: Optional[str] = II("generation.lm_path")
-
-
-class TypedLines(LanguagePairDataset):
-    """Lines of fairseq-interactive or of the Python interface, blank ones included."""
-
-
 class DocumentTranslationTask(TranslationTask):
-    """Base of the document tasks.
+    """Base class of the document tasks.
 
-    A task says how documents are cut for training (:meth:`training_spans`) and for decoding
-    (:meth:`decoding_spans`), and which of its options a checkpoint remembers.
+    A subclass defines the spans of documents for training (:meth:`training_spans`) and decoding
+    (:meth:`decoding_spans`), and the options stored in checkpoints.
     """
 
+    #: registered name
     task_name: str
+    #: supported values of ``--decoding``, the default first
     decodings: List[str]
-    decoder_class = DocumentDecoder
-    #: option -> default; remembered by checkpoints
+    #: option stored in checkpoints -> default
     stored_defaults: dict
-    #: what training finds out and a checkpoint remembers -> value while it is not known
+    #: name of a value estimated in training and stored in checkpoints -> value before
     learned_defaults: dict = {}
-    #: values that describe a checkpoint of a sentence-level stock task
+    #: option -> value for a checkpoint of a sentence-level stock task
     sentence_level: dict = {}
 
     def __init__(self, cfg, src_dict, tgt_dict):
@@ -127,16 +65,16 @@ class DocumentTranslationTask(TranslationTask):
             raise UserError("--load-alignments is not supported by document tasks; leave it out")
         if cfg.language_model:
             raise UserError(
-                "--lm-path is not supported by document tasks: a language model of fairseq does "
-                "not know <sep> and <bod>; leave it out"
+                "--lm-path is not supported by document tasks: language models of fairseq do not "
+                "have <sep> and <bod>; leave it out"
             )
         with open_dict(cfg):
-            # Batches depend on the number of the epoch alone, so that resuming finds the same.
+            # Batches depend only on the number of the epoch, so that they are equal after resuming.
             cfg.rebuild_batches = True
-        # The host's default of -1 makes a concatenated training set of negative length.
+        # With the default of -1, fairseq gives a concatenated training set a negative length.
         cfg.upsample_primary = max(cfg.upsample_primary, 1)
         given = {name: getattr(cfg, name) for name in self.stored_defaults}
-        # A flag that is off may also be one that was left out.
+        # A flag that is False counts as not given.
         given["mark_document_start"] = cfg.mark_document_start or None
         defaults = {"mark_document_start": False, **self.stored_defaults}
         self.stored = StoredOptions(
@@ -155,40 +93,47 @@ class DocumentTranslationTask(TranslationTask):
                 f"--gold-context has no meaning with --decoding {self.decoding}, which does not "
                 "translate sentences one after the other; leave it out"
             )
-        self.decoder = self.decoder_class(self)
-        self._typed_samples = collections.deque()
-        self._open_document = OpenDocument()
-        # What batches were last asked for, until validation looks at it.
+        if cfg.normalize_with_context and not self.sequential:
+            raise UserError(
+                f"--normalize-with-context has no meaning with --decoding {self.decoding}, which "
+                "does not read target context before the search; leave it out"
+            )
+        self.search = SEARCHES[self.decoding](self)
+        self._decoding_input = DecodingInput(self)
+        # Dataset and iterator requested last, until validation uses them.
         self._iterated = None
 
-    # ---- what a task defines -------------------------------------------------------------------
+    # ---- defined by subclasses -----------------------------------------------------------------
 
     def check_options(self) -> None:
-        """Raise UserError for values that make no sense."""
+        """Raise UserError for invalid values of options."""
 
     def training_spans(self, corpus: DocumentCorpus) -> np.ndarray:
-        """(examples, 2) sentences of each training or validation example."""
+        """Return the (examples, 2) spans of the training or validation examples."""
         raise NotImplementedError
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """(units, 2) sentences of each decoding unit, from the source side alone."""
+        """Return the (units, 2) spans of the decoding units, given the source side."""
         raise NotImplementedError
 
     def window_to_decode(self) -> int:
-        """Sentences of a decoding window, of which the last is kept; 0 if spans are kept whole."""
+        """Return the size of decoding windows, of which only the last sentence is translated.
+
+        It is 0 if all sentences of a span are translated.
+        """
         raise NotImplementedError
 
     @property
     def sequential(self) -> bool:
-        """Whether each sentence is translated after the model's own output for those before it."""
+        """Whether each sentence is decoded after the output of the previous ones."""
         return self.decoding in ("sequential", "sequential-full-source")
 
     def view_options(self) -> dict:
-        """Keyword arguments of :class:`DocumentView` that the task sets."""
+        """Return the keyword arguments of :class:`DocumentView` for this task."""
         return {}
 
     def training_view(self, corpus: DocumentCorpus) -> DocumentView:
-        """Examples of training or validation."""
+        """Return the training or validation examples of a corpus."""
         return DocumentView(
             corpus,
             self.training_spans(corpus),
@@ -200,10 +145,11 @@ class DocumentTranslationTask(TranslationTask):
 
     @property
     def options(self) -> dict:
-        """Options that a checkpoint remembers, with their values in force."""
+        """Current values of the options stored in checkpoints."""
         return getattr(self.state, KEY)
 
     def load_state_dict(self, state_dict):
+        """Load the state of a checkpoint and adopt its options."""
         adopted = self.stored.adopt(state_dict, self.cfg.override_checkpoint_options)
         super().load_state_dict(state_dict)
         self.state.merge_state_dict({KEY: adopted})
@@ -224,12 +170,18 @@ class DocumentTranslationTask(TranslationTask):
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
+        """Set up the task.
+
+        Raises:
+            UserError: a data directory is missing.
+        """
         for path in utils.split_paths(cfg.data):
             if not os.path.isdir(path):
                 raise UserError(f"data directory {path} not found")
         return super().setup_task(cfg, **kwargs)
 
     def build_model(self, cfg, from_checkpoint=False):
+        """Build a model and prepare it for document symbols, the CPU and pre-trained parts."""
         model = super().build_model(cfg, from_checkpoint)
         if not torch.cuda.is_available():
             use_onednn(model)
@@ -238,14 +190,14 @@ class DocumentTranslationTask(TranslationTask):
             # Official fairseq 0.12.2 only: its fast path fails on this torch when decoding.
             if hasattr(module, "can_use_fastpath"):
                 module.can_use_fastpath = False
-        if not from_checkpoint and hasattr(model, "load_pretrained_parts"):
-            model.load_pretrained_parts(self._some_training_sources())
+        if not from_checkpoint:
+            load_pretrained_parts(model, self._some_training_sources())
         if self.cfg.freeze_pretrained:
             freeze_pretrained(model)
         return model
 
     def _some_training_sources(self, most: int = 10000) -> Iterator[torch.Tensor]:
-        """Source sentences from all over the training set."""
+        """Yield about ``most`` source sentences, evenly spaced in the training set."""
         folder, languages = utils.split_paths(self.cfg.data)[0], self.cfg
         pair = f"{languages.source_lang}-{languages.target_lang}"
         name = os.path.join(folder, f"{self.cfg.train_subset}.{pair}.{languages.source_lang}")
@@ -259,10 +211,10 @@ class DocumentTranslationTask(TranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def load_dataset(self, split, epoch=1, combine=False, **kwargs):
-        """Load a split: as examples to learn from, or as sentences to translate.
+        """Load a split as training and validation examples or as decoding units.
 
         Raises:
-            UserError: missing, damaged, empty or disagreeing files.
+            UserError: files are missing, damaged or empty, or the sides disagree.
         """
         paths = utils.split_paths(self.cfg.data)
         path = paths[(epoch - 1) % len(paths)] if split == self.cfg.train_subset else paths[0]
@@ -274,7 +226,8 @@ class DocumentTranslationTask(TranslationTask):
 
         corpus = open_corpus(name, load_pairs)
         if self.cfg.checkpoint_to_decode:
-            self.datasets[split] = self._units_of_corpus(corpus)
+            options = self.decoding_options(corpus)
+            self.datasets[split] = self._decoding_input.units_of_corpus(corpus, **options)
         elif corpus.tgt_sizes is None:
             raise UserError(f"{name} has no target side; training and validation need one")
         else:
@@ -282,10 +235,14 @@ class DocumentTranslationTask(TranslationTask):
             self.datasets[split] = self.training_view(corpus)
 
     def learn_from(self, corpus: DocumentCorpus, split: str) -> None:
-        """Hook for what is to be remembered of the training corpus."""
+        """Store values estimated from the training corpus."""
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
-        """What a span may not exceed: the positions of the model, and a batch when training."""
+        """Return the limits of a span: maximum positions and, in training, the batch size.
+
+        Args:
+            src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
+        """
         sides = [(src_sizes, self.cfg.max_source_positions)]
         if tgt_sizes is not None:
             sides.append((tgt_sizes, self.cfg.max_target_positions))
@@ -293,171 +250,68 @@ class DocumentTranslationTask(TranslationTask):
         batch = self.cfg.max_batch_tokens if tgt_sizes is not None else None
         return [(sizes, (min(most, batch) if batch else most) - marks) for sizes, most in sides]
 
-    def _units_of_corpus(self, corpus: DocumentCorpus) -> DecodingUnits:
-        pairs = corpus.pairs
-        return self._units(pairs.src, pairs.tgt, pairs.src_sizes, corpus.index, name=corpus.name)
-
-    def _units(self, src, tgt, line_sizes, index, name, **kwargs):
-        """Units to decode; sentences longer than the model has positions get an empty hypothesis.
-
-        Whether such sentences may be skipped is known only when batches are asked for, so the
-        dataset remembers them.
-        """
-        most = self.cfg.max_source_positions - int(self.options["mark_document_start"])
-        fits = line_sizes[index.rows] <= most
-        too_long = index.rows[~fits]
-        if len(too_long) > 0:
-            index = index.without(~fits)
-        spans = self.decoding_spans(index, line_sizes[index.rows])
-        units = DecodingUnits(
-            src,
-            tgt,
-            line_sizes,
-            self.src_dict,
-            index,
-            spans,
-            window_size=self.window_to_decode(),
-            empty_rows=[*kwargs.pop("empty_rows", ()), *too_long.tolist()],
-            left_pad_source=self.cfg.left_pad_source,
-            **kwargs,
-        )
-        units.name = name
-        units.too_long = too_long
-        return units
+    def decoding_options(self, corpus: DocumentCorpus) -> dict:
+        """Return the keyword arguments of :class:`DecodingUnits` for a corpus."""
+        return {}
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, constraints=None):
-        """Lines typed in, blank lines between documents; cut into units when batches are made."""
+        """Return a dataset of input lines, which are cut into units when batches are made."""
         return TypedLines(src_tokens, src_lengths, self.src_dict, constraints=constraints)
 
-    def _units_of_lines(self, lines: TypedLines, new_document: bool) -> DecodingUnits:
-        if new_document:
-            self._open_document = OpenDocument()
-            self.decoder.forget()
-        sizes = np.asarray(lines.src_sizes)
-        index = DocumentIndex.from_sizes(sizes)
-        opened = self._open_document
-        if len(sizes) > 0 and sizes[0] <= BLANK_SIZE:
-            opened.close()
-        if opened.position > 0 and self.window_to_decode() == 0:
-            logger.warning(
-                "document %d goes on after --buffer-size lines; its parts are translated apart "
-                "from each other, so give a --buffer-size that holds whole documents",
-                opened.number + 1,
-            )
-        units = self._units(
-            lines.src,
-            None,
-            sizes,
-            index,
-            name="input",
-            empty_rows=np.flatnonzero(sizes <= BLANK_SIZE).tolist(),
-            carried=opened.sentences,
-            first_document=opened.number,
-            first_position=opened.position,
-            constraints=lines.constraints,
-        )
-        # Of sentences that are too long nothing is carried on, as they have no translation.
-        opened.advance(lines.src, sizes, units.index, self.window_to_decode() - 1)
-        self._typed_samples.clear()
-        return units
-
     def get_batch_iterator(self, dataset, *args, disable_iterator_cache=False, **kwargs):
-        """Batches of examples (stock, but complete) or of decoding units.
+        """Return the batches of examples or of decoding units.
 
         Raises:
-            UserError: a sentence to translate is longer than the model has positions.
+            UserError: a sentence to decode exceeds the maximum positions of the model.
         """
         if isinstance(dataset, DocumentView):
-            # The number of processes decides how batches are evened out.
-            dataset.num_shards = kwargs.get("num_shards", 1)
+            dataset.share_among(kwargs.get("num_shards", 1))
             batches = super().get_batch_iterator(
                 dataset, *args, disable_iterator_cache=disable_iterator_cache, **kwargs
             )
             self._iterated = dataset, batches
             return batches
-        typed = isinstance(dataset, TypedLines)
-        if typed:  # only the Python interface disables the cache: each call has new documents
-            dataset = self._units_of_lines(dataset, new_document=disable_iterator_cache)
-        return self._decoding_iterator(dataset, typed, *args, **kwargs)
-
-    def _decoding_iterator(
-        self,
-        units: DecodingUnits,
-        typed: bool,
-        max_tokens=None,
-        max_sentences=None,
-        ignore_invalid_inputs=False,
-        num_shards=1,
-        shard_id=0,
-        num_workers=0,
-        data_buffer_size=0,
-        **_,
-    ):
-        if len(units.too_long) > 0:
-            self._report_too_long(units, ignore_invalid_inputs)
-        batches = units.batches(
-            max_tokens, max_sentences, keep_order=self.keeps_order(), shards=num_shards
-        )
-        mine = batches[shard_id::num_shards]
-        self.decoder.begin(sum(len(batch) for batch in mine), forget=not typed)
-        collater = units.collater
-        if typed:
-
-            def collater(items):
-                # fairseq-interactive passes on the tokens alone; the rest waits here for it.
-                sample = units.collater(items)
-                self._typed_samples.append(sample)
-                return sample
-
-        return iterators.EpochBatchIterator(
-            dataset=units,
-            collate_fn=collater,
-            batch_sampler=batches,
-            num_shards=num_shards,
-            shard_id=shard_id,
-            num_workers=num_workers,
-            buffer_size=data_buffer_size,
-            disable_shuffling=True,
-        )
+        if isinstance(dataset, TypedLines):
+            # Only the Python interface disables the cache; each of its calls has new documents.
+            return self._decoding_input.of_lines(
+                dataset, *args, new_document=disable_iterator_cache, **kwargs
+            )
+        return self._decoding_input.of_corpus(dataset, *args, **kwargs)
 
     def keeps_order(self) -> bool:
-        """Whether a window needs the translation of the sentence before it."""
+        """Return whether a window needs the translations of the previous sentences."""
         return self.decoding == "sequential" and self.window_to_decode() > 1
 
-    def _report_too_long(self, units: DecodingUnits, ignore: bool) -> None:
-        row = int(units.too_long[0])
-        problem = (
-            f"{units.name}: line {row + 1} has more tokens than the model's "
-            f"{self.cfg.max_source_positions} source positions"
-        )
-        if not ignore:
-            raise UserError(
-                f"{problem}; split it, cut it with --truncate-source, or leave it untranslated "
-                "with --skip-invalid-size-inputs-valid-test"
-            )
-        logger.warning(
-            "%s; it and %d others get an empty translation", problem, len(units.too_long) - 1
-        )
+    @contextlib.contextmanager
+    def scoring_references(self) -> Iterator[None]:
+        """Score each reference within its whole window, in any order, for any ``--decoding``."""
+        before = self.decoding
+        if "window" in self.decodings:
+            self.decoding = "window"
+        try:
+            yield
+        finally:
+            self.decoding = before
 
     # ---- decoding ------------------------------------------------------------------------------
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
-        """Stock generator, prepared to translate documents by ``--decoding``.
+        """Return the generator for ``--decoding``.
 
         Raises:
-            UserError: an option that has no meaning with this decoding.
+            UserError: an option does not work with this decoding.
         """
         refuse_unsupported(self, models, args)
         for model in models:
-            # Set by the host's prepare_for_inference_: the weights will not change any more.
+            # Set by fairseq's prepare_for_inference_: the weights are final.
             if getattr(model, "_is_generation_fast", False):
                 pack_weights(model)
         if getattr(args, "score_reference", False):
             return super().build_generator(models, args, **kwargs)
         options = {
-            "separator": self.decoder.separator,
+            "separator": self.search.separator,
             "nbest": getattr(args, "nbest", 1),
-            "ensemble": self.decoder.ensemble_of(models),
+            "ensemble": self.search.ensemble_of(models),
             **(extra_gen_cls_kwargs or {}),
         }
         generator_class = seq_gen_cls or DocumentGenerator
@@ -469,37 +323,37 @@ class DocumentTranslationTask(TranslationTask):
         )
 
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
-        """Hypotheses for the original sentences of a sample, in its order."""
+        """Return the hypotheses of the original sentences of a sample, in its order."""
         if "units" not in sample:
-            sample = self._typed_samples.popleft()
-        if "id" in sample:
-            document_bleu.announce(sample)
-        return self.decoder.decode(generator, models, sample, prefix_tokens, constraints)
+            sample = self._decoding_input.typed_sample(sample["net_input"]["src_tokens"])
+        document_bleu.announce(sample)
+        units = sample["units"]
+        return self.search.decode(generator, models, units, prefix_tokens, constraints)
 
     # ---- validation BLEU -----------------------------------------------------------------------
 
     def valid_step(self, sample, model, criterion):
-        """Stock step; with ``--eval-bleu`` also what d-BLEU is computed from."""
+        """Run the stock step; add the statistics of d-BLEU with ``--eval-bleu``."""
         loss, sample_size, logging_output = super().valid_step(sample, model, criterion)
         if self.cfg.eval_bleu:
             logging_output.update(self._d_bleu_statistics)
         return loss, sample_size, logging_output
 
     def reduce_metrics(self, logging_outputs, criterion):
-        """Stock metrics; in validation with ``--eval-bleu`` also ``d_bleu``."""
+        """Log the stock metrics; also ``d_bleu`` in validation with ``--eval-bleu``."""
         super().reduce_metrics(logging_outputs, criterion)
         if any("_d_bleu_sys_len" in log for log in logging_outputs):
             _validation_bleu.log_d_bleu(logging_outputs)
 
     def _inference_with_bleu(self, generator, sample, model):
-        """Validation BLEU over original sentences; keeps that of documents complete now."""
+        """Compute BLEU over the original sentences and the statistics of complete documents."""
         if self._iterated is not None:
             view, batches = self._iterated
             self._documents = _validation_bleu.DocumentsInProgress.of_batches(
                 view, batches.frozen_batches
             )
             self._iterated = None
-        rows = self.rows_to_translate(sample)
+        rows = self.validation_units(sample)
         found = self.inference_step(generator, [model], rows)
         hypotheses = [self._text(best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
         targets = (utils.strip_pad(row, self.tgt_dict.pad()) for row in rows["target"])
@@ -517,12 +371,12 @@ class DocumentTranslationTask(TranslationTask):
         return metric.corpus_score(hypotheses, [references])
 
     def _text(self, tokens, unknown: str) -> str:
-        """Text for validation BLEU; unknown words of both sides must not match."""
+        """Return text for validation BLEU, where unknown words of both sides do not match."""
         text = self.tgt_dict.string(
             tokens.int().cpu(), self.cfg.eval_bleu_remove_bpe, unk_string=unknown
         )
         return self.tokenizer.decode(text) if self.tokenizer else text
 
-    def rows_to_translate(self, sample) -> dict:
-        """Sample of units for validation BLEU; here each sentence after its reference context."""
-        return rows_of_view(sample, self)
+    def validation_units(self, sample) -> dict:
+        """Return the units of a batch for validation BLEU, with the reference as context."""
+        return units_of_view(sample, self)

@@ -1,4 +1,4 @@
-"""Load checkpoints whose vocabulary lacks the document symbols, as those of stock tasks."""
+"""Loading of checkpoints whose vocabulary lacks the document symbols."""
 
 import logging
 
@@ -12,10 +12,9 @@ logger = logging.getLogger(__name__)
 
 
 def let_vocabulary_grow(model: nn.Module, *dictionaries: Dictionary) -> None:
-    """Let vocabulary-sized layers of ``model`` load weights without rows for the new symbols.
+    """Let vocabulary-sized layers of ``model`` load weights without the document symbols.
 
-    The missing rows keep their initialisation.  Only a difference of exactly the document symbols
-    is accepted; any other size is left to torch, which refuses it.
+    The missing rows keep their initialisation.  Any other difference in size is refused by torch.
     """
     sizes = {len(dictionary) for dictionary in dictionaries}
     for module in model.modules():
@@ -37,8 +36,8 @@ def _append_new_rows(module, state_dict, prefix, *_):
             logger.info("%s%s: added %s", prefix, name, symbols)
             if not parameter.requires_grad:
                 logger.warning(
-                    "%s%s: what stands for %s is random and --freeze-pretrained keeps it so; leave "
-                    "that out where examples hold several sentences",
+                    "%s%s: the parameters of %s are random, and --freeze-pretrained does not train "
+                    "them; leave it out if examples have several sentences",
                     prefix,
                     name,
                     symbols,

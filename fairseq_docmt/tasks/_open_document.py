@@ -1,11 +1,17 @@
-"""Documents that go on from one buffer of lines to the next."""
+"""State of a document that continues from one buffer of input lines to the next."""
 
 from fairseq_docmt.data import DocumentIndex
 from fairseq_docmt.data.document_index import BLANK_SIZE
 
 
 class OpenDocument:
-    """The document that the lines typed so far end in."""
+    """Document that is still open at the end of the input lines so far.
+
+    Attributes:
+        number: number of the document.
+        position: number of its sentences so far.
+        sentences: its last sentences, the context of the next ones.
+    """
 
     def __init__(self):
         self.number = 0
@@ -13,12 +19,13 @@ class OpenDocument:
         self.sentences: list = []
 
     def close(self) -> None:
+        """End the document."""
         if self.position > 0:
             self.number += 1
         self.position, self.sentences = 0, []
 
     def advance(self, src, sizes, index: DocumentIndex, context: int) -> None:
-        """Go on by the given lines, keeping the last ``context`` sentences."""
+        """Append lines and keep the last ``context`` sentences."""
         if index.num_documents > 0:
             number = self.number + index.num_documents - 1
             length = int(index.starts[-1] - index.starts[-2])

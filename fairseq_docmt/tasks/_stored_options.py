@@ -1,4 +1,4 @@
-"""Options of training that the checkpoint remembers, so that decoding need not repeat them."""
+"""Training options stored in the checkpoint, so that they need not be repeated in decoding."""
 
 from enum import Enum
 from typing import Any, Dict
@@ -9,14 +9,14 @@ KEY = "document_options"
 
 
 class StoredOptions:
-    """Options chosen on the command line, completed by the checkpoint or by defaults.
+    """Options of the command line, completed by those of the checkpoint or by defaults.
 
     Args:
         task_name: registered name of the task, stored with the options.
-        given: option name -> value on the command line, None where it was not given.
-        defaults: option name -> value when neither command line nor checkpoint has one.
-        learned: what training finds out, not an option -> value while it is not known.
-        sentence_level: values that describe a checkpoint of a sentence-level stock task.
+        given: option name -> value on the command line, None if not given.
+        defaults: option name -> value if neither the command line nor the checkpoint has one.
+        learned: name of a value estimated in training -> value before it is estimated.
+        sentence_level: option name -> value for a checkpoint of a sentence-level stock task.
     """
 
     def __init__(self, task_name, given, defaults, learned, sentence_level):
@@ -28,19 +28,20 @@ class StoredOptions:
         self.loaded = None
 
     def chosen(self) -> Dict[str, Any]:
-        """Values to train with and to store."""
+        """Return the values to train with and to store."""
         return {**self.learned, **self.defaults, **self.given, "task": self.task_name}
 
     def adopt(self, task_state: dict, override: bool = False) -> Dict[str, Any]:
-        """Values to decode with, given the task state of a checkpoint.
+        """Return the values to decode with, given the task state of a checkpoint.
 
         Args:
-            override: the command line wins where it contradicts the checkpoint, and may name
-                another task, whose options are then those given or its defaults.
+            task_state: state of the task in the checkpoint.
+            override: whether the command line overrides the checkpoint; it may then have another
+                task, whose other options have their defaults.
 
         Raises:
-            UserError: the checkpoint's task or options contradict the command line, or an earlier
-                checkpoint of the same ensemble.
+            UserError: the task or options of the checkpoint contradict the command line or an
+                earlier checkpoint of the same ensemble.
         """
         stored = task_state.get(KEY)
         if stored is None:
@@ -67,7 +68,7 @@ class StoredOptions:
         return {**self.chosen(), **stored}
 
     def _known(self, stored: dict) -> Dict[str, Any]:
-        """Values of a checkpoint that this task has a name for."""
+        """Return the values of a checkpoint whose names this task has."""
         return {name: stored[name] for name in {**self.defaults, **self.learned} if name in stored}
 
     def _check_ensemble(self, stored: dict) -> None:
@@ -81,5 +82,5 @@ class StoredOptions:
 
 
 def _plain(value):
-    """Choices of the command line are members of nameless enums, which no checkpoint can hold."""
+    """Convert a choice of the command line, a member of an anonymous enum, to a plain value."""
     return value.value if isinstance(value, Enum) else value

@@ -1,4 +1,4 @@
-"""d-BLEU of validation, ``d_bleu``: documents are put together from the batches that hold parts."""
+"""Validation d-BLEU, ``d_bleu``, over documents whose sentences come from several batches."""
 
 from collections import Counter
 from typing import Dict, Iterable, List, Sequence, Tuple
@@ -15,11 +15,12 @@ ORDERS = [f"{kind}_{n}" for kind in ("counts", "totals") for n in range(1, 5)]
 
 
 class DocumentsInProgress:
-    """Documents of a validation split as their translations come in.
+    """Documents of a validation split whose translations are being collected.
 
     Args:
         index: sentences and documents.
-        rows: of the sentences that will come; those that are left out are not waited for.
+        rows: rows of the sentences that will be translated; a document is complete when all its
+            sentences among these are.
     """
 
     def __init__(self, index: DocumentIndex, rows: Iterable[int]):
@@ -29,21 +30,21 @@ class DocumentsInProgress:
 
     @classmethod
     def of_batches(cls, view: DocumentView, batches: Iterable) -> "DocumentsInProgress":
-        """Documents of which batches of a view hold sentences.
+        """Return the documents whose sentences are in the batches of a dataset.
 
         Args:
-            view: knows the sentences that an item stands for.
-            batches: items.
+            view: dataset of the split.
+            batches: lists of items of the dataset.
         """
         rows = (row for batch in batches for item in batch for row in view.rows_of(item))
         return cls(view.index, rows)
 
     def add(self, rows: Sequence[int], texts: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
-        """Documents that are complete now, as hypothesis and reference.
+        """Add translations and return hypothesis and reference of each document now complete.
 
         Args:
-            rows: of sentences; those of a batch that comes again are known already.
-            texts: hypothesis and reference of each.
+            rows: rows of the sentences; those added before, in a repeated batch, are ignored.
+            texts: hypothesis and reference of each sentence.
         """
         finished = []
         for row, text in zip(rows, texts):
@@ -59,7 +60,7 @@ class DocumentsInProgress:
 
 
 def of_all_processes(rows: Sequence[int], texts: Sequence[Tuple[str, str]]):
-    """Rows and texts of this step in all processes."""
+    """Gather the rows and texts of this step from all processes."""
     if not (dist.is_available() and dist.is_initialized()):
         return rows, texts
     gathered: list = [None] * dist.get_world_size()
@@ -68,9 +69,13 @@ def of_all_processes(rows: Sequence[int], texts: Sequence[Tuple[str, str]]):
 
 
 def statistics(finished: Sequence[Tuple[str, str]], metric: BLEU) -> Dict[str, int]:
-    """What :func:`log_d_bleu` sums up, of documents as hypothesis and reference.
+    """Return the BLEU statistics of documents, to be summed up by :func:`log_d_bleu`.
 
-    Every process knows them all, so that only the first one counts them.
+    As every process has all documents, the statistics are zero in all but the first one.
+
+    Args:
+        finished: hypothesis and reference of each document.
+        metric: BLEU with the tokenisation to use.
     """
     sums = dict.fromkeys((*SIDES, *ORDERS), 0)
     first = not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0

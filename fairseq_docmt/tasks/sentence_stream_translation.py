@@ -1,4 +1,4 @@
-"""``--task sentence_stream_translation``: documents sentence by sentence, with what they carry."""
+"""``--task sentence_stream_translation``: documents sentence by sentence with a state."""
 
 import logging
 from dataclasses import dataclass, field
@@ -12,10 +12,11 @@ from omegaconf import II
 from fairseq_docmt.data import DocumentCorpus, DocumentIndex
 from fairseq_docmt.data.stream_view import StreamIterator, StreamView
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation.stream_decoder import StreamDecoder
-from fairseq_docmt.generation.view_rows import rows_of_stream
-from fairseq_docmt.tasks._base import DocumentTranslationConfig, DocumentTranslationTask
-from fairseq_docmt.tasks._lane_carries import LaneCarries
+from fairseq_docmt.generation.validation_units import units_of_stream
+from fairseq_docmt.models.interface import is_document_recurrent
+from fairseq_docmt.tasks._base import DocumentTranslationTask
+from fairseq_docmt.tasks._config import DocumentTranslationConfig
+from fairseq_docmt.tasks._lane_states import LaneStates
 
 logger = logging.getLogger(__name__)
 
@@ -23,17 +24,23 @@ logger = logging.getLogger(__name__)
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class SentenceStreamTranslationConfig(DocumentTranslationConfig):
+    """Options of ``sentence_stream_translation``."""
+
     decoding: Optional[ChoiceEnum(["stream"])] = field(
         default=None,
-        metadata={"help": "documents side by side, each sentence with what its document carries"},
+        metadata={
+            "help": "stream: decode documents in parallel, each sentence given the document state"
+        },
     )
     chunk_sentences: int = field(
         default=1,
-        metadata={"help": "consecutive sentences of each of --batch-size documents in a batch"},
+        metadata={
+            "help": "number of consecutive sentences of each of --batch-size documents in a batch"
+        },
     )
     random_chunk: bool = field(
         default=False,
-        metadata={"help": "draw that number anew for each batch, from 1 to --chunk-sentences"},
+        metadata={"help": "draw the number for each batch, from 1 to --chunk-sentences"},
     )
     save_interval_updates: int = II("checkpoint.save_interval_updates")
     max_update: int = II("optimization.max_update")
@@ -41,44 +48,45 @@ class SentenceStreamTranslationConfig(DocumentTranslationConfig):
 
 @register_task("sentence_stream_translation", dataclass=SentenceStreamTranslationConfig)
 class SentenceStreamTranslationTask(DocumentTranslationTask):
-    """``--batch-size`` documents side by side in lanes, each sentence after the one before it.
+    """Translation of ``--batch-size`` documents in parallel lanes, sentence by sentence.
 
-    For architectures that carry something from sentence to sentence, as the recurrent memory of
-    Feng et al. (2022).
+    For architectures with a document state that goes from sentence to sentence, such as the
+    recurrent memory of Feng et al. (2022).
     """
 
     task_name = "sentence_stream_translation"
     decodings = ["stream"]
     stored_defaults = {}
-    decoder_class = StreamDecoder
 
     def __init__(self, cfg, src_dict, tgt_dict):
         super().__init__(cfg, src_dict, tgt_dict)
-        self.training_carries, self.validation_carries = LaneCarries(), LaneCarries()
+        self.training_states, self.validation_states = LaneStates(), LaneStates()
 
     def check_options(self) -> None:
+        """See the base class."""
         if self.cfg.chunk_sentences < 1:
             raise UserError(
                 f"--chunk-sentences must be at least 1 sentence, got {self.cfg.chunk_sentences}"
             )
 
     def build_model(self, cfg, from_checkpoint=False):
-        """Build a model that carries something.
+        """Build a model with a document state.
 
         Raises:
-            UserError: the architecture does not.
+            UserError: the architecture has no document state.
         """
         model = super().build_model(cfg, from_checkpoint)
-        if not getattr(model, "carries", False):
+        if not is_document_recurrent(model):
             raise UserError(
-                f"--arch {cfg.arch} carries nothing from sentence to sentence; train it with "
-                "--task sliding_window_translation, where --window-size 1 has sentences alone"
+                f"--arch {cfg.arch} has no document state; train it with --task "
+                "sliding_window_translation, where --window-size 1 is sentence level"
             )
         return model
 
     # ---- data ----------------------------------------------------------------------------------
 
     def training_view(self, corpus: DocumentCorpus) -> StreamView:
+        """See the base class."""
         fits = np.ones(corpus.index.num_sentences, dtype=bool)
         marks = int(self.options["mark_document_start"])
         for sizes, most in (
@@ -86,25 +94,29 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             (corpus.tgt_sizes, self.cfg.max_target_positions),
         ):
             fits &= sizes + marks <= most
-        view = StreamView(corpus, corpus.index.without(~fits), self.options["mark_document_start"])
-        view.too_long = corpus.index.rows[~fits]
-        return view
+        mark = self.options["mark_document_start"]
+        return StreamView(
+            corpus, corpus.index.without(~fits), mark, too_long=corpus.index.rows[~fits].tolist()
+        )
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
+        """See the base class."""
         sentences = np.arange(index.num_sentences)
         return np.stack([sentences, sentences + 1], axis=1)
 
     def window_to_decode(self) -> int:
+        """See the base class."""
         return 1
 
     def keeps_order(self) -> bool:
+        """See the base class."""
         return True
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
-        """Batches of a stream, or of sentences to translate.
+        """Return the batches of a stream or of sentences to decode.
 
         Raises:
-            UserError: the number of lanes is not given, or a sentence is too long to translate.
+            UserError: ``--batch-size`` is missing, or a sentence is too long.
         """
         if not isinstance(dataset, StreamView):
             return super().get_batch_iterator(dataset, *args, **kwargs)
@@ -130,7 +142,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         if max_sentences is None:
             raise UserError(
                 "give --batch-size, the number of documents to read side by side; --max-tokens "
-                "cannot hold for a stream, where every document moves on by the same sentences"
+                "does not limit a stream, which reads as many sentences of every document"
             )
         if max_tokens is not None:
             logger.warning("--max-tokens does not limit the batches of a stream, --batch-size does")
@@ -154,7 +166,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             epoch=epoch,
             buffer_size=data_buffer_size,
             skip_remainder_batch=skip_remainder_batch,
-            carries=self.training_carries if trains else None,
+            lane_states=self.training_states if trains else None,
             decided_by={
                 "--batch-size": max_sentences,
                 "--chunk-sentences": self.cfg.chunk_sentences,
@@ -166,10 +178,10 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         return iterator
 
     def _report_left_out(self, view: StreamView, ignore: bool) -> None:
-        if len(view.too_long) == 0:
+        if not view.too_long:
             return
         problem = (
-            f"{view.name}: line {int(view.too_long[0]) + 1} is longer than --max-source-positions "
+            f"{view.name}: line {view.too_long[0] + 1} is longer than --max-source-positions "
             f"{self.cfg.max_source_positions} or --max-target-positions "
             f"{self.cfg.max_target_positions}"
         )
@@ -182,37 +194,38 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     # ---- training ------------------------------------------------------------------------------
 
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
-        """Stock training step on a batch and what is carried into it."""
-        with self.training_carries.of_batch(sample, model, update_num, not ignore_grad) as batch:
+        """Run the stock training step on a batch with its document state."""
+        with self.training_states.of_batch(sample, model, update_num, not ignore_grad) as batch:
             result = super().train_step(
                 batch, model, criterion, optimizer, update_num, ignore_grad=ignore_grad
             )
         return _without_fillers(sample, criterion, result)
 
     def optimizer_step(self, optimizer, model, update_num):
-        """Stock step; where it is known that a checkpoint follows, processes tell their carries."""
+        """Run the stock step; gather the document states if a checkpoint is certain to follow."""
         super().optimizer_step(optimizer, model, update_num)
         done, interval = update_num + 1, self.cfg.save_interval_updates
         if done == self.cfg.max_update or (interval > 0 and done % interval == 0):
-            self.training_carries.gather()
+            self.training_states.gather()
 
     def begin_valid_epoch(self, epoch, model):
-        """Stock hook; validation comes before most checkpoints."""
+        """Gather the document states, as most checkpoints follow validation."""
         super().begin_valid_epoch(epoch, model)
-        self.training_carries.gather()
+        self.training_states.gather()
 
     def valid_step(self, sample, model, criterion):
-        """Stock validation step on a batch and what is carried into it."""
-        with self.validation_carries.of_batch(sample, model) as batch:
+        """Run the stock validation step on a batch with its document state."""
+        with self.validation_states.of_batch(sample, model) as batch:
             result = super().valid_step(batch, model, criterion)
         return _without_fillers(sample, criterion, result)
 
-    def rows_to_translate(self, sample) -> dict:
-        return rows_of_stream(sample, self)
+    def validation_units(self, sample) -> dict:
+        """See the base class."""
+        return units_of_stream(sample, self)
 
 
 def _without_fillers(sample, criterion, result):
-    """What a criterion returns, its numbers of sentences without the fillers it counts as rows."""
+    """Correct the numbers of sentences in the result of a criterion, which counts fillers."""
     loss, sample_size, logging_output = result
     sentences = int(sample["id"].ge(0).sum())
     logging_output["nsentences"] = sentences

@@ -1,4 +1,4 @@
-"""``--task sliding_window_translation``: a sentence with those before it, on both sides."""
+"""``--task sliding_window_translation``: each sentence with the previous ones on both sides."""
 
 from dataclasses import dataclass, field
 from typing import Optional
@@ -9,32 +9,37 @@ from fairseq.tasks import register_task
 
 from fairseq_docmt.data import DocumentCorpus, DocumentIndex, stride_spans, window_spans
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.tasks._base import DocumentTranslationConfig, DocumentTranslationTask
+from fairseq_docmt.tasks._base import DocumentTranslationTask
+from fairseq_docmt.tasks._config import DocumentTranslationConfig
 
 
 @dataclass
 class SlidingWindowTranslationConfig(DocumentTranslationConfig):
+    """Options of ``sliding_window_translation``."""
+
     window_size: Optional[int] = field(
         default=None,
         metadata={
-            "help": "sentences of a window, the current one included; 1 = sentence level "
+            "help": "number of sentences of a window, the current one included; 1 = sentence level "
             "(default: 4; taken from the checkpoint when decoding)"
         },
     )
     loss_on: Optional[ChoiceEnum(["window", "last"])] = field(
         default=None,
         metadata={
-            "help": "train on all sentences of a window or on the last one only (default: window)"
+            "help": "sentences of a window with loss: all (window) or the last one (default: "
+            "window)"
         },
     )
 
 
 @register_task("sliding_window_translation", dataclass=SlidingWindowTranslationConfig)
 class SlidingWindowTranslationTask(DocumentTranslationTask):
-    """Windows of ``--window-size`` sentences, one for every sentence of the corpus.
+    """Translation of windows of ``--window-size`` sentences, one for each sentence of the corpus.
 
     The concatenation model of Wu et al. (2022), section 3, with their sliding window decoding
-    (``--decoding window``, Figure 1) and that of their published figures (``sequential``).
+    (``--decoding window``, Figure 1) and the decoding of their published results
+    (``--decoding sequential``).
     """
 
     task_name = "sliding_window_translation"
@@ -43,6 +48,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
     sentence_level = {"window_size": 1}
 
     def check_options(self) -> None:
+        """See the base class."""
         if self.options["window_size"] < 1:
             raise UserError(
                 f"--window-size must be at least 1 sentence, got {self.options['window_size']}; "
@@ -50,15 +56,19 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
             )
 
     def view_options(self) -> dict:
+        """See the base class."""
         return {"loss_on_last": self.options["loss_on"] == "last"}
 
     def training_spans(self, corpus: DocumentCorpus) -> np.ndarray:
+        """See the base class."""
         limits = self.limits(corpus.src_sizes, corpus.tgt_sizes)
         return window_spans(corpus.index, self.options["window_size"], limits)
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
+        """See the base class."""
         cut = stride_spans if self.decoding == "segment" else window_spans
         return cut(index, self.options["window_size"], self.limits(src_sizes))
 
     def window_to_decode(self) -> int:
+        """See the base class."""
         return 0 if self.decoding == "segment" else self.options["window_size"]

@@ -1,4 +1,4 @@
-"""Attention shares by hand, and of every architecture that has attention weights."""
+"""Attention shares: values computed by hand, and all architectures with attention weights."""
 
 import sys
 from unittest import mock
@@ -27,7 +27,7 @@ def test_shares_by_hand():
     "arguments", [tiny.MODEL, tiny.window(), tiny.lst()], ids=["transformer", "window", "lst"]
 )
 def test_one_sentence_has_all(arguments):
-    """Weights of every layer sum to 1, and one sentence has no other to look at."""
+    """Weights of every layer sum to 1; a single sentence has no other sentence to attend to."""
     model = tiny.model(*arguments)
     source = torch.tensor([[PAD, 5, 6, EOS], [5, 6, 7, EOS]])
     previous = torch.tensor([[EOS, 5, 6, 7], [EOS, 5, PAD, PAD]])

@@ -48,7 +48,7 @@ def test_mistakes(tmp_path):
     with pytest.raises(UserError, match="nowhere not found"):
         analysis.read_output(str(tmp_path / "nowhere"))
     (tmp_path / "text").write_text("no output\n")
-    with pytest.raises(UserError, match="is no output of fairseq-generate with references"):
+    with pytest.raises(UserError, match="is not an output of fairseq-generate with references"):
         analysis.read_output(str(tmp_path / "text"))
     with pytest.raises(UserError, match="give systems as NAME=FILE"):
         tiny.run_main(analysis.main, "file", "--out", str(tmp_path))

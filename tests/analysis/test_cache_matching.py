@@ -1,4 +1,4 @@
-"""What a continuous cache is asked for."""
+"""Matching weights of a continuous cache."""
 
 import json
 
@@ -13,7 +13,7 @@ from fairseq_docmt.ops.translation_cache import NO_WORD, Cache
 
 
 def test_matching_is_what_the_decoder_reads(binarised, cache_stream_checkpoint, monkeypatch):
-    from fairseq_docmt.modules.cache_decoder import Lookup
+    from fairseq_docmt.modules.rnn.cache_decoder import Lookup
 
     model, task = load(str(cache_stream_checkpoint), str(binarised))
     *_, document = documents_of(task, "test")
@@ -53,11 +53,11 @@ def test_command(binarised, cache_stream_checkpoint, tmp_path):
     assert len(json.loads((tmp_path / "cache_by_recency.json").read_text())) == 6
     for name in ("cache_matching", "cache_by_recency"):
         assert (tmp_path / f"{name}.png").stat().st_size > 0
-    with pytest.raises(UserError, match="--sentence 1 must have a sentence before it"):
+    with pytest.raises(UserError, match="--sentence 1 needs a sentence before it"):
         tiny.run_main(analysis.main, *arguments, "--sentence", "1")
 
 
 def test_models_without_a_cache(binarised, memory_stream_checkpoint):
     model, task = load(str(memory_stream_checkpoint), str(binarised))
-    with pytest.raises(UserError, match="MemoryTransformerModel has no cache to look into"):
+    with pytest.raises(UserError, match="MemoryTransformerModel has no cache to analyse"):
         analysis.matching_of(model, next(documents_of(task, "test")))

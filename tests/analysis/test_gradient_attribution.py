@@ -1,4 +1,4 @@
-"""Gradients between sentences, of models that can and cannot look back."""
+"""Gradients between sentences, for models with and without context."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ def test_windows_reach_as_far_as_they_are_long(binarised, window_checkpoint):
 
 def test_nothing_to_look_at(binarised, window_checkpoint):
     model, task = load(str(window_checkpoint), str(binarised))
-    with pytest.raises(UserError, match="no example holds two sentences"):
+    with pytest.raises(UserError, match="no example has two sentences"):
         analysis.by_distance(model, documents_of(task, "test", most=1))
 
 

@@ -1,4 +1,4 @@
-"""Gates read out of a model, against what its layers compute."""
+"""Sentential gates extracted from a model, compared with the values in its layers."""
 
 import pytest
 import tiny

@@ -1,4 +1,4 @@
-"""The benchmark of the recurrent family compares systems of one size."""
+"""The benchmark of recurrent systems compares systems of equal size."""
 
 import argparse
 import importlib.util
@@ -18,7 +18,7 @@ def benchmark():
 
 
 def test_all_systems_have_the_same_sizes(benchmark, monkeypatch):
-    """Whatever sizes their architectures have without options."""
+    """The sizes do not depend on the defaults of the architectures."""
     monkeypatch.setitem(benchmark.SCALES, "paper", (14, 6, 50))
     args = argparse.Namespace(scale="paper", device="cpu")
     for name in benchmark.SYSTEMS:

@@ -1,4 +1,4 @@
-"""The corpus as a whole: its format, its exact meaning, and that no sentence betrays its answer."""
+"""The probe corpus: format, meaning, and no sentence that reveals the answer by itself."""
 
 import collections
 import json
@@ -19,19 +19,19 @@ def folder(tmp_path_factory):
 
 
 class Asked:
-    """A question with the source sentence it is asked in and that sentence's place."""
+    """A question with its source sentence and the position of that sentence."""
 
     def __init__(self, question, source, document, position):
         self.phenomenon, self.answer = question["phenomenon"], question["answer"]
         self.alternatives, self.question = question["alternatives"], question
         self.source, self.document, self.position = source, document, position
-        # The same term is another choice of answers: predictors may know which.
+        # Each term has its own set of answers, which predictors may use.
         self.kind = (self.phenomenon, frozenset([self.answer, *self.alternatives]))
         self.form = sorted(self.kind[1]).index(self.answer)
 
 
 def read(folder, split, side):
-    """Documents, each a list of (line number, words)."""
+    """Return documents, each a list of (line number, words)."""
     documents = [[]]
     for number, line in enumerate((folder / f"{split}.{side}").read_text().split("\n")[:-1]):
         if line:
@@ -42,7 +42,7 @@ def read(folder, split, side):
 
 
 def asked(folder, split="test"):
-    """All questions of a split with a probe file."""
+    """Return all questions of a split with a probe file."""
     places = {
         line: (words, number, position)
         for number, document in enumerate(read(folder, split, "src"))
@@ -53,7 +53,7 @@ def asked(folder, split="test"):
 
 
 def independent(questions):
-    """One question for each draw: formality is drawn per document, a term per document and term."""
+    """Return one question per draw: formality per document, a term per document and term."""
     seen, kept = set(), []
     for question in questions:
         draw = (question.document, question.kind)
@@ -131,7 +131,7 @@ def test_every_distance_asked_for_is_frequent(folder, phenomenon):
 
 
 def translate(words, document):
-    """Translations of a document's source sentences, by the rules of the language alone."""
+    """Translate the source sentences of a document by the rules of the language."""
     form = gender = action = None
     renderings = {}
     for source in document:
@@ -184,7 +184,7 @@ def test_context_translates_the_whole_corpus(folder):
 
 
 def at_most_ceiling(right, questions, ceiling):
-    """Whether a number of right answers is within sampling error of the ceiling, or below it."""
+    """Return whether a number of right answers is at most the ceiling plus sampling error."""
     return right <= binom.ppf(0.9995, len(questions), ceiling)
 
 
@@ -227,7 +227,7 @@ def test_nothing_in_a_sentence_betrays_its_answer(folder, feature, phenomenon):
 
 
 def learn(folder):
-    """Most frequent answer to each whole source sentence of training, else to its kind."""
+    """Learn the most frequent answer to each source sentence and to each kind of question."""
     words = language.build_vocabulary(12, 20, 4, seed=3)
     forms = {language.PRONOUN: language.PRONOUNS, language.YOU: language.YOUS}
     forms.update({language.ELIDED: tuple(words.verbs.values()), **words.terms})
@@ -266,7 +266,7 @@ def test_a_constant_answer_stays_at_the_ceiling(folder, phenomenon):
     assert at_most_ceiling(max(counts.values()), chosen, language.CEILINGS[phenomenon])
 
 
-# ---- what one side shows -------------------------------------------------------------------------
+# ---- information on one side ---------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +287,7 @@ def test_only_one_side_tells_the_answer(one_sided, phenomenon, side):
             words = [sentences[place][1] for sentences in documents[question.document]]
             fitting = [i for i in (0, 1) if tells[i][side] in words[side]]
             assert [forms[i] for i in fitting] == [question.answer]
-            # The other side says the same for both.
+            # The other side is the same for both.
             assert tells[0][1 - side] == tells[1][1 - side] in words[1 - side]
             told[question.answer] += 1
     assert len(told) == 2 and min(told.values()) > 500

@@ -1,4 +1,4 @@
-"""Scoring: bad files get one sentence, tables and figures agree."""
+"""Scoring of the context probe: errors for bad files, and agreement of tables and figures."""
 
 import json
 
@@ -18,7 +18,7 @@ ROW = {
 
 @pytest.fixture
 def run(tmp_path):
-    """Writes a probe file and an output, then scores it under a name."""
+    """Write a probe file and an output, and score the output under a name."""
 
     def run(probe, output, *options, name="mine"):
         (tmp_path / "probe").write_text(probe)

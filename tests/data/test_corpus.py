@@ -1,4 +1,4 @@
-"""A split of a corpus, from small datasets in memory and on disk."""
+"""Splits of a corpus, from small datasets in memory and on disk."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from fairseq_docmt.errors import UserError
 
 
 def side(sizes):
-    """Lines of the given numbers of tokens, end symbol included."""
+    """Return lines of the given numbers of tokens, end symbol included."""
     lines = [torch.tensor([5] * (size - 1) + [2]) for size in sizes]
     return ListDataset(lines, np.array(sizes))
 
@@ -56,7 +56,7 @@ def test_sides_that_disagree_or_hold_nothing(src, tgt, message):
 
 
 def test_documents_end_where_splits_are_put_together():
-    """``train`` of two sentences taken three times, then ``train1`` of one sentence, then two."""
+    """Two sentences repeated three times, then one sentence, then two: five documents."""
     parts = [side([3, 4]), side([5]), side([6, 7])]
     together = ConcatDataset(parts, [3, 1, 1])
     corpus = DocumentCorpus("name", pairs(together, together))
@@ -73,7 +73,7 @@ def write(path, lines):
 
 @pytest.mark.parametrize("position", [0, 1])
 def test_a_file_one_byte_short_is_truncated(tmp_path, position):
-    """In any part of a split put together; its last line has three tokens of two bytes."""
+    """In any part of a concatenated split; the last line has three tokens of two bytes."""
     files = [write(tmp_path / name, [[5, 6, 2], [5, 5, 2]]) for name in ("a", "b")]
     together = ConcatDataset(files, [1, 1])
     assert DocumentCorpus("name", pairs(together)).index.num_sentences == 4
@@ -81,9 +81,7 @@ def test_a_file_one_byte_short_is_truncated(tmp_path, position):
     size = short.stat().st_size
     with open(short, "r+b") as file:
         file.truncate(size - 1)
-    with pytest.raises(
-        UserError, match=rf"\.bin is truncated: {size - 1} bytes.* speaks of {size}"
-    ):
+    with pytest.raises(UserError, match=rf"\.bin is truncated: {size - 1} bytes.* needs {size}"):
         DocumentCorpus("name", pairs(together))
 
 

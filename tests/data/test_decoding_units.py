@@ -3,6 +3,7 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_docmt.data import DecodingUnits, DocumentIndex, part_spans, window_spans
+from fairseq_docmt.data.decoding_units import DecodingUnit
 
 EOS = 2
 
@@ -19,17 +20,19 @@ def units_of(lengths, window_size, tgt=None, **options):
     else:
         spans = part_spans(index, (sizes[index.rows], 8), limits)
     words = Dictionary()
-    return DecodingUnits(lines, tgt, sizes, words, index, spans, window_size=window_size, **options)
+    if window_size:
+        options["window_size"] = window_size
+    return DecodingUnits(lines, tgt, sizes, words, index, spans, **options)
 
 
 def test_windows_translate_their_last_sentence():
     units = units_of((3, 2), 2)
     sample = units.collater([units[2], units[3]])
     assert sample["id"].tolist() == [2, 4]
-    assert [len(u["source"]) for u in sample["units"]] == [2, 1]
-    assert [u["rows"] for u in sample["units"]] == [1, 1]
-    assert [u["position"] for u in sample["units"]] == [2, 0]
-    assert [u["at_start"] for u in sample["units"]] == [False, True]
+    assert [len(u.source) for u in sample["units"]] == [2, 1]
+    assert [u.num_rows for u in sample["units"]] == [1, 1]
+    assert [u.position for u in sample["units"]] == [2, 0]
+    assert [u.at_start for u in sample["units"]] == [False, True]
 
 
 def test_parts_translate_all_their_sentences_and_rows_show_the_original_ones():
@@ -38,6 +41,13 @@ def test_parts_translate_all_their_sentences_and_rows_show_the_original_ones():
     assert sample["id"].tolist() == [0, 1, 2, 3, 5]
     shown = [row[row.ne(1)].tolist() for row in sample["net_input"]["src_tokens"]]
     assert shown == [[10, 2], [11, 11, 2], [12, 12, 12, 2], [13, 2], [14, 14, 2]]
+    assert sample["net_input"]["src_tokens"][0].tolist() == [1, 1, 10, 2]
+
+
+def test_the_longest_come_first_and_equal_ones_in_their_order():
+    units = units_of((60,), 1)
+    found = units.batches(None, 1, keep_order=False, shards=1)
+    assert found == [[unit] for unit in sorted(range(60), key=lambda unit: -units.sizes[unit])]
 
 
 def test_waves_follow_documents_and_keep_them_in_one_process():
@@ -67,28 +77,28 @@ def test_batches_keep_the_token_limit():
 
 
 def test_lines_of_an_open_document_go_on_after_the_carried_sentences():
-    carried = [torch.tensor([90, EOS]), torch.tensor([91, EOS])]
-    units = units_of((2, 2), 3, carried=carried, first_position=5, first_document=7)
+    earlier = [torch.tensor([90, EOS]), torch.tensor([91, EOS])]
+    units = units_of((2, 2), 3, typed_before=earlier, first_position=5, first_document=7)
     first, second, third = units[0], units[1], units[2]
-    assert [s[0].item() for s in first["source"]] == [90, 91, 10]
-    assert [s[0].item() for s in second["source"]] == [91, 10, 11]
-    assert (first["position"], second["position"], first["document"]) == (5, 6, 7)
-    assert not first["at_start"]
-    assert [s[0].item() for s in third["source"]] == [12]
-    assert (third["document"], third["at_start"]) == (8, True)
+    assert [s[0].item() for s in first.source] == [90, 91, 10]
+    assert [s[0].item() for s in second.source] == [91, 10, 11]
+    assert (first.position, second.position, first.document) == (5, 6, 7)
+    assert not first.at_start
+    assert [s[0].item() for s in third.source] == [12]
+    assert (third.document, third.at_start) == (8, True)
 
 
 def test_lines_of_an_open_document_need_no_more_context_than_a_window():
-    """Parts of documents take none at all, and only what is missing is taken."""
-    carried = [torch.tensor([90 + i, EOS]) for i in range(3)]
-    parts = units_of((2, 1), 0, carried=carried, first_position=5)
-    assert [s[0].item() for s in parts[0]["source"]] == [10, 11]
-    assert (parts[0]["position"], parts[0]["at_start"]) == (5, False)
-    windows = units_of((3,), 2, carried=carried, first_position=3)
-    found = [[s[0].item() for s in windows[i]["source"]] for i in range(3)]
+    """Parts of documents take none, and windows take only the missing sentences."""
+    earlier = [torch.tensor([90 + i, EOS]) for i in range(3)]
+    parts = units_of((2, 1), 0, typed_before=earlier, first_position=5)
+    assert [s[0].item() for s in parts[0].source] == [10, 11]
+    assert (parts[0].position, parts[0].at_start) == (5, False)
+    windows = units_of((3,), 2, typed_before=earlier, first_position=3)
+    found = [[s[0].item() for s in windows[i].source] for i in range(3)]
     assert found == [[92, 10], [10, 11], [11, 12]]
-    whole = units_of((2,), 3, carried=carried[:1], first_position=1)
-    assert [whole[i]["at_start"] for i in range(2)] == [True, True]
+    whole = units_of((2,), 3, typed_before=earlier[:1], first_position=1)
+    assert [whole[i].at_start for i in range(2)] == [True, True]
 
 
 def test_sizes_and_rows_with_nothing_to_translate():
@@ -97,11 +107,8 @@ def test_sizes_and_rows_with_nothing_to_translate():
     assert units.sizes.tolist() == [2, 5, 7, 2, 1, 1]  # sentences of 2, 3, 4 and 2 tokens
     assert [units.size(2), units.num_tokens(1), units.num_tokens(5)] == [7, 5, 1]
     assert type(units.size(0)) is type(units.num_tokens(0)) is int
-    assert units[5] == {
-        **{"lines": [5], "source": [], "target": None, "drafts": None},
-        **{"document": -1, "position": 0, "at_start": False},
-    }
-    assert (units[3]["lines"], units[3]["document"]) == ([4], 5)
+    assert units[5] == DecodingUnit([5], source=[])
+    assert (units[3].lines, units[3].document) == ([4], 5)
     for keep_order in (False, True):
         assert units.batches(None, None, keep_order, shards=1)[-1] == [4, 5]
 
@@ -111,8 +118,8 @@ def test_targets_drafts_and_constraints_are_those_of_the_rows():
     drafts = [f"draft {row}" for row in range(5)]
     constraints = torch.arange(5).view(5, 1)
     units = units_of((2, 2), 0, tgt=tgt, drafts=drafts, constraints=constraints)
-    assert [t[0].item() for t in units[1]["target"]] == [33, 34]
-    assert [units[i]["drafts"] for i in range(2)] == [
+    assert [t[0].item() for t in units[1].target] == [33, 34]
+    assert [units[i].drafts for i in range(2)] == [
         ["draft 0", "draft 1"],
         ["draft 3", "draft 4"],
     ]
@@ -120,14 +127,12 @@ def test_targets_drafts_and_constraints_are_those_of_the_rows():
     assert sample["id"].tolist() == sample["constraints"].view(-1).tolist() == [3, 4, 0, 1]
     assert [row[0].item() for row in sample["target"]] == [33, 34, 30, 31]
     assert sample["net_input"]["src_lengths"].tolist() == [4, 2, 2, 3]
-    assert [set(unit) for unit in sample["units"]] == [
-        {"source", "target", "document", "position", "at_start", "drafts", "rows"}
-    ] * 2
+    assert [unit.lines for unit in sample["units"]] == [[3, 4], [0, 1]]
     assert units.collater([]) == {}
     plain = units_of((2, 2), 0)
     sample = plain.collater([plain[0]])
     assert sample["target"] is None and "constraints" not in sample
-    assert (plain[0]["target"], plain[0]["drafts"]) == (None, None)
+    assert (plain[0].target, plain[0].drafts) == (None, None)
 
 
 def test_the_source_is_padded_on_the_side_that_is_asked_for():
@@ -149,7 +154,7 @@ def test_batches_by_hand():
 
 
 def test_waves_by_hand():
-    """The longest document first; where a process has none left it gets empty batches."""
+    """The longest document comes first; a process without documents gets empty batches."""
     units = units_of((1, 3, 2), 1)
     assert units.batches(None, None, True, shards=1) == [[1, 4, 0], [2, 5], [3]]
     assert units.batches(None, 2, True, shards=2) == [[1, 4], [0], [2, 5], [], [3], []]

@@ -26,7 +26,7 @@ def dictionary():
 
 @pytest.fixture
 def corpus(dictionary):
-    """Documents of 3, 1 and 2 sentences with one blank line between them."""
+    """Return documents of 3, 1 and 2 sentences, separated by one blank line each."""
     src = [[5, 6], [7], [8, 9, 10], [], [11], [], [12, 13], [14]]
     tgt = [[15], [16, 17], [18], [], [19], [], [5], [6, 7, 8]]
     sides = [[torch.tensor(row + [EOS]) for row in side] for side in (src, tgt)]
@@ -99,6 +99,10 @@ def test_batches_hold_every_example_once_and_divide_among_processes(corpus, mult
     batches = view.batch_by_size(view.ordered_indices(), 14, None, multiple)
     assert sorted(np.concatenate(batches).tolist()) == list(range(6))
     assert len(batches) % shards == 0
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(view.num_tokens(i) for i in batch) <= 14
+    batches = view.batch_by_size(view.ordered_indices(), None, 2, multiple)
+    assert all(0 < len(batch) <= 2 for batch in batches)
 
 
 def test_even_batches_stops_at_single_examples():

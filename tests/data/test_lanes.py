@@ -1,4 +1,4 @@
-"""Documents side by side in lanes."""
+"""Distribution of documents over lanes."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ INDEX = DocumentIndex.from_lengths(LENGTHS)
 
 
 def lanes_of(batches, shards=1):
-    """Places of each lane in reading order, over all processes."""
+    """Return the places of each lane of all processes, in reading order."""
     lanes = {}
     for number, batch in enumerate(batches):
         for row, place in enumerate(batch):
@@ -83,7 +83,7 @@ def test_a_batch_by_hand():
 
 
 def test_seeds_may_be_of_any_size():
-    """numpy takes 32 bits; what is beyond them is left out."""
+    """numpy takes 32 bits; higher bits are dropped."""
     for seed in (3, 2**32 - 1):
         assert chunk_sizes(50, 4, seed) == chunk_sizes(50, 4, seed + 2**32)
         near, far = (fill_lanes(INDEX, 2, number) for number in (seed, seed + 2**32))
@@ -111,7 +111,7 @@ def test_chunks():
 
 
 def test_little_is_idle_on_real_documents(shared_data):
-    """Television episodes, 32 lanes."""
+    """Checked on television episodes with 32 lanes."""
     lengths, length = [], 0
     with open(shared_data / "tvsub-zhen" / "train.zh", encoding="utf-8") as lines:
         for line in lines:

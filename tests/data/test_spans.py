@@ -38,7 +38,7 @@ def test_strides_cover_each_document_once():
 
 
 def test_strides_over_a_limit_are_cut_in_equal_parts():
-    """Of the first limit; any other limit may ask for more of them."""
+    """Parts are equal in the first limit; other limits may require more parts."""
     index = DocumentIndex.from_lengths([1, 4, 1])
     sizes, other = np.array([9, 4, 4, 4, 4, 9]), np.array([1, 3, 6, 2, 2, 1])
     spans = stride_spans(index, 4, [(sizes, 9), (other, 100)])
@@ -61,7 +61,7 @@ def test_parts_end_at_the_sentence_end_nearest_to_equal():
     assert spans.tolist() == [[0, 2], [2, 5]]
     spans = part_spans(index, (np.array([3, 4, 5, 4, 4]), 12), [])
     assert spans.tolist() == [[0, 3], [3, 5]]
-    # Of two that are equally near, the later one.
+    # Of two equally near sentence ends, the later one is taken.
     assert part_spans(index, (np.full(5, 4), 12), []).tolist() == [[0, 3], [3, 5]]
     three = part_spans(DocumentIndex.from_lengths([6]), (np.full(6, 5), 10), [])
     assert three.tolist() == [[0, 2], [2, 4], [4, 6]]

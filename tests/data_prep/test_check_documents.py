@@ -38,10 +38,18 @@ def test_what_is_in_order(tmp_path, src, tgt, documents, sentences):
         ("a\n\nb\n", "x\ny\nz\n", "c.src: line 2 is blank, but not in {tgt}; blank lines end"),
         ("a\nb\n", "x\n\n", "c.tgt: line 2 is blank, but not in {src};"),
         ("a\n\nb\n", "x\ny\n", "c.src: line 2 is blank, but not in {tgt} (3 lines against 2);"),
-        ("a\nb\n", "x\n", "c.src: line 2 has no partner, {tgt} ends before it (2 lines against 1)"),
-        ("a\n", "x\n\n", "c.tgt: line 2 has no partner, {src} ends before it (1 lines against 2)"),
-        ("\n \n", "\n\n", "c.src: no sentence in it"),
-        ("", "", "c.src: no sentence in it"),
+        (
+            "a\nb\n",
+            "x\n",
+            "c.src: line 2 has no counterpart, {tgt} ends before it (2 lines against 1)",
+        ),
+        (
+            "a\n",
+            "x\n\n",
+            "c.tgt: line 2 has no counterpart, {src} ends before it (1 lines against 2)",
+        ),
+        ("\n \n", "\n\n", "c.src: the file has no sentences"),
+        ("", "", "c.src: the file has no sentences"),
         (b"a\nb\xff\n", "x\ny\n", "c.src: line 2 is not valid UTF-8; convert the file"),
         (b"a\rb\r\r\nc\xff", "x\ny\n", "c.src: line 4 is not valid UTF-8"),
         ("a\n", b"x\xe4", "c.tgt: line 1 is not valid UTF-8"),
@@ -51,8 +59,8 @@ def test_what_is_in_order(tmp_path, src, tgt, documents, sentences):
         ("a\n\x01\x02 \nb\n", "x\ny\nz\n", "c.src: line 2 has only control characters"),
         # the first of several faults
         ("a\n\nb\nc\x0cd\n", "x\ny\nz\nz\n", "c.src: line 2 is blank"),
-        ("a\nb\x0cb\n\n", "x\ny\nz\n", "c.src: line 2 holds the line break U+000C"),
-        ("a\nb\nc\x0c\n", "x\ny\u2028\nz\n", "c.tgt: line 2 holds the line break U+2028"),
+        ("a\nb\x0cb\n\n", "x\ny\nz\n", "c.src: line 2 has the line break U+000C"),
+        ("a\nb\nc\x0c\n", "x\ny\u2028\nz\n", "c.tgt: line 2 has the line break U+2028"),
     ],
 )
 def test_the_first_fault_is_named(tmp_path, src, tgt, message):
@@ -67,7 +75,7 @@ ODD_CHARACTERS = "\x0b\x0c\x1c\x1d\x1e\x1f\x85\u2028\u2029\u00a0\u3000\u200b\u00
 
 @pytest.mark.parametrize("character", ODD_CHARACTERS, ids=lambda c: f"U+{ord(c):04X}")
 def test_lines_and_blanks_are_those_of_fairseq(tmp_path, character):
-    """What passes has the lines and document ends that fairseq will see; the rest is refused."""
+    """Accepted files have the lines and document ends that fairseq reads; others are refused."""
     from fairseq.file_chunker_utils import Chunker, find_offsets
     from fairseq.tokenizer import tokenize_line
 

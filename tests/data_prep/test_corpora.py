@@ -1,4 +1,4 @@
-"""Readers of published corpora, on small files in their form, and the recipes that use them."""
+"""Readers of published corpora, on small files of the same format, and recipes that use them."""
 
 import gzip
 import json
@@ -67,7 +67,7 @@ IDS = "de/1990/12/{0}.xml.gz\ten/1990/12/{1}.xml.gz\t{2}\t{2}\n"
 
 
 def write(folder, **texts):
-    """Files of a folder by their names, and their paths."""
+    """Write files into a folder and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_bytes(text.encode("utf-8"))
@@ -75,13 +75,13 @@ def write(folder, **texts):
 
 
 def run_script(module, *arguments):
-    """What a program of data_prep prints and how it ends."""
+    """Run a program of data_prep and return its output and exit status."""
     command = [sys.executable, str(tiny.ROOT / "data_prep" / f"{module}.py"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True)
 
 
 def run_recipe(script, *arguments, **environment):
-    """A recipe's script, in bash, as users run it."""
+    """Run the script of a recipe in bash."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", str(tiny.ROOT / "examples" / script), *map(str, arguments)],
@@ -99,7 +99,7 @@ def test_lines_end_at_line_feeds_alone(tmp_path):
     path, packed = tmp_path / "a", tmp_path / "a.gz"
     text = "\ufeffa\r\n\tb\rc\u2028d \n\n".encode()
     path.write_bytes(text)
-    packed.write_bytes(gzip.compress(text))
+    packed.write_bytes(gzip.compress(text, mtime=0))
     assert list(lines_of(str(path))) == ["a ", "\tb c d ", ""] == list(lines_of(str(packed)))
 
 
@@ -108,7 +108,11 @@ def test_lines_end_at_line_feeds_alone(tmp_path):
     [
         ("a", b"a\nb\xff\n", r"a: line 2 is not valid UTF-8"),
         ("a.gz", b"a\n", r"a.gz: cannot be read \(Not a gzipped file"),
-        ("a.gz", gzip.compress(100 * b"a\n")[:-9], r"a.gz: cannot be read \(Compressed file ended"),
+        (
+            "a.gz",
+            gzip.compress(100 * b"a\n", mtime=0)[:-9],
+            r"a.gz: cannot be read \(Compressed file ended",
+        ),
         ("a", None, r"a: cannot be read \(No such file"),
     ],
 )
@@ -122,7 +126,7 @@ def test_files_that_cannot_be_read(tmp_path, name, data, message):
 def test_lines_that_belong_together(tmp_path):
     one, two, more = write(tmp_path, one="a\n", two="b", more="c\nd\n")
     assert list(paired_lines(one, two)) == [("a", "b")]
-    with pytest.raises(CorpusError, match=r"/two ends after line 1, but .*/more goes on"):
+    with pytest.raises(CorpusError, match=r"/two ends after line 1, but .*/more continues"):
         list(paired_lines(more, two))
 
 
@@ -172,10 +176,14 @@ def test_segments_belong_to_the_nearest_document(tmp_path):
     [
         ("<url>\na\n", "<url>\nx\n<url>\ny\n", "s has 1 documents, .*/t has 2"),
         ("<url>\na\n<url>\nb\nc", "<url>\nx\n<url>\ny", "document 2 has 2 segments .* and 1 in"),
-        ("<doc>\n</doc>\n\n<seg>a</seg>", "x", "/s: line 4 has a segment that is in no <doc>"),
-        ("<doc>\n<seg>a <b</seg>\n<seg>c</seg>", "x", "/s: line 2 has a tag in a segment, or a <"),
-        ("<url>\n", "x", "/s: no document in it"),
-        ("", "x", "/s: no document in it"),
+        ("<doc>\n</doc>\n\n<seg>a</seg>", "x", "/s: line 4 has a segment outside of a <doc>"),
+        (
+            "<doc>\n<seg>a <b</seg>\n<seg>c</seg>",
+            "x",
+            "/s: line 2 has a tag inside a segment, or an unescaped <",
+        ),
+        ("<url>\n", "x", "/s: the file has no document"),
+        ("", "x", "/s: the file has no document"),
     ],
 )
 def test_tagged_documents_with_faults(tmp_path, source, target, message):
@@ -185,7 +193,7 @@ def test_tagged_documents_with_faults(tmp_path, source, target, message):
 
 
 def test_tagged_documents_need_pairs_of_files():
-    with pytest.raises(CorpusError, match="2 source files but 1 target files"):
+    with pytest.raises(CorpusError, match="2 source files, but 1 target files"):
         list(tagged_documents.read_documents(["a", "b"], ["c"]))
 
 
@@ -230,12 +238,14 @@ def test_tab_separated_documents(tmp_path):
 @pytest.mark.parametrize("row, tabs", [("c", 0), ("c\td\te", 2)])
 def test_rows_without_two_columns(tmp_path, row, tabs):
     (path,) = write(tmp_path, s=f"a\tx\n\n{row}\n")
-    with pytest.raises(CorpusError, match=f"/s: line 3 has {tabs} tabs; a sentence, one tab"):
+    with pytest.raises(
+        CorpusError, match=f"/s: line 3 has {tabs} tabs; expected a sentence, one tab"
+    ):
         list(tab_separated.read_documents(path))
 
 
 def opus(folder, ids="", contrapro=None):
-    """Documents of a small corpus of OPUS, of German files 1, 2 and 1 again, as text."""
+    """Return the documents of a small OPUS corpus whose German files are 1, 2 and 1, as text."""
     ids = ids or "".join(IDS.format(*row) for row in ((1, 5, 1), (1, 5, 2), (2, 6, 1), (1, 7, 3)))
     source, target, ids = write(folder, en="a a\nb\nc\nd\n", de="x\ny\n\nu\n", ids=ids)
     left_out = None
@@ -255,7 +265,7 @@ def item(document="1990_12_1.de", line=1, text="a  a"):
 
 
 def test_segments_of_contrapro_are_left_out(tmp_path):
-    # Lines are counted over all that comes from the German file, as ContraPro's scripts do.
+    # Lines are numbered per German file, over all its documents, as in ContraPro's scripts.
     found = opus(tmp_path, contrapro=f"[{item()}, {item()}, {item(line=3, text='d')}]")
     assert found == [["b:y"], ["c:"], []]
 
@@ -278,9 +288,11 @@ def test_segments_of_contrapro_that_do_not_fit(tmp_path, contrapro, message):
 
 
 def test_opus_documents_with_faults(tmp_path):
-    with pytest.raises(CorpusError, match="/ids: line 2 has no two documents with a tab"):
+    with pytest.raises(
+        CorpusError, match="/ids: line 2 does not have two names separated by a tab"
+    ):
         opus(tmp_path, ids=IDS.format(1, 5, 1) + 3 * "de/1990/12/1.xml.gz\n")
-    with pytest.raises(CorpusError, match="/ids ends after line 1, but .*/en goes on"):
+    with pytest.raises(CorpusError, match="/ids ends after line 1, but .*/en continues"):
         opus(tmp_path, ids=IDS.format(1, 5, 1))
     with pytest.raises(CorpusError, match="none.json: cannot be read"):
         opus_documents.ContraPro(str(tmp_path / "none.json"))
@@ -309,7 +321,7 @@ def test_documents_are_held_out(tmp_path):
 @pytest.mark.parametrize(
     "target, numbers, message",
     [
-        ("a.de", (1, 1), "the corpus has 2 documents, so 2 cannot be held out"),
+        ("a.de", (1, 1), "the corpus has 2 documents; holding out 2 leaves none"),
         ("a.de", (0, 1), "--valid and --test must be at least 1"),
         ("b/a.en", (1, 1), "both files end in '.en'"),
         ("c.de", (1, 1), "c.de: cannot be read"),
@@ -388,7 +400,7 @@ def os_files(folder):
     [("news", "en-de", news_files), ("ted", "en-it", ted_files), ("os", "en-de", os_files)],
 )
 def test_herold2023_is_prepared(tmp_path, corpus, languages, files):
-    """From small files in their published form to binarised data."""
+    """The recipe turns small files in the published format into binarised data."""
     expected = files(tmp_path / "downloads")
     environment = {"CORPUS": corpus, "BPE": "5"}
     if corpus != "news":  # one is enough of what takes long
@@ -415,14 +427,14 @@ def test_herold2023_is_prepared(tmp_path, corpus, languages, files):
 
 
 def test_feng2022_is_prepared(tmp_path):
-    """The recipe's script on small files of the same form."""
+    """The recipe turns small files in the published format into binarised data."""
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     for split in ("train", "dev", "test"):
         for side in ("en", "de"):
             text = f"<d>\nThis is {side} .\nAnd this .\n<d>\nThe end in {side} .\n"
             (corpus / f"concatenated_en2de_{split}_{side}.txt").write_text(text)
-    run_recipe("feng2022_memory/prepare.sh", corpus, tmp_path / "work", BPE="5")
+    run_recipe("feng2022_memory/prepare.sh", corpus, tmp_path / "work", BPE="40")
     assert (tmp_path / "work" / "data" / "bin" / "test.en-de.de.bin").exists()
     text = (tmp_path / "work" / "corpus" / "valid.de").read_text()
     assert text == "This is de .\nAnd this .\n\nThe end in de .\n"

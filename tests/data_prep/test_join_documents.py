@@ -1,4 +1,4 @@
-"""Documents put together again from numbered lines."""
+"""Reassembly of documents from numbered lines."""
 
 import join_documents
 

@@ -1,5 +1,6 @@
 import argparse
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ def corpus(tmp_path):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Replaces the call of fairseq-preprocess, which takes seconds; holds the commands."""
+    """Replace the slow call of fairseq-preprocess by a recorder of the commands."""
     commands = []
 
     def run(command, folder):
@@ -245,7 +246,7 @@ def test_a_stage_that_fails_leaves_nothing_half_written(tmp_path):
     "break_it, message",
     [
         (lambda c: (c / "train.en").unlink(), r"error: .*train\.en: cannot be read"),
-        (lambda c: (c / "test.en").write_text("x\n"), r"error: .*test\.zh: line 2 has no partner"),
+        (lambda c: (c / "test.en").write_text("x\n"), r"error: .*test\.zh: line 2 has no count"),
         (lambda c: (c / "more.zh").write_bytes(b"\xff\n"), r"error: .*more\.zh: line 1 is not"),
         (lambda c: (c / "out").write_text("a file"), r"error: .*out.*: (Not a dir|File exists)"),
     ],
@@ -274,7 +275,7 @@ def test_words_that_are_symbols_are_refused(corpus, quick):
     text = TEXT["en"].replace("Fine.", "a <sep> b")
     (corpus / "test.en").write_text(text * 3, encoding="utf-8")
     prepare.main(options(corpus, "--bpe-operations", "0"))  # Moses writes < and > in another way
-    with pytest.raises(SystemExit, match=r"test\.en: line 5 has the word <sep>, which stands"):
+    with pytest.raises(SystemExit, match=r"test\.en: line 5 has the word <sep>, which is reserved"):
         prepare.main(options(corpus, "--bpe-operations", "0", "--target-tokenizer", "none"))
 
 
@@ -282,6 +283,33 @@ def test_what_fairseq_says_is_passed_on(tmp_path):
     command = [sys.executable, "-c", "print('one'); raise ValueError('two')"]
     with pytest.raises(CorpusError, match=r"failed \(status 1\): ValueError: two"):
         prepare._run(command, tmp_path)
+
+
+def test_the_vocabulary_has_the_size_asked_for(tmp_path):
+    from subword_nmt.apply_bpe import BPE
+
+    random.seed(0)
+    paths = [tmp_path / "de", tmp_path / "en"]
+    for path, letters in zip(paths, ("abcdefgh", "efghijkl")):
+        words = ["".join(random.choices(letters, k=random.randint(1, 4))) for _ in range(1200)]
+        path.write_text(" ".join(words) + "\n", encoding="utf-8")
+
+    def vocabulary(**options):
+        prepare.learn_codes(paths, tmp_path / "codes", 60, **options)
+        with open(tmp_path / "codes", encoding="utf-8") as codes:
+            segmenter = BPE(codes)
+        return {word for path in paths for word in segmenter.process_line(path.read_text()).split()}
+
+    assert len(vocabulary(total_symbols=True)) == 60
+    assert len(vocabulary()) == 60 + 2 * 12  # letters at the end of words and before it
+
+
+def test_more_characters_than_symbols_are_refused(tmp_path):
+    (tmp_path / "text").write_text("xyc xyd\n", encoding="utf-8")  # x, y inside; c, d at the end
+    with pytest.raises(CorpusError, match="4 symbols of one character; give more"):
+        prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 4, total_symbols=True)
+    prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 5, total_symbols=True)
+    assert (tmp_path / "codes").read_text().splitlines()[1:] == ["x y"]
 
 
 def test_nothing_to_merge_is_said(tmp_path):
@@ -299,7 +327,7 @@ def remover():
 
 def test_a_sentence_that_a_stage_empties_is_refused():
     assert list(stages.map_lines(["ax", "", "b"], remover, (), "t", "f", 1)) == ["a", "", "b"]
-    with pytest.raises(CorpusError, match=r"f: line 3 \('xx'\) has nothing left after the step"):
+    with pytest.raises(CorpusError, match=r"f: line 3 \('xx'\) is empty after the step"):
         list(stages.map_lines(["a", "", "xx"], remover, (), "t", "f", 1))
 
 

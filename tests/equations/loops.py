@@ -12,10 +12,8 @@ from typing import Callable, Dict, List, NamedTuple, Sequence
 import pytest
 import tiny
 import torch
-from fairseq import options
 from fairseq.data.data_utils import collate_tokens
 from fairseq.modules import SinusoidalPositionalEmbedding
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
 DICTIONARY = tiny.dictionary()
@@ -27,26 +25,18 @@ Weights = Dict[str, Tensor]
 # ---- parameters ----------------------------------------------------------------------------------
 
 
-def fresh_model(*arguments: str, seed: int = 0):
-    """A model in float64 and evaluation mode with the weights that its constructor leaves."""
-    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
-    torch.manual_seed(seed)
-    task = TranslationTask(TranslationConfig(), DICTIONARY, DICTIONARY)
-    return task.build_model(args).double().eval()
-
-
 def weights_of(model) -> Weights:
-    """Parameters and buffers by name."""
+    """Return parameters and buffers by name."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def inside(w: Weights, prefix: str) -> Weights:
-    """What lies under ``prefix.``, by the rest of its name."""
+    """Return the entries whose names begin with ``prefix.``, without the prefix."""
     return {name[len(prefix) + 1 :]: x for name, x in w.items() if name.startswith(prefix + ".")}
 
 
 def layers(w: Weights, side: str) -> List[Weights]:
-    """Parameters of the layers of ``encoder`` or ``decoder``."""
+    """Return the parameters of the layers of ``encoder`` or ``decoder``."""
     numbers = sorted({int(name.split(".")[0]) for name in inside(w, f"{side}.layers")})
     return [inside(w, f"{side}.layers.{number}") for number in numbers]
 
@@ -55,7 +45,9 @@ def layers(w: Weights, side: str) -> List[Weights]:
 
 
 def linear(w: Weights, name: str, x: Tensor) -> Tensor:
-    return x @ w[f"{name}.weight"].t() + w[f"{name}.bias"]
+    """``x W^T``, with ``+ b`` where there is a bias."""
+    product = x @ w[f"{name}.weight"].t()
+    return product + w[f"{name}.bias"] if f"{name}.bias" in w else product
 
 
 def layer_norm(w: Weights, name: str, x: Tensor) -> Tensor:
@@ -65,12 +57,13 @@ def layer_norm(w: Weights, name: str, x: Tensor) -> Tensor:
 
 
 def softmax(logits: Tensor) -> Tensor:
-    powers = (logits - logits.max().detach()).exp()
-    return powers / powers.sum()
+    """Of a vector, or of each row."""
+    powers = (logits - logits.max(dim=-1, keepdim=True)[0].detach()).exp()
+    return powers / powers.sum(dim=-1, keepdim=True)
 
 
 def heads(x: Tensor) -> List[Tensor]:
-    """(T, C) as a (T, C / H) part for each head."""
+    """Split (T, C) into a (T, C / H) part for each head."""
     size = x.size(-1) // HEADS
     return [x[..., h * size : (h + 1) * size] for h in range(HEADS)]
 
@@ -166,7 +159,7 @@ def decoder(
         x = network(layer, x, norm_first)
     if norm_first:
         x = layer_norm(w, "decoder.layer_norm", x)
-    return x @ w["decoder.output_projection.weight"].t()
+    return linear(w, "decoder.output_projection", x)
 
 
 def transformer(w: Weights, source: Sequence[int], target: Sequence[int]) -> Tensor:
@@ -191,7 +184,7 @@ class Batch(NamedTuple):
     left_pad: bool
 
     def source_batch(self) -> dict:
-        """Arguments of an encoder."""
+        """Return the arguments of an encoder."""
         tokens = collate_tokens(
             [torch.tensor(s) for s in self.sources], PAD, left_pad=self.left_pad
         )
@@ -201,12 +194,12 @@ class Batch(NamedTuple):
         return collate_tokens([torch.tensor(t) for t in self.targets], PAD)
 
     def rows(self, logits: Tensor) -> List[Tensor]:
-        """(B, T, V) logits as what belongs to the tokens of each row, (T', V)."""
+        """Split (B, T, V) logits into the (T', V) logits of the tokens of each row."""
         return [row[: len(target)] for row, target in zip(logits, self.targets)]
 
 
 def document(length: int, generator: torch.Generator) -> List[int]:
-    """Words with separators in about every fourth place, sometimes one after the other."""
+    """Return random words with separators at about every fourth position, some adjacent."""
     tokens = torch.randint(4, SEP, (length,), generator=generator)
     tokens[torch.rand(length, generator=generator) < 0.27] = SEP
     return tokens.tolist()
@@ -233,7 +226,7 @@ LONG = batch([131, 9], [20, 133], left_pad=True, seed=3)
 
 
 def each(variants: Dict[str, tuple], *long: str):
-    """Parametrises a test by variants and batches: all of ``BATCHES``, and ``LONG`` for some."""
+    """Parametrise a test by variants and batches: all of ``BATCHES``, and ``LONG`` for some."""
     cases = [
         pytest.param(*variant, documents, id=f"{name}-{kind}")
         for name, variant in variants.items()
@@ -247,14 +240,14 @@ def each(variants: Dict[str, tuple], *long: str):
 
 
 def whole(model, documents: Batch) -> List[Tensor]:
-    """Logits of each row with all targets given at once."""
+    """Return the logits of each row with teacher forcing."""
     inputs = {**documents.source_batch(), "prev_output_tokens": documents.target_batch()}
     return documents.rows(model(**inputs)[0])
 
 
 @torch.no_grad()
 def by_steps(model, documents: Batch) -> List[Tensor]:
-    """Logits of each row, token by token."""
+    """Return the logits of each row with incremental decoding."""
     encoded, tokens, state = model.encoder(**documents.source_batch()), documents.target_batch(), {}
     steps = [
         model.decoder(tokens[:, : t + 1], encoder_out=encoded, incremental_state=state)[0]
@@ -265,7 +258,7 @@ def by_steps(model, documents: Batch) -> List[Tensor]:
 
 @torch.no_grad()
 def by_prefix(model, documents: Batch) -> List[Tensor]:
-    """Logits of each row: two ragged parts read at once, then the last token as a step."""
+    """Return the logits of each row: two ragged parts read in parallel, then one step."""
     encoded, state = model.encoder(**documents.source_batch()), {}
     cuts = [(len(t) // 3 + 1, max(len(t) - 1, 1)) for t in documents.targets]
     parts = [[], [], []]
@@ -277,7 +270,7 @@ def by_prefix(model, documents: Batch) -> List[Tensor]:
     for number, part in enumerate(parts):
         tokens = collate_tokens(part, PAD, pad_to_length=1)
         if number < 2:
-            features, _ = model.decoder.read_prefix(tokens, encoded, state)
+            features, _ = model.decoder.prefill(tokens, encoded, state)
             logits = model.decoder.output_layer(features)
         else:
             logits, _ = model.decoder(tokens, encoder_out=encoded, incremental_state=state)
@@ -287,13 +280,13 @@ def by_prefix(model, documents: Batch) -> List[Tensor]:
 
 
 def assert_close(got: Sequence[Tensor], want: Sequence[Tensor], tolerance: float = 1e-9) -> None:
-    """Equality of rows up to a tolerance, absolute below 1 and relative above."""
+    """Compare rows up to a tolerance, absolute below 1 and relative above."""
     for ours, theirs in zip(got, want, strict=True):
         torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
 
 
 def assert_same_gradients(model, got, want, new: Sequence[str], tolerance: float = 1e-9) -> None:
-    """The same gradients of all parameters for a random sum of logits.
+    """Compare the gradients of all parameters for a random sum of logits.
 
     Args:
         model: owner of the parameters.

@@ -12,39 +12,11 @@ from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Tuple
 
 import torch
+from equations.loops import layer_norm as norm
+from equations.loops import linear, softmax
 from torch import Tensor
 
 PAD = 1
-
-
-def values_of(model) -> Dict[str, Tensor]:
-    """Copies of the parameters of a model by name, with gradients of their own, and its tables."""
-    values = {
-        name: parameter.detach().clone().requires_grad_(parameter.requires_grad)
-        for name, parameter in model.named_parameters()
-    }
-    return {**values, **dict(model.named_buffers())}
-
-
-# ---- arithmetic ---------------------------------------------------------------------------------
-
-
-def linear(p, name: str, x: Tensor) -> Tensor:
-    product = x @ p[f"{name}.weight"].T
-    return product + p[f"{name}.bias"] if f"{name}.bias" in p else product
-
-
-def norm(p, name: str, x: Tensor) -> Tensor:
-    """Layer norm of each vector."""
-    centered = x - x.mean(dim=-1, keepdim=True)
-    variance = (centered * centered).mean(dim=-1, keepdim=True)
-    return centered / (variance + 1e-5).sqrt() * p[f"{name}.weight"] + p[f"{name}.bias"]
-
-
-def softmax(x: Tensor) -> Tensor:
-    """Of each row."""
-    e = (x - x.max(dim=-1, keepdim=True)[0].detach()).exp()
-    return e / e.sum(dim=-1, keepdim=True)
 
 
 def relu(x: Tensor) -> Tensor:
@@ -91,7 +63,7 @@ def update_attention(p, name, heads: int, memory, states, activation=relu, drop=
 
 @dataclass
 class Past:
-    """What one memory knows of the document: of sentence t its M^t and its h^t."""
+    """Past sentences of one memory: M^t and h^t of each sentence t."""
 
     memories: List[Tensor] = field(default_factory=list)
     states: List[Tensor] = field(default_factory=list)
@@ -100,7 +72,7 @@ class Past:
         return Past([*self.memories, memory], [*self.states, states])
 
     def cut(self, sentences: int) -> "Past":
-        """The same where a batch begins: no gradient goes back, the latest sentences are kept."""
+        """Return the past at the start of a batch: the latest sentences, without gradients."""
         kept = max(sentences, 1)
         return Past(*([x.detach() for x in xs[-kept:]] for xs in (self.memories, self.states)))
 
@@ -134,7 +106,7 @@ class MemoryTransformer:
     constant_memories: bool = False
 
     def read_memory(self, name: str, heads: int, past: Past) -> Tensor:
-        """M^t, from all that came before (equation 1).
+        """Return M^t given all previous sentences (equation 1).
 
         "The gradients are only back-propagated to the current and most recent sentences in each
         update step, and we stop the gradient for M before it is passed to the next step" (3.4).
@@ -155,7 +127,7 @@ class MemoryTransformer:
         return norm(self.p, name, x + sublayer(x))
 
     def memory_sublayer(self, side: str, layer: int, heads: int, x, past: Document, now: Document):
-        """Output attention (5) with h^t, which then waits for the next sentence."""
+        """Apply output attention (5) and store h^t for the next sentence."""
         name, key = f"{side}.memories.{layer}", f"{side}.{layer}"
         before = past.get(key, Past())
         memory = self.read_memory(name, heads, before)
@@ -177,7 +149,7 @@ class MemoryTransformer:
 
     def embed(self, side: str, tokens: Tensor) -> Tensor:
         table = self.p[f"{side}.embed_tokens.weight"]
-        # fairseq counts positions from behind the index of padding.
+        # fairseq's positions begin at the index of padding + 1.
         places = [PAD + 1 + i for i in range(len(tokens))]
         learned = self.p.get(f"{side}.embed_positions.weight")
         positions = self.p[f"{side}.embed_positions.weights"] if learned is None else learned
@@ -218,7 +190,7 @@ class MemoryTransformer:
         return linear(self.p, "decoder.output_projection", x)
 
     def sentence(self, source, previous, past: Document) -> Tuple[Tensor, Document]:
-        """(T, V) logits of a sentence, and what the sentence after it finds.
+        """Return the (T, V) logits of a sentence and the past of the next sentence.
 
         Args:
             source: tokens with ``</s>``.
@@ -227,7 +199,7 @@ class MemoryTransformer:
         """
         logits, now = self._read(source, previous, past)
         if self.exact:
-            # The sentence after it sees the same states, in which memories are constants.
+            # The next sentence attends to the same states, with memories as constants.
             again = dataclasses.replace(self, constant_memories=True)
             _, now = again._read(source, previous, past)
         return logits, now
@@ -238,5 +210,5 @@ class MemoryTransformer:
         return self.decode(previous, encoded, past, now), now
 
     def cut(self, past: Document) -> Document:
-        """Where a batch begins."""
+        """Return the past at the start of a batch, without gradients."""
         return {key: x.cut(self.gradient_sentences) for key, x in past.items()}

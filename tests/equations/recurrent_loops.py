@@ -121,7 +121,7 @@ def attend(states, keys, query, energy):
 
 
 class Step(NamedTuple):
-    """What one step of the decoder computes: E(y_{t-1}), s_t of the top layer, c_t, alignment."""
+    """Results of one decoder step: E(y_{t-1}), s_t of the top layer, c_t, alignment."""
 
     word: torch.Tensor
     state: torch.Tensor
@@ -145,7 +145,7 @@ def decode(p, encoded, words, before=None, told=None):
         y = p.embed("decoder", word)
         from_word = p.linear("decoder.attending.input_proj", y)
         from_state = p.linear("decoder.attending.state_proj", layers[0])
-        # The alignment model knows s_{t-1} (B, A.1.2) and the last word (T, section 4.1).
+        # The alignment model has s_{t-1} (B, A.1.2) and the last word (T, section 4.1) as input.
         query = from_word[: len(energy)] + from_state[: len(energy)]
         attention, c = attend(encoded.states, keys, query, energy)
         # s_t = f(y_{t-1}, s_{t-1}, c_t) (T, 3)

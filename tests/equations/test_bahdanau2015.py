@@ -5,11 +5,9 @@ import math
 import pytest
 import tiny
 import torch
-from equations import recurrent_loops as loops
-from equations.recurrent_batches import (
+from batches import (
     EOS,
     PAD,
-    as_constructed,
     check,
     check_gradients,
     dropout_that_doubles,
@@ -20,8 +18,9 @@ from equations.recurrent_batches import (
     tensor_of,
     without_padding,
 )
+from equations import recurrent_loops as loops
 
-from fairseq_docmt.modules.packed_weights import pack_weights
+from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 
 SYSTEMS = {
     "one layer": tiny.rnnsearch(),
@@ -88,7 +87,7 @@ def test_logits_and_gradients(model, parameters, left_pad):
 
 @torch.no_grad()
 def test_logits_without_gradients(model, parameters):
-    """Evaluation has a way of its own through the recurrence."""
+    """Evaluation uses a different implementation of the recurrence."""
     found = without_padding(run(model, PAIRS)[0], PAIRS)
     check(found, loops.rnnsearch(parameters, PAIRS))
 
@@ -111,10 +110,10 @@ def test_beams_that_change_places(model, parameters):
 
 @torch.no_grad()
 def test_words_after_a_prefix(model, parameters):
-    """A prefix of a length of its own for each row is read at once, then word by word."""
+    """Prefixes of different lengths are read in one pass, then words one by one."""
     prefixes = [words for _, words in PAIRS]
     state, found = {}, []
-    features, _ = model.decoder.read_prefix(tensor_of(prefixes), encode(model, PAIRS), state)
+    features, _ = model.decoder.prefill(tensor_of(prefixes), encode(model, PAIRS), state)
     found.append(model.decoder.output_layer(features))
     for word in (6, 11, 4):
         new = torch.full((len(PAIRS), 1), word)
@@ -129,7 +128,7 @@ def test_words_after_a_prefix(model, parameters):
 
 @torch.no_grad()
 def test_packed_weights_of_a_search():
-    """What decoding on a CPU uses, in single precision: 1e-6 is about eight roundings of 1."""
+    """Packed weights are in single precision: 1e-6 is about eight roundings of 1."""
     model = tiny.model(*SYSTEMS["three and three"])
     wanted = loops.rnnsearch(loops.Parameters(model), PAIRS)
     pack_weights(model.float())
@@ -156,7 +155,7 @@ def test_dropout_between_other_layers():
 
 
 def test_shared_embeddings_are_one_table():
-    """Of the words that go in, of those that come out, and of the source where all are shared."""
+    """Input and output embeddings of the decoder, and those of the source if all are shared."""
     names = [f"decoder.{part}.weight" for part in ("embed_tokens", "output_projection")]
     names.append("encoder.embed_tokens.weight")
     for system, tables in (("one layer", 3), ("shared target embeddings", 2)):
@@ -167,11 +166,11 @@ def test_shared_embeddings_are_one_table():
     assert len({id(parameters[name]) for name in names}) == 1
 
 
-# What distinguishes this system from its relatives, without the loops.
+# Differences from related systems, without the loops.
 
 
 def test_attention_knows_the_last_word():
-    """Tu et al., section 4.1: with the same state and source, another y_0 is aligned otherwise."""
+    """Tu et al., section 4.1: with the same state and source, the alignment depends on y_0."""
     model = tiny.model(*SYSTEMS["one layer"])
     source = [4, 5, 6, EOS]
     one, other = run(model, [(source, [EOS]), (source, [7])])[1]["attn"][0]
@@ -216,14 +215,14 @@ def test_the_readout_knows_the_context_and_the_last_word():
         assert (one - other).abs().max() > 1e-3
 
 
-# What training begins with.
+# Initialisation.
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_it_begins_near_the_uniform_distribution(system):
     """Every word of the vocabulary has about the same probability, whatever the source."""
-    model = as_constructed(*SYSTEMS[system])
+    model = tiny.as_built(*SYSTEMS[system])
     check(
         without_padding(run(model, PAIRS)[0], PAIRS),
         loops.rnnsearch(loops.Parameters(model), PAIRS),

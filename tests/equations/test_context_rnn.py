@@ -5,10 +5,8 @@ import functools
 import pytest
 import tiny
 import torch
-from equations import recurrent_loops as loops
-from equations.recurrent_batches import (
+from batches import (
     EOS,
-    as_constructed,
     check,
     check_gradients,
     dropout_that_doubles,
@@ -18,6 +16,7 @@ from equations.recurrent_batches import (
     run_lanes,
     translate_by_random_search,
 )
+from equations import recurrent_loops as loops
 from fairseq import checkpoint_utils
 
 #: --context, and the loop that it should equal
@@ -52,12 +51,12 @@ class System:
 
     @functools.cached_property
     def of_references(self):
-        """What the loop makes of the documents above."""
+        """Return the outputs of the loop for the documents above."""
         with torch.no_grad():
             return self.outputs(LANES)
 
     def outputs(self, lanes):
-        """Outputs of rows in lanes, None for fillers."""
+        """Return the outputs of rows in lanes, None for fillers."""
         loop = LOOPS[self.context]
         return in_lanes([[loop(self.parameters, d) for d in lane] for lane in lanes], None)[0]
 
@@ -68,7 +67,7 @@ def system(request):
 
 
 def test_outputs_and_gradients(system):
-    """References of three lanes in one batch; documents end and begin in its midst.
+    """References of three lanes in one batch, in which documents end and begin.
 
     Gradients flow through all sentences of the batch.
     """
@@ -78,13 +77,14 @@ def test_outputs_and_gradients(system):
     check_gradients(system.model, found, wanted)
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1, 1), (2, 4), (4, 1, 1)], ids=str)
 def test_outputs_in_chunks(system, sizes):
     check(run_in_chunks(system.model, LANES, sizes), system.of_references)
 
 
 def test_a_search_finds_and_leaves_what_references_would(system):
-    """Beams that change places; each sentence finds the best hypotheses of those before it."""
+    """Beams are reordered; each sentence uses the best hypotheses of the previous ones."""
     lanes, found = translate_by_random_search(system.model, LANES[:2])
     check(found, system.outputs(lanes))
 
@@ -110,7 +110,7 @@ def test_the_last_state_of_the_top_layer_is_left(layers):
         pairs = LANES[0][0][:number]
         _, extra = run_lanes(system.model, [[pairs]])
         wanted = loops.previous_target(system.parameters, pairs)[1][-1]
-        check(extra["carry"]["context.state"], [wanted])
+        check(extra["doc_state"]["context.state"], [wanted])
 
 
 @torch.no_grad()
@@ -159,7 +159,7 @@ def test_the_order_of_earlier_sentences_matters_to_wang():
 
 @torch.no_grad()
 def test_checkpoints_from_before_load(caplog):
-    """They have a layer that the encoder began with; it is left out, which is said."""
+    """They have a former encoder layer, which is dropped with a message."""
     system = System("hierarchical, layers")
     other, size = tiny.model(*tiny.context("--context", system.context, *LAYERS), seed=5), 8
     of_today = system.model.state_dict()
@@ -173,12 +173,12 @@ def test_checkpoints_from_before_load(caplog):
     assert caplog.text == ""
 
 
-# What training begins with.
+# Initialisation.
 
 
 @torch.no_grad()
 def check_beginning(base, model, context):
-    """The first sentence is that of RNNSearch; later ones hear of those before them at once."""
+    """The first sentence equals RNNSearch; later ones depend on previous ones from the start."""
     pairs = LANES[0][0]
     alone = loops.rnnsearch(loops.Parameters(base), pairs)
     found, _ = run_lanes(model, [[pairs]])
@@ -190,10 +190,10 @@ def check_beginning(base, model, context):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_it_begins_with_rnnsearch_and_a_random_context(name):
-    """As ``--finetune-from-model`` makes it of a checkpoint of ``rnnsearch``."""
+    """The model is loaded from a checkpoint of ``rnnsearch`` by ``--finetune-from-model``."""
     context, layers = SYSTEMS[name]
-    base = as_constructed(*tiny.rnnsearch(*layers), seed=1)
-    model = as_constructed(*tiny.context("--context", context, *layers))
+    base = tiny.as_built(*tiny.rnnsearch(*layers), seed=1)
+    model = tiny.as_built(*tiny.context("--context", context, *layers))
     model.load_state_dict(base.state_dict(), strict=True)
     check_beginning(base, model, context)
 
@@ -207,7 +207,7 @@ def base_checkpoint(binarised, tmp_path_factory):
 
 @pytest.mark.parametrize("context", LOOPS)
 def test_the_second_stage_begins_like_that(binarised, base_checkpoint, tmp_path, context):
-    """By the commands of the two stages, the second with a rate of almost nothing."""
+    """With the commands of the two stages, the second with a tiny learning rate."""
     stream = ["--task", "sentence_stream_translation", "--batch-size", "2", "--lr", "1e-12"]
     stream += ["--finetune-from-model", base_checkpoint, "--freeze-pretrained"]
     model = tiny.context("--context", context, *LAYERS)

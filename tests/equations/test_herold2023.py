@@ -18,7 +18,7 @@ from torch import Tensor
 
 
 class Window(NamedTuple):
-    """What the options of a model say."""
+    """Options of a model."""
 
     size: int = 4
     relative: bool = True
@@ -182,7 +182,7 @@ def built(*arguments, layers=2):
 
 
 def count(model, documents):
-    """A pass of training, which counts tokens."""
+    """Run a training pass, which counts tokens."""
     model.train()
     loops.whole(model, documents)
     return model.eval()
@@ -197,7 +197,7 @@ def test_references(options, arguments, documents):
     model = built(*arguments)
     got, want = loops.whole(model, documents), by_loops(model, documents, options)
     loops.assert_close(got, want)
-    # Among one key there is nothing to choose: its position learns nothing.
+    # With a single key the weight is constant, so its position gets no gradient.
     loops.assert_same_gradients(model, got, want, ["relative"] if options.size > 0 else [])
 
 
@@ -242,7 +242,7 @@ def test_train_ratio_is_an_average_over_documents():
 
 @torch.no_grad()
 def test_checkpoints_that_count_tokens():
-    """They go on with their ratio of all tokens, as one document, and align as they did."""
+    """They continue with their ratio of all tokens as one document, and their alignments stay."""
     model, documents = built("--alignment", "linear"), BATCHES["left-padded"]
     state = model.state_dict()
     assert state.pop("decoder.length_ratio.documents") == 0
@@ -264,9 +264,9 @@ def stock(seed=3):
 
 
 def started_from(transformer, *arguments):
-    """A new model that goes on from a transformer of sentences."""
+    """Return a new model initialised with a sentence-level transformer."""
     sizes = ["--encoder-layers", "2", "--decoder-layers", "2"]
-    model = loops.fresh_model(*tiny.window(*sizes, *arguments))
+    model = tiny.as_built(*tiny.window(*sizes, *arguments))
     model.load_state_dict(transformer.state_dict(), strict=True)
     return model
 
@@ -288,7 +288,7 @@ def test_a_window_over_all_is_the_transformer(kind):
 
 @torch.no_grad()
 def test_relative_positions_start_anew():
-    """From a transformer: its weights without its positions, with small random relative ones."""
+    """Weights of a transformer are loaded without positions; relative ones begin small."""
     transformer, documents = stock(), BATCHES["left-padded"]
     model = started_from(transformer)
     w = {**weights_of(model), **weights_of(transformer)}
@@ -305,7 +305,7 @@ def test_relative_positions_start_anew():
 def test_without_options():
     """Relative positions, 20 tokens on each side, sent-align: the best of table 4."""
     arguments = ["--arch", "window_attn_transformer", *tiny.MODEL[2:]]
-    model, options = loops.fresh_model(*arguments), Window(size=20)
+    model, options = tiny.as_built(*arguments), Window(size=20)
     for documents in (LONG, BATCHES["short"]):
         want = by_loops(model, documents, options)
         loops.assert_close(loops.whole(model, documents), want)

@@ -116,7 +116,7 @@ def test_sentences_by_hand():
 @torch.no_grad()
 def test_a_single_sentence_is_translated_by_a_transformer():
     """Without separators both variants are the same: halves of the projection add up."""
-    model = loops.fresh_model(*tiny.lst())
+    model = tiny.as_built(*tiny.lst())
     w = weights_of(model)
     for name, value in w.items():
         if "self_attn.out_proj.weight" in name:
@@ -130,4 +130,4 @@ def test_a_single_sentence_is_translated_by_a_transformer():
 def test_a_transformer_is_no_start():
     """Its output projections take one context vector, not two."""
     with pytest.raises(RuntimeError, match="size mismatch for .*self_attn.out_proj.weight"):
-        loops.fresh_model(*tiny.lst()).load_state_dict(tiny.model(*tiny.MODEL).state_dict())
+        tiny.as_built(*tiny.lst()).load_state_dict(tiny.model(*tiny.MODEL).state_dict())

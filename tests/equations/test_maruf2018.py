@@ -3,8 +3,21 @@
 import pytest
 import tiny
 import torch
-from equations.as_built import as_built
-from equations.recurrent_loops_memnet import (
+from batches import (
+    DICTIONARY,
+    EOS,
+    PAD,
+    check,
+    check_gradients,
+    numbers_of,
+    random_document,
+    run,
+    run_documents,
+    tensor_of,
+    with_drafts,
+    without_padding,
+)
+from equations.memnet_loops import (
     decode,
     document_logits,
     encode,
@@ -12,14 +25,13 @@ from equations.recurrent_loops_memnet import (
     readings,
     sentence_vector,
     source_cells,
+    summary,
     target_cells,
-    values_of,
 )
-from fairseq.data.data_utils import collate_tokens
+from equations.recurrent_loops import Parameters
+from fairseq import options as host
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-import fairseq_docmt  # noqa: F401
-
-PAD, EOS = 1, 2
 VARIANTS = {
     f"{memory}, {place}": ["--memory", memory, "--memory-to", place]
     for memory in ("source", "target", "both")
@@ -38,72 +50,39 @@ def variant(request):
 
 
 def built(*options):
-    """A model in which everything is random, the scale of sentence vectors too; its values."""
+    """Return a model with random values, also of the scale of sentence vectors."""
     model = tiny.model(*tiny.memnet("--dropout", "0", "--memory-dropout", "0", *options))
     torch.manual_seed(8)
     for name, buffer in model.named_buffers():
         if name.endswith(("mean", "deviation")):
             buffer.copy_(torch.rand(buffer.shape) + 0.5)
-    return model, values_of(model)
+    return model, Parameters(model)
 
 
-def document(sentences, seed):
-    """Triples (source, target, draft) of 1 to 5 words, each with ``</s>``."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def sentence():
-        length = int(torch.randint(1, 6, (), generator=generator))
-        words = torch.randint(4, 16, (length,), generator=generator)
-        return torch.cat([words, torch.tensor([EOS])])
-
-    return [tuple(sentence() for _ in range(3)) for _ in range(sentences)]
+def document(lengths, seed):
+    """Triples of sentences of odd and unequal lengths; drafts have other words and lengths."""
+    drafts = random_document([2, 5, 1, 4][: len(lengths)], seed + 10, target_words=12)
+    return with_drafts(random_document(lengths, seed, target_words=12), drafts)
 
 
-DOCUMENTS = [document(3, 1), document(1, 2), document(4, 3), document(2, 4)]
+DOCUMENTS = [
+    document([3, 1, 5], 1),
+    document([2], 2),
+    document([1, 4, 2, 3], 3),
+    document([5, 2], 4),
+]
+ROWS = [triple for sentences in DOCUMENTS for triple in sentences]
+PAIRS = [(source, words) for source, words, _ in ROWS]
+#: whether a sentence has no other in its document
+ALONE = [len(sentences) == 1 for sentences in DOCUMENTS for _ in sentences]
 
 
-def previous_of(target):
-    return torch.cat([target[-1:], target[:-1]])
-
-
-def batch(documents, left_pad=True):
-    """Rows of a batch: sources, what the decoder reads of targets and of drafts, documents."""
-    rows = [triple for sentences in documents for triple in sentences]
-    sizes = torch.tensor([len(sentences) for sentences in documents])
-    return (
-        collate_tokens([s for s, _, _ in rows], PAD, left_pad=left_pad),
-        collate_tokens([previous_of(t) for _, t, _ in rows], PAD),
-        collate_tokens([previous_of(d) for _, _, d in rows], PAD),
-        torch.arange(len(documents)).repeat_interleave(sizes),
-    )
-
-
-def run(model, documents=DOCUMENTS, gold=False, **options):
-    """Logits of each sentence."""
-    source, previous, drafts, numbers = batch(documents, **options)
-    logits, _ = model(
-        source,
-        source.ne(PAD).sum(1),
-        previous,
-        documents=numbers,
-        drafts=None if gold else drafts,
-    )
-    lengths = previous.ne(PAD).sum(1).tolist()
-    return [x[:length] for x, length in zip(logits, lengths)]
-
-
-def run_loop(p, options, documents=DOCUMENTS, gold=False):
-    """The same, document by document."""
+def run_loop(p, options, gold=False):
+    """Logits of each sentence, document by document."""
     found = []
-    for sentences in documents:
-        sources, targets, drafts = zip(*sentences)
-        found += document_logits(
-            p,
-            sources,
-            [previous_of(target) for target in targets],
-            None if gold else [previous_of(draft) for draft in drafts],
-            place_of(options),
-        )
+    for sentences in DOCUMENTS:
+        sources, words, drafts = zip(*sentences)
+        found += document_logits(p, sources, words, None if gold else drafts, place_of(options))
     return found
 
 
@@ -111,47 +90,28 @@ def place_of(options):
     return options[options.index("--memory-to") + 1]
 
 
-def check(found, wanted):
-    assert len(found) == len(wanted)
-    for number, (a, b) in enumerate(zip(found, wanted)):
-        close(a, b, f"sentence {number}")
-
-
-def close(found, wanted, name=""):
-    torch.testing.assert_close(found, wanted, atol=1e-9, rtol=0, msg=lambda text: f"{name}: {text}")
-
-
-def random_sum(logits):
-    generator = torch.Generator().manual_seed(7)
-    return sum(
-        (torch.randn(x.shape, generator=generator, dtype=x.dtype) * x.log_softmax(-1)).sum()
-        for x in logits
-    )
-
-
 # ---- outputs and gradients ----------------------------------------------------------------------
 
 
 def check_outputs_and_gradients(options, gold=False, train=False, left_pad=True):
     model, p = built(*options)
-    found, wanted = (
-        run(model.train(train), gold=gold, left_pad=left_pad),
-        run_loop(p, options, gold=gold),
-    )
+    found = run_documents(model.train(train), DOCUMENTS, gold, left_pad)
+    wanted = run_loop(p, options, gold)
     check(found, wanted)
-    random_sum(found).backward()
-    random_sum(wanted).backward()
-    for name, parameter in model.named_parameters():
-        if ".sentences." in name:  # language models stay as they are
-            assert parameter.grad is None and not parameter.requires_grad, name
-            continue
-        wanted = torch.zeros_like(parameter) if p[name].grad is None else p[name].grad
-        close(parameter.grad, wanted, name)
+    check_gradients(model, found, wanted)
+    frozen = {name for name, x in model.named_parameters() if not x.requires_grad}
+    assert frozen == {name for name in model.state_dict() if ".sentences.embeddings" in name} | {
+        name for name in model.state_dict() if ".sentences.lstms" in name
+    }
 
 
 @pytest.mark.parametrize("gold", [False, True], ids=["drafts", "references"])
 def test_outputs_and_gradients_are_those_of_the_equations(variant, gold):
-    """Several documents, one of a single sentence; cells of translations get no gradient."""
+    """Several documents, one of a single sentence; cells of translations get no gradient.
+
+    Every sentence reads all others of its document, and none of another.  References in memory
+    give nothing away: a sentence does not read its own.
+    """
     check_outputs_and_gradients(variant, gold)
 
 
@@ -167,42 +127,37 @@ def test_training(variant):
 
 @torch.no_grad()
 def test_without_gradients(variant):
-    """Evaluation takes another path through the recurrence."""
+    """Evaluation uses a different implementation of the recurrence."""
     model, p = built(*variant)
-    check(run(model), run_loop(p, variant))
+    check(run_documents(model, DOCUMENTS), run_loop(p, variant))
 
 
 @torch.no_grad()
 def test_sentences_without_a_document_are_those_of_the_sentence_level_decoder(variant):
     """Section 3: the initial translations are those of the base model."""
     model, p = built(*variant)
-    source, previous, _, _ = batch(DOCUMENTS)
-    logits, _ = model(source, source.ne(PAD).sum(1), previous)
-    rows = [triple for sentences in DOCUMENTS for triple in sentences]
-    wanted = [decode(p, encode(p, s), previous_of(t))[0] for s, t, _ in rows]
-    check([x[: len(w)] for x, w in zip(logits, wanted)], wanted)
+    wanted = [decode(p, encode(p, source), words)[0] for source, words in PAIRS]
+    check(without_padding(run(model, PAIRS)[0], PAIRS), wanted)
     # what is in memory is read all the same
-    with_memory = run(model)
-    alone = [len(sentences) == 1 for sentences in DOCUMENTS for _ in sentences]
-    assert [torch.allclose(a, b) for a, b in zip(with_memory, wanted)] == alone
+    with_memory = run_documents(model, DOCUMENTS)
+    assert [torch.allclose(a, b) for a, b in zip(with_memory, wanted)] == ALONE
 
 
 @torch.no_grad()
 def test_steps_of_beam_search_are_those_of_the_equations(variant):
-    """What was read for a sentence stays with it while its beams change places."""
+    """Vectors read for a sentence stay with it while its beams are reordered."""
     model, p = built(*variant)
-    source, _, drafts, numbers = batch(DOCUMENTS)
+    sources, _, drafts = zip(*ROWS)
+    source, numbers = tensor_of(sources, left_pad=True), numbers_of(DOCUMENTS)
     encoded = model.encoder(source, source.ne(PAD).sum(1), documents=numbers)
     cells = None
     if model.remembers_translations:
         read = model.decoder.recall_source(encoded, numbers)
-        cells = model.decoder.target_cells(drafts, encoded, read)
+        cells = model.decoder.target_cells(tensor_of(drafts), encoded, read)
     encoded = {**encoded, "readings": [model.decoder.recall(encoded, numbers, cells)]}
-    memories, sources = [], []
+    memories = []
     for sentences in DOCUMENTS:
         lines, _, known = zip(*sentences)
-        sources += lines
-        known = [previous_of(draft) for draft in known]
         memories += readings(p, lines, known, place=place_of(variant))
     count, generator, state = len(sources), torch.Generator().manual_seed(5), {}
     owners = torch.arange(count).repeat_interleave(2)
@@ -212,7 +167,7 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant):
         got, _ = model.decoder(tokens, encoder_out=beams, incremental_state=state)
         for row, owner in enumerate(owners.tolist()):
             known = encode(p, sources[owner]), tokens[row], memories[owner], place_of(variant)
-            close(got[row, -1], decode(*(p, *known))[0][-1])
+            check([got[row, -1]], [decode(p, *known)[0][-1]])
         order = torch.arange(len(owners)).view(-1, 2).flip(1).flatten()
         order[2] = order[3]
         if step == 1:  # the first sentence ends
@@ -227,10 +182,10 @@ def test_steps_of_beam_search_are_those_of_the_equations(variant):
 @torch.no_grad()
 @pytest.mark.parametrize("place", ["context", "output"])
 def test_training_reads_target_cells_without_dropout(place):
-    """What is in the target memory is what decoding has there; the rest of the model drops."""
+    """The target memory is computed without dropout, as in decoding; the rest has dropout."""
     options = ["--memory", "both", "--memory-to", place, "--dropout", "0.4"]
     model = tiny.model(*tiny.memnet("--memory-dropout", "0.4", *options))
-    p, seen = values_of(model), []
+    p, seen = Parameters(model), []
     recall = model.decoder.recall
 
     def recall_and_keep(encoder_out, documents, cells, own):
@@ -238,14 +193,15 @@ def test_training_reads_target_cells_without_dropout(place):
         return recall(encoder_out, documents, cells, own)
 
     model.decoder.recall = recall_and_keep
-    trained, evaluated = run(model.train()), run(model.eval())
+    trained = run_documents(model.train(), DOCUMENTS)
+    evaluated = run_documents(model.eval(), DOCUMENTS)
     wanted = []
     for sentences in DOCUMENTS:
         sources, _, drafts = zip(*sentences)
         encoded = [encode(p, source) for source in sources]
         cells = source_cells(p, sources)
-        c_src = [read_memory(cells, x.summary, t) for t, x in enumerate(encoded)]
-        wanted += target_cells(p, encoded, [previous_of(d) for d in drafts], c_src, place)
+        c_src = [read_memory(cells, summary(x), t) for t, x in enumerate(encoded)]
+        wanted += target_cells(p, encoded, drafts, c_src, place)
     for cells in seen:
         torch.testing.assert_close(cells, torch.stack(wanted), atol=1e-9, rtol=0)
     assert all(not torch.allclose(a, b) for a, b in zip(trained, evaluated))
@@ -260,20 +216,20 @@ def test_vectors_of_sentences_are_standardised():
     """Mean 0 and deviation 1 over the given sentences, which are more than one batch."""
     model, p = built(*VARIANTS["source, context"])
     sentences = model.encoder.source_memory.sentences
-    lines = [s for seed in range(150) for s, _, _ in document(2, seed)]
+    lengths = torch.randint(1, 6, (300,)).tolist()
+    lines = [source for source, _ in random_document(lengths, seed=1)]
     raw = torch.stack([sentence_vector(p, line) for line in lines])
-    sentences.standardise(iter(lines))
+    sentences.standardise(torch.tensor(line) for line in lines)
     mean = raw.sum(0) / len(raw)
     deviation = ((raw - mean).pow(2).sum(0) / len(raw)).sqrt()
-    close(sentences.mean, mean)
-    close(sentences.deviation, deviation)
-    found = sentences(collate_tokens(lines[:9], PAD, left_pad=True))
-    close(found, (raw[:9] - mean) / deviation)
-    sentences.standardise(iter(lines[:1]))  # no deviation at all
+    check([sentences.mean, sentences.deviation], [mean, deviation])
+    found = sentences(tensor_of(lines[:9], left_pad=True))
+    check(found, (raw[:9] - mean) / deviation)
+    sentences.standardise(iter([torch.tensor(lines[0])]))  # no deviation at all
     assert (sentences.deviation == 1e-4).all()
 
 
-# ---- what training begins with ------------------------------------------------------------------
+# ---- initialisation -----------------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -281,20 +237,44 @@ def test_vectors_of_sentences_are_standardised():
 def test_second_stage_begins_with_what_rnnsearch_computes(variant, gold):
     """Not nearly: insertion begins as zeros, whatever is read (not in the paper)."""
     base = tiny.model(*tiny.rnnsearch("--decoder-layers", "2"))
-    model = as_built(*tiny.memnet(*variant))
+    model = tiny.as_built(*tiny.memnet(*variant))
     model.load_state_dict(base.state_dict(), strict=True)
-    source, previous, _, _ = batch(DOCUMENTS)
-    wanted, _ = base(source, source.ne(PAD).sum(1), previous)
-    for number, logits in enumerate(run(model, gold=gold)):
-        assert torch.equal(logits, wanted[number, : len(logits)])
+    wanted = without_padding(run(base, PAIRS)[0], PAIRS)
+    for found, logits in zip(run_documents(model, DOCUMENTS, gold), wanted, strict=True):
+        assert torch.equal(found, logits)
 
 
 def test_first_update_learns_to_insert_what_is_read(variant):
     """Gradient comes to the insertion at once, and to queries and memories after it alone."""
-    model = as_built(*tiny.memnet(*variant))
-    random_sum(run(model)).backward()
+    model = tiny.as_built(*tiny.memnet(*variant))
+    sum(x.log_softmax(-1)[:, 5].sum() for x in run_documents(model, DOCUMENTS)).backward()
     for name, parameter in model.named_parameters():
         if name == "decoder.of_memory.weight":
             assert (parameter.grad != 0).all()
         elif "document_gru" in name or "target_query" in name:
             assert (parameter.grad == 0).all(), name
+
+
+# ---- sizes --------------------------------------------------------------------------------------
+
+
+def new_parameters(*options):
+    """Millions of parameters beyond those of rnnsearch, of the size of the paper."""
+    task = TranslationTask(TranslationConfig(), DICTIONARY, DICTIONARY)
+    parser = host.get_training_parser()
+    args = host.parse_args_and_arch(parser, ["data", "--arch", "memnet_rnn", *options])
+    model = task.build_model(args)
+    return sum(
+        p.numel() for p in model.parameters() if hasattr(p, "param_group") and p.requires_grad
+    )
+
+
+def test_numbers_of_parameters_are_those_of_the_paper():
+    """Table 3, whose figures are rounded to 0.1 million; here without the biases of the GRU."""
+    biases = 2 * 2 * 3 * 512
+    assert new_parameters("--memory", "source") - biases == pytest.approx(6.29e6, abs=5e3)
+    assert new_parameters("--memory", "target") == pytest.approx(1.31e6, abs=5e3)
+    assert new_parameters("--memory", "both") - biases == pytest.approx(7.6e6, abs=1e4)
+    words = len(DICTIONARY)
+    output = new_parameters("--memory", "both", "--memory-to", "output") - biases
+    assert output == 4718592 + 524288 + words * 1536

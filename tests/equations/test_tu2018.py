@@ -5,13 +5,11 @@ import functools
 import pytest
 import tiny
 import torch
-from equations import recurrent_loops as loops
-from equations.recurrent_batches import (
+from batches import (
     BOD,
     EOS,
     PAD,
     UNK,
-    as_constructed,
     check,
     check_gradients,
     dropout_that_doubles,
@@ -22,9 +20,10 @@ from equations.recurrent_batches import (
     tensor_of,
     translate_by_random_search,
 )
+from equations import recurrent_loops as loops
 from fairseq import checkpoint_utils
 
-from fairseq_docmt.modules.cache_decoder import CacheDecoder
+from fairseq_docmt.modules.rnn.cache_decoder import CacheDecoder
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 
 #: options of the model, and of the loop: slots, fusion, whether known words keep their slot
@@ -72,12 +71,12 @@ class System:
 
     @functools.cached_property
     def of_references(self):
-        """What the loop makes of the documents above, by lane: outputs and slots by sentence."""
+        """Return outputs and slots of the loop for the documents above, by lane and sentence."""
         with torch.no_grad():
             return [[self.loop(document) for document in lane] for lane in LANES]
 
     def outputs(self, lanes):
-        """Outputs of rows in lanes, None for fillers."""
+        """Return the outputs of rows in lanes, None for fillers."""
         return in_lanes([[self.loop(d)[0] for d in lane] for lane in lanes], filler=None)[0]
 
 
@@ -86,10 +85,10 @@ def system(request):
     return System(request.param)
 
 
-def slots_of(carry, lane):
-    """Slots of one lane in what is carried on, the least recently written first."""
+def slots_of(doc_state, lane):
+    """Return the slots of one lane in the document state, the least recently written first."""
     keys, values, words, ages = (
-        carry[f"cache.{name}"][lane] for name in ("keys", "values", "words", "ages")
+        doc_state[f"cache.{name}"][lane] for name in ("keys", "values", "words", "ages")
     )
     filled = [slot for slot in ages.argsort().tolist() if words[slot] >= 0]
     return [loops.Slot(keys[slot], values[slot], int(words[slot])) for slot in filled]
@@ -102,13 +101,14 @@ def check_slots(found, wanted):
 
 
 def test_outputs_and_gradients(system):
-    """References of three lanes in one batch; documents end and begin in its midst."""
+    """References of three lanes in one batch, in which documents end and begin."""
     found, _ = run_lanes(system.model, LANES)
     wanted = system.outputs(LANES)
     check(found, wanted, system.atol)
     check_gradients(system.model, found, wanted, ATOL_OF_GRADIENTS[system.fusion])
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (2, 2), (3, 1)], ids=str)
 def test_outputs_in_chunks(system, sizes):
     wanted = [[outputs for outputs, _ in lane] for lane in system.of_references]
@@ -123,8 +123,8 @@ def test_slots_after_each_sentence(system):
         shorter = [[document[: number + 1] for document in lane[:1]] for lane in LANES]
         _, extra = run_lanes(system.model, shorter)
         for lane, ((_, history), *_) in enumerate(system.of_references):
-            # A lane that has come to its end writes nothing.
-            check_slots(slots_of(extra["carry"], lane), history[: number + 1][-1])
+            # A lane without further sentences writes nothing.
+            check_slots(slots_of(extra["doc_state"], lane), history[: number + 1][-1])
 
 
 @torch.no_grad()
@@ -147,7 +147,7 @@ def test_matching_for_analysis(system):
 
 
 def test_a_search_finds_and_leaves_what_references_would(system):
-    """Beams that change places; each sentence finds the best hypotheses of those before it."""
+    """Beams are reordered; each sentence uses the best hypotheses of the previous ones."""
     lanes, found = translate_by_random_search(system.model, LANES[:2])
     check(found, system.outputs(lanes), system.atol)
 
@@ -156,24 +156,24 @@ def test_a_search_finds_and_leaves_what_references_would(system):
 WRITTEN = [
     # Every word but </s>, in the order of writing.
     (["5 6 7"], 9, True, "5 6 7"),
-    # A known word keeps its slot, which is then the latest.
+    # A word in the cache keeps its slot, which becomes the latest.
     (["5 6 5 7"], 9, True, "6 5 7"),
     (["5 6 5 7"], 9, False, "5 6 5 7"),
-    # Later sentences go on.
+    # Later sentences continue with the same cache.
     (["5 6 7", "6 8"], 9, True, "5 7 6 8"),
     (["5 6 7", "6 8"], 9, False, "5 6 7 6 8"),
-    # The least recently written word makes room.
+    # The least recently written word is replaced.
     (["5 6 7 8"], 3, True, "6 7 8"),
     (["5 6 7", "8"], 3, True, "6 7 8"),
     (["5 6 7", "5 8"], 3, True, "7 5 8"),
     (["5 6 7", "5 8"], 3, False, "7 5 8"),
     (["5 6", "7 8 9 10 11"], 2, True, "10 11"),
     (["5 6 7"], 1, True, "7"),
-    # Nothing said, nothing written; unknown words are words.
+    # An empty sentence writes nothing; unknown words are written.
     (["5 6", ""], 9, True, "5 6"),
     ([f"5 {UNK} 6"], 9, True, f"5 {UNK} 6"),
     (["5 6"], 0, True, ""),
-    # The mark of the first sentence is given, not produced.
+    # The document symbol of the first sentence is not written.
     ([f"{BOD} 5 6", "7"], 9, True, "5 6 7"),
     ([f"{BOD} 5 6", f"{BOD} 7"], 9, False, "5 6 7"),
 ]
@@ -185,7 +185,9 @@ def test_words_in_the_cache(sentences, size, overwrite, wanted):
     options = ["--cache-size", str(size), *([] if overwrite else ["--no-overwrite"])]
     pairs = [([4, EOS], [EOS, *map(int, line.split())]) for line in sentences]
     _, extra = run_lanes(tiny.model(*tiny.cache(*options)), [[pairs]])
-    assert [slot.word for slot in slots_of(extra["carry"], 0)] == [int(w) for w in wanted.split()]
+    assert [slot.word for slot in slots_of(extra["doc_state"], 0)] == [
+        int(w) for w in wanted.split()
+    ]
 
 
 @torch.no_grad()
@@ -193,8 +195,8 @@ def test_a_word_that_comes_again_is_halved():
     """Rule 2: after three times ``((k_1 + k_2) / 2 + k_3) / 2``."""
     pairs = [([4, 9, EOS], [EOS, 5, 5]), ([8, EOS], [EOS, 5])]
     once = tiny.model(*tiny.cache("--no-overwrite"))
-    first, second, third = slots_of(run_lanes(once, [[pairs]])[1]["carry"], 0)
-    (slot,) = slots_of(run_lanes(tiny.model(*tiny.cache()), [[pairs]])[1]["carry"], 0)
+    first, second, third = slots_of(run_lanes(once, [[pairs]])[1]["doc_state"], 0)
+    (slot,) = slots_of(run_lanes(tiny.model(*tiny.cache()), [[pairs]])[1]["doc_state"], 0)
     for part in ("key", "value"):
         one, two, three = (getattr(s, part) for s in (first, second, third))
         check([getattr(slot, part)], [(one + two) / 4 + three / 2])
@@ -228,7 +230,7 @@ def test_the_gate_is_all_that_is_new(fusion):
 
 @torch.no_grad()
 def test_shallow_fusion_is_a_distribution():
-    """Whatever comes again, and whatever the cache lacks."""
+    """For repeated words and words that are not in the cache."""
     model = tiny.model(*tiny.cache("--fusion", "shallow", "--no-overwrite", "--cache-size", "40"))
     for output in run_lanes(model, LANES)[0]:
         check([output.exp().sum(-1)], [output.new_ones(len(output))], atol=1e-6)
@@ -236,7 +238,7 @@ def test_shallow_fusion_is_a_distribution():
 
 @torch.no_grad()
 def test_marked_documents():
-    """Their first sentences are read with ``<bod>``, whose context and state nobody finds."""
+    """Their first sentences begin with ``<bod>``, which is not stored in the cache."""
     model = tiny.model(*tiny.cache("--cache-size", "9"))
     lanes = [
         [[(s, [EOS, BOD, *w[1:]] if n == 0 else w) for n, (s, w) in enumerate(d)] for d in lane]
@@ -247,7 +249,7 @@ def test_marked_documents():
     found, extra = run_lanes(model, lanes)
     check(found, in_lanes([[outputs for outputs, _ in lane] for lane in wanted], None)[0])
     for lane, documents in enumerate(wanted):
-        check_slots(slots_of(extra["carry"], lane), documents[-1][1][-1])
+        check_slots(slots_of(extra["doc_state"], lane), documents[-1][1][-1])
 
 
 def test_commands_with_marked_documents(binarised, tmp_path, monkeypatch):
@@ -272,11 +274,11 @@ def test_commands_with_marked_documents(binarised, tmp_path, monkeypatch):
     assert BOD in read and BOD not in written
 
 
-# What training is.
+# Training.
 
 
 def dropping(name, frozen):
-    """A model with dropout, its base frozen or not."""
+    """Return a model with dropout, with or without frozen base."""
     model = tiny.model(*arguments(name), "--dropout", "0.3")
     if frozen:
         freeze_pretrained(model)
@@ -309,37 +311,37 @@ def test_where_dropout_acts(name, frozen):
         ATOL[fusion],
     )
     for lane, documents in enumerate(wanted):
-        check_slots(slots_of(extra["carry"], lane), documents[-1][1][-1])
+        check_slots(slots_of(extra["doc_state"], lane), documents[-1][1][-1])
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["few slots", "layers"])
 def test_slots_of_a_frozen_base_are_those_of_evaluation(name):
-    """In training mode, whatever the dropout; between layers too."""
+    """In training mode with any dropout, also between layers."""
     model = dropping(name, frozen=True)
-    wanted = run_lanes(model, LANES)[1]["carry"]
+    wanted = run_lanes(model, LANES)[1]["doc_state"]
     found, extra = run_lanes(model.train(), LANES)
     for key, value in wanted.items():
-        torch.testing.assert_close(extra["carry"][key], value, atol=0, rtol=0)
-    # The output layer drops all the same, and a model that is not frozen drops everywhere.
+        torch.testing.assert_close(extra["doc_state"][key], value, atol=0, rtol=0)
+    # Dropout of the output layer remains; a model that is not frozen has dropout everywhere.
     assert not torch.equal(found[0], run_lanes(model, LANES)[0][0])
-    free = run_lanes(dropping(name, frozen=False).train(), LANES)[1]["carry"]
+    free = run_lanes(dropping(name, frozen=False).train(), LANES)[1]["doc_state"]
     assert not torch.allclose(free["cache.keys"], wanted["cache.keys"])
 
 
-# What training begins with.
+# Initialisation.
 
 
 def pretrained(*options):
     """``cache_rnn`` as ``--finetune-from-model`` makes it of a checkpoint of ``rnnsearch``."""
-    base, model = as_constructed(*tiny.rnnsearch(), seed=1), as_constructed(*tiny.cache(*options))
+    base, model = tiny.as_built(*tiny.rnnsearch(), seed=1), tiny.as_built(*tiny.cache(*options))
     model.load_state_dict(base.state_dict(), strict=True)
     return base, model
 
 
 @torch.no_grad()
 def check_beginning(base, model, fusion):
-    """The first sentence is that of RNNSearch; in the second the gate is half open."""
+    """The first sentence equals RNNSearch; in the second the gate is half open."""
     pairs, parameters = LANES[0][0], loops.Parameters(model)
     alone = loops.rnnsearch(loops.Parameters(base), pairs)
     wanted, history = loops.cache_rnn(parameters, pairs, model.decoder.cache_size, fusion)
@@ -363,7 +365,7 @@ def test_it_begins_with_rnnsearch_and_a_gate_half_open(fusion):
 
 
 def test_the_second_pass_begins_like_that(binarised, tmp_path):
-    """By the commands of the two passes, the second with a rate of almost nothing."""
+    """With the commands of the two passes, the second with a tiny learning rate."""
     sentence = ["--task", "sliding_window_translation", "--window-size", "1"]
     stream = ["--task", "sentence_stream_translation", "--batch-size", "2"]
     base = tiny.train(binarised, tmp_path / "a", *sentence, model=tiny.rnnsearch(), updates=3)

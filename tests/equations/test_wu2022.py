@@ -18,12 +18,12 @@ from equations import loops
 from equations.loops import BATCHES, HEADS, SEP, linear, weights_of
 from torch import Tensor
 
-from fairseq_docmt.modules.random_feature_map import SharedMatrices
+from fairseq_docmt.modules.rfa.random_feature_map import SharedMatrices
 from fairseq_docmt.ops import step_kernels
 
 
 class RFA(NamedTuple):
-    """What the options of a model say; the defaults are those of the paper."""
+    """Options of a model; the defaults are those of the paper."""
 
     gate: str = "none"
     gate_cross: bool = False
@@ -245,7 +245,7 @@ def by_loops(w, documents, options: RFA, drawn=None, **given):
 
 
 def built(*arguments, layers=2, seed=0):
-    """A random model, temperatures and gates included."""
+    """Return a random model, temperatures and gates included."""
     sizes = ["--encoder-layers", str(layers), "--decoder-layers", str(layers)]
     model = tiny.model(*tiny.rfa(*sizes, *arguments), seed=seed)
     generator = torch.Generator().manual_seed(seed)
@@ -256,7 +256,7 @@ def built(*arguments, layers=2, seed=0):
 
 
 def tolerance(options: RFA) -> float:
-    """Gates are computed in single precision; all else in that of the model."""
+    """Return the tolerance: gates are in single precision, the rest in that of the model."""
     return 1e-9 if options.gate == "none" else 1e-5
 
 
@@ -301,7 +301,7 @@ def with_padding(model, documents, options: RFA):
 
 @pytest.mark.parametrize("gate", ["none", "average"])
 def test_longest_key_among_padding(gate):
-    """In the code of the paper; a row then depends on the rows beside it."""
+    """As in the code of the paper, where a row depends on the other rows of the batch."""
     arguments = ["--sentence-gate", gate] + (["--gate-cross-attention"] if gate != "none" else [])
     # A seed with which keys of padding are the longest of some heads.
     model = built("--key-rescale-with-padding", *arguments, seed=1)
@@ -338,7 +338,7 @@ def test_compiled_kernels(compiled_kernels):
 
 
 def test_random_matrices_of_training():
-    """Each pass draws others for causal and cross attention, no two heads the same."""
+    """Each pass draws them separately for causal and cross attention and for each head."""
     model, options = built("--dropout", "0", "--random-matrices", "3", layers=1).train(), RFA()
     documents = loops.batch([5, 3], [4, 6], left_pad=True)
     drawn = list(itertools.permutations(range(3), HEADS))
@@ -400,7 +400,7 @@ def test_matrices_of_decoding():
 
 def test_random_matrices_are_standard_normal():
     """A pool of its own for each attention of each layer."""
-    model = loops.fresh_model(*tiny.rfa("--encoder-layers", "2", "--rfa-encoder"))
+    model = tiny.as_built(*tiny.rfa("--encoder-layers", "2", "--rfa-encoder"))
     pools = [x for name, x in weights_of(model).items() if name.endswith("feature_map.pool")]
     assert [tuple(pool.shape) for pool in pools] == [(64, 8, 8), (64, 8, 8), (64, 8, 4), (64, 8, 8)]
     numbers = torch.cat([pool.flatten() for pool in pools])
@@ -420,9 +420,7 @@ def test_random_matrices_are_standard_normal():
 )
 def test_gates_start_at_b_f(kind, arguments, bias):
     """Appendix A.2: b_f is 2 for IWSLT and 1 for OpenSubtitles; 0 for averages, as in the code."""
-    model = loops.fresh_model(
-        *tiny.rfa("--sentence-gate", kind, "--gate-cross-attention", *arguments)
-    )
+    model = tiny.as_built(*tiny.rfa("--sentence-gate", kind, "--gate-cross-attention", *arguments))
     w = weights_of(model)
     for name, value in w.items():
         if name.endswith("gate.linear.bias"):
@@ -446,7 +444,7 @@ def test_gates_start_at_b_f(kind, arguments, bias):
 
 def test_without_options():
     """No gate, 256 random vectors in cross attention and 32 in causal attention (appendix A.2)."""
-    model = loops.fresh_model("--arch", "rfa_transformer", *tiny.MODEL[2:])
+    model = tiny.as_built("--arch", "rfa_transformer", *tiny.MODEL[2:])
     options, documents = RFA(cross_vectors=256, causal_vectors=32), BATCHES["short"]
     want = by_loops(weights_of(model), documents, options)
     loops.assert_close(loops.whole(model, documents), want)
@@ -457,7 +455,7 @@ def test_without_options():
 def test_shared_matrices_are_added_to_a_transformer():
     """Pools in the checkpoint; a transformer has none, and they start as they were drawn."""
     options, documents = RFA(pool="shared"), BATCHES["short"]
-    model = loops.fresh_model(*tiny.rfa("--share-random-matrices", "--random-matrices", "500"))
+    model = tiny.as_built(*tiny.rfa("--share-random-matrices", "--random-matrices", "500"))
     pools = [model.decoder.causal_matrices.pool, model.decoder.cross_matrices.pool]
     assert [tuple(pool.shape) for pool in pools] == [(500, 8, 4), (500, 8, 8)]
     before = [pool.clone() for pool in pools]
@@ -465,7 +463,7 @@ def test_shared_matrices_are_added_to_a_transformer():
     assert all(map(torch.equal, before, pools))
     want = by_loops(weights_of(model), documents, options)
     loops.assert_close(loops.whole(model, documents), want)
-    other = loops.fresh_model(*tiny.rfa("--share-random-matrices", "--random-matrices", "500"))
+    other = tiny.as_built(*tiny.rfa("--share-random-matrices", "--random-matrices", "500"))
     other.load_state_dict(model.state_dict(), strict=True)
     loops.assert_close(loops.whole(other, documents), want)
 
@@ -475,7 +473,7 @@ def test_a_gate_is_added_to_a_trained_model():
     """Finetuning of a model without gates goes on with its weights, features and temperatures."""
     trained, documents = built(), BATCHES["left-padded"]
     sizes = ["--encoder-layers", "2", "--decoder-layers", "2"]
-    model = loops.fresh_model(*tiny.rfa("--sentence-gate", "decay", *sizes))
+    model = tiny.as_built(*tiny.rfa("--sentence-gate", "decay", *sizes))
     model.load_state_dict(trained.state_dict(), strict=True)
     w = {**weights_of(model), **weights_of(trained)}
     biases = [x for name, x in w.items() if name.endswith("gate.linear.bias")]
@@ -487,7 +485,7 @@ def test_a_gate_is_added_to_a_trained_model():
 
 
 def attention_of_unit_vectors(w, x, source, seen, rescale: bool) -> Tensor:
-    """What random features estimate: softmax attention with queries and keys of length 1.
+    """Attention that random features estimate: softmax with queries and keys of length 1.
 
     With rescaling, keys count exp(|k|^2 / (2 d)) times as much.
     """
@@ -533,7 +531,7 @@ def test_a_transformer_goes_on_with_unit_vectors(kind, rescale):
         sizes = ["--cross-feature-dim", number, "--causal-feature-dim", number]
         options = [*sizes, "--feature-map", kind, "--random-matrices", "2"]
         options += [] if rescale else ["--no-key-rescale"]
-        model = loops.fresh_model(*tiny.rfa(*options))
+        model = tiny.as_built(*tiny.rfa(*options))
         model.load_state_dict(transformer.state_dict(), strict=True)
         got = loops.whole(model, documents)
         errors.append(max((ours - theirs).abs().max() for ours, theirs in zip(got, want)))

@@ -1,4 +1,4 @@
-"""Beam search among few words chooses what the host's does."""
+"""Beam search over the best words only gives the same results as fairseq's."""
 
 import pytest
 import torch

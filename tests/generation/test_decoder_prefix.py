@@ -1,4 +1,4 @@
-"""Reading a prefix at once equals teacher forcing, at odd lengths, in float64."""
+"""Reading a prefix in one pass equals teacher forcing, at odd lengths, in float64."""
 
 import pytest
 import tiny
@@ -23,7 +23,7 @@ def build(kind, *options, seed=0):
 
 
 def rows_of(lengths, words, first=()):
-    """Random words, a separator every fifth token and sometimes at the end."""
+    """Return random words with a separator at every fifth position and sometimes at the end."""
     rows = [torch.randint(4, 4 + WORDS, (n,)) for n in lengths]
     for row in rows:
         row[4::5] = words.index("<sep>")
@@ -37,7 +37,7 @@ def encode(model, words, bsz):
 
 
 def teacher_forced(model, encoder_out, row, tokens):
-    """Features after the last of ``tokens``, all tokens anew, one row alone."""
+    """Return the features at the last of ``tokens`` for a single row, by teacher forcing."""
     alone = model.encoder.reorder_encoder_out(encoder_out, torch.tensor([row]))
     return model.decoder.extract_features(tokens[None], alone)[0][0, -1]
 
@@ -56,7 +56,7 @@ def test_reading_in_chunks_equals_teacher_forcing(kind, learned, normalize_befor
         so_far = [torch.cat([a, b]) for a, b in zip(so_far, chunk)]
         for row in range(3):
             want = teacher_forced(model, encoder_out, row, so_far[row])
-            # The host computes its attention weights in single precision, whatever the model.
+            # fairseq computes its attention weights in single precision, whatever the model.
             torch.testing.assert_close(prefix.features[row, 0], want, atol=1e-6, rtol=1e-6)
 
 
@@ -79,7 +79,7 @@ def test_reading_does_not_change_what_was_read_before(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("members", [1, 2])
 def test_writing_after_a_prefix_equals_teacher_forcing(kind, members):
-    """Steps with beams reordered and rows dropped, for ensembles too."""
+    """Incremental steps while beams are reordered and rows dropped, for one model and ensembles."""
     models, words = [build(kind, seed=seed)[0] for seed in range(members)], tiny.dictionary()
     eos, sep = words.eos(), words.index("<sep>")
     bsz = 3 if kind in PARALLEL else 1
@@ -113,14 +113,14 @@ def test_writing_after_a_prefix_equals_teacher_forcing(kind, members):
                 want = expected_lprobs(
                     models, net_input, source_row[i], prefixes, written[i], eos, ends
                 )
-                # the host computes probabilities in float32, whatever the model
+                # fairseq computes probabilities in float32, whatever the model
                 torch.testing.assert_close(lprobs[i], want.float(), rtol=1e-5, atol=1e-5)
             words_next = torch.randint(4, 4 + WORDS, (len(written), 1))
             written = torch.cat([written, words_next], dim=1)
 
 
 def expected_lprobs(models, net_input, row, prefixes, written, eos, ends):
-    """The symbol that ends the sentence is shown as </s>, the other not at all."""
+    """Return log-probabilities with that of the end symbol at </s> and none of the other one."""
     tokens = torch.cat([prefixes[row], written[1:]])
     probabilities = []
     for model in models:

@@ -1,4 +1,4 @@
-"""Cutting alignments and scores by hand."""
+"""Splitting of hypotheses, alignments and scores, with values computed by hand."""
 
 from types import SimpleNamespace
 

@@ -17,7 +17,7 @@ def search_of(limits, counts, least=None):
 
 
 def allowed(limits, counts, tokens, rows=None, least=None):
-    """Symbols that may follow in each row, beam size 1."""
+    """Return the symbols that may follow in each row, with beam size 1."""
     search, words = search_of(limits, counts, least)
     tokens = torch.tensor([[words.index(t) for t in ["</s>", *row]] for row in tokens])
     rows = torch.arange(len(tokens)) if rows is None else rows

@@ -1,4 +1,4 @@
-"""The generator stops when nothing better can come; what does not rank hypotheses is fairseq's."""
+"""Stopping criterion of the generator; strategies that do not rank hypotheses are as in fairseq."""
 
 import pytest
 import tiny
@@ -20,7 +20,7 @@ STRATEGIES = {
 
 @pytest.fixture(scope="module")
 def model():
-    """An untrained model that ends a sentence now and then."""
+    """Return an untrained model that sometimes ends a sentence."""
     built = tiny.model(*tiny.MODEL)
     words = tiny.dictionary()
     with torch.no_grad():
@@ -48,7 +48,7 @@ def generator_of(model, words, beam, strategy, nbest=1, **options):
 
 
 def found_by(generator, net_input, limits):
-    """(tokens, score) of all hypotheses of each row."""
+    """Return (tokens, score) of all hypotheses of each row."""
     rows = len(limits)
     generator.search.restrict(torch.tensor(limits), *torch.tensor([[1] * rows] * 2))
     found = generator.generate(list(generator.model.models), {"net_input": net_input})
@@ -112,7 +112,7 @@ def test_beams_are_those_of_the_loop_in_any_batch(model, beam, nbest, len_penalt
 
 
 class SureOfSix(EnsembleModel):
-    """Sure of one word six times and then of the end, which is always its second choice."""
+    """Model that predicts one word six times and then the end, always its second choice."""
 
     def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature=1.0):
         words, length = tiny.dictionary(), tokens.size(1) - 1
@@ -123,7 +123,7 @@ class SureOfSix(EnsembleModel):
 
 
 def test_bad_hypotheses_do_not_end_a_search(model):
-    """fairseq stops with two words, when two hypotheses have ended."""
+    """fairseq stops after two words, when two hypotheses are finished."""
     words = tiny.dictionary()
     net_input, wanted = source(words, 2), [words.index("w1")] * 6
     stock = SequenceGenerator(SureOfSix([model]), words, beam_size=2, max_len_b=LIMIT)

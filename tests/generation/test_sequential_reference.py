@@ -1,4 +1,4 @@
-"""Sequential decoding against its definition: stock search, one row at a time, nothing cached."""
+"""Sequential decoding compared with stock search of one row at a time without caches."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from naive_search import beam_search
 
 from fairseq_docmt.data import DocumentIndex, join_sentences
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.generation import DocumentTranslator, prefix_ensemble
 
 LIMIT = 12
 
@@ -26,8 +26,14 @@ def load(checkpoints):
     return task, models
 
 
-def naive_translation(task, models, sources, context, beam=3, nbest=1, **options):
-    """Hypotheses of the sentence after ``context`` (token lists) in a span of sources."""
+def naive_translation(
+    task, models, sources, context, beam=3, nbest=1, with_context=False, **options
+):
+    """Return hypotheses of the sentence after ``context`` (token lists) in a span of sources.
+
+    Args:
+        with_context: the score of a hypothesis is that of the context and itself.
+    """
     dictionary = task.tgt_dict
     eos, separator = dictionary.eos(), dictionary.index("<sep>")
     prefix = [eos]
@@ -39,15 +45,21 @@ def naive_translation(task, models, sources, context, beam=3, nbest=1, **options
     lengths = torch.tensor([source.size(1)])
     encoder_outs = [model.encoder(source, src_lengths=lengths) for model in models]
 
-    def next_words(tokens):
-        """Log-probabilities after the prefix, all of it read anew at every step."""
-        whole = torch.tensor([[*prefix, *tokens]])
+    def words_after(tokens):
+        """Return log-probabilities, computed from the beginning."""
+        whole = torch.tensor([tokens])
         total = 0
         for model, encoder_out in zip(models, encoder_outs):
             out = model.decoder(whole, encoder_out=encoder_out)
             total = total + model.get_normalized_probs(out, log_probs=False)[0, -1]
         return (total / len(models)).log()
 
+    def next_words(tokens):
+        return words_after([*prefix, *tokens])
+
+    if with_context:
+        scores = [float(words_after(prefix[:n])[prefix[n]]) for n in range(1, len(prefix))]
+        options["context"] = sum(scores), len(scores)
     never = [dictionary.pad(), other_end]
     search = {"beam": beam, "nbest": nbest, "limit": LIMIT, "end": end, "never": never}
     return beam_search(next_words, **search, **options)
@@ -59,7 +71,7 @@ def source_documents(task):
 
 
 def check(output, rows, expected, dictionary, nbest=1):
-    """Every printed hypothesis, in order, with its score."""
+    """Compare all printed hypotheses, in order, with their scores."""
     lines = re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", output, flags=re.M)
     for row, found in zip(rows, expected):
         printed = [(float(score), text) for number, score, text in lines if int(number) == row]
@@ -112,7 +124,20 @@ def checkpoint(request):
 @pytest.mark.parametrize("decoding", ["sequential", "sequential-full-source"])
 def test_full_documents(binarised, checkpoint, decoding):
     """From the source up to the sentence, or from that of the whole part."""
-    task, models = load([checkpoint])
+    check_documents(binarised, [checkpoint], decoding)
+
+
+@torch.no_grad()
+def test_full_documents_by_an_ensemble(
+    binarised, window_attention_document_checkpoint, document_checkpoint
+):
+    """One model reuses states, the other reads everything again."""
+    checkpoints = [window_attention_document_checkpoint, document_checkpoint]
+    check_documents(binarised, checkpoints, "sequential")
+
+
+def check_documents(binarised, checkpoints, decoding):
+    task, models = load(checkpoints)
     expected = []
     for document in source_documents(task):
         sizes = np.array([len(s) for s in document])
@@ -125,7 +150,7 @@ def test_full_documents(binarised, checkpoint, decoding):
                 expected.append(result)
     output = tiny.generate(
         binarised,
-        checkpoint,
+        ":".join(map(str, checkpoints)),
         *["--task", "full_document_translation", "--decoding", decoding],
     )
     check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
@@ -163,6 +188,94 @@ def test_every_hypothesis_of_the_beam(binarised, window_checkpoint, options, sea
 
 
 @torch.no_grad()
+@pytest.mark.parametrize(
+    "system, options, search",
+    [
+        ("ensemble", ["--nbest", "3", "--lenpen", "2"], {"nbest": 3, "len_penalty": 2.0}),
+        ("ensemble", ["--nbest", "2", "--unnormalized"], {"nbest": 2, "len_penalty": 0.0}),
+        ("ensemble", ["--beam", "1"], {"beam": 1}),
+        ("rfa", [], {}),
+        ("rnnsearch", [], {}),
+    ],
+)
+def test_scores_with_the_context(
+    binarised,
+    window_checkpoint,
+    other_window_checkpoint,
+    rfa_window_checkpoint,
+    rnnsearch_window_checkpoint,
+    monkeypatch,
+    system,
+    options,
+    search,
+):
+    """Hypotheses are ranked by, and printed with, the score of context and sentence together."""
+    monkeypatch.setattr(prefix_ensemble, "TOKENS_AT_ONCE", 5)
+    checkpoints = {
+        "ensemble": [window_checkpoint, other_window_checkpoint],
+        "rfa": [rfa_window_checkpoint],
+        "rnnsearch": [rnnsearch_window_checkpoint],
+    }[system]
+    task, models = load(checkpoints)
+    expected, others = [], 0
+    for document in source_documents(task):
+        translated = []
+        for i in range(len(document)):
+            first = max(0, i - 2)
+            given = [task, models, document[first : i + 1], translated[first:i]]
+            result = naive_translation(*given, with_context=True, **search)
+            alone = naive_translation(*given, **search)
+            others += [h.tokens for h in alone] != [h.tokens for h in result]
+            translated.append(result[0].tokens)
+            expected.append(result)
+    assert others > 0 or search.get("len_penalty") != 2  # the order differs too
+    output = tiny.generate(
+        binarised,
+        ":".join(map(str, checkpoints)),
+        *["--task", "sliding_window_translation", "--decoding", "sequential"],
+        *["--normalize-with-context", *options],
+    )
+    nbest = search.get("nbest", 1)
+    check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict, nbest)
+
+
+@torch.no_grad()
+def test_scores_with_the_context_of_a_document(binarised, document_checkpoint):
+    """Context that is read sentence by sentence, and rows that end early."""
+    task, models = load([document_checkpoint])
+    expected = []
+    for document in source_documents(task):
+        sizes = np.array([len(s) for s in document])
+        for first, end in task.decoding_spans(DocumentIndex.from_lengths([len(document)]), sizes):
+            translated = []
+            for _ in range(first, end):
+                given = task, models, document[first:end], translated
+                result = naive_translation(*given, nbest=2, with_context=True)
+                translated.append(result[0].tokens)
+                expected.append(result)
+    output = tiny.generate(
+        binarised,
+        document_checkpoint,
+        *["--task", "full_document_translation", "--decoding", "sequential-full-source"],
+        *["--normalize-with-context", "--nbest", "2"],
+    )
+    check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict, 2)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--decoding", "window"], "no meaning with --decoding window"),
+        (["--score-reference"], "leave it out with --score-reference"),
+    ],
+)
+def test_scores_with_the_context_are_refused(binarised, window_checkpoint, options, message):
+    task = ["--task", "sliding_window_translation", "--normalize-with-context"]
+    with pytest.raises(UserError, match=message):
+        tiny.generate(binarised, window_checkpoint, *task, *options)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("kind", ["window", "document"])
 def test_references_as_context(binarised, request, kind):
     """Every sentence after the true translations of those before it."""
@@ -196,7 +309,7 @@ def test_references_as_context_need_references(binarised, window_checkpoint, tmp
 
 @torch.no_grad()
 def test_the_future_changes_nothing(binarised, document_checkpoint):
-    """Sentences after the one translated are not seen, but with sequential-full-source."""
+    """Later sentences have no influence, except with sequential-full-source."""
     first = ["w1 w2 w3", "w4 w5"]
     documents = [[*first, "w6"], [*first, "w7 w8 w9 w10 w11 w1"]]
     for decoding, same in (("sequential", True), ("sequential-full-source", False)):
@@ -206,7 +319,7 @@ def test_the_future_changes_nothing(binarised, document_checkpoint):
 
 
 def test_references_are_scored_without_the_future(binarised, document_checkpoint):
-    """The scores of references are those that the search sums up."""
+    """The scores of references equal those of the search."""
     task, models = load([document_checkpoint])
     options = ["--task", "full_document_translation", "--decoding", "sequential"]
     output = tiny.generate(binarised, document_checkpoint, *options, "--score-reference")

@@ -1,4 +1,4 @@
-"""Stream decoding against its definition: every step anew from the beginning of the document."""
+"""Stream decoding compared with reading the document from its beginning at every step."""
 
 import pytest
 import tiny
@@ -6,7 +6,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
 
-from fairseq_docmt.modules.cache_decoder import CacheDecoder
+from fairseq_docmt.modules.rnn.cache_decoder import CacheDecoder
 
 LIMIT = 12
 STREAM = ["--task", "sentence_stream_translation"]
@@ -32,7 +32,7 @@ def greedy(task, model, sources, translated):
         if not tokens:
             scores[eos] = -float("inf")
         best = int(scores.argmax())
-        # The mark counts as a token of the output.
+        # The document symbol counts as an output token.
         if best == eos or len(tokens) + len(mark) * (not translated) == LIMIT:
             return tokens
         tokens.append(best)
@@ -52,7 +52,7 @@ def checkpoint(request, barely_trained):
 @torch.no_grad()
 @pytest.mark.parametrize("gold", [False, True])
 def test_greedy_search(binarised, checkpoint, gold):
-    """After own translations, or with ``--gold-context`` after references."""
+    """After the model's translations, or after references with ``--gold-context``."""
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
     model.eval()
     expected, docs = [], tiny.documents((1, 5, 2, 7), 2)
@@ -75,18 +75,18 @@ def test_greedy_search(binarised, checkpoint, gold):
 
 @pytest.mark.parametrize("options", [(), ("--decoder-layers", "2")])
 def test_what_a_search_has_read_is_not_read_again(binarised, barely_trained, monkeypatch, options):
-    """The cache after a beam search is that of the hypotheses read anew."""
+    """The cache after a beam search equals the cache after reading the hypotheses again."""
     arguments = [*STREAM, "--batch-size", "2", "--chunk-sentences", "3"]
     checkpoint = barely_trained(*arguments, model=tiny.cache(*options))
-    carry_on, known = CacheDecoder.carry_on, []
+    next_doc_state, known = CacheDecoder.next_doc_state, []
 
     def compared(decoder, tokens, encoder_out):
-        found = carry_on(decoder, tokens, encoder_out)
+        found = next_doc_state(decoder, tokens, encoder_out)
         trace = encoder_out["remembered"].pop("trace")
         known.append(trace.find(tokens, decoder.padding_idx) is not None)
-        torch.testing.assert_close(found, carry_on(decoder, tokens, encoder_out))
+        torch.testing.assert_close(found, next_doc_state(decoder, tokens, encoder_out))
         return found
 
-    monkeypatch.setattr(CacheDecoder, "carry_on", compared)
+    monkeypatch.setattr(CacheDecoder, "next_doc_state", compared)
     tiny.generate(binarised, checkpoint, *STREAM)
     assert len(known) > 3 and all(known)

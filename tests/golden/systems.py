@@ -79,7 +79,7 @@ SYSTEMS: Dict[str, System] = {
 
 
 def train(name: str, data: Path, folder: Path, updates: int) -> Path:
-    """Train a system; returns its last checkpoint."""
+    """Train a system and return its last checkpoint."""
     task, model, _ = SYSTEMS[name]
     arguments = [*task, *TRAINING[task[1]], "--lr", "0.02", "--label-smoothing", "0.1"]
     if name == "memnet":
@@ -90,7 +90,7 @@ def train(name: str, data: Path, folder: Path, updates: int) -> Path:
 
 
 def outputs(name: str, data: Path, checkpoint: Path) -> Dict[str, Dict[str, str]]:
-    """By decoding and line number: the score, to print precision, and the text."""
+    """Return printed score and text by decoding and line number."""
     task, _, decodings = SYSTEMS[name]
     found = {}
     for decoding in decodings:
@@ -107,10 +107,10 @@ def _row(line) -> int:
 
 
 def make(name: str, data: Path, scratch: Path) -> None:
-    """Write the checkpoint of a system and what it prints, before and after going on from it."""
+    """Write the checkpoint of a system and its output before and after further training."""
     trained = train(name, data, scratch / name, updates=SAVED)
     KEPT.mkdir(exist_ok=True)
-    # Without a time of its own in it, so that the same checkpoint is the same file.
+    # Without a time stamp, so that equal checkpoints are equal files.
     (KEPT / f"{name}.pt.gz").write_bytes(gzip.compress(trained.read_bytes(), mtime=0))
     printed = {"saved": outputs(name, data, trained)}
     printed["resumed"] = outputs(name, data, resume(name, data, scratch / f"{name}-resumed"))
@@ -120,7 +120,7 @@ def make(name: str, data: Path, scratch: Path) -> None:
 
 
 def unpack(name: str, folder: Path) -> Path:
-    """Put the checkpoint that is kept into a new folder, as the last one of a training."""
+    """Copy the stored checkpoint into a new folder as the last one of a training."""
     folder.mkdir()
     checkpoint = folder / "checkpoint_last.pt"
     checkpoint.write_bytes(gzip.decompress((KEPT / f"{name}.pt.gz").read_bytes()))
@@ -128,13 +128,13 @@ def unpack(name: str, folder: Path) -> Path:
 
 
 def resume(name: str, data: Path, folder: Path) -> Path:
-    """Go on from the checkpoint that is kept."""
+    """Continue training from the stored checkpoint."""
     unpack(name, folder)
     return train(name, data, folder, updates=RESUMED)
 
 
 def corpus(folder: Path) -> Path:
-    """The binarised corpus of all of them."""
+    """Return the binarised corpus of all systems."""
     for path in (FOLDER / "corpus").iterdir():
         shutil.copy(path, folder)
     return tiny.preprocess(folder, ["train", "valid", "test"])

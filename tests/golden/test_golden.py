@@ -1,4 +1,4 @@
-"""Checkpoints of earlier versions still print what they printed, and go on learning the same."""
+"""Checkpoints of earlier versions give the same output and continue training identically."""
 
 import json
 
@@ -12,7 +12,7 @@ def data(tmp_path_factory):
 
 
 def assert_same(found, wanted):
-    """The same words; scores to what other processors may round differently."""
+    """Compare words exactly and scores up to rounding."""
     assert found.keys() == wanted.keys()
     for decoding, lines in wanted.items():
         for row, line in lines.items():

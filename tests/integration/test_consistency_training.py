@@ -1,4 +1,4 @@
-"""Early stopping by consistency: train_consistency.sh with programs that only pretend."""
+"""Early stopping by consistency: train_consistency.sh with stub programs."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ else:
 
 @pytest.fixture
 def train(tmp_path):
-    """Runs the script in a folder of its own; returns its exit status."""
+    """Run the script in a new folder and return its exit status."""
     (tmp_path / "bin").mkdir()
     python = PYTHON.format(python=sys.executable, accuracies=ACCURACIES)
     for name, text in (("fairseq-train", TRAIN), ("python", python)):

@@ -1,4 +1,4 @@
-"""A user's mistake gets one clear sentence."""
+"""Error messages for wrong input."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ WINDOW = ["--task", "sliding_window_translation"]
 
 
 def binarise(folder, src, tgt, split="test"):
-    """A corpus whose split has the given text; the other splits are in order."""
+    """Return a corpus whose split has the given text; the other splits are valid."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, name in enumerate(("train", "valid", "test")):
         tiny.write_split(folder, name, tiny.documents((2, 3), number))

@@ -5,14 +5,14 @@ import math
 import pytest
 import tiny
 import torch
-from equations import recurrent_loops_memnet as loops
-from equations.as_built import with_noise
+from equations import memnet_loops as loops
+from equations.recurrent_loops import Parameters
 from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
 from fairseq_cli import preprocess
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation.iterative_decoder import IterativeDecoder
+from fairseq_docmt.generation.iterative import IterativeSearch
 
 DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "20"]
 TEST = tiny.documents((1, 5, 2, 7), 2)
@@ -25,7 +25,7 @@ LIMIT = 12
 
 @pytest.fixture(scope="module")
 def drafts(binarised, tmp_path_factory):
-    """Translations of all splits, each by one word in its place."""
+    """Return word-by-word translations of all splits."""
     folder = tmp_path_factory.mktemp("drafts")
     for split, lengths, seed in (("train", (4, 1, 6, 3, 5), 0), ("valid", (3, 1, 4), 1)):
         write_drafts(binarised, folder, split, tiny.documents(lengths, seed + 50))
@@ -62,24 +62,24 @@ def scores_by_equations(checkpoint, place, translations, known=None, own_query=T
         own_query: whether a sentence's own cell is part of its query.
     """
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
-    p, eos = loops.values_of(model.double()), torch.tensor([2])
+    p, eos = Parameters(model.double()), 2
 
     def tokens(line):
-        return torch.tensor([task.tgt_dict.index(word) for word in line.split()]).long()
+        return [task.tgt_dict.index(word) for word in line.split()]
 
     def read(lines, count):
-        return [torch.cat([eos, tokens(next(lines))]) for _ in range(count)]
+        return [[eos, *tokens(next(lines))] for _ in range(count)]
 
     translations = iter(translations)
     known, found = None if known is None else iter(known), []
     for part in parts_of(TEST, task):
-        sources = [task.src_dict.encode_line(s, add_if_not_exist=False).long() for s in part]
+        sources = [task.src_dict.encode_line(s, add_if_not_exist=False).tolist() for s in part]
         memories = [None] * len(part)
         if known is not None:
             memories = loops.readings(p, sources, read(known, len(part)), own_query, place)
         for source, words, c_mem in zip(sources, read(translations, len(part)), memories):
             logits, _ = loops.decode(p, loops.encode(p, source), words, c_mem, place)
-            target = torch.cat([words[1:], eos])
+            target = torch.tensor([*words[1:], eos])
             scores = logits.log_softmax(-1).gather(1, target.unsqueeze(1)).squeeze(1)
             found.append((scores / math.log(2)).tolist())
     return found
@@ -98,26 +98,28 @@ def check_scores(found, wanted):
         assert a == pytest.approx(b, abs=2e-4)  # single precision, four digits are printed
 
 
-@pytest.mark.parametrize("memory", ["source", "target", "both"])
-@pytest.mark.parametrize("place", ["context", "output"])
+@pytest.mark.parametrize(
+    "memory, place",
+    [("source", "context"), ("target", "context"), ("both", "context"), ("both", "output")],
+)
 def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, memory, place):
-    """Each pass is scored as the equations say, given what the pass before it has translated."""
+    """Each pass has the scores of the equations, given the translations of the previous pass."""
     options = ["--memory", memory, "--memory-to", place]
     if memory != "target":
         options += ["--sentence-lm", sentence_lm]
     arguments = [] if memory == "source" else ["--drafts", str(drafts)]
-    checkpoint = with_noise(train(binarised, tmp_path, *arguments, options=options))
+    checkpoint = tiny.with_noise(train(binarised, tmp_path, *arguments, options=options))
 
     def run(*extra):
         return printed(tiny.generate(binarised, checkpoint, *DOCUMENTS, *extra))
 
-    # With both memories the first translations have the source memory, and are not printed.
+    # With both memories the first translations use the source memory and are not printed.
     begins = ["--drafts", str(drafts)] if memory == "both" else []
     found, before = [run(*begins, "--decode-passes", str(n)) for n in range(3)], None
     for texts, scores in found:
         check_scores(scores, scores_by_equations(checkpoint, place, texts, before))
         before = texts if before or not begins else DRAFTS
-    # Wherever there is another sentence, it matters.
+    # Other sentences of the document change the scores.
     _, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
     alone = [len(part) == 1 for part in parts_of(TEST, task) for _ in part]
     assert [a == b for a, b in zip(found[0][1], found[1][1])] == alone
@@ -129,7 +131,7 @@ def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, 
 
 
 def test_vectors_are_those_of_the_language_models(binarised, sentence_lm, tmp_path):
-    """Loaded, kept as they are in training, and the states that the stock model has."""
+    """They are loaded, frozen in training, and equal to the states of the stock model."""
     options = ["--memory", "source", "--sentence-lm", sentence_lm]
     checkpoint = train(binarised, tmp_path, options=options)
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
@@ -167,7 +169,7 @@ def test_training_resumes(binarised, sentence_lm, drafts, tmp_path):
 
 
 def test_documents_may_be_longer_than_positions(binarised, tmp_path):
-    """Those of the model are for sentences."""
+    """The positions of the model limit sentences, not documents."""
     positions = ["--max-source-positions", "9", "--max-target-positions", "9"]
     arguments = ["--gold-drafts", *positions, "--max-document-tokens", "100"]
     checkpoint = train(binarised, tmp_path, *arguments, options=["--memory", "target"])
@@ -178,7 +180,7 @@ def test_documents_may_be_longer_than_positions(binarised, tmp_path):
 
 
 def test_two_processes_learn_what_one_learns(binarised, sentence_lm, tmp_path):
-    """Batches that two processes take side by side are those of one that adds up two of them."""
+    """Two processes give the same result as one with ``--update-freq 2``."""
     arguments = [*DOCUMENTS, "--gold-drafts", "--max-tokens", "20", "--dropout", "0"]
     arguments += ["--memory-dropout", "0", "--max-update", "5"]
     model = tiny.memnet("--sentence-lm", sentence_lm)
@@ -194,10 +196,10 @@ def test_two_processes_learn_what_one_learns(binarised, sentence_lm, tmp_path):
 
 
 def test_second_stage_begins_with_rnnsearch(binarised, sentence_lm, tmp_path):
-    """It translates and scores as the first stage does; nothing is learned here."""
+    """It translates and scores like the first stage; the learning rate is 0."""
     sentence = ["--task", "sliding_window_translation", "--window-size", "1"]
     model = tiny.rnnsearch("--decoder-layers", "2")
-    base = with_noise(tiny.train(binarised, tmp_path / "a", *sentence, model=model, updates=1))
+    base = tiny.with_noise(tiny.train(binarised, tmp_path / "a", *sentence, model=model, updates=1))
     arguments = ["--gold-drafts", "--finetune-from-model", str(base), "--lr", "0"]
     path = train(
         binarised, tmp_path / "b", *arguments, options=["--sentence-lm", sentence_lm], updates=1
@@ -228,16 +230,16 @@ def test_validation_bleu_and_valid_drafts(binarised, sentence_lm, drafts, tmp_pa
 
 
 def test_a_source_memory_is_searched_with_once(binarised, sentence_lm, tmp_path, monkeypatch):
-    """It reads no translations: more passes find nothing else."""
+    """It reads no translations, so further passes change nothing."""
     options = ["--memory", "source", "--sentence-lm", sentence_lm]
-    checkpoint = with_noise(train(binarised, tmp_path, options=options))
-    search, searched = IterativeDecoder._search, []
+    checkpoint = tiny.with_noise(train(binarised, tmp_path, options=options))
+    search, searched = IterativeSearch._translate_given, []
 
-    def counted(self, generator, models, sentences, wave, readings, found):
+    def counted(self, generator, models, sentences, wave, readings):
         searched.extend(readings is not None for _ in wave)
-        return search(self, generator, models, sentences, wave, readings, found)
+        return search(self, generator, models, sentences, wave, readings)
 
-    monkeypatch.setattr(IterativeDecoder, "_search", counted)
+    monkeypatch.setattr(IterativeSearch, "_translate_given", counted)
     outputs = []
     for more in (["1"], ["3", "--decode-order", "in-turn"]):
         output = tiny.generate(binarised, checkpoint, *DOCUMENTS, "--decode-passes", *more)
@@ -248,14 +250,14 @@ def test_a_source_memory_is_searched_with_once(binarised, sentence_lm, tmp_path,
 
 
 def source_alone(model, source, lengths, previous, numbers):
-    """Output with the source memory, while nothing is in the target memory."""
+    """Return the output with the source memory and an empty target memory."""
     encoder_out = model.encoder(source, lengths, documents=numbers)
     encoder_out["readings"] = [model.decoder.recall(encoder_out, numbers)]
     return model.decoder(previous, encoder_out)
 
 
 def greedy(model, task, document, translated, with_source=False):
-    """Translations of all sentences, one word at a time, given earlier translations of all."""
+    """Translate all sentences by greedy search, given earlier translations."""
     dictionary = task.tgt_dict
     eos, pad = dictionary.eos(), dictionary.pad()
     source = collate_tokens(document, pad, left_pad=True)
@@ -295,7 +297,7 @@ def test_iterative_decoding_equals_its_definition(
         [str(memnet_document_checkpoint)]
     )
     model.eval()
-    # As test_full_documents has them, but no part here is longer than the limit.
+    # As in test_full_documents, but no document is longer than the limit.
     arguments = [*DOCUMENTS[:2], "--beam", "1", "--decode-passes", str(passes)]
     output = tiny.generate(
         binarised, memnet_document_checkpoint, *arguments, "--decode-order", order
@@ -316,7 +318,7 @@ def test_iterative_decoding_equals_its_definition(
 
 
 def parts_of(documents, task):
-    """Documents as the task cuts them."""
+    """Return the parts into which the task cuts documents."""
     from fairseq_docmt.data import DocumentIndex
 
     for document in documents:

@@ -69,7 +69,7 @@ class Row(NamedTuple):
     source: str
 
     def is_about(self, script: str, program: str, system: str, corpus: str) -> bool:
-        """Whether the line speaks of a call."""
+        """Return whether a line applies to a call."""
         return (
             fnmatch.fnmatchcase(script, self.script)
             and program == self.program
@@ -102,7 +102,7 @@ def table(recipe: str) -> List[Row]:
 
 @functools.lru_cache(maxsize=None)
 def parsed(recipe: str) -> List[Parsed]:
-    """All calls of a recipe of programs that have settings."""
+    """Return all calls of a recipe to programs that have settings."""
     found = []
     for run in RUNS:
         for call in run.calls() if run.recipe == recipe else ():
@@ -148,7 +148,7 @@ def written(value) -> str:
 
 
 def is_same(expected: str, value) -> bool:
-    """Whether a parsed value is that of a table; blanks in texts do not matter."""
+    """Return whether a parsed value equals that of a table, ignoring blanks in texts."""
     found = written(value)
     try:
         return float(expected) == float(found)
@@ -169,7 +169,7 @@ def test_commands_set_what_the_table_says(recipe):
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_line_is_about_a_command(recipe):
-    """So that a line cannot be passed over, and contradicts no other."""
+    """No line is unused or contradicts another."""
     calls = parsed(recipe)
     for row in table(recipe):
         if row.program != "none":

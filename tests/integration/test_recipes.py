@@ -1,4 +1,4 @@
-"""Every fairseq command of a recipe is understood by the real parsers."""
+"""The parsers of fairseq accept every command of the recipes."""
 
 import pytest
 import recipes

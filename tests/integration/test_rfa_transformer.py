@@ -1,4 +1,4 @@
-"""rfa_transformer through the stock commands: options, starting points, what it refuses."""
+"""rfa_transformer through the stock commands: options, initialisation, errors."""
 
 import pytest
 import tiny
@@ -31,7 +31,7 @@ def test_variants_train_and_translate(binarised, tmp_path, variant):
 
 
 def test_activation_checkpointing_draws_the_same_matrices_again(binarised, tmp_path):
-    """Gradients come from a second forward pass, which must be the first one over again."""
+    """The second forward pass must use the random matrices of the first."""
     states = []
     for number, extra in enumerate(([], ["--checkpoint-activations"])):
         model = tiny.rfa("--dropout", "0.1", *extra)
@@ -72,17 +72,17 @@ def test_sentence_level_stock_task(binarised, tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--random-matrices", "1"], "--random-matrices 1 does not suffice for 2 attention heads"),
+        (["--random-matrices", "1"], "--random-matrices 1 is not enough for 2 attention heads"),
         (["--causal-feature-dim", "0"], "--causal-feature-dim must be at least 1, not 0"),
         (["--gate-cross-attention"], "--gate-cross-attention needs --sentence-gate"),
         (["--shared-gate"], "--shared-gate needs --sentence-gate"),
         (["--same-matrices-in-decoding"], "--same-matrices-in-decoding needs --share-random-mat"),
         (
             ["--decoder-layers", "3", "--share-random-matrices", "--random-matrices", "5"],
-            "5 does not suffice for the attention heads of all 3 layers; give 6 or more",
+            "5 is not enough for the attention heads of all 3 layers; set it to 6 or more",
         ),
         (["--key-rescale-with-padding", "--no-key-rescale"], "contradicts --no-key-rescale"),
-        (["--no-cross-attention"], "--no-cross-attention has no meaning for rfa_transformer"),
+        (["--no-cross-attention"], "--no-cross-attention is not supported by rfa_transformer"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(binarised, tmp_path, options, message):

@@ -23,7 +23,7 @@ def test_variants_train_and_translate(binarised, tmp_path, variant):
 
 
 def test_it_learns_to_copy(tmp_path):
-    """Word by word into the other language: attention finds its place."""
+    """It learns a word-by-word translation, for which it needs attention."""
     data = tiny.corpus(tmp_path, train=[8] * 40)
     arguments = [*SENTENCE, "--max-tokens", "400", "--lr", "0.02", "--dropout", "0"]
     model = tiny.rnnsearch("--decoder-hidden-size", "24", "--encoder-hidden-size", "24")
@@ -35,7 +35,7 @@ def test_it_learns_to_copy(tmp_path):
 
 
 def test_hard_alignments_stay_in_the_sentence(binarised, rnnsearch_window_checkpoint):
-    """Sources are padded on the left; attention speaks of their columns all the same."""
+    """Sources are padded on the left; attention refers to their columns."""
     output = tiny.generate(
         binarised,
         rnnsearch_window_checkpoint,

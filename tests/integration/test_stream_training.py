@@ -1,10 +1,7 @@
 """Training on streams through the stock commands: exact resumption, several processes."""
 
-import os
 import re
 import signal
-import subprocess
-import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -13,6 +10,8 @@ import tiny
 import torch
 from fairseq import checkpoint_utils
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.models import distributed_fairseq_model
+from torch.nn.parallel import DistributedDataParallel
 
 from fairseq_docmt.errors import UserError
 
@@ -22,7 +21,6 @@ STREAM += ["--batch-size", "2"]
 PLAIN = ["--task", "sentence_stream_translation"]
 VARIANTS = {
     "one sentence": ["--chunk-sentences", "1"],
-    "chunks": ["--chunk-sentences", "4"],
     "random chunks": ["--chunk-sentences", "3", "--random-chunk"],
     # Workers take their time to end, so that there are few of them.
     "workers": ["--num-workers", "1", "--chunk-sentences", "4", "--disable-validation"],
@@ -64,13 +62,23 @@ def test_losses_after_resuming_are_the_same_to_the_bit(binarised, tmp_path, trac
     assert len(losses(whole)) == 14
 
 
-def test_pytorch_ddp(binarised, tmp_path, traced):
-    """torch's own data parallelism gives what fairseq's does."""
+def test_pytorch_ddp(binarised, tmp_path, traced, monkeypatch):
+    """torch's own data parallelism gives what fairseq's does.
+
+    fairseq passes numbers of GPUs, which torch refuses on a CPU.
+    """
+
+    def on_a_cpu(module, device_ids, output_device, **options):
+        (tmp_path / "used").touch()
+        return DistributedDataParallel(module, **options)
+
+    monkeypatch.setattr(distributed_fairseq_model, "DistributedDataParallel", on_a_cpu)
     traced("both")
     arguments = ["--chunk-sentences", "2", "--max-update", "5", "--dropout", "0"]
     for number, backend in enumerate(("legacy_ddp", "pytorch_ddp")):
         options = [*STREAM, *arguments, "--ddp-backend", backend]
         tiny.train_in_processes(binarised, tmp_path / str(number), *options, model=tiny.memory())
+        assert (tmp_path / "used").exists() == (backend == "pytorch_ddp")
     first, second = (
         tiny.weights(tmp_path / str(number) / "checkpoint_last.pt") for number in (0, 1)
     )
@@ -84,7 +92,7 @@ def test_pytorch_ddp(binarised, tmp_path, traced):
     ids=["cache", "previous target", "previous sources"],
 )
 def test_other_carries_resume(binarised, tmp_path, traced, model):
-    """Words and ages of slots are whole numbers, keys, values and states are not."""
+    """Document states with integer tensors (words, ages of slots) and float tensors resume."""
     arguments = [*STREAM, "--chunk-sentences", "2"]
     whole = traced("whole")
     tiny.train(binarised, tmp_path / "a", *arguments, updates=9, model=model)
@@ -111,21 +119,14 @@ def train_in_processes(data, save_dir, *arguments):
     tiny.train_in_processes(data, save_dir, *STREAM, *arguments, model=tiny.memory())
 
 
-def command(data, save_dir, *arguments):
-    return [
-        *[sys.executable, "-W", "ignore", "-m", "fairseq_cli.train", str(data), *tiny.memory()],
-        *[*tiny.TRAINING, *STREAM, "--save-dir", str(save_dir), *arguments],
-    ]
-
-
 def test_a_killed_run_goes_on_from_its_last_checkpoint(binarised, tmp_path, traced):
     options = ["--save-interval-updates", "4", "--chunk-sentences", "2", "--max-update", "11"]
 
     def run(save_dir, **environment):
-        return subprocess.run(
-            command(binarised, tmp_path / save_dir, *options),
-            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        ).returncode
+        arguments = [binarised, *tiny.memory(), *STREAM, "--save-dir", tmp_path / save_dir]
+        process = tiny.start_training(tmp_path / "output", *arguments, *options, **environment)
+        process.join(timeout=300)
+        return process.exitcode
 
     whole = traced("whole")
     assert run("a") == 0
@@ -153,7 +154,7 @@ def test_two_processes_resume(binarised, tmp_path, traced, validation):
 
 
 def test_two_processes_learn_what_one_learns(tmp_path, traced):
-    """The same global batch; uneven documents leave one process idle at the end."""
+    """Same global batch; with uneven documents, one process has only fillers at the end."""
     data = tiny.corpus(tmp_path, train=(9, 1, 2, 5))
     options = ["--dropout", "0", "--chunk-sentences", "2", "--max-epoch", "3"]
     alone, shared = traced("alone"), traced("shared")
@@ -180,7 +181,7 @@ def test_two_processes_learn_what_one_learns(tmp_path, traced):
 
 @pytest.mark.parametrize("option", [["--update-freq", "3"], ["--chunk-sentences", "4"]])
 def test_processes_with_nothing_left_do_not_hang(tmp_path, traced, option):
-    """And every sentence is read once an epoch, by one of them."""
+    """Every sentence is read once an epoch, by one of the processes."""
     trace = traced("trace")
     data = tiny.corpus(tmp_path, train=(7, 1), valid=(2,))
     train_in_processes(data, tmp_path / "a", *option, "--batch-size", "1", "--max-epoch", "2")
@@ -194,7 +195,7 @@ def test_processes_with_nothing_left_do_not_hang(tmp_path, traced, option):
 
 
 def test_validation_does_not_depend_on_chunks(binarised, tmp_path, caplog):
-    """Nor on training: it has lanes of its own."""
+    """Nor does it depend on training, as it has its own lanes."""
     caplog.set_level("INFO")
     found = []
     for number, extra in enumerate(
@@ -225,7 +226,7 @@ def test_validation_translates_as_the_command_does(binarised, memory_stream_chec
     generator, found = task.build_generator(models, arguments), {}
     iterator = task.get_batch_iterator(task.dataset("valid"), max_sentences=2)
     for batch in iterator.next_epoch_itr(shuffle=False):
-        rows = task.rows_to_translate(batch)
+        rows = task.validation_units(batch)
         hypotheses = task.inference_step(generator, models, rows)
         ids = [row for row in batch["id"].tolist() if row >= 0]
         assert len(hypotheses) == len(ids) == len(rows["target"])
@@ -239,7 +240,7 @@ def test_validation_translates_as_the_command_does(binarised, memory_stream_chec
 @pytest.mark.parametrize(
     "model, options, message",
     [
-        (tiny.MODEL, ["--batch-size", "2"], "--arch transformer carries nothing"),
+        (tiny.MODEL, ["--batch-size", "2"], "--arch transformer has no document state"),
         (tiny.memory(), ["--max-tokens", "100"], "give --batch-size, the number of documents"),
         (
             tiny.memory(),
@@ -266,7 +267,7 @@ ORDER = ["--batch-size", "2", "--chunk-sentences", "2"]
     ],
 )
 def test_another_order_is_for_another_epoch(binarised, tmp_path, other, message):
-    """In the middle of one it would leave sentences out; at its end anything goes."""
+    """Within an epoch another order would skip sentences; between epochs it is allowed."""
     arguments = [*PLAIN, *ORDER]
     tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
     with pytest.raises(UserError, match=message):
@@ -290,9 +291,13 @@ def test_fillers_are_no_sentences(binarised, memory_stream_checkpoint):
         for batch in iterator.next_epoch_itr(shuffle=False):
             real = int(batch["id"].ge(0).sum())
             counts.append((real, len(batch["id"])))
-            _, size, log = task.valid_step(batch, models[0], criterion)
-            assert log["nsentences"] == real
-            assert size == log["sample_size"] == (real if average else batch["ntokens"])
+            learner = (models[0], criterion, Namespace(backward=lambda loss: None), 0)
+            for _, size, log in (
+                task.valid_step(batch, models[0], criterion),
+                task.train_step(batch, *learner),
+            ):
+                assert log["nsentences"] == real
+                assert size == log["sample_size"] == (real if average else batch["ntokens"])
     assert any(real < rows for real, rows in counts)
 
 
@@ -309,5 +314,5 @@ def test_the_carry_is_in_the_checkpoint(binarised, tmp_path):
     arguments = [*PLAIN, "--batch-size", "2"]
     path = tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    (carry,) = state["extra_state"]["train_iterator"]["carries"]
-    assert carry["encoder.0.memory"].shape == (2, 4, 16)
+    (doc_state,) = state["extra_state"]["train_iterator"]["carries"]
+    assert doc_state["encoder.0.memory"].shape == (2, 4, 16)

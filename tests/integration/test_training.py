@@ -1,5 +1,6 @@
 """Training through the stock commands."""
 
+import itertools
 import re
 
 import pytest
@@ -24,7 +25,7 @@ def task_of(data, *arguments):
 
 
 def examples_of(make_task, split, shards, workers, max_tokens=60, epoch=1):
-    """Ids that all data-parallel processes see in one epoch, and their numbers of batches."""
+    """Return the ids that all processes read in one epoch, and their numbers of batches."""
     seen, batches = [], []
     for shard in range(shards):
         task = make_task()
@@ -79,7 +80,7 @@ def test_documents_are_whole_and_seen_once(binarised):
 
 
 def test_parts_put_together_by_the_host_keep_their_documents_apart(tmp_path):
-    """``train`` and ``train1`` are one training set, but not one document."""
+    """The last document of ``train`` does not continue in ``train1``."""
     data = tiny.corpus(tmp_path, train=(2, 2))
     for suffix in ("bin", "idx"):
         for side in ("src", "tgt"):
@@ -123,34 +124,36 @@ def test_stock_criterions_and_update_freq(binarised, tmp_path, task, criterion):
 
 def test_validation_bleu_is_over_sentences(binarised, tmp_path, caplog):
     caplog.set_level("INFO")
-    for number, task in enumerate(([*WINDOW, "--loss-on", "last"], WINDOW, DOCUMENT)):
-        for decoding in ("sequential", "segment"):
-            caplog.clear()
-            tiny.train(
-                binarised,
-                tmp_path / f"{number}{decoding}",
-                *[*task, "--decoding", decoding, "--eval-bleu"],
-                *["--eval-bleu-args", '{"beam": 2, "max_len_b": 10}'],
-                *["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"],
-                *["--lr", "0.02"],
-                updates=40,
-            )
-            logged = re.findall(r"valid on .valid. subset.* bleu ([\d.]+)", caplog.text)[-1]
-            path = tmp_path / f"{number}{decoding}" / "checkpoint_last.pt"
-            # Windows are translated after their reference context, or whole.
-            search = {
-                "sequential": ["--decoding", "sequential", "--gold-context"],
-                "segment": ["--decoding", "window"],
-            }[decoding]
-            if task is DOCUMENT:
-                search = ["--decoding", decoding]
-            again = tiny.valid_bleu(binarised, path, *task[:2], *search)
-            assert float(logged) == pytest.approx(again, abs=0.011)
-            assert again > 1
-            state = checkpoint_utils.load_checkpoint_to_cpu(
-                str(tmp_path / f"{number}{decoding}" / "checkpoint_best.pt")
-            )
-            assert state["task_state"]["document_options"]["task"] == task[1]
+    last = [*WINDOW, "--loss-on", "last"]
+    for number, (task, decoding) in enumerate(
+        [(last, "sequential"), *itertools.product((WINDOW, DOCUMENT), ("sequential", "segment"))]
+    ):
+        caplog.clear()
+        tiny.train(
+            binarised,
+            tmp_path / f"{number}{decoding}",
+            *[*task, "--decoding", decoding, "--eval-bleu"],
+            *["--eval-bleu-args", '{"beam": 2, "max_len_b": 10}'],
+            *["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"],
+            *["--lr", "0.02"],
+            updates=40,
+        )
+        logged = re.findall(r"valid on .valid. subset.* bleu ([\d.]+)", caplog.text)[-1]
+        path = tmp_path / f"{number}{decoding}" / "checkpoint_last.pt"
+        # Windows are translated after their reference context, or whole.
+        search = {
+            "sequential": ["--decoding", "sequential", "--gold-context"],
+            "segment": ["--decoding", "window"],
+        }[decoding]
+        if task is DOCUMENT:
+            search = ["--decoding", decoding]
+        again = tiny.valid_bleu(binarised, path, *task[:2], *search)
+        assert float(logged) == pytest.approx(again, abs=0.011)
+        assert again > 1
+        state = checkpoint_utils.load_checkpoint_to_cpu(
+            str(tmp_path / f"{number}{decoding}" / "checkpoint_best.pt")
+        )
+        assert state["task_state"]["document_options"]["task"] == task[1]
 
 
 def test_options_of_training_are_in_the_checkpoint(document_checkpoint, window_checkpoint):
@@ -207,7 +210,7 @@ def test_a_stock_checkpoint_is_decoded_as_sentence_level(binarised, tmp_path):
 
 
 def test_recurrent_stock_models_decode_windows(binarised, tmp_path):
-    """They cannot read a prefix side by side, so rows go one by one; nothing else changes."""
+    """They cannot read prefixes in parallel, so rows are decoded one by one."""
     model = tiny.train(
         binarised,
         tmp_path,

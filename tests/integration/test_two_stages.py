@@ -1,4 +1,4 @@
-"""A sentence-level model first, then what an architecture adds to it."""
+"""Training in two stages: a sentence-level model, then the parameters that an architecture adds."""
 
 import pytest
 import tiny
@@ -39,7 +39,7 @@ def rates(save_dir):
 
 
 def test_memory_starts_from_a_sentence_level_model(binarised, sentence_level, tmp_path):
-    """Two learning rates under a stock scheduler, and what the first stage learned is there."""
+    """Two learning rates under a stock scheduler; the parameters of the first stage are loaded."""
     arguments = [*STREAM, *GROUPED, "--finetune-from-model", str(sentence_level), "--lr", "3e-9"]
     path = tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=1)
     old, new = tiny.weights(sentence_level), tiny.weights(path)
@@ -49,7 +49,7 @@ def test_memory_starts_from_a_sentence_level_model(binarised, sentence_level, tm
 
 
 def test_cache_starts_from_rnnsearch(binarised, tmp_path):
-    """The second pass of Tu et al. (2018): nothing but the gate is trained."""
+    """In the second pass of Tu et al. (2018), only the gate is trained."""
     base = tiny.train(binarised, tmp_path / "a", *SENTENCE, model=tiny.rnnsearch(), updates=5)
     arguments = [*STREAM, "--finetune-from-model", str(base), "--freeze-pretrained"]
     path = tiny.train(binarised, tmp_path / "b", *arguments, model=tiny.cache(), updates=5)
@@ -61,16 +61,21 @@ def test_cache_starts_from_rnnsearch(binarised, tmp_path):
         assert torch.equal(new[name], value), name
 
 
-@pytest.mark.parametrize("stage", SECOND_STAGES)
+SCHEDULES = [
+    ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "4"],
+    ["--lr-scheduler", "fixed", "--warmup-updates", "4"],
+    ["--lr-scheduler", "polynomial_decay", "--total-num-update", "10"],
+    ["--lr-scheduler", "cosine", "--max-update", "6"],
+]
+
+
 @pytest.mark.parametrize(
-    "schedule",
+    "stage, schedule",
     [
-        ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "4"],
-        ["--lr-scheduler", "fixed", "--warmup-updates", "4"],
-        ["--lr-scheduler", "polynomial_decay", "--total-num-update", "10"],
-        ["--lr-scheduler", "cosine", "--max-update", "6"],
+        *(("memory", schedule) for schedule in SCHEDULES),
+        *((stage, SCHEDULES[0]) for stage in SECOND_STAGES if stage != "memory"),
     ],
-    ids=lambda schedule: schedule[1],
+    ids=lambda value: value[1] if isinstance(value, list) else value,
 )
 def test_two_learning_rates_under_any_scheduler(binarised, tmp_path, stage, schedule):
     task, model, _ = SECOND_STAGES[stage]
@@ -104,17 +109,17 @@ def test_resuming_with_other_parameters_is_refused(binarised, tmp_path):
 
 
 def test_frozen_symbols_are_warned_of(binarised, tmp_path, caplog):
-    """A stock model knows no <sep>, which windows need."""
+    """A stock model has no <sep>, which windows need."""
     task, model, _ = SECOND_STAGES["gate"]
     path = tiny.train(binarised, tmp_path / "a", "--task", "translation", model=GATED, updates=1)
     arguments = [*task, "--finetune-from-model", str(path), "--freeze-pretrained"]
     tiny.train(binarised, tmp_path / "b", *arguments, model=model, updates=1)
-    assert "what stands for <sep>, <bod> is random" in caplog.text
+    assert "the parameters of <sep>, <bod> are random" in caplog.text
 
 
 def test_negative_scale(binarised, tmp_path):
     arguments = [*STREAM, *GROUPED[:3], "-1"]
-    with pytest.raises(UserError, match="--pretrained-lr-scale must not be negative, as -1.0"):
+    with pytest.raises(UserError, match="--pretrained-lr-scale must not be negative, got -1.0"):
         tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=1)
 
 
@@ -150,7 +155,7 @@ def test_frozen_parameters_stay_as_they_are(binarised, tmp_path, stage, optimize
     "options, message",
     [
         (GROUPED, "grouped_adam finds no new parameters"),
-        (["--freeze-pretrained"], "--freeze-pretrained would leave nothing to train"),
+        (["--freeze-pretrained"], "--freeze-pretrained leaves nothing to train"),
     ],
 )
 def test_architectures_that_add_nothing_are_refused(binarised, tmp_path, options, message):
@@ -167,7 +172,7 @@ HALF_PRECISION = {
 
 @pytest.mark.parametrize("kind", HALF_PRECISION)
 def test_groups_of_half_precision_optimizers(kind):
-    """The wrappers of the host that need no GPU to be built; flat parameters lose their marks."""
+    """The wrappers of fairseq that need no GPU to be built; flat parameters lose their marks."""
     wrapper, flags = HALF_PRECISION[kind]
     arguments = ["data", *tiny.memory(), *GROUPED, *flags, "--lr", "3e-4"]
     args = options.parse_args_and_arch(options.get_training_parser(), arguments)

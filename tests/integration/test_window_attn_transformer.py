@@ -71,7 +71,7 @@ def test_finetuning_from_a_stock_transformer(binarised, tmp_path):
     "model, message",
     [
         (tiny.window("--attention-window", "-1"), "--attention-window must not be negative"),
-        (tiny.window("--no-cross-attention"), "no meaning for window_attn_transformer"),
+        (tiny.window("--no-cross-attention"), "not supported by window_attn_transformer"),
         (tiny.lst("--checkpoint-activations"), "--checkpoint-activations is not supported"),
     ],
 )

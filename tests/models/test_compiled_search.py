@@ -1,4 +1,4 @@
-"""Beam search with compiled kernels finds what the plain versions find in double precision."""
+"""Beam search with compiled kernels equals the plain versions in double precision."""
 
 import pytest
 import tiny
@@ -27,7 +27,7 @@ def sources(*lengths):
 
 @pytest.fixture
 def calls(compiled_kernels, monkeypatch):
-    """Names of the kernels that are called."""
+    """Record the names of the kernels that are called."""
     names, call = set(), step_kernels._call
 
     def noted(name, *arguments):
@@ -47,7 +47,7 @@ def test_search(lengths, gate, calls):
     for dtype in (torch.float64, torch.float32):
         model = tiny.model(*tiny.rfa(*SIZES, "--sentence-gate", gate)).to(dtype)
         assert not calls
-        # Longer than what is kept token by token.
+        # Longer than the recent tokens that are not yet merged.
         search = SequenceGenerator([model], DICTIONARY, beam_size=5, min_len=40, max_len_b=45)
         found.append([row[0] for row in search.generate([model], sample)])
     attended = {"attend_float32"} if lengths[0] > 50 else set()

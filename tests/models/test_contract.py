@@ -1,4 +1,4 @@
-"""What every architecture owes to its users, whatever is inside."""
+"""Properties that every architecture must have."""
 
 import inspect
 
@@ -10,6 +10,8 @@ from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from pretended_gpu import PretendedGPU, put, put_module
 
 import fairseq_docmt  # noqa: F401
+from fairseq_docmt.generation.decoder_prefix import prefills_in_parallel
+from fairseq_docmt.modules.shared.encoder_output import EncoderOutput
 
 ARCHITECTURES = {
     "transformer": tiny.MODEL,
@@ -82,7 +84,7 @@ def scores(model, source, target, **follow):
 
 
 def following(model, lanes=2) -> dict:
-    """How four sentences follow each other in documents, as far as a model asks."""
+    """Return the document inputs of four consecutive sentences that a model needs."""
     rows, known = torch.arange(4), inspect.signature(model.forward).parameters
     follow = {"starts": rows < lanes, "lanes": lanes, "documents": rows // 2}
     return {name: value for name, value in follow.items() if name in known}
@@ -133,7 +135,7 @@ def random_orders(bsz, beams, steps, finish_at):
 @pytest.mark.parametrize("source_lengths", [[9, 4, 6], [70, 40, 60]])
 @pytest.mark.parametrize("size", [1, 2], ids=["single", "ensemble"])
 def test_steps_equal_the_whole_sequence_while_beams_move(arguments, size, source_lengths):
-    """More steps than tokens are kept one by one; beams split, and a sentence ends."""
+    """Enough steps to merge tokens into summaries; beams are split, and a sentence ends."""
     ensemble = EnsembleModel([tiny.model(*arguments, seed=seed) for seed in range(size)])
     beams, steps, bsz = 3, 40, 3
     source = batch(source_lengths, left_pad=True)
@@ -164,7 +166,7 @@ def test_steps_equal_the_whole_sequence_while_beams_move(arguments, size, source
 
 
 def test_beams_without_a_state(arguments):
-    """Decoding that keeps no state gets the same source for all beams of a sentence."""
+    """Without incremental state, all beams of a sentence get the same source."""
     model = tiny.model(*arguments)
     source, target = batch([9, 4], left_pad=True), previous(batch([5, 5, 5, 5], seed=10))
     rows = torch.tensor([0, 0, 1, 1])
@@ -240,8 +242,8 @@ def test_automatic_mixed_precision(arguments):
             log_probabilities = model.get_normalized_probs(output, log_probs=True)
         log_probabilities[..., 5].sum().backward()
         if "lanes" in inputs:  # these sentences go on where the last have ended
-            carry = {name: x.detach() for name, x in output[1]["carry"].items()}
-            inputs.update(carry=carry, starts=torch.zeros_like(inputs["starts"]))
+            doc_state = {name: x.detach() for name, x in output[1]["doc_state"].items()}
+            inputs.update(doc_state=doc_state, starts=torch.zeros_like(inputs["starts"]))
     for name, parameter in model.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
     model.eval()
@@ -261,9 +263,9 @@ def test_training_on_a_gpu_mixes_no_devices(model):
             assert output[0].device.type == "cuda"
             model.get_normalized_probs(output, log_probs=True)[..., 5].sum().backward()
             if "lanes" in inputs:
-                carry = {name: x.detach() for name, x in output[1]["carry"].items()}
-                assert all(x.device.type == "cuda" for x in carry.values())
-                inputs.update(carry=carry, starts=torch.zeros_like(inputs["starts"]))
+                doc_state = {name: x.detach() for name, x in output[1]["doc_state"].items()}
+                assert all(x.device.type == "cuda" for x in doc_state.values())
+                inputs.update(doc_state=doc_state, starts=torch.zeros_like(inputs["starts"]))
 
 
 def test_search_on_a_gpu_mixes_no_devices(model):
@@ -274,3 +276,22 @@ def test_search_on_a_gpu_mixes_no_devices(model):
         inputs = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1), **follow}
         found = search.generate([model], {"net_input": inputs})
         assert all(hypotheses[0]["tokens"].device.type == "cuda" for hypotheses in found)
+
+
+def test_documents_are_decoded_side_by_side(model):
+    """Decoders read prefixes of different lengths in one pass, not token by token."""
+    assert prefills_in_parallel(model.decoder)
+
+
+def test_keys_of_the_encoder_output_are_listed():
+    """Every key that an encoder or a new order of rows gives, and no other, is documented."""
+    source, found = batch([9, 4], left_pad=True), set()
+    for arguments in ARCHITECTURES.values():
+        model = tiny.model(*arguments)
+        if arguments is tiny.MODEL:
+            continue
+        encoder_out = model.encoder(source, src_lengths=source.ne(PAD).sum(1))
+        selected = model.encoder.reorder_encoder_out(encoder_out, torch.tensor([1, 0]))
+        assert set(selected) | {"fc_results"} == set(encoder_out) | {"fc_results"}
+        found |= set(encoder_out)
+    assert found == set(EncoderOutput.__annotations__)

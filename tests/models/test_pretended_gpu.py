@@ -1,4 +1,4 @@
-"""The pretended GPU of the tests refuses what a GPU refuses."""
+"""The simulated GPU of the tests refuses the same operations as a GPU."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Runs tests against mutants, each in a process forked from one that has imported the host.
+"""Runs of tests against mutants in processes forked from one that has imported fairseq.
 
 torch and fairseq take seconds to import and are never mutated; the package itself is imported by
 every fork from a copy of the tree that holds the mutant, processes that tests start included.
@@ -29,12 +29,12 @@ MEMORY = 12 << 30
 
 
 def copy_tree(root: Path, folder: Path) -> Path:
-    """A copy of the tree that may be changed."""
+    """Copy the tree."""
     return shutil.copytree(root, folder / "project", ignore=shutil.ignore_patterns(*LEFT_OUT))
 
 
 def warm_up(project: Path, others: list) -> list:
-    """Import the host, compile a project with its tests, and copy it to other folders."""
+    """Import fairseq, compile a project with its tests, and copy it to other folders."""
     for name in WARM:
         importlib.import_module(name)
     importlib.import_module("torch").set_num_threads(1)
@@ -50,7 +50,7 @@ def warm_up(project: Path, others: list) -> list:
 
 
 def run_all(jobs: list, selection, budget: float, copies: list, done) -> None:
-    """Mutants against their tests, as many at a time as there are copies; ``done`` is told."""
+    """Run mutants against their tests in parallel copies and report each result to ``done``."""
     free, running, jobs = list(copies), {}, list(jobs)
     while jobs or running:
         if jobs and free:
@@ -89,7 +89,7 @@ def _verdict(status: int) -> str:
 
 
 def _end_group(pid: int) -> None:
-    """What tests have started and not ended."""
+    """Kill processes that the tests have left running."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -112,7 +112,7 @@ def _fork(copy: Path, tests: dict) -> int:
 
 
 def _run(copy: Path, tests: dict) -> int:
-    """Exit status of the tests; without any, all are collected and none is run."""
+    """Return the exit status of the tests; without tests, only collect."""
     (copy.parent / "killed_by").unlink(missing_ok=True)
     log = os.open(copy.parent / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
@@ -130,7 +130,7 @@ def _run(copy: Path, tests: dict) -> int:
 
 
 def limit(seconds: float) -> None:
-    """Ends the process after so many seconds of computing, or many more of waiting."""
+    """Limit the seconds of computing, and those of waiting to a multiple."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
 

@@ -1,4 +1,4 @@
-"""What can be changed in a file: the operators of mutmut, and two that it lacks.
+"""Mutations of a file: the operators of mutmut and two additional ones.
 
 Only the operators are mutmut's, not its trampolines: those leave out functions with two decorators
 (``backward`` of every autograd function), properties, constants of modules and fields of classes.
@@ -41,17 +41,17 @@ class Mutant(NamedTuple):
 
     @property
     def key(self) -> Tuple[str, str, str]:
-        """What unrelated edits leave as it is."""
+        """Key of the mutant that unrelated edits do not change."""
         return self.file, self.function, self.change
 
     def apply(self, source: str) -> str:
-        """The file with the change."""
+        """Return the source with the change applied."""
         start, end, text = self.edit
         return source[:start] + text + source[end:]
 
 
 def mutants(root: Path, file: str) -> Iterator[Mutant]:
-    """All mutants of a file; a few of them may not compile."""
+    """Yield all mutants of a file, a few of which may not compile."""
     source = (root / file).read_text(encoding="utf-8")
     visitor = _Visitor(source)
     MetadataWrapper(cst.parse_module(source)).visit(visitor)
@@ -66,7 +66,7 @@ def mutants(root: Path, file: str) -> Iterator[Mutant]:
 
 
 def compiles(source: str) -> bool:
-    """Whether it is Python at all."""
+    """Return whether the source compiles."""
     try:
         compile(source, "mutant", "exec", dont_inherit=True)
     except SyntaxError:

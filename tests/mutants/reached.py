@@ -1,4 +1,4 @@
-"""Pytest plugin (``-p reached``): which lines of the package each test reaches, and how fast it is.
+"""Pytest plugin (``-p reached``) that records the lines reached and the time taken by each test.
 
 A line that only a fixture of a session or module reaches counts as reached by all tests that take
 the fixture.  Lines reached in other processes are not seen.
@@ -41,7 +41,7 @@ def _leave(since: float) -> float:
 
 
 def pytest_sessionstart(session):
-    """What runs at import is reached by nobody, whoever imports it first."""
+    """Do not count lines that run at import."""
     _coverage.start()
     package = importlib.import_module("fairseq_docmt")
     for module in pkgutil.walk_packages(package.__path__, "fairseq_docmt."):
@@ -54,7 +54,7 @@ def pytest_runtest_protocol(item):
     since = _enter(item.nodeid)
     inner = sum(_seconds.values())
     yield
-    # Fixtures that others share are counted apart.
+    # Shared fixtures are counted separately.
     shared = sum(_seconds.values()) - inner
     _seconds[item.nodeid] = _leave(since) - shared
     names = [name for name in item.fixturenames if f"fixture {name}" in _seconds]

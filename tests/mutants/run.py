@@ -79,7 +79,7 @@ def draw(group: str, args, equivalents: dict) -> list:
     files = [
         str(path.relative_to(ROOT))
         for folder in GROUPS[group][0]
-        for path in sorted((ROOT / "fairseq_docmt" / folder).glob("*.py"))
+        for path in sorted((ROOT / "fairseq_docmt" / folder).rglob("*.py"))
     ]
     files = [file for file in files if any(fnmatch.fnmatch(file, fit) for fit in args.files)]
     every = [mutant for file in files for mutant in mutations.mutants(ROOT, file)]
@@ -95,7 +95,7 @@ def draw(group: str, args, equivalents: dict) -> list:
 
 
 class Verdicts:
-    """Kept in ``.mutants/verdicts.jsonl``, which the next run goes on from."""
+    """Verdicts in ``.mutants/verdicts.jsonl``, from which the next run continues."""
 
     def __init__(self, args) -> None:
         folders = ("fairseq_docmt", "tests", "data_prep", "examples")

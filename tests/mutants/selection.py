@@ -1,4 +1,4 @@
-"""Which tests reach a mutant, from one run of all tests under coverage."""
+"""Selection of the tests that reach a mutant, from one run of all tests under coverage."""
 
 import hashlib
 import json
@@ -24,9 +24,9 @@ def digest(*paths: Path) -> str:
 
 def folders(root: Path) -> list:
     """Folders of tests, but those of ``system`` tests."""
-    return sorted(
-        {p.parent for p in (root / "tests").glob("*/test_*.py")} - {root / "tests/system"}
-    )
+    tests = root / "tests"
+    found = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}
+    return sorted(tests / name for name in found - {"system"})
 
 
 class Selection:
@@ -58,7 +58,7 @@ class Selection:
         return self._seconds[test] + sum(self._seconds[name] for name in self._fixtures[test])
 
     def tests(self, mutant, budget: float) -> tuple:
-        """Those that reach it, the fastest first, within a budget of seconds; and of how many."""
+        """Return the fastest tests that reach a mutant within a time budget, and their total."""
         found = self._reaching(mutant.file, *mutant.reached)
         if not found and self._at_import(mutant.file, *mutant.reached):
             # Defaults of arguments count with their function, all else with the file, and a file

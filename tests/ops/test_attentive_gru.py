@@ -1,4 +1,4 @@
-"""The recurrence with attention against its loop version."""
+"""The recurrence with attention compared with its loop version."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Reading the other sentences of a document against its loop version."""
+"""Document memory compared with its loop version."""
 
 import pytest
 import torch

@@ -139,7 +139,7 @@ def test_half_precision_is_stable_over_long_sources(dtype):
 
 
 def test_memory_grows_linearly():
-    """What autograd keeps for the backward pass, counted in numbers."""
+    """Count the numbers that autograd stores for the backward pass."""
 
     def kept(length):
         sizes = []

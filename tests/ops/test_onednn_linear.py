@@ -1,4 +1,4 @@
-"""Products by oneDNN are those of torch, with their gradients, and only where they may be."""
+"""oneDNN products and gradients equal those of torch and are used only where possible."""
 
 import pytest
 import torch

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_docmt.modules.beam_memory import BeamMemory
+from fairseq_docmt.modules.rfa.beam_memory import BeamMemory
 from fairseq_docmt.ops import step_kernels
 from fairseq_docmt.ops.linear_attention import Summary, attend_summary
 from fairseq_docmt.ops.random_features import SHORTEST, sincos_features, unit_length
@@ -133,4 +133,4 @@ def test_a_library_of_another_source_is_not_used(monkeypatch, tmp_path, caplog):
     other.write_text("changed")
     monkeypatch.setattr(step_kernels, "SOURCE", other)
     assert step_kernels._load() is None
-    assert "step_kernels.cpp has changed; install again" in caplog.text
+    assert "step_kernels.cpp has changed; reinstall fairseq_docmt" in caplog.text

@@ -25,7 +25,7 @@ def alignment(kind, queries, keys):
         return torch.arange(queries).expand(BSZ, -1)
     if kind == "linear":
         return linear_centers(torch.tensor([queries, max(1, queries - 2)]), lengths, queries)
-    # Jumps back and forth, runs over the end: what a search aligned by sentences may do.
+    # Alignments by sentences in a search may jump in both directions and pass the end.
     return torch.randint(-2, keys + 4, (BSZ, queries))
 
 
@@ -78,6 +78,17 @@ def test_dropout_keeps_the_mean_and_its_gradient_fits(attend):
         mean = torch.stack([attend(q, k, v, window, None, 0.4) for _ in range(4000)])
         want = window_attention(q, k, v, window)
     torch.testing.assert_close(mean.mean(0), want, atol=0.1, rtol=0)
+
+
+@pytest.mark.parametrize("attend", [window_attention, fused_window_attention])
+def test_dropout_leaves_out_weights(attend):
+    """A weight of 1 / 6 is dropped, or divided by what is kept."""
+    nothing = torch.zeros(BSZ, HEADS, 6, 6, dtype=torch.float64)
+    weights = torch.eye(6, dtype=torch.float64).expand(BSZ, HEADS, 6, 6)
+    window = Window(torch.arange(6).expand(BSZ, -1), 6)
+    found = 6 * attend(nothing, nothing, weights, window, None, 0.4, block_size=4)
+    torch.testing.assert_close(found, found.gt(0).double() / 0.6)
+    assert found.eq(0).double().mean() == pytest.approx(0.4, abs=0.15)
 
 
 def test_nothing_of_quadratic_size_is_kept():

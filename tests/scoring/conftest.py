@@ -1,4 +1,4 @@
-"""Small documents as files."""
+"""Fixtures: small documents in files."""
 
 import pytest
 import tiny
@@ -8,7 +8,7 @@ from fairseq_docmt.scoring import __main__
 
 @pytest.fixture
 def scoring():
-    """Runs the command; returns what it prints."""
+    """Run the command and return its output."""
 
     def run(*arguments):
         return tiny.run_main(__main__.main, *arguments)
@@ -18,7 +18,7 @@ def scoring():
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes documents, or text as it is, to a file of a name; returns its path."""
+    """Write documents or text to a file and return its path."""
 
     def write(name, documents):
         text = documents if isinstance(documents, str) else tiny.text_of(documents)

@@ -1,4 +1,4 @@
-"""What context adds is the difference of two scores of the same reference."""
+"""Context usage is the difference of two scores of the same reference."""
 
 import json
 
@@ -96,10 +96,10 @@ def test_mistakes(write, scoring, window_checkpoint):
     source, short = write("test.src", SOURCE), write("short.tgt", REFERENCE[:1])
     moved = write("moved.tgt", [REFERENCE[0][:3], [*REFERENCE[0][3:], *REFERENCE[1]], REFERENCE[2]])
     options = ["--path", window_checkpoint, "--cpu", "--source", source]
-    with pytest.raises(UserError, match="has 10 lines, but .*short.tgt 4"):
+    with pytest.raises(UserError, match="has 10 lines, but .*short.tgt has 4"):
         scoring("context-usage", *options, "--reference", short)
-    with pytest.raises(UserError, match="line 4 is blank in one of"):
+    with pytest.raises(UserError, match="line 4 is blank in only one of"):
         scoring("context-usage", *options, "--reference", moved)
     for wrong in ("0", "-1", "some"):
-        with pytest.raises(UserError, match="give numbers of sentences from 1, or all"):
+        with pytest.raises(UserError, match="give positive numbers of sentences, or all"):
             scoring("context-usage", *options, "--reference", source, "--context", wrong)

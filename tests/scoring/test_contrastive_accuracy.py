@@ -1,4 +1,4 @@
-"""Accuracy on contrastive items: by hand, and beside the rules of the published scripts."""
+"""Contrastive accuracy: values computed by hand, and the rules of the published scripts."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""The command: scores are those of forcing each candidate directly, whatever the batches."""
+"""The contrastive command: scores equal forced decoding of each candidate in any batch."""
 
 import io
 import json
@@ -78,9 +78,11 @@ class Forced:
         if self.rows:
             return self.read_rows([s.split() for s in source], [t.split() for t in target])
         if self.stream:
-            found, carry = [], None
+            found, doc_state = [], None
             for number, (s, t) in enumerate(pairs):
-                scores, carry = self.read([src.index(w) for w in s.split()], t, number == 0, carry)
+                scores, doc_state = self.read(
+                    [src.index(w) for w in s.split()], t, number == 0, doc_state
+                )
                 found.append(scores)
             return found
         mark = self.task.options["mark_document_start"] and len(pairs) == len(source)
@@ -109,7 +111,7 @@ class Forced:
             for row, t in zip(scores, wanted)
         ]
 
-    def read(self, source, target, starts=None, carry=None):
+    def read(self, source, target, starts=None, doc_state=None):
         words = self.task.target_dictionary
         wanted = [words.index(word) for word in target.split()] + [words.eos()]
         net_input = {
@@ -118,12 +120,12 @@ class Forced:
             "prev_output_tokens": torch.tensor([[words.eos()] + wanted[:-1]]),
         }
         if self.stream:
-            net_input.update(starts=torch.tensor([starts]), carry=carry, lanes=1)
+            net_input.update(starts=torch.tensor([starts]), doc_state=doc_state, lanes=1)
         output = self.model(**net_input)
         scores = self.model.get_normalized_probs(output, log_probs=True)[0]
         own = [row[word] for row, word in zip(scores, wanted)]
         everything = torch.cat([torch.stack(own).unsqueeze(1), scores], dim=1)
-        return everything, output[1].get("carry") if self.stream else None
+        return everything, output[1].get("doc_state") if self.stream else None
 
 
 def plain(found) -> float:
@@ -232,7 +234,9 @@ def test_a_window_that_does_not_reach(window_checkpoint, tmp_path):
     item = {"source": ["w1"] * 4, "candidates": [["v1"] * 4, ["v2"] * 4], "correct": 0, "after": 3}
     (tmp_path / "set.jsonl").write_text(json.dumps(item))
     options = [tmp_path / "set.jsonl", "--path", window_checkpoint, "--cpu", "--context-after"]
-    with pytest.raises(UserError, match="sees 3 sentences at once, so not the current one and 3"):
+    with pytest.raises(
+        UserError, match="sees 3 sentences at once, too few for the current one and 3"
+    ):
         run(*options, "3")
     run(*options, "2")
 
@@ -290,7 +294,7 @@ def test_ensembles(window_checkpoint, other_window_checkpoint, test_set, tmp_pat
             assert score == pytest.approx(
                 float(sum(map(torch.exp, both)).div(2).log().sum()), abs=2e-5
             )
-    with pytest.raises(UserError, match="--protocol voita is for one model"):
+    with pytest.raises(UserError, match="--protocol voita is defined for one model"):
         run(test_set, "--path", path, "--protocol", "voita", "--cpu")
 
 
@@ -404,7 +408,7 @@ def test_a_document_over_the_limit_is_warned_of(document_checkpoint, test_set, t
     long = {"source": source, "candidates": [["v1"] * 4, ["v1"] * 3 + ["v2"]], "correct": 0}
     (tmp_path / "long.jsonl").write_text(json.dumps(long))
     run(tmp_path / "long.jsonl", "--path", document_checkpoint, "--cpu")
-    assert "2 of 2 candidates are longer than the model's limit and lose" in caplog.text
+    assert "2 of 2 candidates exceed the model's maximum length and lose" in caplog.text
 
 
 def test_unknown_words_are_warned_of(window_checkpoint, test_set, tmp_path, caplog):
@@ -421,9 +425,9 @@ def test_unknown_words_are_warned_of(window_checkpoint, test_set, tmp_path, capl
 @pytest.mark.parametrize(
     "losses, message",
     [
-        ("1\n2\n", "has 2 losses, but the set 10 candidates"),
+        ("1\n2\n", "has 2 losses, but 10 candidates need one"),
         ("1\nnan\n" * 5, "losses, line 2 is nan; every loss must be finite"),
-        ("1\nx\n" * 5, "losses, line 2 is no number: 'x'"),
+        ("1\nx\n" * 5, "losses, line 2 is not a number: 'x'"),
     ],
 )
 def test_mistakes_in_losses(test_set, tmp_path, losses, message):
@@ -446,7 +450,7 @@ def test_other_mistakes(window_checkpoint, test_set, tmp_path):
     with pytest.raises(UserError, match="truecasing model nowhere not found"):
         run(*scored, "--target-truecaser", "nowhere")
     (tmp_path / "model").write_text("word (x/1)\n")
-    with pytest.raises(UserError, match="model is no truecasing model; give the file truecase"):
+    with pytest.raises(UserError, match="model is not a truecasing model; give the file truecase"):
         run(*scored, "--source-truecaser", tmp_path / "model")
     with pytest.raises(UserError, match="--batch-size must be at least 1"):
         run(*scored, "--batch-size", "0")
@@ -458,7 +462,9 @@ def test_other_mistakes(window_checkpoint, test_set, tmp_path):
         run(test_set, "--convert", tmp_path)
     long = {"source": ["w1"], "candidates": [["v1 " * 1100], ["v2"]], "correct": 0}
     (tmp_path / "long.jsonl").write_text(json.dumps(long))
-    with pytest.raises(UserError, match="has 1101 target tokens with its context, but the model's"):
+    with pytest.raises(
+        UserError, match="has 1101 target tokens with its context, but the model has"
+    ):
         run(tmp_path / "long.jsonl", *scored[1:])
 
 

@@ -1,4 +1,4 @@
-"""Published formats of contrastive sets, and JSON lines that all of them convert to."""
+"""Readers of published contrastive sets, and their conversion to JSON lines."""
 
 import json
 from pathlib import Path
@@ -158,26 +158,30 @@ LINE = {"source": ["a"], "candidates": [["A"], ["B"]], "correct": 0}
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        ("x.json", "[", "line 1 is no JSON .*; JSON lines must be in a file that ends in .jsonl"),
-        ("x.json", [], "x.json is none of the known sets"),
-        ("x.json", [{"hypothesis": "a"}], "none of the known sets: Voita et al."),
-        ("x.json", {"1": {"source": "a"}}, "none of the known sets"),
-        ("x.json", [{**VOITA, "true_ind": 2}], "item 1: the right candidate must be .* to 1"),
+        (
+            "x.json",
+            "[",
+            "line 1 is not valid JSON .*; JSON lines must be in a file that ends in .jsonl",
+        ),
+        ("x.json", [], "x.json is not in a known format"),
+        ("x.json", [{"hypothesis": "a"}], "not in a known format: Voita et al."),
+        ("x.json", {"1": {"source": "a"}}, "is not in a known format"),
+        ("x.json", [{**VOITA, "true_ind": 2}], "item 1: the correct candidate must be .* to 1"),
         ("x.json", [VOITA, {"src": "a _eos b"}], 'item 2 has no "dst"'),
         ("x.json", [{**VOITA, "src": "a b"}], "item 1 has no context: no _eos between"),
-        ("x.json", [{**VOITA, "src": "a _eos b _eos c"}], "0 has 2 sentences, but the source 3"),
-        ("x.json", [CONTRAPRO], "no context of its own; give --context"),
+        ("x.json", [{**VOITA, "src": "a _eos b _eos c"}], "0 has 2 sentences, the source has 3"),
+        ("x.json", [CONTRAPRO], "does not include context; give --context"),
         ("x.json", {"1": {**ANAPHORA, "trg": [{"correct": ["A", "B"]}]}}, 'has no "incorrect"'),
-        ("x.jsonl", "", "x.jsonl holds no items"),
+        ("x.jsonl", "", "x.jsonl has no items"),
         ("x.jsonl", '\n{"source": ["a"]}', 'line 2 has no "candidates"'),
         ("x.jsonl", "[1]", "line 1 must be a dictionary"),
-        ("x.jsonl", "source", "line 1 is no JSON"),
+        ("x.jsonl", "source", "line 1 is not valid JSON"),
         ("x.jsonl", {**LINE, "candidates": [["A"]]}, "two or more candidates"),
         ("x.jsonl", {**LINE, "candidates": [["A"], [" "]]}, "candidate 1 must be a list of sent"),
         ("x.jsonl", {**LINE, "candidates": ["A", "B"]}, "candidate 0 must be a list of sentences"),
         ("x.jsonl", {**LINE, "source": []}, "the source must be a list of sentences"),
         ("x.jsonl", {**LINE, "correct": True}, "from 0 to 1, not True"),
-        ("x.jsonl", {**LINE, "after": 1}, "after the current one must be a number from 0 to 0"),
+        ("x.jsonl", {**LINE, "after": 1}, "after the current one must be from 0 to 0"),
         ("x.jsonl", {**LINE, "labels": ["x"]}, "labels must be a dictionary"),
     ],
 )
@@ -191,7 +195,7 @@ def test_mistakes_get_one_sentence(tmp_path, name, content, message):
     [
         ({"document id": "other.de"}, "item 1: document other.de is not in"),
         ({"segment id": 9}, "film.de has no line 9"),
-        ({"segment id": 3}, "line 3 of film.de is 'three' and not the source of the item"),
+        ({"segment id": 3}, "line 3 of film.de is 'three', not the source of the item"),
         ({"ante distance": None}, '"ante distance" must be a number, not None'),
     ],
 )
@@ -208,7 +212,7 @@ def test_missing_files(tmp_path):
         read_set(write(tmp_path, [CONTRAPRO]), 1, "nowhere")
     with pytest.raises(UserError, match="--context-after must be 0 or more sentences, not -1"):
         read_set(write(tmp_path, [VOITA]), 1, None, -1)
-    with pytest.raises(UserError, match="no context of its own; give --context"):
+    with pytest.raises(UserError, match="does not include context; give --context"):
         read_set(write(tmp_path, [CONTRAPRO]), 0, None, 1)
     with pytest.raises(UserError, match="--context must be 0 or more sentences, not -1"):
         read_set(write(tmp_path, [VOITA]), -1)

@@ -42,7 +42,7 @@ def test_generate(binarised, request, scoring, write, name, extra):
     wanted = sacrebleu.corpus_bleu(sides[0], [sides[1]]).score
     assert float(found.group(2)) == pytest.approx(wanted, abs=0.006)
     assert found.group(3).startswith("docs:4|sents:15|nrefs:1|case:mixed|eff:no|tok:13a")
-    # The output itself is what the command reads.
+    # The command reads the same output.
     printed = scoring("metrics", f"x={write('output', output)}", "--format", "json")
     for metric in json.loads(printed)["metrics"][:2]:
         wanted = found.group(2 if metric["label"] == "s-BLEU" else 1)
@@ -51,7 +51,7 @@ def test_generate(binarised, request, scoring, write, name, extra):
 
 def test_generate_refuses_what_it_cannot_score(binarised, window_checkpoint, tmp_path):
     task = [*TASKS["window"][0], "--scoring", "document_bleu"]
-    with pytest.raises(UserError, match="--sacrebleu-tokenizer moses is none of"):
+    with pytest.raises(UserError, match="--sacrebleu-tokenizer moses is not one of"):
         tiny.generate(binarised, window_checkpoint, *task, "--sacrebleu-tokenizer", "moses")
     # The stock transformer of official fairseq 0.12.2 cannot decode with this torch.
     task, model = ["--task", "translation"], tiny.rnnsearch()

@@ -1,4 +1,4 @@
-"""Pronouns and formality: sentences counted by hand, on pipelines put together here."""
+"""Pronouns and formality: counts compared with counts by hand, with minimal pipelines."""
 
 import json
 
@@ -145,10 +145,10 @@ def test_command(scoring, arguments):
 
 
 def test_mistakes(scoring, arguments, tmp_path):
-    with pytest.raises(UserError, match="nowhere_sm of spaCy is not installed; install it with"):
+    with pytest.raises(UserError, match="nowhere_sm is not installed; install it with"):
         scoring("pronouns", *arguments, "--source-model", "nowhere_sm")
     spacy.blank("de").to_disk(tmp_path / "blank")
-    with pytest.raises(UserError, match="of spaCy gives no tags"):
+    with pytest.raises(UserError, match="gives no tags"):
         scoring("pronouns", *arguments, "--target-model", str(tmp_path / "blank"))
     with pytest.raises(UserError, match="give --reference once"):
         scoring("pronouns", *arguments, "--reference", arguments[4])

@@ -1,4 +1,4 @@
-"""The report: what it says, that it escapes everything, and how a browser shows it."""
+"""The report: content, escaping, and display in a browser."""
 
 import html
 import json
@@ -50,7 +50,7 @@ def figures(accuracy, **distances):
 
 @pytest.fixture
 def report(scoring, write, tmp_path):
-    """Writes a report on two systems; returns its path."""
+    """Write a report on two systems and return its path."""
 
     def run(*arguments, second=SECOND, name=NAME):
         systems = [f"first={write('first', FIRST)}", f"{name}={write('second', second)}"]
@@ -108,10 +108,10 @@ def test_some_documents_only(report):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--contrastive", "FILE"], "--contrastive .*: give it as NAME=FILE"),
-        (["--contrastive", "a=FILE"], "wrong.json is no JSON of the command contrastive"),
+        (["--contrastive", "FILE"], "--contrastive .*: give results as NAME=FILE"),
+        (["--contrastive", "a=FILE"], "wrong.json is not a JSON file of the command contrastive"),
         (["--documents", "-1"], "--documents must not be negative, got -1"),
-        (["--range", "0"], "a range must have at least 1 place, not 0"),
+        (["--range", "0"], "a range must have at least 1 position, not 0"),
     ],
 )
 def test_mistakes(report, write, tmp_path, arguments, message):
@@ -124,7 +124,7 @@ def test_mistakes(report, write, tmp_path, arguments, message):
 
 @pytest.mark.parametrize("content", ["[1]", '{"set": {"all": {"accuracy": "x"}}}', '{"set": 3}'])
 def test_other_json_is_refused(report, write, content):
-    with pytest.raises(UserError, match="wrong.json is no JSON of the command contrastive"):
+    with pytest.raises(UserError, match="wrong.json is not a JSON file of the command contrastive"):
         report("--contrastive", f"a={write('wrong.json', content)}")
 
 
@@ -152,7 +152,7 @@ document.body.dataset.found = JSON.stringify({
 
 
 def in_chromium(page, folder):
-    """What the page is after it was shown."""
+    """Return the page after it is displayed."""
     quiet = "quic no-first-run background-networking component-update sync dev-shm-usage gpu"
     flags = [f"--disable-{f}" if f != "no-first-run" else f"--{f}" for f in quiet.split()]
     command = [CHROMIUM, "--headless", "--no-sandbox", *flags, f"--user-data-dir={folder}"]
@@ -189,7 +189,7 @@ def test_in_chromium(report, tmp_path):
 
 
 def test_results_of_the_contrastive_command(report, scoring, tmp_path):
-    """What one command writes the other reads."""
+    """The report reads the output of the contrastive command."""
     items = [
         {
             "source": ["a", "b"],

@@ -1,4 +1,4 @@
-"""Texts that belong together, and those that do not."""
+"""Consistency checks of source, reference and output texts."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_other_mistakes(write, tmp_path):
     (tmp_path / "latin").write_bytes("a\nö\n\nc\n".encode("latin-1"))
     with pytest.raises(UserError, match="latin: line 2 is not UTF-8"):
         read_translations({"x": str(tmp_path / "latin")}, [reference])
-    with pytest.raises(UserError, match="is a text without references; give them by --reference"):
+    with pytest.raises(UserError, match="is text without references; give them by --reference"):
         read_translations({"x": reference})
     outputs = {name: write(name, f"T-0\t{name}\nH-0\t-1\tA\n") for name in "xy"}
     with pytest.raises(UserError, match="y and x have different references"):

@@ -1,4 +1,4 @@
-"""A continuous cache brings back how a term was rendered."""
+"""A continuous cache reuses the translation of a term."""
 
 import probe
 import pytest
@@ -7,7 +7,7 @@ import score
 
 @pytest.mark.system
 def test_a_cache_brings_terms_back(tmp_path):
-    """With the base alone, with slots and without: nothing but the gate is trained."""
+    """Base model, and cache model with and without slots; only the gate is trained."""
     questions, found = probe.run("run_cache.sh", tmp_path, "25", "0", UPDATES="1000")
     base, cache, empty = (
         score.pooled(score.accuracy(questions, found[name].hypotheses), "term", 99)

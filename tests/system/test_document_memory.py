@@ -1,4 +1,4 @@
-"""Memories of the whole document are read."""
+"""Models with memories of the whole document use them."""
 
 import probe
 import pytest
@@ -7,7 +7,7 @@ from scipy.stats import binom
 
 
 def accuracies(folder, system, **settings):
-    """Accuracies of the model alone, and with its memories."""
+    """Return the accuracies of the model without and with its memories."""
     questions, found = probe.run("run_memnet.sh", folder, system, **settings)
     alone, memory = found["rnnsearch_window"], found[f"{system}_iterative"]
     probe.assert_whole_sentences(memory, equal=score.quality(alone).rate)
@@ -19,17 +19,21 @@ def assert_above_ceiling(result):
 
 
 @pytest.mark.system
-def test_a_source_memory_knows_the_gender_of_a_noun(tmp_path):
-    base, memory = accuracies(tmp_path, "source", PHENOMENA="pronoun", SENTENCES="5")
-    for distance in (1, 2, 3):
-        probe.assert_at_ceiling(base["pronoun", distance])
-        assert_above_ceiling(memory["pronoun", distance])
-    assert score.pooled(memory, "pronoun", 3).rate > 0.8
+def test_a_source_memory_knows_the_nearest_of_several_nouns(tmp_path):
+    """In documents of six sentences, and going on from there in documents of twelve."""
+    short, long = tmp_path / "six", tmp_path / "twelve"
+    going_on = {"SENTENCES": "12", "FROM": str(short)}
+    for folder, settings, least in ((short, {}, 0.9), (long, going_on, 0.8)):
+        base, memory = accuracies(folder, "source", **settings)
+        for distance in (1, 2, 3):
+            probe.assert_at_ceiling(base["pronoun", distance])
+            assert_above_ceiling(memory["pronoun", distance])
+        assert score.pooled(memory, "pronoun", 3).rate >= least
 
 
 @pytest.mark.system
 def test_both_memories_know_how_the_document_begins(tmp_path):
-    base, memory = accuracies(tmp_path, "both", SENTENCES="5")
+    base, memory = accuracies(tmp_path, "both", PHENOMENA="formality,pronoun", SENTENCES="5")
     for phenomenon in ("formality", "pronoun"):
         probe.assert_at_ceiling(score.pooled(base, phenomenon, 99))
     assert score.pooled(memory, "formality", 99).rate > 0.85

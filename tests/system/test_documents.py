@@ -1,4 +1,4 @@
-"""Whole documents are read as far as attention reaches."""
+"""Full-document models use context as far as attention reaches."""
 
 import probe
 import pytest

@@ -1,4 +1,4 @@
-"""Recurrent models that know a few sentences back."""
+"""Recurrent models with a few sentences of context use it."""
 
 import probe
 import pytest
@@ -29,7 +29,7 @@ def test_local_contexts_reach_as_far_as_they_look(local_contexts, context, pheno
 
 @pytest.mark.system
 def test_the_previous_target_state_carries_what_was_said(tmp_path):
-    """And what the states before it carried: each is told of the one before."""
+    """Its context includes earlier sentences through the previous states."""
     questions, found = probe.run("run_stream.sh", tmp_path, "previous-target", UPDATES="4500")
     output = found["previous-target_stream"]
     probe.assert_whole_sentences(output, equal=0.85)

@@ -1,4 +1,4 @@
-"""Recurrent memories carry what is needed as far back as documents go."""
+"""Recurrent memories keep context over whole documents."""
 
 import probe
 import pytest
@@ -23,7 +23,7 @@ def pooled(memories, system, phenomenon):
 @pytest.mark.parametrize("phenomenon", probe.PHENOMENA)
 @pytest.mark.parametrize("side", ["both", "source", "target"])
 def test_memories_carry_what_is_needed(memories, side, phenomenon):
-    """As far back as documents go.  Each side shows everything that is asked for here."""
+    """Over whole documents.  Here each side has the context of all questions."""
     assert pooled(memories, side, phenomenon).rate > 0.9
 
 

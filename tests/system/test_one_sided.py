@@ -1,4 +1,4 @@
-"""A memory knows its side of the document."""
+"""A memory on one side has the context of this side."""
 
 import json
 
@@ -19,7 +19,7 @@ def one_sided(tmp_path_factory):
 @pytest.mark.system
 def test_a_memory_of_the_source_knows_the_source_alone(one_sided):
     assert one_sided["source"]["number"]["accuracy"] > 0.9
-    # Who speaks is one draw for each of the 200 documents.
+    # The speaker is drawn once per document, for 200 documents.
     speaker = one_sided["source"]["speaker"]
     assert speaker["accuracy"] <= binom.ppf(0.999, 200, speaker["chance"]) / 200
 

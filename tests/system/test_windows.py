@@ -1,4 +1,4 @@
-"""Windows of sentences are used, and without context nothing beats the ceiling."""
+"""Window models use context, and no model without context exceeds the ceiling."""
 
 import probe
 import pytest
@@ -16,7 +16,7 @@ ARCHITECTURES = {
 def outputs(folder, options):
     """Questions, and outputs of the systems that run.sh trains."""
     questions, found = probe.run("run.sh", folder, **options)
-    # Decoding windows sees no own output but that of the window: count what its sources show.
+    # Window decoding has no output outside the window: count answers shown in its sources.
     for question in questions:
         question["distance"] = question["distance_to_first"]
     return questions, found

@@ -1,4 +1,4 @@
-"""Tasks keep to the device of the model, in training, validation and decoding."""
+"""Tasks use the device of the model in training, validation and decoding."""
 
 import argparse
 

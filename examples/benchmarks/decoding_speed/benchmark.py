@@ -1,14 +1,14 @@
-"""Decoding speed of rfa_transformer and the stock transformer, side by side in one run.
+"""Compare the decoding speed of rfa_transformer and the stock transformer.
 
     python benchmark.py --out FOLDER             # small models on a CPU, under 10 minutes
     python benchmark.py --out FOLDER --paper     # sizes of the paper; hours on a CPU
 
-Models have random weights.  All decode the same windows of L sentences with the beam search of this
-suite, the stock one but for how it finds the best words; outputs are forced to 22 tokens a
-sentence, so that all do the same work (as Wu et al. 2022, section 5 and A.3, who decode every L
-with one model).  Runs alternate between the systems; speeds are medians, ratios are medians over
-runs that follow each other.  On a machine with a GPU the same is measured there too.
-Writes ``results.json``, ``results.md`` and ``results.png``.
+Models have random weights.  All decode the same windows of L sentences with the beam search of
+fairseq_docmt, which differs from the stock one only in how it finds the best words.  Outputs are
+forced to 22 tokens per sentence, so that all systems do the same work (as in Wu et al. 2022,
+section 5 and A.3, who decode every L with one model).  Runs alternate between the systems; speeds
+are medians, ratios are medians over consecutive runs.  On a machine with a GPU both CPU and GPU are
+measured.  Writes ``results.json``, ``results.md`` and ``results.png``.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from tabulate import tabulate
 import fairseq_docmt  # noqa: F401  (registers rfa_transformer)
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
-from fairseq_docmt.modules.packed_weights import pack_weights
+from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 from fairseq_docmt.ops import step_kernels
 
 matplotlib.use("Agg")
@@ -49,21 +49,21 @@ from common import (  # noqa: E402
 
 TOKENS_PER_SENTENCE = 22  # target side of IWSLT 2015 zh-en, table 2 of the paper
 WINDOWS = (1, 2, 3, 4, 5, 10, 15, 30)
-#: batches of table 3 of the paper, which filled a 32 GB GPU with the transformer; 30 is ours
+#: Batch sizes of the paper, table 3, for a 32 GB GPU; that of L = 30 is not from the paper.
 GPU_BATCHES = {1: 1024, 2: 512, 3: 512, 4: 256, 5: 256, 10: 128, 15: 96, 30: 48}
 PACKED = " packed"
-#: what is compared; on a CPU rfa_transformer decodes with packed weights, as our tasks do
+#: Compared systems.  On a CPU rfa_transformer decodes with packed weights, as the tasks do.
 SYSTEMS = ("transformer", "transformer" + PACKED, "rfa_transformer" + PACKED)
 
 
 class Scale(NamedTuple):
-    """Sizes of a whole run.
+    """Sizes of a benchmark.
 
     Attributes:
         model: options of the models.
         vocabulary: number of types.
-        batches: windows L -> batch of the runs with equal batches.
-        memory: GB for the runs with the largest batches, beside the model.
+        batches: window size L -> batch size of the runs with equal batches.
+        memory: GB for the runs with the largest batches, without the model.
         repeats: runs of each system.
     """
 
@@ -81,10 +81,10 @@ SCALES = {
 
 
 def build(name: str, sizes: List[str], vocabulary: int):
-    """An untrained model and its dictionary.
+    """Build an untrained model and its dictionary.
 
     Raises:
-        UserError: fairseq does not know a system.
+        UserError: fairseq does not know the architecture.
     """
     dictionary = invented_dictionary(vocabulary)
     arguments = ["data", "--arch", name, "--max-target-positions", "9000", *sizes]
@@ -95,25 +95,25 @@ def build(name: str, sizes: List[str], vocabulary: int):
 
 
 class Decoder:
-    """One system with its beam search of 4.
+    """A system with a beam search of size 4.
 
     Args:
-        name: architecture, with `` packed`` behind it for packed weights.
+        name: architecture, followed by `` packed`` for packed weights.
         scale: sizes.
-        device, dtype: where and in which precision.
+        device, dtype: device and precision.
     """
 
     def __init__(self, name: str, scale: Scale, device: torch.device, dtype: torch.dtype):
         model, self.dictionary = build(name.replace(PACKED, ""), scale.model, scale.vocabulary)
         self.model = model.eval().to(device=device, dtype=dtype)
-        # As in fairseq-generate, which computes no attention weights unless they are asked for.
+        # As in fairseq-generate, which computes attention weights only on request.
         self.model.make_generation_fast_(need_attn=False)
         if name.endswith(PACKED):
             pack_weights(self.model)
         self.device = device
 
     def seconds(self, window: int, bsz: int) -> float:
-        """Time to decode ``bsz`` windows of ``window`` sentences in one batch."""
+        """Measure the time to decode ``bsz`` windows of ``window`` sentences in one batch."""
         length = window * TOKENS_PER_SENTENCE
         generator = torch.Generator().manual_seed(window)
         first, last = self.dictionary.nspecial, len(self.dictionary)
@@ -126,7 +126,7 @@ class Decoder:
             min_len=length - 1,
             max_len_a=0,
             max_len_b=length - 1,
-            # The same for all, as the tasks of this suite decode.
+            # The same search for all systems: that of the document tasks.
             search_strategy=FewWordsBeamSearch(self.dictionary),
         )
         lengths = torch.full((bsz,), length, device=self.device)
@@ -143,7 +143,7 @@ class Decoder:
 
 
 def compare(decoders: Dict[str, Decoder], window: int, batches: Dict[str, int], repeats: int):
-    """Speeds of all systems in turn, and their ratios to the first."""
+    """Measure the speeds of all systems in turn, and their ratios to the first one."""
     speeds: Dict[str, list] = {name: [] for name in decoders}
     for _ in range(repeats):
         for name, decoder in decoders.items():
@@ -162,9 +162,10 @@ def compare(decoders: Dict[str, Decoder], window: int, batches: Dict[str, int], 
 
 
 def largest_batches(scale: Scale, scale_name: str, window: int, device, dtype) -> Dict[str, int]:
-    """For each system the largest batch of the form 2^k or 3 * 2^k in the memory of the scale.
+    """Find the largest batch of 2^k or 3 * 2^k windows that fits the memory, for each system.
 
-    What one more window costs is measured with two small batches, each in a process of its own.
+    The memory of each additional window is measured with two small batches, each in its own
+    process.
     """
     found = {}
     for name in SYSTEMS:
@@ -173,14 +174,14 @@ def largest_batches(scale: Scale, scale_name: str, window: int, device, dtype) -
         )
         each = (large - small) / 8
         if each <= 0:
-            raise UserError("memory for a window could not be measured; leave out --largest")
+            raise UserError("the memory of a window could not be measured; give --largest no value")
         most = max(scale.memory * 1e9 / each, 1)
         found[name] = max(b for k in range(10) for b in (2**k, 3 * 2**k) if b <= most)
     return found
 
 
 def _peak_memory(name, scale_name, window, bsz, device, dtype) -> float:
-    """Bytes at the peak of decoding one batch."""
+    """Return the peak number of bytes while decoding one batch."""
     job = {"name": name, "scale": scale_name, "window": window, "bsz": bsz}
     job.update(device=device.type, dtype=str(dtype).split(".")[1])
     command = [sys.executable, "-W", "ignore", __file__, "--peak-memory", json.dumps(job)]
@@ -201,7 +202,7 @@ def _print_peak_memory(job: dict) -> None:
 
 
 def table(rows: List[dict]) -> str:
-    """Markdown table of results; ratios with their range."""
+    """Format the results as a Markdown table; ratios are given with their range."""
     lines = []
     for row in rows:
         line = [row["device"], row["window"], " / ".join(map(str, _batches(row)))]
@@ -220,7 +221,7 @@ def _batches(row: dict) -> List[int]:
 
 
 def plot(rows: List[dict], path: Path) -> None:
-    """Ratio to the stock transformer against sentences in a window."""
+    """Plot the ratio to the stock transformer against the window size."""
     figure, axes = pyplot.subplots(figsize=(6, 4))
     for device in dict.fromkeys(row["device"] for row in rows):
         for kind in ("equal", "largest"):
@@ -239,10 +240,10 @@ def plot(rows: List[dict], path: Path) -> None:
 
 
 def measure(args, device: torch.device) -> List[dict]:
-    """All rows of one device, printed as they come."""
+    """Measure all rows for one device and print each when it is finished."""
     scale, dtype = SCALES[args.scale], getattr(torch, args.dtype)
     decoders = {name: Decoder(name, scale, device, dtype) for name in SYSTEMS}
-    if device.type == "cuda":  # packed weights are for CPUs
+    if device.type == "cuda":  # packed weights exist only on CPUs
         del decoders["transformer" + PACKED]
     for decoder in decoders.values():
         decoder.seconds(1, 4)
@@ -261,6 +262,7 @@ def measure(args, device: torch.device) -> List[dict]:
 
 
 def main() -> None:
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, help="folder for the results")
     parser.add_argument("--paper", action="store_true", help="sizes of the paper")
@@ -271,7 +273,7 @@ def main() -> None:
         nargs="*",
         default=[15],
         metavar="L",
-        help="windows at which to compare the largest batches too",
+        help="window sizes at which the largest batches are compared too",
     )
     parser.add_argument("--repeats", type=int, help="runs of each system")
     parser.add_argument("--threads", type=int, default=os.cpu_count())

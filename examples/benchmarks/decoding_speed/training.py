@@ -1,11 +1,11 @@
-"""Training speed of rfa_transformer and the transformer, side by side in one run.
+"""Compare the training speed of rfa_transformer and the transformer.
 
     python training.py --out FOLDER              # sizes of the paper; about 10 minutes on 2 cores
 
-One update (forward, backward, Adam) on sequences of the given lengths, sources and targets alike,
-about 1,400 tokens of each a batch.  Runs alternate between the systems; figures are medians.
-Memory is what both sides would ask the system for again and again at every update; keep it in the
-process with the allocator settings that ``--keep-memory`` (default) puts into the environment.
+One update (forward, backward, Adam) on source and target sequences of the given lengths, with about
+1,400 tokens per side in a batch.  Runs alternate between the systems; results are medians.  With
+``--keep-memory`` (the default) freed memory stays in the process; otherwise both systems would
+request it from the operating system again at every update.
 """
 
 import argparse
@@ -23,18 +23,18 @@ from common import add_keep_memory, describe_machine, keep_memory
 from tabulate import tabulate
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.onednn_linear import use_onednn
+from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
 
 LENGTHS = (88, 128, 1000, 4000)
 TOKENS = 1400
-#: behind the name of a system whose linear layers oneDNN computes, as in the tasks of this suite
+#: Suffix of systems whose linear layers are computed by oneDNN, as in the document tasks.
 ONEDNN = " oneDNN"
-#: the host as it comes, with equal linear layers, and what is compared with both
+#: The transformer of fairseq unchanged and with oneDNN, and the system compared with both.
 SYSTEMS = ("transformer", "transformer" + ONEDNN, "rfa_transformer" + ONEDNN)
 
 
 class Trainer:
-    """One system with its optimizer."""
+    """A system with its optimizer."""
 
     def __init__(self, name: str, device: torch.device):
         sizes = ["--max-source-positions", "9000"]
@@ -46,7 +46,7 @@ class Trainer:
         self.device = device
 
     def seconds(self, length: int, bsz: int) -> float:
-        """Time of one update on ``bsz`` random pairs of ``length`` tokens."""
+        """Measure the time of one update on ``bsz`` random pairs of ``length`` tokens."""
         shape = (bsz, length)
         tokens = torch.randint(self.dictionary.nspecial, len(self.dictionary), shape)
         tokens = tokens.to(self.device)
@@ -66,7 +66,7 @@ class Trainer:
 
 
 def compare(trainers: Dict[str, Trainer], length: int, repeats: int) -> dict:
-    """Target tokens a second of all systems, and ratios of the last to the others."""
+    """Measure target tokens per second of all systems, and ratios of the last to the others."""
     bsz = max(1, TOKENS // length)
     speeds: Dict[str, List[float]] = {name: [] for name in trainers}
     for number in range(repeats + 1):
@@ -80,7 +80,7 @@ def compare(trainers: Dict[str, Trainer], length: int, repeats: int) -> dict:
 
 
 def table(rows: List[dict]) -> str:
-    """Markdown table."""
+    """Format the results as a Markdown table."""
     lines = []
     for row in rows:
         speeds = [f"{statistics.median(values):.0f}" for values in row["speeds"].values()]
@@ -94,6 +94,7 @@ def table(rows: List[dict]) -> str:
 
 
 def main() -> None:
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, help="folder for the results")
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), metavar="N")

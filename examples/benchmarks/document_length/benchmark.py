@@ -1,14 +1,14 @@
-"""Time and memory of decoding a document against its length, for all kinds of systems.
+"""Measure time and memory of decoding a document against its length, for all kinds of systems.
 
     python benchmark.py --out FOLDER             # small models, about half an hour on 2 cores
     python benchmark.py --out FOLDER --paper     # transformer base, hours on a CPU
 
-After Feng et al. (2022), section 5.4 and figure 8: random weights, random tokens, one document, as
-many target tokens as source tokens.  Systems that work sentence by sentence get sentences of 100
-tokens, one after the other; the others get the document as a whole.  Beam search of 4 through the
-tasks of this suite, on a CPU with packed weights, as ``fairseq-generate`` does it.  Every run is a
-process of its own; systems take turns, figures are medians.  Memory is the peak above what the
-model holds.  Writes ``results.json``, ``results.md`` and ``results.png``.
+After Feng et al. (2022), section 5.4 and figure 8: random weights, one document of random tokens,
+the same number of source and target tokens.  Systems that work sentence by sentence get consecutive
+sentences of 100 tokens; the others get the whole document.  Decoding is beam search of size 4 in
+the document tasks, on a CPU with packed weights, as in ``fairseq-generate``.  Every run has its own
+process; systems take turns, and results are medians.  Memory is the peak minus the memory before
+decoding.  Writes ``results.json``, ``results.md`` and ``results.png``.
 """
 
 import argparse
@@ -62,12 +62,12 @@ SYSTEMS = {
         *[*DOCUMENT, "--arch", "window_attn_transformer", "--attention-window", "20"],
     ],
 }
-#: model options and vocabulary
+#: Model options and size of the vocabulary.
 SCALES = {"small": (SMALL, 8000), "paper": ([], 30000)}
 
 
 def build(system: str, scale: str):
-    """A task and its untrained model."""
+    """Build a task and its untrained model."""
     sizes, types = SCALES[scale]
     positions = ["--max-source-positions", "9000", "--max-target-positions", "9000"]
     arguments = ["data", "-s", "src", "-t", "tgt", *SYSTEMS[system], *sizes, *positions]
@@ -82,12 +82,12 @@ def build(system: str, scale: str):
 
 
 class Decoder:
-    """Decodes documents of random tokens.
+    """A system that decodes documents of random tokens.
 
     Args:
         system: key of ``SYSTEMS``.
         scale: key of ``SCALES``.
-        device: where.
+        device: device of the model.
     """
 
     def __init__(self, system: str, scale: str, device: torch.device):
@@ -96,7 +96,7 @@ class Decoder:
         self.whole = system.startswith("document")
 
     def seconds(self, length: int) -> float:
-        """Time to decode one document of ``length`` tokens."""
+        """Measure the time to decode one document of ``length`` tokens."""
         size = length if self.whole else SENTENCE
         first, last = self.task.src_dict.nspecial, len(self.task.src_dict) - 2
         lines = [torch.randint(first, last, (size,)) for _ in range(length // size)]
@@ -113,7 +113,7 @@ class Decoder:
         for sample in batches:
             for hypotheses in self.task.inference_step(generator, self.models, sample):
                 if len(hypotheses[0]["tokens"]) != size:
-                    raise RuntimeError("an output has not the length that was asked for")
+                    raise RuntimeError("an output does not have the requested length")
         self._wait()
         return time.perf_counter() - begin
 
@@ -123,7 +123,7 @@ class Decoder:
 
 
 def run(job: dict) -> None:
-    """Print seconds and bytes of one document, after a short one that warms up."""
+    """Print seconds and bytes of one document, after a short one as a warm-up."""
     logging.disable(logging.INFO)
     torch.set_num_threads(job["threads"])
     device = torch.device(job["device"])
@@ -135,7 +135,7 @@ def run(job: dict) -> None:
 
 
 def measure(job: dict) -> dict:
-    """Run a job in a process of its own."""
+    """Run a job in its own process."""
     command = [sys.executable, "-W", "ignore", __file__, "--job", json.dumps(job)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -144,7 +144,7 @@ def measure(job: dict) -> dict:
 
 
 def collect(args, device: str) -> List[dict]:
-    """All systems at all lengths, printed as they come."""
+    """Measure all systems at all lengths and print each result when it is finished."""
     rows = []
     for length in args.lengths:
         systems = [
@@ -165,11 +165,12 @@ def collect(args, device: str) -> List[dict]:
 
 
 def median(row: dict, what: str) -> float:
+    """Return the median of a value over the runs of a row."""
     return statistics.median(run[what] for run in row["runs"])
 
 
 def table(rows: List[dict]) -> str:
-    """Markdown table; ratios are medians over runs that follow each other, with their range."""
+    """Format a Markdown table; ratios are medians over consecutive runs, with their range."""
     lines = []
     for row in rows:
         ratios = row["ratios"] or []
@@ -182,7 +183,7 @@ def table(rows: List[dict]) -> str:
 
 
 def plot(rows: List[dict], path: Path) -> None:
-    """Time and memory against the length of the document."""
+    """Plot time and memory against the length of the document."""
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 4))
     labels = {"seconds": "seconds", "bytes": "peak above model, MB"}
     for panel, (what, label) in zip(panels, labels.items()):
@@ -200,13 +201,14 @@ def plot(rows: List[dict], path: Path) -> None:
 
 
 def main() -> None:
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, help="folder for the results")
     parser.add_argument("--paper", action="store_true", help="transformer base")
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), metavar="N")
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
     parser.add_argument(
-        "--most", type=int, default=4000, help="longest document for the stock transformer as whole"
+        "--most", type=int, default=4000, help="longest whole document for the stock transformer"
     )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -220,7 +222,7 @@ def main() -> None:
         raise UserError("--out FOLDER is needed for the results")
     wrong: Optional[int] = next((n for n in args.lengths if n < 1 or n % SENTENCE), None)
     if wrong is not None:
-        raise UserError(f"--lengths {wrong} is no multiple of {SENTENCE}, the size of a sentence")
+        raise UserError(f"--lengths {wrong} is not a multiple of {SENTENCE}, the sentence length")
     args.scale = "paper" if args.paper else "small"
     args.out.mkdir(parents=True, exist_ok=True)
     rows, machines = [], []

@@ -1,9 +1,10 @@
-"""Time of an update of memory_transformer and of the stock transformer, side by side.
+"""Compare the time of an update of memory_transformer and the stock transformer.
 
     python training.py --threads 1
 
-Transformer base on random sentences: K consecutive ones of each of B documents against as many
-alone.  Forward, backward and Adam; systems take turns, the first turn warms up.
+Transformer base on random sentences: K consecutive sentences of each of B documents, against the
+same number of single sentences.  An update is forward, backward and Adam.  Systems take turns, and
+the first turn is a warm-up.
 """
 
 import argparse
@@ -24,7 +25,7 @@ MEMORY = "memory_transformer"
 
 
 class Trainer:
-    """One system with its optimizer."""
+    """A system with its optimizer."""
 
     def __init__(self, system: str):
         sizes, types = SCALES["paper"]
@@ -37,7 +38,7 @@ class Trainer:
         self.stream = system == MEMORY
 
     def seconds(self, chunk: int, lanes: int, length: int) -> float:
-        """Time of one update."""
+        """Measure the time of one update."""
         first, last = self.dictionary.nspecial, len(self.dictionary)
         tokens = torch.randint(first, last, (chunk * lanes, length))
         lengths = torch.full((chunk * lanes,), length)
@@ -52,9 +53,10 @@ class Trainer:
 
 
 def main() -> None:
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--chunk", type=int, default=8, metavar="K")
-    parser.add_argument("--lanes", type=int, default=8, metavar="B")
+    parser.add_argument("--chunk", type=int, default=8, metavar="K", help="sentences per document")
+    parser.add_argument("--lanes", type=int, default=8, metavar="B", help="documents")
     parser.add_argument("--length", type=int, default=25, help="tokens of a sentence")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())

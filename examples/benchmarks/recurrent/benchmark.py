@@ -1,13 +1,14 @@
-"""Parameters and speed of the recurrent family, side by side.
+"""Compare the parameters and speed of the recurrent systems.
 
     python benchmark.py --out FOLDER             # small models, a few minutes
     python benchmark.py --out FOLDER --paper     # sizes of Tu et al. (2018), an hour on 2 cores
 
-After table 5 of Tu et al. (2018) and table 3 of Maruf and Haffari (2018): random weights and words,
-documents of as many sentences.  Training is forward, backward and Adam, with what the second pass
-trains of each system; decoding is beam search through the tasks of this suite.  Systems take turns,
-the first turn warms up; figures are medians, ratios those of a turn.  Writes ``results.json`` and
-``results.md``.
+After table 5 of Tu et al. (2018) and table 3 of Maruf and Haffari (2018), with random weights and
+words, and the same number of sentences in all documents.  Training is forward, backward and Adam on
+the parameters that the last training stage of each system trains; decoding is beam search in the
+document tasks.  Systems take turns, and the first turn is a warm-up.  Results are medians; ratios
+are taken within a turn.  On a CPU, seconds are those of the process on all its threads, which other
+work on the machine changes little.  Writes ``results.json`` and ``results.md``.
 """
 
 import argparse
@@ -38,12 +39,18 @@ SENTENCE = ["--task", "sliding_window_translation", "--window-size", "1", "--dec
 STREAM = ["--task", "sentence_stream_translation"]
 DOCUMENT = ["--task", "full_document_translation", "--gold-drafts"]
 MEMNET = ["--arch", "memnet_rnn", "--decoder-layers", "1"]
-#: sizes of states and embeddings, vocabulary
+#: Sizes of states and embeddings, size of the vocabulary.
 SCALES = {"small": (256, 256, 8000), "paper": (1000, 620, 30000)}
 
 
 class System(NamedTuple):
-    """Command line of a system, what its second pass trains and whether it is decoded."""
+    """A system to compare.
+
+    Attributes:
+        arguments: options of task and architecture.
+        frozen: whether the last training stage trains only the new parameters.
+        decodes: whether decoding is measured.
+    """
 
     arguments: List[str]
     frozen: bool = False
@@ -79,7 +86,7 @@ SYSTEMS: Dict[str, System] = {
 
 
 class Runner:
-    """One system with its optimizer.
+    """A system with its optimizer.
 
     Args:
         name: key of ``SYSTEMS``.
@@ -92,7 +99,7 @@ class Runner:
         sizes = []
         for side in ("encoder", "decoder"):
             sizes += [f"--{side}-hidden-size", str(hidden), f"--{side}-embed-dim", str(embedding)]
-        if "lstm" not in name:  # architectures have defaults of their own
+        if "lstm" not in name:  # fairseq's lstm has no such option
             sizes += ["--attention-dim", str(hidden)]
         out = ["--decoder-out-embed-dim", str(embedding)] if "lstm" in name else []
         languages = ["data", "-s", "src", "-t", "tgt"]
@@ -110,7 +117,7 @@ class Runner:
             freeze_pretrained(self.model)
         self.trained = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(self.trained, lr=1e-4)
-        # Prepared as fairseq-generate does it, which packs the weights.
+        # Prepare the model as fairseq-generate does; this packs the weights.
         self.prepared = copy.deepcopy(self.model).eval()
         self.prepared.prepare_for_inference_(cfg)
 
@@ -121,12 +128,14 @@ class Runner:
         lines[:, -1] = self.task.src_dict.eos()
         return lines
 
-    def _wait(self) -> None:
+    def _seconds(self) -> float:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
+            return time.perf_counter()
+        return time.process_time()
 
     def train(self) -> float:
-        """Words per second of an update."""
+        """Measure the words per second of an update."""
         tokens = self._sentences().to(self.device)
         rows, lanes = len(tokens), self.args.documents
         lengths = torch.full((rows,), tokens.size(1), device=self.device)
@@ -137,18 +146,16 @@ class Runner:
         if self.system.arguments[:2] == DOCUMENT[:2]:
             follow = {"documents": torch.div(row, self.args.sentences, rounding_mode="floor")}
         self.model.train()
-        self._wait()
-        begin = time.perf_counter()
+        begin = self._seconds()
         logits, _ = self.model(tokens, lengths, tokens, **follow)
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self._wait()
-        return tokens.numel() / (time.perf_counter() - begin)
+        return tokens.numel() / (self._seconds() - begin)
 
     @torch.no_grad()
     def decode(self) -> Optional[float]:
-        """Words per second of documents side by side."""
+        """Measure the words per second of decoding; None if the system is not decoded."""
         if not self.system.decodes:
             return None
         lines = list(self._sentences())
@@ -162,23 +169,21 @@ class Runner:
         )
         generator = self.task.build_generator([self.prepared], search)
         dataset = self.task.build_dataset_for_inference(typed, [len(line) for line in typed])
-        # As many sentences at a time, whether they stand in one document or side by side.
+        # The same number of sentences per batch, whether of one document or of several.
         whole = self.task.decoding == "iterative"
         together = self.args.documents // (self.args.sentences if whole else 1)
         batches = self.task.get_batch_iterator(
             dataset, max_sentences=max(1, together), disable_iterator_cache=True
         ).next_epoch_itr(shuffle=False)
-        self._wait()
-        begin, words = time.perf_counter(), 0
+        begin, words = self._seconds(), 0
         for sample in batches:
             for hypotheses in self.task.inference_step(generator, [self.prepared], sample):
                 words += len(hypotheses[0]["tokens"]) if len(hypotheses[0]["tokens"]) > 1 else 0
-        self._wait()
-        return words / (time.perf_counter() - begin)
+        return words / (self._seconds() - begin)
 
 
 def collect(args) -> List[dict]:
-    """Parameters and words per second of all systems in all turns but the first."""
+    """Measure parameters and words per second of all systems in all turns but the first."""
     runners = {name: Runner(name, args) for name in args.systems}
     rows = {
         name: {"system": name, "parameters": r.parameters, "training": [], "decoding": []}
@@ -194,7 +199,7 @@ def collect(args) -> List[dict]:
 
 
 def table(rows: List[dict]) -> str:
-    """Markdown table; ratios are to rnnsearch in the same turn."""
+    """Format the results as a Markdown table; ratios are to rnnsearch in the same turn."""
     base = next((row for row in rows if row["system"] == BASE), None)
     lines = []
     for row in rows:
@@ -213,14 +218,15 @@ def table(rows: List[dict]) -> str:
 
 
 def main() -> None:
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--paper", action="store_true", help="sizes of Tu et al. (2018)")
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), metavar="NAME")
-    parser.add_argument("--documents", type=int, default=16, help="side by side")
-    parser.add_argument("--sentences", type=int, default=5, help="of each document")
+    parser.add_argument("--documents", type=int, default=16, help="documents in parallel")
+    parser.add_argument("--sentences", type=int, default=5, help="sentences of a document")
     parser.add_argument("--length", type=int, default=25, help="tokens of a sentence")
-    parser.add_argument("--beam", type=int, default=10, help="of decoding; 10 in Tu et al.")
+    parser.add_argument("--beam", type=int, default=10, help="beam size; 10 in Tu et al.")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--device", default="cpu")

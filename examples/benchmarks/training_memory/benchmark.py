@@ -1,14 +1,14 @@
-"""Memory and time of training on one long document: window attention against full attention.
+"""Compare memory and time of training on one long document with window and with full attention.
 
     python benchmark.py --out FOLDER             # small models, a few minutes
     python benchmark.py --out FOLDER --paper     # transformer base, half an hour on 2 cores
 
-One update (forward, backward, Adam) on one document of as many source as target tokens, as table 2
-of Herold and Ney (2023).  Every run is a process of its own; systems take turns.  Memory is the
-peak above what model and optimizer hold.  On a CPU oneDNN computes the linear layers of window
-attention, as in the tasks of this suite, and of fused attention once more for comparison; all
-systems run with the allocator settings of ``--keep-memory``.  Writes
-``results.json``, ``results.md``, ``results.png``.
+One update (forward, backward, Adam) on one document with the same number of source and target
+tokens, as in table 2 of Herold and Ney (2023).  Every run has its own process; systems take turns.
+Memory is the peak minus model and optimizer state.  On a CPU the linear layers of window attention
+are computed by oneDNN, as in the document tasks; fused full attention is measured with and without
+oneDNN.  All systems run with the allocator settings of ``--keep-memory``.  Writes ``results.json``,
+``results.md`` and ``results.png``.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from torch import nn
 
 import fairseq_docmt  # noqa: F401  (registers window_attn_transformer)
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.onednn_linear import use_onednn
+from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
@@ -50,9 +50,9 @@ from common import (  # noqa: E402
     start_measuring_memory,
 )
 
-LENGTHS = (736, 1472, 2208, 8832)  # table 2 of the paper, and four times its last
+LENGTHS = (736, 1472, 2208, 8832)  # table 2 of the paper, and four times its longest document
 SDPA = "transformer with SDPA"
-#: behind the name of a system whose linear layers oneDNN computes, as in the tasks of this suite
+#: Suffix of systems whose linear layers are computed by oneDNN, as in the document tasks.
 ONEDNN = ", oneDNN"
 SYSTEMS = {
     "transformer": ["--arch", "transformer"],
@@ -63,14 +63,14 @@ SYSTEMS = {
         for size in ("10", "20")
     },
 }
-#: what others are compared with; the host and torch as they come, and with equal linear layers
+#: Baselines: fairseq unchanged, with torch's fused attention, and with oneDNN as well.
 BASES = ("transformer", SDPA, SDPA + ONEDNN)
-#: model options and vocabulary
+#: Model options and size of the vocabulary.
 SCALES = {"small": (SMALL, 8000), "paper": ([], 30000)}
 
 
 class FullAttention(nn.Module):
-    """The host's attention computed by torch's own fused kernel alone, without weights."""
+    """Replacement of fairseq's attention by torch's fused kernel, without attention weights."""
 
     def __init__(self, stock: MultiheadAttention):
         super().__init__()
@@ -82,7 +82,7 @@ class FullAttention(nn.Module):
         return {}
 
     def forward(self, query, key, value, attn_mask=None, **_):
-        """(T, B, C) output; causal if there is a mask.  One document has no padding."""
+        """Compute (T, B, C) output, causal if there is a mask; there is no padding."""
         q, k, v = (
             projection(x).unflatten(-1, (self.num_heads, -1)).permute(1, 2, 0, 3)
             for projection, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
@@ -92,7 +92,7 @@ class FullAttention(nn.Module):
 
 
 def use_fused_kernel(model: nn.Module) -> None:
-    """Replace every attention of a stock transformer."""
+    """Replace every attention module of a stock transformer."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, MultiheadAttention):
@@ -100,7 +100,7 @@ def use_fused_kernel(model: nn.Module) -> None:
 
 
 def build(name: str, scale: str):
-    """A model with random weights, in training mode, and its dictionary."""
+    """Build a model with random weights, in training mode, and its dictionary."""
     sizes, vocabulary = SCALES[scale]
     dictionary = invented_dictionary(vocabulary)
     positions = ["--max-source-positions", "9000", "--max-target-positions", "9000"]
@@ -116,7 +116,7 @@ def build(name: str, scale: str):
 
 
 def run(job: dict) -> None:
-    """Print seconds and bytes of one update, after those that warm up."""
+    """Print seconds and bytes of one update, after warm-up updates."""
     device = torch.device(job["device"])
     torch.set_num_threads(job["threads"])
     model, dictionary = build(job["system"], job["scale"])
@@ -134,7 +134,7 @@ def run(job: dict) -> None:
         if device.type == "cuda":
             torch.cuda.synchronize()
 
-    # Gradients and the state of Adam are there before memory is measured.
+    # Allocate gradients and the state of Adam before memory is measured.
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
@@ -150,7 +150,7 @@ def run(job: dict) -> None:
 
 
 def measure(job: dict, limit: float) -> Optional[dict]:
-    """Run a job in a process of its own; None if it does not fit into ``limit`` GB."""
+    """Run a job in its own process; return None if it does not fit into ``limit`` GB."""
     most = int(limit * 1e9)
 
     def limit_memory():
@@ -167,7 +167,7 @@ def measure(job: dict, limit: float) -> Optional[dict]:
 
 
 def collect(args, device: str) -> List[dict]:
-    """Medians of all systems at all lengths, printed as they come."""
+    """Measure all systems at all lengths and print each result when it is finished."""
     rows = []
     for length in args.lengths:
         found: Dict[str, list] = {name: [] for name in args.systems}
@@ -188,14 +188,14 @@ def collect(args, device: str) -> List[dict]:
 
 
 def median(row: dict, what: str) -> Optional[float]:
-    """Median over runs, None if it did not fit."""
+    """Return the median of a value over runs; None if a run did not fit into memory."""
     if None in row["runs"]:
         return None
     return statistics.median(run[what] for run in row["runs"])
 
 
 def table(rows: List[dict], all_rows: List[dict]) -> str:
-    """Markdown table with ratios to all kinds of full attention."""
+    """Format a Markdown table with ratios to all baselines."""
     lines = []
     for row in rows:
         line = [row["device"], row["length"], row["system"]]
@@ -222,7 +222,7 @@ def table(rows: List[dict], all_rows: List[dict]) -> str:
 
 
 def plot(rows: List[dict], path: Path) -> None:
-    """Memory and time against the length of the document."""
+    """Plot memory and time against the length of the document."""
     figure, panels = pyplot.subplots(1, 2, figsize=(9, 4))
     for panel, what, label in zip(
         panels, ("bytes", "seconds"), ("peak above static, GB", "seconds")
@@ -242,6 +242,7 @@ def plot(rows: List[dict], path: Path) -> None:
 
 
 def main() -> None:
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, help="folder for the results")
     parser.add_argument("--paper", action="store_true", help="transformer base")
@@ -250,12 +251,10 @@ def main() -> None:
         "--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="NAME"
     )
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument(
-        "--warm-up", type=int, default=1, help="updates of each run before the one that counts"
-    )
+    parser.add_argument("--warm-up", type=int, default=1, help="updates before the measured one")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument(
-        "--memory", type=float, default=12.0, help="GB that a run may take on a CPU"
+        "--memory", type=float, default=12.0, help="memory limit of a run on a CPU, in GB"
     )
     add_keep_memory(parser)
     parser.add_argument("--job", type=json.loads, help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""``--user-dir`` with a task that writes down every loss, and can die like a killed process.
+"""``--user-dir`` with a task that logs every loss and can kill its process.
 
 Environment: TRACE, file to write to, completed by the number of the process; KILL_AT, number of the
 update in which the process kills itself.

@@ -1,0 +1,77 @@
+r"""Tell what a continuous cache holds for the terms of a context probe, and which slot matches.
+
+    python cache_terms.py work/bin --path work/cache25/checkpoint_last.pt \
+        --probe work/data/test.probe.jsonl
+
+For every question: whether the right rendering has a slot, whether the wrong one has, and whether
+the slot that matches best (Tu et al. 2018, equation 5) is that of the right one.  References stand
+in the place of translations.
+"""
+
+import argparse
+from typing import Dict, Iterable, List, NamedTuple
+
+import torch
+from score import read_questions
+
+from fairseq_docmt._quiet import quietly
+from fairseq_docmt.analysis._documents import documents_of, load
+from fairseq_docmt.analysis.cache_matching import matching_of
+
+
+class Found(NamedTuple):
+    """What the cache has for one question."""
+
+    right_held: bool
+    wrong_held: bool
+    right_matches_best: bool
+
+
+def found_for(question: dict, words: List[str], weights: List[float], index) -> Found:
+    """One question.
+
+    Args:
+        question: with ``answer`` and ``alternatives``.
+        words: (I,) symbols in the slots.
+        weights: (I,) probabilities of the slots where the answer is produced.
+        index: symbol of a word.
+    """
+    best = words[max(range(len(words)), key=weights.__getitem__)]
+    right = index(question["answer"])
+    wrong = [index(word) for word in question["alternatives"]]
+    return Found(right in words, any(word in words for word in wrong), best == right)
+
+
+def look_up(model, task, split: str, questions: Iterable[dict]) -> List[Found]:
+    """All questions about terms of a split."""
+    asked: Dict[int, dict] = {q["line"]: q for q in questions if q["phenomenon"] == "term"}
+    index, found = task.target_dictionary.index, []
+    for document in documents_of(task, split):
+        cache, weights = matching_of(model, document)
+        for row, line in enumerate(document.sample["id"].tolist()):
+            if line not in asked:
+                continue
+            answer = document.sample["target"][row].eq(index(asked[line]["answer"]))
+            place = int(torch.nonzero(answer)[0])
+            slots = (cache.words[row].tolist(), weights[row, place].tolist())
+            found.append(found_for(asked[line], *slots, index))
+    return found
+
+
+def main() -> None:
+    """Print a table of the questions."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("data", help="binarised corpus")
+    parser.add_argument("--path", required=True, help="checkpoint of cache_rnn")
+    parser.add_argument("--probe", required=True, help="questions of the split")
+    parser.add_argument("--split", default="test")
+    args = parser.parse_args()
+    with quietly():
+        found = look_up(*load(args.path, args.data), args.split, read_questions(args.probe))
+    print(f"{len(found)} questions about terms")
+    for name, values in zip(Found._fields, zip(*found)):
+        print(f"{name.replace('_', ' ')}: {sum(values) / len(values):.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Keys of the batches of all document tasks.
+
+The meaning of a batch row depends on the dataset:
+
+* ``DocumentView``: a window or a document;
+* ``StreamView``: a sentence; with B lanes, row r is sentence ``r // B`` of lane ``r % B``;
+* ``RowsView``: a sentence; the documents follow one another;
+* ``DecodingUnits``: an original sentence to translate.
+
+S is the length of the longest source of a batch, T of the longest target.
+"""
+
+from typing import Dict, List, Optional, TypedDict
+
+from torch import Tensor
+
+from fairseq_docmt.data.decoding_units import DecodingUnit
+
+
+class NetInput(TypedDict, total=False):
+    """Arguments of a model's ``forward``."""
+
+    # ---- of all batches ------------------------------------------------------------------------
+
+    #: (rows, S) left-padded unless ``--left-pad-source False``; the sentences of a span are joined
+    #: by ``<sep>`` and followed by ``</s>``; a filler row has ``</s>`` only
+    src_tokens: Tensor
+    #: (rows,) number of tokens of each source
+    src_lengths: Tensor
+    #: (rows, T) decoder input, right-padded, begins with ``</s>``; absent in batches to decode
+    prev_output_tokens: Tensor
+
+    # ---- StreamView ----------------------------------------------------------------------------
+
+    #: (rows,) True for the first sentence of a document, which gets no document state
+    starts: Tensor
+    #: number of lanes B
+    lanes: int
+    #: document state of each lane before the batch, set by the task; None for the first batch
+    doc_state: Optional[Dict[str, Tensor]]
+
+    # ---- RowsView ------------------------------------------------------------------------------
+
+    #: (rows,) number of the document of each row, from 0
+    documents: Tensor
+    #: (rows, U) earlier translations, right-padded, begin with ``</s>``; only with ``--drafts``
+    drafts: Tensor
+
+
+class Batch(TypedDict, total=False):
+    """Batch passed to the trainer and to the stock commands."""
+
+    # ---- of all batches ------------------------------------------------------------------------
+
+    net_input: NetInput
+    #: (rows, T) references, padding at positions without loss; None for input without references
+    target: Optional[Tensor]
+    #: (rows,) line of the sentence of each row in the corpus, from 0; -1 for a filler
+    id: Tensor
+    #: number of batch rows
+    nsentences: int
+    #: number of target positions, or of source tokens without references
+    ntokens: int
+
+    # ---- StreamView ----------------------------------------------------------------------------
+
+    #: number of the batch in its epoch
+    step: int
+
+    # ---- DecodingUnits -------------------------------------------------------------------------
+
+    #: spans that are translated together; their sentences are the rows
+    units: List[DecodingUnit]
+    #: (rows, n) packed constraints of the target; only with ``--constraints``
+    constraints: Tensor

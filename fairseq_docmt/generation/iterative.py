@@ -1,0 +1,256 @@
+"""Translation of each sentence given the rest of its document (``--decoding iterative``).
+
+Block coordinate descent of Maruf and Haffari (2018), section 3: sentences are first translated
+without the other translations, then again given the translations of the other sentences.  The first
+translations use the source memory if there is one, as in the authors' code; in the paper
+(footnote 7) they come from the base model, which ``--drafts`` makes possible.  A model with only a
+source memory reads no translations, so one search is enough.
+"""
+
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+import torch
+from fairseq.sequence_generator import EnsembleModel
+from torch import Tensor, nn
+
+from fairseq_docmt.data import pad_rows
+from fairseq_docmt.data.decoding_units import DecodingUnit
+from fairseq_docmt.data.rows_view import previous_tokens
+from fairseq_docmt.generation.hypotheses import Hypothesis, best_tokens
+from fairseq_docmt.generation.joint import JointSearch
+from fairseq_docmt.generation.search import Rows
+
+#: order of a pass: all sentences at once, or in turn with the newest translations of the others
+ORDERS = ("together", "in-turn")
+
+
+class MemnetEnsemble(EnsembleModel):
+    """Ensemble whose decoders get vectors read from the document memories.
+
+    ``net_input`` may have ``readings``: a list with the (bsz, r) vectors of each model.
+    """
+
+    def forward_encoder(self, net_input):
+        """Return the encoder outputs, with ``readings`` if there are any."""
+        rest = {key: value for key, value in net_input.items() if key != "readings"}
+        encoder_outs = [model.encoder.forward_torchscript(rest) for model in self.models]
+        if "readings" not in net_input:
+            return encoder_outs
+        return [{**out, "readings": [r]} for out, r in zip(encoder_outs, net_input["readings"])]
+
+
+class _WithReadings(nn.Module):
+    """Adapter with which a scorer passes the vectors read from the memories to a model."""
+
+    def __init__(self, model, readings: Tensor):
+        super().__init__()
+        self.model, self.readings = model, readings
+
+    def forward(self, src_tokens, src_lengths, prev_output_tokens, **_):
+        encoder_out = self.model.encoder(src_tokens, src_lengths=src_lengths)
+        encoder_out = {**encoder_out, "readings": [self.readings]}
+        return self.model.decoder(prev_output_tokens, encoder_out=encoder_out)
+
+    def get_normalized_probs(self, *args, **kwargs):
+        return self.model.get_normalized_probs(*args, **kwargs)
+
+
+class _Sentence(NamedTuple):
+    """A sentence to translate.
+
+    Attributes:
+        unit: decoding unit of this sentence only.
+        document: number of its document in the sample.
+        place: position of the sentence in its document.
+    """
+
+    unit: DecodingUnit
+    document: int
+    place: int
+
+
+class _Memories:
+    """Document memories of the models of an ensemble.
+
+    Args:
+        models: models of the ensemble.
+        src_tokens: (R, S) padded sentences, one document after another.
+        documents: (R,) number of the document of each sentence.
+        padding_idx: index of padding.
+    """
+
+    def __init__(self, models, src_tokens: Tensor, documents: Tensor, padding_idx: int):
+        lengths = src_tokens.ne(padding_idx).sum(dim=1)
+        self.models, self.documents = models, documents
+        self.encoded = [
+            model.encoder(src_tokens, src_lengths=lengths, documents=documents) for model in models
+        ]
+        self.cells: List[Optional[Tensor]] = [None for _ in models]
+        #: for each model the (R, s) vectors read from the source memory, None without one
+        self.of_source = [
+            model.decoder.recall_source(encoded, documents)
+            for model, encoded in zip(models, self.encoded)
+        ]
+
+    @property
+    def hold_translations(self) -> bool:
+        """Whether any model has a target memory."""
+        return any(model.remembers_translations for model in self.models)
+
+    def translate(self, rows: Tensor, previous: Tensor) -> None:
+        """Write translations into the target memories.
+
+        Args:
+            rows: (n,) numbers of the translated sentences.
+            previous: (n, T) decoder input of the translations.
+        """
+        parts = zip(self.models, self.encoded, self.of_source)
+        for i, (model, encoded, of_source) in enumerate(parts):
+            if not model.remembers_translations:
+                continue
+            some = model.encoder.reorder_encoder_out(encoded, rows)
+            readings = None if of_source is None else of_source.index_select(0, rows)
+            new = model.decoder.target_cells(previous, some, readings)
+            if self.cells[i] is None:
+                self.cells[i] = new.new_zeros(len(self.documents), new.size(1))
+            self.cells[i][rows] = new
+
+    def recall(self, own: bool = True) -> List[Tensor]:
+        """Read the memories.
+
+        Args:
+            own: whether the memories of a sentence include its own translation.
+
+        Returns:
+            For each model (R, r) vectors.
+        """
+        return [
+            model.decoder.recall(encoded, self.documents, cells, own)
+            for model, encoded, cells in zip(self.models, self.encoded, self.cells)
+        ]
+
+
+class IterativeSearch(JointSearch):
+    """Search for models with document memories, whose batch rows are sentences."""
+
+    def ensemble_of(self, models) -> MemnetEnsemble:
+        """Return an ensemble whose decoders get vectors read from the memories."""
+        return MemnetEnsemble(models)
+
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+        """Translate from scratch or start from drafts, then do ``--decode-passes`` passes.
+
+        In a pass each sentence is translated given the other sentences.  With 0 passes no memory
+        is read.
+        """
+        sentences = _sentences(units)
+        memories = self._memories(models, sentences) if self.task.cfg.decode_passes else None
+        again = memories is not None and memories.hold_translations
+        drafts = [draft[:-1] for unit in units for draft in unit.drafts or ()]
+        if again and drafts:
+            found = self._translate_again(generator, models, sentences, memories, drafts)
+        else:
+            readings = None if memories is None else memories.recall()
+            everything = range(len(sentences))
+            found = self._translate_given(generator, models, sentences, everything, readings)
+            if again:
+                first = self._best(found)
+                found = self._translate_again(generator, models, sentences, memories, first)
+        return _by_unit([found[i] for i in range(len(sentences))], units)
+
+    def _translate_again(
+        self, generator, models, sentences, memories: _Memories, translations: List[Tensor]
+    ) -> Dict[int, List[Hypothesis]]:
+        """Translate all sentences given the translations until these no longer change."""
+        current, found = list(translations), {}
+        self._remember(memories, sentences, range(len(sentences)), current)
+        for _ in range(self.task.cfg.decode_passes):
+            before = list(current)
+            for wave in self._waves(sentences):
+                new = self._translate_given(generator, models, sentences, wave, memories.recall())
+                found.update(new)
+                for i in wave:
+                    current[i] = best_tokens(new[i], self.pad)
+                self._remember(memories, sentences, wave, current)
+            if all(torch.equal(a, b) for a, b in zip(before, current)):
+                break
+        return found
+
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+        """Score references given the references of the other sentences, or given drafts."""
+        sentences = _sentences(units)
+        drafted = units[0].drafts is not None
+        memories = self._memories(models, sentences)
+        everything = range(len(sentences))
+        current = [
+            line[:-1] for unit in units for line in (unit.drafts if drafted else unit.target)
+        ]
+        self._remember(memories, sentences, everything, current)
+        order = self._longest_first(sentences, everything)
+        rows = torch.tensor(order, device=memories.documents.device)
+        readings = [r.index_select(0, rows) for r in memories.recall(own=drafted)]
+        reading = [_WithReadings(model, r) for model, r in zip(models, readings)]
+        scored = self.score_spans(scorer, reading, [sentences[i].unit for i in order])
+        found = dict(zip(order, scored))
+        return _by_unit([found[i][0] for i in everything], units)
+
+    def _best(self, found: Dict[int, List[Hypothesis]]) -> List[Tensor]:
+        return [best_tokens(found[i], self.pad) for i in range(len(found))]
+
+    def _memories(self, models, sentences: List[_Sentence]) -> _Memories:
+        device = next(models[0].parameters()).device
+        dictionary, left_pad = self.task.source_dictionary, self.task.cfg.left_pad_source
+        rows = [self.joined_source(sentence.unit) for sentence in sentences]
+        documents = torch.tensor([sentence.document for sentence in sentences], device=device)
+        src_tokens = pad_rows(rows, dictionary, left_pad).to(device)
+        return _Memories(models, src_tokens, documents, dictionary.pad())
+
+    def _remember(self, memories: _Memories, sentences, wave: Sequence[int], current) -> None:
+        """Write the current translations of the given sentences into the target memories."""
+        end = torch.tensor([self.eos])
+        ended = [
+            torch.cat([self.tgt_mark[: self.marks(sentences[i].unit)], current[i], end])
+            for i in wave
+        ]
+        previous = previous_tokens(ended, self.task.target_dictionary)
+        device = memories.documents.device
+        memories.translate(torch.tensor(list(wave), device=device), previous.to(device))
+
+    def _waves(self, sentences: List[_Sentence]) -> Iterator[List[int]]:
+        """Yield the numbers of the sentences to translate between updates of the memories."""
+        if self.task.cfg.decode_order == "together":
+            yield list(range(len(sentences)))
+            return
+        for place in range(max(sentence.place for sentence in sentences) + 1):
+            yield [i for i, sentence in enumerate(sentences) if sentence.place == place]
+
+    def _longest_first(self, sentences, wave: Sequence[int]) -> List[int]:
+        """Return sentence numbers in batch order."""
+        return sorted(wave, key=lambda i: -len(self.joined_source(sentences[i].unit)))
+
+    def _translate_given(
+        self, generator, models, sentences, wave: Sequence[int], readings: Optional[List[Tensor]]
+    ) -> Dict[int, List[Hypothesis]]:
+        """Translate the given sentences with the vectors read for all sentences."""
+        order = self._longest_first(sentences, wave)
+        context = {}
+        if readings is not None:
+            rows = torch.tensor(order, device=readings[0].device)
+            context["readings"] = [r.index_select(0, rows) for r in readings]
+        units = [sentences[i].unit for i in order]
+        found = self.translate_spans(generator, models, units, context)
+        return {i: rows[0] for i, rows in zip(order, found)}
+
+
+def _sentences(units: List[DecodingUnit]) -> List[_Sentence]:
+    return [
+        _Sentence(unit.row_alone(row), number, row)
+        for number, unit in enumerate(units)
+        for row in range(unit.num_rows)
+    ]
+
+
+def _by_unit(found: List[List[Hypothesis]], units: List[DecodingUnit]) -> List[Rows]:
+    """Group the hypotheses of sentences by unit."""
+    rows = iter(found)
+    return [[next(rows) for _ in unit.lines] for unit in units]

@@ -1,0 +1,161 @@
+"""Translation of a whole span in one output (``--decoding window`` and ``segment``)."""
+
+import logging
+from typing import List, Optional
+
+import torch
+from torch import Tensor
+
+from fairseq_docmt.data import pad_rows
+from fairseq_docmt.data.decoding_units import DecodingUnit
+from fairseq_docmt.generation.hypotheses import (
+    JointHypothesis,
+    nbest_of_sentences,
+    split_hypothesis,
+)
+from fairseq_docmt.generation.search import DocumentSearch, EncoderInput, Rows, stacked
+from fairseq_docmt.generation.sequence_generator import RowLimits
+
+logger = logging.getLogger(__name__)
+
+
+class JointSearch(DocumentSearch):
+    """Search for all sentences of a unit in one output, split at ``<sep>``.
+
+    An output with a wrong number of sentences is decoded again with the right number forced, or
+    kept (``--wrong-sentence-count``).
+    """
+
+    def __init__(self, task):
+        super().__init__(task)
+        #: number of outputs of several sentences in this run, and of those with a wrong number
+        self._joint_outputs = self._wrong_counts = 0
+
+    def begin(self, units: int) -> None:
+        """Prepare for a run over a number of units."""
+        super().begin(units)
+        self._joint_outputs = self._wrong_counts = 0
+
+    def end(self) -> None:
+        """Report how many outputs had a wrong number of sentences."""
+        if self._joint_outputs > 0:
+            kept = self.task.cfg.wrong_sentence_count == "keep"
+            logger.info(
+                "sentence counts: %d of %d outputs of several sentences had a wrong number of "
+                "sentences and were %s",
+                self._wrong_counts,
+                self._joint_outputs,
+                "kept" if kept else "decoded again with the right one",
+            )
+
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+        """Search for translations of the rows of each unit."""
+        return self.translate_spans(generator, models, units)
+
+    def translate_spans(
+        self, generator, models, units: List[DecodingUnit], encoder_context: Optional[dict] = None
+    ) -> List[Rows]:
+        """Search for outputs of whole units and split them into sentences.
+
+        Args:
+            generator: stock generator of this suite.
+            models: models of the ensemble.
+            units: units to translate.
+            encoder_context: further encoder input of the ensemble, for units of one sentence; its
+                rows are the units, longest first.
+        """
+        counts = [len(unit.source) for unit in units]
+        force = self.task.cfg.force_sentence_count
+        forced = [count if count == 1 or force else 0 for count in counts]
+        found = self._search(generator, models, units, forced, encoder_context)
+        wrong = [len(outputs[0].sentences) != count for outputs, count in zip(found, counts)]
+        self._joint_outputs += sum(count > 1 for count in counts)
+        self._wrong_counts += sum(wrong)
+        if self.task.cfg.wrong_sentence_count == "repair":
+            free = [i for i, number in enumerate(forced) if number == 0]
+            repaired = self._repaired(
+                generator, models, [units[i] for i in free], [found[i] for i in free]
+            )
+            for i, outputs in zip(free, repaired):
+                found[i] = outputs
+        found = [[o.matched(count, self.eos) for o in f] for f, count in zip(found, counts)]
+        return [
+            nbest_of_sentences(outputs, generator.nbest)[unit.num_context :]
+            for unit, outputs in zip(units, found)
+        ]
+
+    def _repaired(self, generator, models, units, found) -> List[List[JointHypothesis]]:
+        """Keep outputs with the right number of sentences and search for missing ones.
+
+        Args:
+            found: hypotheses of each unit, best first.
+        """
+        counts = [len(unit.source) for unit in units]
+        right = [[o for o in f if len(o.sentences) == c] for f, c in zip(found, counts)]
+        again = [
+            i
+            for i, outputs in enumerate(right)
+            if len(found[i][0].sentences) != counts[i] or len(outputs) < generator.nbest
+        ]
+        if not again:
+            return right
+        repaired = self._search(
+            generator, models, [units[i] for i in again], [counts[i] for i in again]
+        )
+        for i, outputs in zip(again, repaired):
+            right[i] = sorted(right[i] + outputs, key=lambda output: -output.score)
+        return right
+
+    def _search(
+        self, generator, models, units, counts, encoder_context=None
+    ) -> List[List[JointHypothesis]]:
+        """Search for outputs of units.
+
+        Args:
+            counts: required number of sentences of each output, 0 for any number.
+
+        Returns:
+            Hypotheses of each unit, best first.
+        """
+        batch = self.encoder_input(units, models)
+        in_batch = [units[i] for i in batch.order]
+        limits = RowLimits(
+            most=[self._most_tokens(generator, unit) for unit in in_batch],
+            sentences=[counts[i] for i in batch.order],
+            marks=[self.marks(unit) for unit in in_batch],
+        )
+        found = generator.generate(
+            models,
+            {"net_input": {**batch.net_input, **(encoder_context or {})}},
+            limits=limits,
+            prefix_tokens=self._prefixes(in_batch, batch),
+            constraints=_constraints(in_batch),
+        )
+        outputs = [
+            [self._split(hypothesis, unit, generator) for hypothesis in hypotheses]
+            for unit, hypotheses in zip(in_batch, found)
+        ]
+        return batch.in_order_of_units(outputs)
+
+    def _most_tokens(self, generator, unit: DecodingUnit) -> int:
+        tokens = sum(len(sentence) for sentence in unit.source) + self.marks(unit)
+        return generator.most_tokens(tokens, len(unit.source))
+
+    def _split(self, hypothesis, unit: DecodingUnit, generator) -> JointHypothesis:
+        sizes = [len(sentence) for sentence in unit.source]
+        sentences = split_hypothesis(hypothesis, sizes, self.separator, self.marks(unit), generator)
+        return JointHypothesis(float(hypothesis["score"]), sentences)
+
+    def _prefixes(self, units, batch: EncoderInput) -> Optional[Tensor]:
+        """Collate the forced prefixes of single sentences, preceded by ``<bod>`` if used."""
+        rows = []
+        for unit in units:
+            row = self.tgt_mark[: self.marks(unit)]
+            rows.append(row if unit.prefixes is None else torch.cat([row, unit.prefixes[0].cpu()]))
+        if not any(map(len, rows)):
+            return None
+        return pad_rows(rows, self.task.target_dictionary).to(batch.device)
+
+
+def _constraints(units) -> Optional[Tensor]:
+    return stacked([None if u.constraints is None else u.constraints[0] for u in units])

@@ -1,0 +1,59 @@
+"""Checks of stock generation options against ``--decoding``."""
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.models.interface import aligns_whole_outputs, has_attention_weights
+
+
+def refuse_unsupported(task, models, args) -> None:
+    """Refuse generation options that do not work with the decoding of a task.
+
+    Args:
+        task: document task.
+        models: models of the ensemble.
+        args: generation options.
+
+    Raises:
+        UserError: an option is not supported; the message gives an alternative.
+    """
+    # Whether source and output are single sentences.
+    alone = task.decoding == "iterative" or (
+        task.decoding != "segment" and task.window_to_decode() == 1
+    )
+    if getattr(args, "score_reference", False):
+        if task.cfg.normalize_with_context:
+            raise UserError(
+                "--normalize-with-context changes the search; leave it out with --score-reference, "
+                "which scores each sentence by its own tokens"
+            )
+        return
+    if getattr(args, "print_alignment", None):
+        for model in models:
+            if not has_attention_weights(model):
+                raise UserError(
+                    f"--print-alignment needs attention weights, which a "
+                    f"{type(model).__name__} does not give while decoding; leave it out"
+                )
+    if getattr(args, "print_alignment", None) == "soft" and not alone:
+        raise UserError(
+            "--print-alignment soft gives weights over all context; use --print-alignment hard"
+        )
+    aligned = any(aligns_whole_outputs(model) for model in models)
+    if getattr(args, "print_alignment", None) and aligned and task.sequential:
+        if not alone:
+            raise UserError(
+                "--print-alignment of a model trained with alignments needs the whole output at "
+                "once; use --decoding segment or window"
+            )
+    if not task.sequential and not alone:
+        for option in ("prefix_size", "constraints"):
+            if getattr(args, option, None):
+                raise UserError(
+                    f"--{option.replace('_', '-')} applies to one sentence, but --decoding "
+                    f"{task.decoding} translates several in one output; use --decoding sequential"
+                )
+    if getattr(args, "match_source_len", False) and not alone:
+        raise UserError(
+            "--match-source-len compares with the source of the whole window; leave it out"
+        )
+    if getattr(args, "retain_iter_history", False):
+        raise UserError("--retain-iter-history is for non-autoregressive models; leave it out")

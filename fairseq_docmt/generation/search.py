@@ -1,0 +1,213 @@
+"""Base of all searches: encoder input, scoring of references, and results."""
+
+from dataclasses import replace
+from typing import List, NamedTuple, Optional, Sequence
+
+import torch
+from fairseq.data import data_utils
+from fairseq.sequence_scorer import SequenceScorer
+from torch import Tensor
+
+from fairseq_docmt.data import join_sentences, pad_rows
+from fairseq_docmt.data.decoding_units import DecodingUnit
+from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation.hypotheses import (
+    Hypothesis,
+    best_tokens,
+    empty_hypothesis,
+    split_hypothesis,
+)
+
+#: hypotheses of each sentence to translate, best first
+Rows = List[List[Hypothesis]]
+
+
+class EncoderInput(NamedTuple):
+    """Batch of the sources of units.
+
+    Attributes:
+        order: number of the unit of each row; the longest come first, as recurrent encoders
+            require.
+        net_input: ``src_tokens`` (bsz, S) and ``src_lengths`` (bsz,).
+    """
+
+    order: List[int]
+    net_input: dict
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the batch."""
+        return self.net_input["src_tokens"].device
+
+    def in_order_of_units(self, found: Sequence) -> list:
+        """Reorder the results of the rows by unit."""
+        results: list = [None] * len(self.order)
+        for number, of_row in zip(self.order, found):
+            results[number] = of_row
+        return results
+
+
+class DocumentSearch:
+    """Base of the searches, which find hypotheses for the sentences of decoding units.
+
+    A subclass defines :meth:`translate`.  It may keep translations from one sample to the next;
+    samples then have to be in the order of their documents.
+
+    Args:
+        task: document task with dictionaries, ``decoding`` and ``options``.
+    """
+
+    def __init__(self, task):
+        self.task = task
+        tgt_dict, src_dict = task.target_dictionary, task.source_dictionary
+        self.eos, self.pad = tgt_dict.eos(), tgt_dict.pad()
+        self.separator = tgt_dict.index(SENTENCE_SEPARATOR)
+        self.src_separator = src_dict.index(SENTENCE_SEPARATOR)
+        self.tgt_mark = torch.tensor([tgt_dict.index(BEGIN_OF_DOCUMENT)])
+        self.src_mark = torch.tensor([src_dict.index(BEGIN_OF_DOCUMENT)])
+        self._units_left = 0
+
+    # ---- defined by subclasses -----------------------------------------------------------------
+
+    def end(self) -> None:
+        """Log statistics after the last unit of a run."""
+
+    def forget(self) -> None:
+        """Forget the translations of open documents."""
+
+    def ensemble_of(self, models):
+        """Return the ensemble of the generator, None for that of fairseq."""
+        return None
+
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+        """Search for translations of the rows of each unit."""
+        raise NotImplementedError
+
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+        """Score the references of the rows of each unit."""
+        return self.score_spans(scorer, models, units)
+
+    # ---- called by tasks -----------------------------------------------------------------------
+
+    def begin(self, units: int) -> None:
+        """Prepare for a run over a number of units."""
+        self._units_left = units
+
+    @torch.no_grad()
+    def decode(self, generator, models, units, prefixes=None, constraints=None) -> Rows:
+        """Translate or score the rows of a sample.
+
+        Args:
+            generator: stock generator of this suite, or a scorer of references.
+            models: models of the ensemble.
+            units: units of the sample.
+            prefixes, constraints: (rows, n) forced tokens from the stock commands, or None.
+
+        Returns:
+            Hypotheses of each row, best first.
+
+        Raises:
+            UserError: there are no references to score.
+        """
+        units = _with_forced_tokens(units, prefixes, constraints)
+        full = [unit for unit in units if unit.source]
+        if not isinstance(generator, SequenceScorer):
+            found = iter(self.translate(generator, models, full) if full else ())
+        elif any(unit.target is None for unit in full):
+            raise UserError("--score-reference needs references; this input has no target side")
+        else:
+            found = iter(self.score(generator, models, full) if full else ())
+        results: Rows = []
+        for unit in units:
+            nothing = [[empty_hypothesis(self.eos)] for _ in unit.lines]
+            results += next(found) if unit.source else nothing
+        self._units_left -= len(units)
+        if self._units_left == 0:
+            self.end()
+        return results
+
+    # ---- inputs --------------------------------------------------------------------------------
+
+    def marks(self, unit: DecodingUnit) -> int:
+        """Return the number of ``<bod>`` symbols at the beginning of a unit, 0 or 1."""
+        return int(self.task.options["mark_document_start"] and unit.at_start)
+
+    def joined_source(self, unit: DecodingUnit) -> Tensor:
+        """Return the source of a unit as one sequence."""
+        joined = join_sentences(unit.source, self.src_separator)
+        return torch.cat([self.src_mark, joined]) if self.marks(unit) else joined
+
+    def joined_target(self, unit: DecodingUnit) -> Tensor:
+        """Return the references of a unit as one sequence."""
+        joined = join_sentences(unit.target, self.separator)
+        return torch.cat([self.tgt_mark, joined]) if self.marks(unit) else joined
+
+    def encoder_input(self, units: List[DecodingUnit], models) -> EncoderInput:
+        """Collate the sources of units."""
+        device = next(models[0].parameters()).device
+        sources = [self.joined_source(unit) for unit in units]
+        order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+        rows = [sources[i] for i in order]
+        padded = pad_rows(rows, self.task.source_dictionary, self.task.cfg.left_pad_source)
+        lengths = torch.tensor([len(row) for row in rows], device=device)
+        return EncoderInput(order, {"src_tokens": padded.to(device), "src_lengths": lengths})
+
+    def context_tokens(self, unit: DecodingUnit, row: int, hypotheses: List[Hypothesis]) -> Tensor:
+        """Return the target context that a row is for later sentences, without end symbol.
+
+        It is the best hypothesis, or the reference with ``--gold-context``.
+
+        Raises:
+            UserError: ``--gold-context`` without references.
+        """
+        if not self.task.cfg.gold_context:
+            return best_tokens(hypotheses, self.pad)
+        if unit.target is None:
+            raise UserError("--gold-context needs references; this input has no target side")
+        return unit.target[unit.num_context + row][:-1]
+
+    # ---- references ----------------------------------------------------------------------------
+
+    def score_spans(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+        """Score joined references by the stock scorer and split the scores into sentences."""
+        batch = self.encoder_input(units, models)
+        targets = [self.joined_target(units[i]) for i in batch.order]
+        target = pad_rows(targets, self.task.target_dictionary).to(batch.device)
+        previous = data_utils.collate_tokens(
+            targets, self.pad, self.eos, move_eos_to_beginning=True
+        )
+        net_input = {**batch.net_input, "prev_output_tokens": previous.to(batch.device)}
+        found = scorer.generate(models, {"net_input": net_input, "target": target})
+        scored = []
+        for number, hypotheses in zip(batch.order, found):
+            unit = units[number]
+            sentences = split_hypothesis(
+                hypotheses[0],
+                [len(sentence) for sentence in unit.source],
+                self.separator,
+                self.marks(unit),
+                scorer,
+            )
+            scored.append([[sentence] for sentence in sentences[unit.num_context :]])
+        return batch.in_order_of_units(scored)
+
+
+def _with_forced_tokens(units, prefixes, constraints) -> List[DecodingUnit]:
+    """Return units with their rows of the prefixes and constraints of a sample."""
+    if prefixes is None and constraints is None:
+        return units
+    sizes = [unit.num_rows for unit in units]
+    parts = [
+        [None] * len(units) if rows is None else rows.split(sizes)
+        for rows in (prefixes, constraints)
+    ]
+    return [
+        replace(unit, prefixes=prefix, constraints=constraint)
+        for unit, prefix, constraint in zip(units, *parts)
+    ]
+
+
+def stacked(given: Sequence[Optional[Tensor]]) -> Optional[Tensor]:
+    """Stack the tensors of the rows; return None if they are None."""
+    return None if given[0] is None else torch.stack(list(given))

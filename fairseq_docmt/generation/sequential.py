@@ -1,0 +1,226 @@
+"""Translation sentence by sentence after the previous translations (``sequential``)."""
+
+from typing import Callable, Dict, List, Optional
+
+import torch
+from torch import Tensor
+
+from fairseq_docmt.data import pad_rows
+from fairseq_docmt.data.decoding_units import DecodingUnit
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation.hypotheses import Hypothesis, cut_alignment
+from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
+from fairseq_docmt.generation.search import DocumentSearch, Rows, stacked
+from fairseq_docmt.generation.sequence_generator import RowLimits
+
+
+class SequentialSearch(DocumentSearch):
+    """Search for one sentence at a time, after the decoder has read its target context.
+
+    The unit of a window has one sentence to translate, and its target context comes from earlier
+    samples.  The unit of a document is translated sentence by sentence.
+    """
+
+    def __init__(self, task):
+        super().__init__(task)
+        #: last translations of each open document
+        self.translated: Dict[int, List[Tensor]] = {}
+        #: number of the growing document of each row of the latest batch
+        self._growing: List[int] = []
+
+    def forget(self) -> None:
+        """Forget the translations of open documents."""
+        self.translated = {}
+
+    def ensemble_of(self, models) -> PrefixEnsemble:
+        """Return an ensemble whose decoders read a prefix."""
+        score_prefix = self.task.cfg.normalize_with_context
+        return PrefixEnsemble(models, self.eos, self.separator, self.pad, score_prefix)
+
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+        """Search for translations of the rows of each unit."""
+        if self.task.decoding == "sequential-full-source":
+            return self._translate(generator, units)
+        return self._without_future(units, lambda *shown: self._translate(generator, *shown))
+
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+        """Score the references of the rows of each unit."""
+        if self.task.decoding != "sequential":
+            return self.score_spans(scorer, models, units)
+        return self._without_future(
+            units, lambda shown, _=None: self.score_spans(scorer, models, shown)
+        )
+
+    def _without_future(self, units, decode: Callable[..., List[Rows]]) -> List[Rows]:
+        """Decode units sentence by sentence, each given the source up to this sentence.
+
+        Herold and Ney (2023), section 3.4.  The source grows with each sentence and is encoded
+        again, except for states that do not change.
+
+        Args:
+            units: units to decode.
+            decode: function from units that translate the last sentence of their source, and the
+                number of the growing document of each, to hypotheses.
+        """
+        if all(unit.num_rows == 1 for unit in units):
+            return decode(units)
+        results: List[Rows] = [[] for _ in units]
+        self._growing = []
+        contexts = [list(unit.target_context or ()) for unit in units]
+        for row in range(max(unit.num_rows for unit in units)):
+            active = [i for i, unit in enumerate(units) if row < unit.num_rows]
+            found = decode([units[i].ending_at(row, contexts[i]) for i in active], active)
+            for i, (hypotheses,) in zip(active, found):
+                results[i].append(hypotheses)
+                tokens = self.context_tokens(units[i], row, hypotheses)
+                contexts[i] = [*contexts[i], tokens]
+        return results
+
+    # ---- search --------------------------------------------------------------------------------
+
+    def _translate(
+        self, generator, units: List[DecodingUnit], growing: Optional[List[int]] = None
+    ) -> List[Rows]:
+        """Translate the rows of each unit one after another, the units as one batch.
+
+        Args:
+            growing: number of the document of each unit, if the source of documents grows.
+        """
+        ensemble: PrefixEnsemble = generator.model
+        if not ensemble.side_by_side and len(units) > 1:
+            return [self._translate(generator, [unit])[0] for unit in units]
+        batch = self.encoder_input(units, ensemble.models)
+        in_batch = [units[i] for i in batch.order]
+        tokens = self._first_tokens(in_batch).to(batch.device)
+        if ensemble.grows and growing is not None:
+            known = self._known_rows([growing[i] for i in batch.order])
+            ensemble.go_on(batch.net_input, tokens, known)
+        else:
+            ensemble.encode(batch.net_input)
+            ensemble.read(tokens)
+        return batch.in_order_of_units(self._write(generator, in_batch, batch.net_input))
+
+    def _known_rows(self, growing: List[int]) -> Optional[List[int]]:
+        """Return the rows of the documents in the previous batch, None at the first sentence.
+
+        Args:
+            growing: number of the document of each row.
+        """
+        before, self._growing = self._growing, growing
+        return [before.index(number) for number in growing] if before else None
+
+    def _write(self, generator, units: List[DecodingUnit], net_input: dict) -> List[Rows]:
+        """Search for the rows of each unit and append each result to the prefix."""
+        ensemble, device = generator.model, net_input["src_tokens"].device
+        results: List[Rows] = [[] for _ in units]
+        active = list(range(len(units)))
+        while True:
+            current = [(units[i], len(results[i])) for i in active]
+            found = self._write_sentence(generator, current, net_input)
+            chunks = []
+            for i, (unit, row), hypotheses in zip(active, current, found):
+                results[i].append(hypotheses)
+                tokens = self.context_tokens(unit, row, hypotheses)
+                self._remember(unit, tokens)
+                chunks.append(torch.cat([tokens, torch.tensor([self.separator])]))
+            going_on = [at for at, (unit, row) in enumerate(current) if row + 1 < unit.num_rows]
+            if not going_on:
+                return results
+            if len(going_on) < len(active):
+                rows = torch.tensor(going_on, device=device)
+                ensemble.keep_rows(rows)
+                net_input = {key: value[rows] for key, value in net_input.items()}
+            chunk = pad_rows([chunks[at] for at in going_on], self.task.target_dictionary)
+            ensemble.read(chunk.to(device))
+            active = [active[at] for at in going_on]
+
+    def _write_sentence(self, generator, current, net_input: dict) -> List[List[Hypothesis]]:
+        """Search for one sentence of each unit.
+
+        Args:
+            current: pairs of a unit and the number of its row to translate.
+        """
+        ensemble = generator.model
+        read = ensemble.prefixes[0].tokens.ne(self.pad).sum(1).tolist()
+        limits = [
+            self._most_tokens(generator, unit, row, already)
+            for (unit, row), already in zip(current, read)
+        ]
+        context = None
+        if ensemble.score_prefix:
+            # The initial </s> does not count.
+            lengths = torch.tensor(read, device=ensemble.prefix_scores.device) - 1
+            context = ensemble.prefix_scores, lengths
+        with ensemble.writing([row + 1 < unit.num_rows for unit, row in current]):
+            found = generator.generate(
+                list(ensemble.models),
+                {"net_input": net_input},
+                limits=RowLimits(limits, context=context),
+                prefix_tokens=_of_rows([(unit.prefixes, row) for unit, row in current]),
+                constraints=_of_rows([(unit.constraints, row) for unit, row in current]),
+            )
+        return [
+            [self._aligned(hypothesis, unit, row) for hypothesis in hypotheses]
+            for (unit, row), hypotheses in zip(current, found)
+        ]
+
+    def _most_tokens(self, generator, unit: DecodingUnit, row: int, read: int) -> int:
+        left = generator.max_len - 1 - read
+        if left < 1:
+            raise UserError(
+                f"the context of document {unit.document + 1} fills all "
+                f"{generator.max_len} target positions of the model; decode with "
+                "a smaller window, or train with a smaller --max-document-tokens"
+            )
+        return min(generator.most_tokens(len(unit.source[unit.num_context + row]), 1), left)
+
+    def _aligned(self, hypothesis: Hypothesis, unit: DecodingUnit, row: int) -> Hypothesis:
+        """Return a hypothesis whose alignment is relative to its own source sentence."""
+        sizes = [len(sentence) for sentence in unit.source]
+        current = unit.num_context + row
+        start = self.marks(unit) + sum(sizes[:current])
+        alignment = cut_alignment(
+            hypothesis["alignment"],
+            *(start, start + sizes[current]),
+            *(0, len(hypothesis["tokens"])),
+        )
+        return {**hypothesis, "alignment": alignment, "attention": None}
+
+    # ---- target context ------------------------------------------------------------------------
+
+    def _first_tokens(self, units: List[DecodingUnit]) -> Tensor:
+        """Return the (bsz, n) target context of each unit: ``</s> s1 <sep> s2 <sep>``."""
+        rows = []
+        for unit in units:
+            row = [torch.tensor([self.eos]), self.tgt_mark[: self.marks(unit)]]
+            for sentence in self._context(unit):
+                row += [sentence, torch.tensor([self.separator])]
+            rows.append(torch.cat(row))
+        return pad_rows(rows, self.task.target_dictionary)
+
+    def _context(self, unit: DecodingUnit) -> List[Tensor]:
+        """Return the translations of the sentences before the first row of a unit."""
+        if unit.target_context is not None:
+            return unit.target_context
+        wanted = unit.num_context
+        known = self.translated.get(unit.document, [])
+        if unit.position == 0 or wanted == 0:
+            return []
+        if len(known) < wanted:
+            raise RuntimeError(
+                f"sentence {unit.position + 1} of document {unit.document + 1} came before "
+                "its predecessor was translated"
+            )
+        return known[-wanted:]
+
+    def _remember(self, unit: DecodingUnit, tokens: Tensor) -> None:
+        window = self.task.window_to_decode()
+        if window < 2 or unit.target_context is not None:
+            return
+        known = self.translated.get(unit.document, []) if unit.position > 0 else []
+        self.translated[unit.document] = (known + [tokens])[1 - window :]
+
+
+def _of_rows(given):
+    """Stack one row of each tensor, given pairs of a (rows, n) tensor or None and a row."""
+    return stacked([None if rows is None else rows[row] for rows, row in given])

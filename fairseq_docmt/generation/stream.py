@@ -1,0 +1,166 @@
+"""Translation of single sentences given the document state (``--decoding stream``)."""
+
+from typing import Callable, Dict, List, Tuple
+
+import torch
+from fairseq.sequence_generator import EnsembleModel
+from torch import Tensor, nn
+
+from fairseq_docmt.data import pad_rows
+from fairseq_docmt.data.decoding_units import DecodingUnit
+from fairseq_docmt.generation.joint import JointSearch
+from fairseq_docmt.generation.search import Rows
+from fairseq_docmt.models.interface import state_after
+from fairseq_docmt.modules.shared.document_state import DocumentState, detached, joined, select_rows
+
+
+class StreamEnsemble(EnsembleModel):
+    """Ensemble whose encoders get the document state of each row.
+
+    ``net_input`` has ``streams``: a list with ``starts`` (bsz,) and ``doc_state`` for each model.
+    """
+
+    def __init__(self, models):
+        super().__init__(models)
+        self._encoder_outs: list = []
+
+    def forward_encoder(self, net_input):
+        """Return the encoder outputs, given the document states."""
+        rest = {key: value for key, value in net_input.items() if key != "streams"}
+        self._encoder_outs = [
+            model.encoder.forward_torchscript({**rest, **stream})
+            for model, stream in zip(self.models, net_input["streams"])
+        ]
+        return self._encoder_outs
+
+    def next_doc_state(self, previous_tokens: Tensor) -> List[DocumentState]:
+        """Return the next document state of each model.
+
+        Args:
+            previous_tokens: (rows, T) right-padded decoder input of the rows encoded last.
+        """
+        return [
+            state_after(model, previous_tokens, encoder_out)
+            for model, encoder_out in zip(self.models, self._encoder_outs)
+        ]
+
+
+class _WithStream(nn.Module):
+    """Adapter with which a scorer passes the document state to a model and keeps the next one."""
+
+    def __init__(self, model, stream: dict):
+        super().__init__()
+        self.model, self.stream, self.doc_state = model, stream, None
+
+    def forward(self, **net_input):
+        output = self.model(**net_input, **self.stream)
+        self.doc_state = output[1]["doc_state"]
+        return output
+
+    def get_normalized_probs(self, *args, **kwargs):
+        return self.model.get_normalized_probs(*args, **kwargs)
+
+
+class StreamSearch(JointSearch):
+    """Search for single sentences in the order of their documents.
+
+    Documents are decoded side by side from beginning to end, so a document state is dropped after
+    the first sample without this document.  Only the state of the document with the highest number
+    is kept longer, as interactive input may continue it.
+    """
+
+    def __init__(self, task):
+        super().__init__(task)
+        self.doc_states: Dict[int, List[DocumentState]] = {}
+
+    def forget(self) -> None:
+        """Forget open documents."""
+        self.doc_states = {}
+
+    def ensemble_of(self, models) -> StreamEnsemble:
+        """Return an ensemble whose encoders get the document states."""
+        return StreamEnsemble(models)
+
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+        """Search for translations and update the document states with the best hypotheses."""
+
+        def translate(wave):
+            streams = {"streams": self._streams(models, wave)}
+            found = self.translate_spans(generator, models, wave, streams)
+            previous = [self._previous(unit, rows[0]) for unit, rows in zip(wave, found)]
+            tokens = pad_rows(previous, self.task.target_dictionary)
+            return found, generator.model.next_doc_state(tokens.to(_device(models)))
+
+        return self._by_waves(units, translate)
+
+    def _previous(self, unit: DecodingUnit, hypotheses) -> Tensor:
+        """Return the decoder input of a translation, as in training."""
+        mark = self.tgt_mark[: self.marks(unit)]
+        tokens = self.context_tokens(unit, 0, hypotheses)
+        return torch.cat([torch.tensor([self.eos]), mark, tokens])
+
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+        """Score references and update the document states with them."""
+
+        def score(wave):
+            pairs = zip(models, self._streams(models, wave))
+            streaming = [_WithStream(model, stream) for model, stream in pairs]
+            found = self.score_spans(scorer, streaming, wave)
+            return found, [model.doc_state for model in streaming]
+
+        return self._by_waves(units, score)
+
+    def _by_waves(
+        self, units, decode: Callable[[list], Tuple[List[Rows], List[DocumentState]]]
+    ) -> List[Rows]:
+        """Decode at most one sentence of each document at a time, the longest first."""
+        results = [None] * len(units)
+        for wave in _waves(units):
+            wave.sort(key=lambda i: -len(self.joined_source(units[i])))
+            found, states = decode([units[i] for i in wave])
+            for i, rows in zip(wave, found):
+                results[i] = rows
+            self._keep([units[i].document for i in wave], states)
+        return results
+
+    def _streams(self, models, wave) -> List[dict]:
+        """Return ``starts`` and ``doc_state`` of the rows for each model."""
+        device = _device(models)
+        continues = [u.position > 0 and u.document in self.doc_states for u in wave]
+        stream = {"starts": torch.tensor([not on for on in continues], device=device)}
+        if not any(continues):
+            return [{**stream, "doc_state": None} for _ in models]
+        open_states = [self.doc_states[u.document] for u, on in zip(wave, continues) if on]
+        # Rows that begin a document get an arbitrary state, which the model ignores.
+        row = torch.tensor(continues, device=device).cumsum(0).sub(1).clamp(min=0)
+        return [
+            {
+                **stream,
+                "doc_state": select_rows(joined([states[number] for states in open_states]), row),
+            }
+            for number in range(len(models))
+        ]
+
+    def _keep(self, documents: List[int], states: List[DocumentState]) -> None:
+        latest = max([*documents, *self.doc_states])
+        kept = {latest: self.doc_states[latest]} if latest in self.doc_states else {}
+        for row, document in enumerate(documents):
+            at = torch.tensor([row], device=next(iter(states[0].values())).device)
+            kept[document] = [detached(select_rows(doc_state, at)) for doc_state in states]
+        self.doc_states = kept
+
+
+def _device(models) -> torch.device:
+    return next(models[0].parameters()).device
+
+
+def _waves(units) -> List[List[int]]:
+    """Group the numbers of units into waves with at most one unit of each document."""
+    waves, seen = [], set()
+    for number, unit in enumerate(units):
+        if not waves or unit.document in seen:
+            waves.append([])
+            seen = set()
+        waves[-1].append(number)
+        seen.add(unit.document)
+    return waves

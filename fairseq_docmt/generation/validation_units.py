@@ -1,0 +1,121 @@
+"""Conversion of validation batches into decoding units, for validation BLEU.
+
+Each function returns a sample whose rows are the original sentences: ``units``, the references
+``target`` (rows, T), and ``id`` (rows,), the line of each sentence in the corpus.
+"""
+
+from typing import List, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_docmt.data import pad_rows, split_sentences
+from fairseq_docmt.data.decoding_units import DecodingUnit
+from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
+
+
+def units_of_view(sample: dict, task) -> dict:
+    """Convert joined examples into units with their reference context.
+
+    Args:
+        sample: batch of a :class:`~fairseq_docmt.data.DocumentView`.
+        task: document task.
+    """
+    is_window = task.options.get("window_size", 0) > 0
+    tgt_dict, units = task.target_dictionary, []
+    # prev_output_tokens has all target tokens but the last, </s>.
+    end = torch.tensor([tgt_dict.eos()])
+    previous = sample["net_input"]["prev_output_tokens"].cpu()
+    whole = [torch.cat([row[row.ne(tgt_dict.pad())][1:], end]) for row in previous]
+    sources = _split_rows(sample["net_input"]["src_tokens"], task.source_dictionary)
+    targets = [_sentences(row, tgt_dict)[0] for row in whole]
+    for (source, at_start), target, first in zip(sources, targets, sample["id"].tolist()):
+        # The id of a window is its only row, that of another span its first row.
+        rows = 1 if is_window else len(source)
+        units.append(
+            DecodingUnit(
+                list(range(first, first + rows)),
+                source,
+                target,
+                document=0,
+                at_start=at_start,
+                target_context=[t[:-1] for t in target[: len(target) - rows]],
+            )
+        )
+    return _sample(units, task)
+
+
+def units_of_stream(sample: dict, task) -> dict:
+    """Convert a batch of a stream into units whose documents are the lanes, without fillers.
+
+    Args:
+        sample: batch of a :class:`~fairseq_docmt.data.stream_view.StreamView`.
+        task: document task.
+    """
+    net_input = sample["net_input"]
+    sources = _split_rows(net_input["src_tokens"], task.source_dictionary)
+    targets = _split_rows(sample["target"], task.target_dictionary)
+    starts, lines = net_input["starts"].tolist(), sample["id"].tolist()
+    units = [
+        DecodingUnit(
+            [lines[row]],
+            sources[row][0],
+            targets[row][0],
+            document=row % net_input["lanes"],
+            position=0 if starts[row] else 1,
+            at_start=sources[row][1],
+        )
+        for row in range(len(lines))
+        if lines[row] >= 0
+    ]
+    return _sample(units, task)
+
+
+def units_of_documents(sample: dict, task) -> dict:
+    """Convert a batch whose rows are sentences into units that are the documents.
+
+    Args:
+        sample: batch of a :class:`~fairseq_docmt.data.rows_view.RowsView`.
+        task: document task.
+    """
+    sources = _split_rows(sample["net_input"]["src_tokens"], task.source_dictionary)
+    targets = _split_rows(sample["target"], task.target_dictionary)
+    documents = sample["net_input"]["documents"].cpu()
+    units = []
+    for document in documents.unique().tolist():
+        rows = documents.eq(document).nonzero().view(-1).tolist()
+        units.append(
+            DecodingUnit(
+                sample["id"][rows].tolist(),
+                [sentence for row in rows for sentence in sources[row][0]],
+                [sentence for row in rows for sentence in targets[row][0]],
+                document=document,
+                at_start=sources[rows[0]][1],
+            )
+        )
+    return _sample(units, task)
+
+
+def _sample(units: List[DecodingUnit], task) -> dict:
+    references = [target for unit in units for target in unit.target[unit.num_context :]]
+    lines = [line for unit in units for line in unit.lines]
+    target = pad_rows(references, task.target_dictionary)
+    return {"units": units, "target": target, "id": torch.tensor(lines)}
+
+
+def _split_rows(tokens: Tensor, dictionary) -> List[Tuple[List[Tensor], bool]]:
+    """Split the rows of padded (bsz, T) tokens into sentences.
+
+    Returns:
+        For each row its sentences, none for a row of padding, and whether it begins with ``<bod>``.
+    """
+    rows = (row[row.ne(dictionary.pad())] for row in tokens.cpu())
+    return [_sentences(row, dictionary) if len(row) > 0 else ([], False) for row in rows]
+
+
+def _sentences(joined: Tensor, dictionary) -> Tuple[List[Tensor], bool]:
+    """Split a joined sequence into sentences that end in ``</s>``, and look for ``<bod>``."""
+    marked = bool(joined[0] == dictionary.index(BEGIN_OF_DOCUMENT))
+    eos = joined[-1:]
+    parts = split_sentences(joined[int(marked) : -1], dictionary.index(SENTENCE_SEPARATOR))
+    return [torch.cat([part, eos]) for part in parts], marked

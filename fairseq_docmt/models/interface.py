@@ -1,0 +1,139 @@
+"""Optional attributes and methods of models, and functions that supply their defaults.
+
+The tasks and searches use these functions, so that models of fairseq need none of the attributes.
+"""
+
+from typing import Dict, Iterable, Optional, Protocol, Tuple
+
+from torch import Tensor
+
+from fairseq_docmt.modules.shared.document_state import DocumentState
+from fairseq_docmt.modules.window.growing_source import GrowingSource
+
+
+class DocumentModel(Protocol):
+    """Attributes and methods that a model may have.
+
+    Attributes:
+        is_document_recurrent: the model has a state that goes from sentence to sentence.
+            ``forward`` takes ``starts``, ``lanes`` and ``doc_state``
+            (:mod:`fairseq_docmt.data.batch`), and the extra outputs of the decoder have
+            ``doc_state``.  Default: False.
+        reads_documents: the rows of a batch are the sentences of whole documents, and ``forward``
+            takes ``documents`` (:mod:`fairseq_docmt.data.batch`).  Default: False.
+        remembers_translations: such a model also reads translations of the other sentences.
+            Default: False.
+        full_context_alignment: alignments need the whole output (fairseq's ``transformer_align``).
+            Default: False.
+    """
+
+    is_document_recurrent: bool
+    reads_documents: bool
+    remembers_translations: bool
+    full_context_alignment: bool
+
+    def load_pretrained_parts(self, sentences: Iterable[Tensor]) -> None:
+        """Load parts that were trained before, given sentences of the training set."""
+
+
+class DocumentEncoder(Protocol):
+    """Attributes and methods that an encoder may have.
+
+    Attributes:
+        reach: number of tokens on each side that a layer attends to.  An encoder with a ``reach``
+            has ``encode_further``, and its decoder has ``independent`` and ``with_source``.
+            None, the default, for an encoder that attends to the whole source.
+    """
+
+    reach: Optional[int]
+
+    def encode_further(
+        self, src_tokens: Tensor, before: Optional[GrowingSource]
+    ) -> Tuple[dict, GrowingSource]:
+        """Encode (bsz, S) padded sources, given the same rows with shorter sources.
+
+        ``before`` is None in the first call.  Returns the right-padded encoder output and the
+        value of ``before`` in the next call.
+        """
+
+
+class DocumentDecoder(Protocol):
+    """Attributes and methods that a decoder may have.
+
+    Attributes:
+        has_attention_weights: the decoder gives attention weights while decoding.  Default: True.
+    """
+
+    has_attention_weights: bool
+
+    def prefill(
+        self, new_tokens: Tensor, encoder_out: dict, incremental_state: Dict
+    ) -> Tuple[Tensor, dict]:
+        """Read (bsz, n) right-padded tokens in one pass and continue the incremental state."""
+
+    def next_doc_state(self, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
+        """Return the document state after a sentence, without computing its outputs."""
+
+    def independent(
+        self, tokens: Tensor, encoder_out: dict, incremental_state: Dict, final: Tensor
+    ) -> Tensor:
+        """Return how many first tokens of each row do not depend on later source columns.
+
+        Of the (bsz, T) right-padded tokens, these attend only to the first ``final`` (bsz,) source
+        columns, which stay the same when the source grows.
+        """
+
+    def with_source(self, incremental_state: Dict, encoder_out: dict, unchanged: int) -> Dict:
+        """Return an incremental state for a longer source with the same ``unchanged`` columns."""
+
+
+def is_document_recurrent(model) -> bool:
+    """Return whether a model has a state that goes from sentence to sentence."""
+    return getattr(model, "is_document_recurrent", False)
+
+
+def reads_documents(model) -> bool:
+    """Return whether the rows of a model's batches are the sentences of whole documents."""
+    return getattr(model, "reads_documents", False)
+
+
+def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:
+    """Load the parts of a model that were trained before, if it has such parts."""
+    load = getattr(model, "load_pretrained_parts", None)
+    if load is not None:
+        load(sentences)
+
+
+def has_attention_weights(model) -> bool:
+    """Return whether the decoder of a model gives attention weights while decoding."""
+    return getattr(model.decoder, "has_attention_weights", True)
+
+
+def aligns_whole_outputs(model) -> bool:
+    """Return whether the alignments of a model need the whole output."""
+    return getattr(model, "full_context_alignment", False)
+
+
+def prefill_of(decoder) -> Optional[object]:
+    """Return the ``prefill`` of a decoder, None if it has none."""
+    return getattr(decoder, "prefill", None)
+
+
+def can_grow(model) -> bool:
+    """Return whether encoder outputs and decoder states can be reused when the source grows."""
+    return getattr(model.encoder, "reach", None) is not None
+
+
+def state_after(model, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
+    """Return the document state after the decoder has read a sentence.
+
+    Args:
+        model: model that :func:`is_document_recurrent`.
+        prev_output_tokens: (bsz, T) decoder input, right-padded.
+        encoder_out: encoder output of the same rows.
+    """
+    next_doc_state = getattr(model.decoder, "next_doc_state", None)
+    if next_doc_state is not None:
+        return next_doc_state(prev_output_tokens, encoder_out)
+    _, extra = model.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
+    return extra["doc_state"]

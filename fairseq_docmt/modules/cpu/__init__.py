@@ -1,0 +1,1 @@
+"""Faster layers for training and decoding on a CPU."""

@@ -1,0 +1,1 @@
+"""Recurrent memory, updated after each sentence (Feng et al. 2022)."""

@@ -1,0 +1,331 @@
+"""Random feature attention for the encoder, causal and cross attention (Wu et al. 2022).
+
+Parameters keep the names of fairseq's attention, so they can come from a trained transformer.
+"""
+
+from typing import NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_docmt.modules.rfa.beam_memory import BeamMemory
+from fairseq_docmt.modules.rfa.random_feature_map import FeatureOptions, RandomFeatureMap
+from fairseq_docmt.modules.rfa.sentence_gate import SentenceGate
+from fairseq_docmt.modules.shared.attention_projections import AttentionProjections
+from fairseq_docmt.modules.shared.beam_rows import BeamRows
+from fairseq_docmt.ops.linear_attention import (
+    Summary,
+    attend_keys,
+    attend_summary,
+    causal_attention,
+    for_few_queries,
+    summarise,
+    summary_pays,
+)
+
+
+class _RFA(AttentionProjections):
+    """Projections and feature map of causal and cross attention."""
+
+    def __init__(
+        self,
+        embed_dim: int,
+        heads: int,
+        options: FeatureOptions,
+        gate: Optional[SentenceGate] = None,
+        key_dim: Optional[int] = None,
+    ):
+        super().__init__(embed_dim, heads, key_dim)
+        self.feature_map = RandomFeatureMap(heads, self.head_dim, options)
+        self.gate = gate
+
+    def _by_head(self, x: Tensor) -> Tensor:
+        """Reshape (..., C) to (H, rows, d)."""
+        return x.reshape(-1, self.num_heads, self.head_dim).transpose(0, 1)
+
+    def _joined(self, x: Tensor) -> Tensor:
+        """Reshape (H, B, T, d) to (B, T, C)."""
+        return x.permute(1, 2, 0, 3).flatten(2)
+
+
+class CausalState(NamedTuple):
+    """Incremental state of causal attention.
+
+    Attributes:
+        memory: keys and values of all tokens read.
+        token_weight: (H or 1, B, N) weight of the tokens of the current sentence, None if 1.
+    """
+
+    memory: BeamMemory
+    token_weight: Optional[Tensor]
+
+    def reorder(self, rows: BeamRows) -> "CausalState":
+        """Select sentences and reorder, repeat or drop their beams."""
+        weight = self.token_weight
+        if weight is not None and rows.sentences is not None:
+            weight = weight.index_select(1, rows.sentences)
+        if weight is not None and rows.local is None:
+            weight = weight.expand(-1, -1, rows.beams)
+        elif weight is not None:
+            weight = weight.gather(2, rows.local.expand(len(weight), -1, -1))
+        return CausalState(self.memory.reorder(rows), weight)
+
+    def unshare_beams(self) -> "CausalState":
+        """Return the state with each beam as a separate sentence."""
+        weight = self.token_weight
+        weight = None if weight is None else weight.flatten(1).unsqueeze(2)
+        return CausalState(self.memory.unshare_beams(), weight)
+
+
+class CausalRFA(_RFA):
+    """Causal attention over target tokens, with an optional sentential gate."""
+
+    @property
+    def weight_heads(self) -> int:
+        """Number of gates: H for one per head, 1 for a shared gate, 0 without a gate."""
+        return 0 if self.gate is None else self.gate.linear.out_features
+
+    def _features(self, x: Tensor, matrices: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
+        """Compute query features, key features and values, each (H, rows, ...)."""
+        matrices = self.feature_map.draw() if matrices is None else matrices
+        phi_q = self.feature_map(self._by_head(self.q_proj(x)), matrices)
+        phi_k = self.feature_map(self._by_head(self.k_proj(x)), matrices)
+        return phi_q, phi_k * self.feature_map.scale, self._by_head(self.v_proj(x))
+
+    def forward(
+        self,
+        x: Tensor,
+        separators: Optional[Tensor] = None,
+        padding: Optional[Tensor] = None,
+        before: Optional[CausalState] = None,
+        need_state: bool = False,
+        matrices: Optional[Tensor] = None,
+    ) -> Tuple[Tensor, Optional[CausalState], Optional[Tensor]]:
+        """Attend over whole sequences.
+
+        Args:
+            x: (B, T, C) input.
+            separators: (B, T) True at separators; required with a gate.
+            padding: (B, T) True at padding; None without padding.
+            before: state before the first token, one row per sentence; None for none.
+            need_state: whether to return the state after the last token.
+            matrices: (H, d, D) random matrices, None to draw from the layer's own pool.
+
+        Returns:
+            (B, T, C) output; state or None; (H or 1, B, T) logarithm of the gates or None.
+        """
+        bsz, length = x.shape[:2]
+        phi_q, phi_k, v = (y.unflatten(1, (bsz, length)) for y in self._features(x, matrices))
+        gates = None
+        if self.gate is not None:
+            gates = self.gate(x, separators, None if before is None else before.token_weight)
+            if gates.token_weight is not None:
+                phi_k = phi_k * gates.token_weight[..., :-1, None].to(phi_k.dtype)
+        if padding is not None:
+            phi_k = phi_k.masked_fill(padding.unsqueeze(-1), 0.0)
+        log_decay = None if gates is None else gates.log_decay[..., :-1]
+        output, summary = causal_attention(
+            phi_q,
+            phi_k,
+            v,
+            self.feature_map.floor,
+            log_decay,
+            None if before is None else before.memory.as_summary(),
+            need_summary=need_state,
+        )
+        state = self._state(summary, gates, x.dtype) if need_state else None
+        return self.out_proj(self._joined(output)), state, log_decay
+
+    def _state(self, summary: Summary, gates, dtype) -> CausalState:
+        if gates is None:
+            return CausalState(BeamMemory.of(summary, self.weight_heads, dtype), None)
+        weight = gates.token_weight
+        memory = BeamMemory.of(summary, self.weight_heads, dtype)
+        memory = memory.decay(gates.log_decay[..., -1:].exp())
+        return CausalState(memory, None if weight is None else weight[..., -1:])
+
+    def step(
+        self,
+        x: Tensor,
+        bsz: int,
+        separators: Optional[Tensor],
+        state: Optional[CausalState],
+        matrices: Optional[Tensor] = None,
+    ) -> Tuple[Tensor, CausalState]:
+        """Attend from one new token per row.
+
+        Args:
+            x: (B * N, C) input; the N beams of a sentence are adjacent.
+            bsz: number of sentences B.
+            separators: (B * N,) True at separators; None without separators or without a gate.
+            state: state before this token, None at the beginning.
+            matrices: see :meth:`forward`.
+
+        Returns:
+            (B * N, C) output and the new state.
+        """
+        phi_q, phi_k, v = (y.unflatten(1, (bsz, -1)) for y in self._features(x, matrices))
+        if state is None:
+            memory = BeamMemory.empty(phi_k, self.head_dim, self.weight_heads)
+            weight = None
+            if self.gate is not None and self.gate.average:
+                weight = memory.shares.new_ones(memory.shares.shape[:3])
+            state = CausalState(memory, weight)
+        memory, weight = state
+        if weight is not None:
+            phi_k = phi_k * weight.unsqueeze(-1).to(phi_k.dtype)
+        memory = memory.write(phi_k, v)
+        output = memory.read(phi_q, self.feature_map.floor)
+        if separators is not None:
+            log_gate = self.gate.log_gate(x).t().masked_fill(~separators, 0.0)
+            gate = log_gate.exp().to(memory.shares.dtype).unflatten(1, (bsz, -1))
+            memory = memory.decay(gate)
+            if weight is not None:
+                weight = torch.where(separators.view(bsz, -1), 1 - gate, weight)
+        output = self.out_proj(self._joined(output).flatten(0, 1))
+        return output, CausalState(memory, weight)
+
+
+class SourceFeatures(NamedTuple):
+    """Source for cross attention: its summary, or keys and values when those are cheaper.
+
+    Attributes:
+        summary: summary of all source tokens, or None.
+        keys: (H, B, S, F) key features, or None.
+        values: (H, B, S, d) values, or None.
+        weights: (H, B, S) key weights, or None.
+        matrices: (H, d, D) random matrices of the key features; queries must use the same.
+    """
+
+    summary: Optional[Summary]
+    keys: Optional[Tensor]
+    values: Optional[Tensor]
+    weights: Optional[Tensor]
+    matrices: Tensor
+
+    def of_sentences(self, sentences: Tensor) -> "SourceFeatures":
+        """Select sentences by index."""
+
+        def take(x):
+            return None if x is None else x.index_select(1, sentences)
+
+        memory = SourceFeatures(None, *map(take, self[1:-1]), self.matrices)
+        if self.summary is None:
+            return memory
+        return memory._replace(summary=Summary(*map(take, self.summary))).for_few_queries()
+
+    def for_few_queries(self) -> "SourceFeatures":
+        """Change the memory layout to one that is fast for single queries."""
+        if self.summary is None:
+            return self
+        sums = for_few_queries(self.summary.sums, self.summary.sums.dtype)
+        return self._replace(summary=self.summary._replace(sums=sums))
+
+
+class CrossRFA(_RFA):
+    """Cross attention of every query to all source tokens.
+
+    Args:
+        rescale: whether to weight each key by ``exp(|k|^2 / 2)``, the kernel factor lost by scaling
+            keys to unit length, relative to the largest such factor of its batch row (authors'
+            code).
+        padding_counts: whether padding is included in this maximum, as in the authors' code.
+    """
+
+    def __init__(self, *args, rescale: bool = False, padding_counts: bool = False, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.rescale, self.padding_counts = rescale, padding_counts
+
+    def summarise_source(
+        self,
+        source: Tensor,
+        padding: Optional[Tensor],
+        separators: Optional[Tensor] = None,
+        queries: Optional[int] = None,
+        matrices: Optional[Tensor] = None,
+    ) -> SourceFeatures:
+        """Compute keys and values of a source, or their summary.
+
+        Args:
+            source: (B, S, C) encoder output.
+            padding: (B, S) True at padding; None without padding.
+            separators: (B, S) True at separators; required with a gate.
+            queries: number of queries, None if they come one by one.
+            matrices: (H, d, D) random matrices, None to draw from the layer's own pool.
+        """
+        bsz, length = source.shape[:2]
+        matrices = self.feature_map.draw() if matrices is None else matrices
+        k = self._by_head(self.k_proj(source))
+        phi_k = self.feature_map(k, matrices).unflatten(1, (bsz, length))
+        values = self._by_head(self.v_proj(source)).unflatten(1, (bsz, length))
+        weights = self._key_weights(k.unflatten(1, (bsz, length)), source, padding, separators)
+        weights = weights.to(phi_k.dtype)
+        if summary_pays(length, queries, phi_k.size(-1), self.head_dim):
+            return SourceFeatures(summarise(phi_k, values, weights), None, None, None, matrices)
+        return SourceFeatures(None, phi_k, values, weights, matrices)
+
+    def _key_weights(self, k, source, padding, separators) -> Tensor:
+        """Compute (H, B, S) weights of keys (H, B, S, d), 0 at padding."""
+        log_weights = torch.zeros_like(k[..., 0], dtype=torch.promote_types(k.dtype, torch.float32))
+        if self.rescale:
+            scaled = k.to(log_weights) * self.head_dim**-0.5
+            scaled = scaled / self.feature_map.temperature.unsqueeze(1)
+            lengths = scaled.square().sum(dim=-1) / 2
+            # If the longest key is padding, all weights shrink and the floor has more effect.
+            all_count = padding is None or self.padding_counts
+            real = lengths if all_count else lengths.masked_fill(padding, -float("inf"))
+            log_weights = lengths - real.amax(dim=-1, keepdim=True).detach()
+        token_weight = None
+        if self.gate is not None:
+            gates = self.gate(source, separators)
+            since = gates.log_decay[..., :-1].cumsum(dim=-1)
+            log_weights = log_weights + since[..., -1:] - since
+            token_weight = gates.token_weight
+        if padding is not None:
+            log_weights = log_weights.masked_fill(padding, -float("inf"))
+        weights = log_weights.exp() * self.feature_map.scale
+        return weights if token_weight is None else weights * token_weight[..., :-1]
+
+    def forward(self, x: Tensor, memory: SourceFeatures) -> Tensor:
+        """Attend to a source.
+
+        Args:
+            x: (B, T, C) input: target tokens, or the beams of one step.
+            memory: the source, see :meth:`summarise_source`.
+
+        Returns:
+            (B, T, C) output.
+        """
+        q = self._by_head(self.q_proj(x))
+        phi_q = self.feature_map(q, memory.matrices).unflatten(1, x.shape[:2])
+        floor = self.feature_map.floor
+        if memory.summary is not None:
+            output = attend_summary(phi_q, memory.summary, floor)
+        else:
+            output = attend_keys(phi_q, memory.keys, memory.values, memory.weights, floor)
+        return self.out_proj(self._joined(output))
+
+
+class EncoderRFA(CrossRFA):
+    """Self-attention of source tokens with the interface of fairseq's attention."""
+
+    def forward(self, query, key, value, key_padding_mask=None, attn_mask=None, **_):
+        """Attend from every source token to all source tokens.
+
+        Args:
+            query: (S, B, C) input; ``key`` and ``value`` are ignored, as they are the same.
+            key_padding_mask: (B, S) True at padding; None without padding.
+
+        Returns:
+            (S, B, C) output, and None instead of attention weights.
+
+        Raises:
+            ValueError: if an attention mask is given.
+        """
+        if attn_mask is not None:
+            raise ValueError(
+                "random feature attention in the encoder does not support an attention mask"
+            )
+        x = query.transpose(0, 1)
+        memory = self.summarise_source(x, key_padding_mask, queries=x.size(1))
+        return super().forward(x, memory).transpose(0, 1), None

@@ -1,0 +1,1 @@
+"""Recurrent models: RNNSearch, translation cache, document memories, local context."""

@@ -1,0 +1,63 @@
+"""Previous source sentences of each row of a stream; the document state holds their tokens."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairseq_docmt.modules.shared.document_state import DocumentState
+from fairseq_docmt.modules.shared.stream import Stream
+
+#: name in the document state: (lanes, W, n) tokens, padded with 0, which no sentence contains
+KEY = "context.tokens"
+
+
+class PreviousSentences(NamedTuple):
+    """Sentences of a batch and of its document state, with the previous sentences of each row.
+
+    Attributes:
+        tokens: (M, W) padded sentences, those of the incoming document state first.
+        place: (rows, n) index in ``tokens`` of the n previous sentences of each row, the farthest
+            first.
+        known: (rows, n) True if they belong to the row's document.
+        doc_state: document state after the batch.
+    """
+
+    tokens: Tensor
+    place: Tensor
+    known: Tensor
+    doc_state: DocumentState
+
+    @classmethod
+    def of(cls, src_tokens: Tensor, stream: Stream, count: int, pad: int) -> "PreviousSentences":
+        """Find the previous ``count`` sentences of each row of (rows, S) tokens."""
+        lanes, chunk = stream.lanes, len(src_tokens) // stream.lanes
+        incoming = src_tokens.new_zeros(lanes, 1, count)
+        if stream.doc_state is not None:
+            incoming = stream.doc_state[KEY]
+        # Convert to right padding.
+        src_tokens = src_tokens.gather(1, src_tokens.eq(pad).int().argsort(dim=1, stable=True))
+        # (count + chunk, lanes, W)
+        width = max(incoming.size(1), src_tokens.size(1))
+        sentences = src_tokens.new_full((count + chunk, lanes, width), pad)
+        sentences[:count, :, : incoming.size(1)] = incoming.permute(2, 0, 1)
+        sentences[:count][sentences[:count].eq(0)] = pad
+        sentences[count:, :, : src_tokens.size(1)] = src_tokens.unflatten(0, (chunk, lanes))
+        filled = sentences[:count].ne(pad).any(dim=2).sum(dim=0)
+        back = torch.arange(count, 0, -1, device=src_tokens.device)  # the farthest first
+        known = []
+        for starts in stream.starts.unflatten(0, (chunk, lanes)):
+            filled = filled.masked_fill(starts, 0)
+            known.append(back <= filled.unsqueeze(1))
+            filled = (filled + 1).clamp(max=count)
+        time = torch.arange(count, count + chunk, device=src_tokens.device).view(-1, 1, 1)
+        lane = torch.arange(lanes, device=src_tokens.device).view(1, -1, 1)
+        place = (time - back) * lanes + lane
+        after = sentences[chunk:].masked_fill(sentences[chunk:].eq(pad), 0)
+        after = after * (back.unsqueeze(1) <= filled).unsqueeze(2)
+        return cls(
+            sentences.flatten(0, 1),
+            place.flatten(0, 1),
+            torch.cat(known),
+            {KEY: after.permute(1, 2, 0).contiguous()},
+        )

@@ -1,0 +1,348 @@
+"""Encoder and decoder of ``rnnsearch`` (Bahdanau et al. 2015; baseline of Tu et al. 2018)."""
+
+from typing import Any, NamedTuple, Optional
+
+import torch
+from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from fairseq_docmt.modules.rnn.attentive_gru import AttendedStates, AttentiveGRU
+from fairseq_docmt.modules.shared.beam_rows import split_order
+from fairseq_docmt.modules.shared.shared_source_encoder import SharedSource
+from fairseq_docmt.modules.shared.stream import Stream
+
+#: recurrent models have no length limit; longer than any sentence
+MAX_POSITIONS = 100000
+KEY = "state of the recurrence"
+
+
+def init_uniform(module: nn.Module, size: int) -> None:
+    """Initialise parameters uniformly within ``size ** -0.5`` of 0, like torch's GRU."""
+    for parameter in module.parameters():
+        nn.init.uniform_(parameter, -(size**-0.5), size**-0.5)
+
+
+class GRUEncoder(SharedSource, FairseqEncoder):
+    """Bidirectional GRU over source tokens.
+
+    Args:
+        dictionary: source dictionary.
+        embed_tokens: source embeddings.
+        hidden_size: size of the state of each direction.
+        layers: number of layers.
+        dropout: dropout of embeddings, between layers and of the output.
+    """
+
+    def __init__(
+        self, dictionary, embed_tokens: nn.Embedding, hidden_size: int, layers: int, dropout: float
+    ):
+        super().__init__(dictionary)
+        self.embed_tokens, self.padding_idx = embed_tokens, dictionary.pad()
+        self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.gru = nn.GRU(
+            embed_tokens.embedding_dim,
+            hidden_size,
+            layers,
+            batch_first=True,
+            bidirectional=True,
+            dropout=dropout if layers > 1 else 0.0,
+        )
+        self.output_units = 2 * hidden_size
+
+    def forward(
+        self,
+        src_tokens,
+        src_lengths=None,
+        starts=None,
+        lanes=None,
+        doc_state=None,
+        initial=None,
+        **_,
+    ):
+        """Encode (B, S) tokens, padded on either side.
+
+        Args:
+            src_tokens: (B, S) tokens.
+            src_lengths: unused.
+            starts, lanes, doc_state: for decoders with a document state, see :class:`Stream`.
+            initial: (2 layers, B, d) initial states, default: zeros.
+
+        Returns:
+            dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)], ``summary``
+            [(B, 2 d)] (last forward and first backward state), ``stream``, ``beams`` (see
+            :class:`SharedSource`) and ``remembered``, a dict for values that the decoder computes
+            from the source once.
+        """
+        padding = src_tokens.eq(self.padding_idx)
+        output, last = self.read(self.gru, src_tokens, initial)
+        return {
+            "encoder_out": [self.dropout(output).transpose(0, 1)],
+            "encoder_padding_mask": [padding],
+            "summary": [torch.cat([last[-2], last[-1]], dim=-1)],
+            "stream": Stream.of(src_tokens, starts, lanes, doc_state),
+            "remembered": {},
+            "beams": 1,
+        }
+
+    def read(self, gru: nn.GRU, tokens: Tensor, initial: Optional[Tensor] = None):
+        """Run a GRU over (rows, S) tokens, giving (rows, S, d) states and the last states."""
+        lengths = tokens.ne(self.padding_idx).sum(dim=1)
+        # Packed sequences need right padding; the output is rotated back.
+        left = tokens[:, 0].eq(self.padding_idx)
+        shift = torch.where(left, tokens.size(1) - lengths, 0)
+        x = self.dropout(self.embed_tokens(_rolled(tokens, shift)))
+        lengths = lengths.clamp(min=1).cpu()
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        output, last = gru(packed, initial)
+        output, _ = pad_packed_sequence(output, batch_first=True, total_length=tokens.size(1))
+        return _rolled(output, -shift), last
+
+    def _select(self, encoder_out, sentences, beams):
+        return {
+            "encoder_out": [encoder_out["encoder_out"][0].index_select(1, sentences)],
+            "encoder_padding_mask": [
+                x.index_select(0, sentences) for x in encoder_out["encoder_padding_mask"]
+            ],
+            "summary": [x.index_select(0, sentences) for x in encoder_out["summary"]],
+            "stream": encoder_out["stream"].of_rows(sentences),
+            "remembered": {},
+            "beams": beams,
+        }
+
+    def max_positions(self):
+        """Return the maximum source length."""
+        return MAX_POSITIONS
+
+
+def _rolled(x: Tensor, shift: Tensor) -> Tensor:
+    """Rotate the columns of (B, S, ...) to the left by ``shift`` (B,)."""
+    columns = torch.arange(x.size(1), device=x.device) + shift.unsqueeze(1)
+    columns = columns.remainder(x.size(1))
+    rows = torch.arange(len(x), device=x.device).unsqueeze(1)
+    return x[rows, columns]
+
+
+class PerSentence(NamedTuple):
+    """One vector for each of B sentences, shared by its beams.
+
+    Attributes:
+        values: (B, d).
+    """
+
+    values: Tensor
+
+    def of_rows(self, rows: Tensor) -> "PerSentence":
+        """Select sentences by index."""
+        return PerSentence(self.values.index_select(0, rows))
+
+    def for_rows(self, rows: int) -> Tensor:
+        """Repeat the vectors for the beams of each sentence, giving (rows, d)."""
+        return self.values.repeat_interleave(rows // len(self.values), dim=0)
+
+
+class GRUState(NamedTuple):
+    """Incremental state of the decoder.
+
+    Attributes:
+        hidden: (B * N, d) state of the attending layer; the N beams of a sentence are adjacent.
+        upper: (layers - 1, B * N, d) states of the layers above.
+        source: projected source of B sentences.
+        beams: number of beams N of each sentence.
+        history: representation of earlier sentences for B sentences, with ``of_rows(rows)``; None
+            for none.
+    """
+
+    hidden: Tensor
+    upper: Tensor
+    source: AttendedStates
+    beams: int
+    history: Any = None
+
+    def reorder(self, order: Tensor) -> "GRUState":
+        """Reorder, repeat or drop rows by a (rows,) index of former rows."""
+        bsz = len(self.source.states)
+        rows = split_order(order, bsz, self.beams)
+        if rows is None:
+            owners = torch.arange(bsz, device=order.device).repeat_interleave(self.beams)
+            return self._of_sentences(owners)._replace(beams=1).reorder(order)
+        state = self if rows.sentences is None else self._of_sentences(rows.sentences)
+        hidden, upper = self.hidden.index_select(0, order), self.upper.index_select(1, order)
+        return state._replace(hidden=hidden, upper=upper, beams=rows.beams)
+
+    def _of_sentences(self, sentences: Tensor) -> "GRUState":
+        history = None if self.history is None else self.history.of_rows(sentences)
+        return self._replace(source=self.source.of_sentences(sentences), history=history)
+
+
+class GRUDecoder(FairseqIncrementalDecoder):
+    """GRU with attention, optional GRU layers above it, and a deep output layer.
+
+    Args:
+        dictionary: target dictionary.
+        embed_tokens: target embeddings.
+        encoder_units: size of encoder states.
+        hidden_size: size of decoder states.
+        layers: number of layers; the lowest attends.
+        attention_dim: size of the hidden layer of attention.
+        dropout: dropout of embeddings, between layers and in the output layer.
+        share_input_output_embed: whether the output projection shares the target embeddings.
+    """
+
+    def __init__(
+        self,
+        dictionary,
+        embed_tokens: nn.Embedding,
+        encoder_units: int,
+        hidden_size: int,
+        layers: int,
+        attention_dim: int,
+        dropout: float,
+        share_input_output_embed: bool,
+    ):
+        super().__init__(dictionary)
+        self.embed_tokens, self.padding_idx = embed_tokens, dictionary.pad()
+        embed_dim = embed_tokens.embedding_dim
+        self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.output_dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.initial = nn.Linear(encoder_units // 2, layers * hidden_size)
+        self.attending = AttentiveGRU(embed_dim, encoder_units, hidden_size, attention_dim)
+        self.upper = None
+        if layers > 1:
+            self.upper = nn.GRU(
+                hidden_size,
+                hidden_size,
+                layers - 1,
+                batch_first=True,
+                dropout=dropout if layers > 2 else 0.0,
+            )
+        self.readout = nn.Linear(hidden_size + embed_dim + encoder_units, embed_dim)
+        self.output_projection = nn.Linear(embed_dim, len(dictionary), bias=False)
+        if share_input_output_embed:
+            self.output_projection.weight = embed_tokens.weight
+        else:
+            init_uniform(self.output_projection, embed_dim)
+        for module in (self.initial, self.readout):
+            init_uniform(module, hidden_size)
+
+    def init_state(self, encoder_out: dict) -> GRUState:
+        """Return the state before the first token, one row per sentence."""
+        if torch.is_grad_enabled():  # a state computed without gradients must not be reused
+            return self._init_state(encoder_out)
+        remembered = encoder_out["remembered"]
+        if "state" not in remembered:  # shared by the search and the reading of its result
+            remembered["state"] = self._init_state(encoder_out)
+        return remembered["state"]
+
+    def _init_state(self, encoder_out: dict) -> GRUState:
+        padding = encoder_out["encoder_padding_mask"][0]
+        states = encoder_out["encoder_out"][0].transpose(0, 1)
+        source = self.attending.project_source(states, padding if padding.any() else None)
+        initial = torch.tanh(self._before_tanh(encoder_out))
+        first, *upper = initial.split(self.attending.hidden_dim, dim=-1)
+        upper = torch.stack(upper) if upper else first.new_zeros(0, *first.shape)
+        return GRUState(first, upper, source, 1)
+
+    def _before_tanh(self, encoder_out: dict) -> Tensor:
+        """Compute (B, layers * d) pre-activations of the initial states, ``W_s h``."""
+        _, first_backward = encoder_out["summary"][0].chunk(2, dim=-1)
+        return self.initial(first_backward)
+
+    def forward(
+        self,
+        prev_output_tokens,
+        encoder_out=None,
+        incremental_state=None,
+        features_only=False,
+        **_,
+    ):
+        """Compute (rows, T, V) logits, or features, and extra outputs."""
+        features, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
+        return features if features_only else self.output_layer(features), extra
+
+    def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
+        """Compute (rows, T, E) features; extra outputs include ``attn`` [(rows, T, S)]."""
+        if incremental_state is not None:
+            return self.prefill(prev_output_tokens[:, -1:], encoder_out, incremental_state)
+        state = self._for_rows(self.init_state(encoder_out), len(prev_output_tokens))
+        *parts, attention = self._forward_sequence(prev_output_tokens, state)
+        features, extra = self._features(*parts, attention, None)
+        return features, {"attn": [attention], **extra}
+
+    def _forward_sequence(self, tokens: Tensor, state: GRUState):
+        """Compute embeddings, top layer states, contexts and attention of whole sequences."""
+        words, hidden, contexts, attention = self._attend(tokens, state)
+        if self.upper is not None:
+            hidden, _ = self.upper(self.dropout(hidden), state.upper)
+        return words, hidden, contexts, attention
+
+    def prefill(self, new_tokens, encoder_out, incremental_state):
+        """Continue the incremental state by (B, T) right-padded tokens in one pass.
+
+        Returns:
+            (B, T, E) features and extra outputs; ``incremental_state`` is updated.
+        """
+        state = self._state(incremental_state, encoder_out, len(new_tokens))
+        words, hidden, contexts, attention = self._attend(new_tokens, state)
+        lengths = new_tokens.ne(self.padding_idx).sum(dim=1)
+        rows = torch.arange(len(lengths), device=lengths.device)
+        after = state._replace(hidden=hidden[rows, lengths.clamp(min=1) - 1])
+        if self.upper is not None:
+            hidden, upper = self._read_upper(self.dropout(hidden), state.upper, lengths)
+            after = after._replace(upper=upper)
+        incremental_state[KEY] = {"state": after}
+        features, extra = self._features(words, hidden, contexts, attention, state.history)
+        return features, {"attn": [attention], **extra}
+
+    def output_layer(self, features):
+        """Project features to logits."""
+        return self.output_projection(features)
+
+    def reorder_incremental_state(self, incremental_state, new_order):
+        """Reorder the rows of the state after each step of beam search."""
+        if KEY in incremental_state:
+            state = incremental_state[KEY]["state"].reorder(new_order)
+            incremental_state[KEY] = {"state": state}
+
+    def max_positions(self):
+        """Return the maximum target length."""
+        return MAX_POSITIONS
+
+    def _state(self, incremental_state, encoder_out, rows: int) -> GRUState:
+        if KEY in incremental_state:
+            return incremental_state[KEY]["state"]
+        return self._for_rows(self.init_state(encoder_out), rows)
+
+    @staticmethod
+    def _for_rows(state: GRUState, rows: int) -> GRUState:
+        """Repeat the rows of a new state for the beams of each sentence."""
+        bsz = len(state.hidden)
+        if rows == bsz:
+            return state
+        owners = torch.arange(bsz, device=state.hidden.device)
+        return state.reorder(owners.repeat_interleave(rows // bsz))
+
+    def _attend(self, tokens: Tensor, state: GRUState):
+        """Compute embeddings, states of the attending layer, contexts and attention."""
+        words = self.dropout(self.embed_tokens(tokens))
+        context = self._context_vector(state.history, len(tokens))
+        return (words, *self.attending(words, state.hidden, state.source, context))
+
+    def _context_vector(self, history, rows: int):
+        """Return the input of the attending layer from earlier sentences; None for none."""
+        return None
+
+    def _features(self, words, hidden, contexts, attention, history):
+        """Compute (rows, T, E) features, given earlier sentences, and extra outputs."""
+        features = torch.cat([hidden, words, contexts], dim=-1)
+        return self.output_dropout(torch.tanh(self.readout(features))), {}
+
+    def _read_upper(self, hidden: Tensor, state: Tensor, lengths: Tensor):
+        """Compute top layer states, and last states of all upper layers for each row."""
+        if hidden.size(1) == 1:
+            return self.upper(hidden, state.contiguous())
+        packed = pack_padded_sequence(hidden, lengths.cpu(), True, enforce_sorted=False)
+        output, state = self.upper(packed, state.contiguous())
+        output, _ = pad_packed_sequence(output, True, total_length=hidden.size(1))
+        return output, state

@@ -1,0 +1,1 @@
+"""Parts shared by all systems: decoder states, beams, document states, attention."""

@@ -1,0 +1,104 @@
+"""Multi-head attention without a window; parameters keep fairseq's names."""
+
+from typing import NamedTuple, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fairseq_docmt.modules.shared.attention_projections import AttentionProjections
+from fairseq_docmt.modules.shared.recent_tokens import RecentTokens
+
+
+class AttendedSource(NamedTuple):
+    """Keys and values of a source, shared by the beams of a sentence.
+
+    Attributes:
+        keys, values: (B, H, S, d).
+        padding: (B, S) True at padding; None without padding.
+    """
+
+    keys: Tensor
+    values: Tensor
+    padding: Optional[Tensor]
+
+    def of_sentences(self, sentences: Tensor) -> "AttendedSource":
+        """Select sentences by index."""
+        return AttendedSource(*(None if x is None else x.index_select(0, sentences) for x in self))
+
+
+class _FullAttention(AttentionProjections):
+    def __init__(
+        self, embed_dim: int, heads: int, dropout: float = 0.0, key_dim: Optional[int] = None
+    ):
+        super().__init__(embed_dim, heads, key_dim)
+        self.dropout = dropout
+
+    def _attend(self, q, k, v, seen: Optional[Tensor], causal: bool = False) -> Tensor:
+        output = F.scaled_dot_product_attention(
+            q, k, v, seen, self.dropout if self.training else 0.0, is_causal=causal
+        )
+        return self.out_proj(output.transpose(1, 2).flatten(2))
+
+
+class CausalAttention(_FullAttention):
+    """Attention of target tokens to themselves and all earlier target tokens."""
+
+    def forward(
+        self,
+        x: Tensor,
+        padding: Optional[Tensor] = None,
+        before: Optional[RecentTokens] = None,
+        need_state: bool = False,
+    ) -> Tuple[Tensor, Optional[RecentTokens]]:
+        """Attend from one or more new tokens of each row.
+
+        Args:
+            x: (rows, T, C) input, right-padded.
+            padding: (rows, T) True at padding; None without padding.
+            before: previously read tokens, None for none.
+            need_state: whether to return the tokens for later calls.
+
+        Returns:
+            (rows, T, C) output, and all tokens read, or None if neither ``before`` nor
+            ``need_state`` is given.
+        """
+        q, k, v = (self.split_heads(p(x)) for p in (self.q_proj, self.k_proj, self.v_proj))
+        if before is None and not need_state:
+            # With right padding the causal mask also hides padding.
+            return self._attend(q, k, v, None, causal=True), None
+        tokens = RecentTokens.of(k, v, padding)
+        if before is not None:
+            tokens = before.followed_by(tokens)
+        seen = ~tokens.hidden[:, None, None]
+        if x.size(1) > 1:
+            length, total = x.size(1), tokens.keys.size(2)
+            order = torch.ones(length, total, dtype=torch.bool, device=x.device)
+            seen = seen & order.tril(total - length)
+            # Padding outputs are unused, but a fully masked row would give NaN.
+            seen = seen | (~seen.any(-1, keepdim=True))
+        return self._attend(q, tokens.keys, tokens.values, seen), tokens.packed(padding)
+
+
+class SourceAttention(_FullAttention):
+    """Attention to a source; the queries of several beams can share a source."""
+
+    def project_source(self, source: Tensor, padding: Optional[Tensor] = None) -> AttendedSource:
+        """Compute keys and values of a source (B, S, C) with padding mask (B, S)."""
+        keys, values = self.split_heads(self.k_proj(source)), self.split_heads(self.v_proj(source))
+        return AttendedSource(keys, values, padding)
+
+    def forward(self, x: Tensor, source: AttendedSource) -> Tensor:
+        """Attend from queries (B * N, T, C), N consecutive rows for each source."""
+        queries = x.unflatten(0, (len(source.keys), -1)).flatten(1, 2)
+        seen = None if source.padding is None else ~source.padding[:, None, None]
+        q = self.split_heads(self.q_proj(queries))
+        return self._attend(q, source.keys, source.values, seen).view_as(x)
+
+    def weights(self, x: Tensor, source: AttendedSource) -> Tensor:
+        """Compute (B, H, T, S) attention weights of queries (B, T, C)."""
+        q = self.split_heads(self.q_proj(x)) * self.head_dim**-0.5
+        logits = q @ source.keys.transpose(-1, -2)
+        if source.padding is not None:
+            logits = logits.masked_fill(source.padding[:, None, None], -float("inf"))
+        return logits.softmax(dim=-1)

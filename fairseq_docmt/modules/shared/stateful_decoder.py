@@ -1,0 +1,257 @@
+"""Base class of transformer decoders whose layers define their own incremental state.
+
+fairseq's decoder stores keys and values of all tokens and copies them at every step of beam search.
+Here each layer defines its state, and the states of all layers are reordered as one value.
+"""
+
+from typing import Any, List, NamedTuple, Optional
+
+import torch
+import torch.nn.functional as F
+from fairseq.models.transformer import TransformerDecoderBase
+from torch import Tensor
+
+from fairseq_docmt.modules.shared.beam_rows import split_order
+
+KEY = "layers of the decoder"
+
+
+class DecoderState(NamedTuple):
+    """Incremental state of a decoder for B sentences with N beams each.
+
+    Attributes:
+        layers: state of each layer, with ``reorder(rows: BeamRows)`` and ``unshare_beams()``.
+        rest: state shared by all layers, with the same methods; or None.
+        positions: (B * N,) number of tokens read by each row; the beams of a sentence are adjacent.
+        most: upper bound of ``positions``.
+        bsz: number of sentences B.
+        beams: number of beams N of each sentence.
+    """
+
+    layers: List[Any]
+    rest: Any
+    positions: Tensor
+    most: int
+    bsz: int
+    beams: int
+
+    def reorder(self, order: Tensor) -> "DecoderState":
+        """Reorder, repeat or drop rows by a (rows,) index of former rows."""
+        rows = split_order(order, self.bsz, self.beams)
+        if rows is None:
+            return self._unshare_beams().reorder(order)
+        return self._replace(
+            layers=[layer.reorder(rows) for layer in self.layers],
+            rest=None if self.rest is None else self.rest.reorder(rows),
+            positions=self.positions.index_select(0, order),
+            bsz=self.bsz if rows.sentences is None else len(rows.sentences),
+            beams=rows.beams,
+        )
+
+    def _unshare_beams(self) -> "DecoderState":
+        """Return the state with each beam as a separate sentence."""
+        return self._replace(
+            layers=[layer.unshare_beams() for layer in self.layers],
+            rest=None if self.rest is None else self.rest.unshare_beams(),
+            bsz=self.bsz * self.beams,
+            beams=1,
+        )
+
+
+class StatefulDecoder(TransformerDecoderBase):
+    """Base class of the transformer decoders; layers are batch-first.
+
+    Subclasses define the pass over whole sequences (:meth:`forward_sequence`), the initial state
+    (:meth:`init_state`), and its continuation by several tokens (:meth:`read`) or by one
+    (:meth:`step`).
+
+    Args:
+        cfg, dictionary, embed_tokens: see fairseq's decoder.
+        separator: index of ``<sep>``.
+    """
+
+    #: whether :meth:`step` returns attention weights over the source, as fairseq's decoder does
+    has_attention_weights = False
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
+        super().__init__(cfg, dictionary, embed_tokens)
+        self.separator = separator
+
+    # ---- methods of subclasses -----------------------------------------------------------------
+
+    def forward_sequence(
+        self, x: Tensor, tokens: Tensor, encoder_out: dict, weights_of: Optional[int]
+    ):
+        """Compute the features of whole sequences (teacher forcing).
+
+        Args:
+            x: (B, T, C) embeddings.
+            tokens: (B, T) the tokens.
+            encoder_out: encoder output.
+            weights_of: index of the layer whose cross attention is returned as ``attn``, (B, T, S),
+                averaged over heads; None for none.
+
+        Returns:
+            (B, T, C) features and a dict of extra outputs.
+        """
+        raise NotImplementedError
+
+    def init_state(self, encoder_out: dict) -> tuple:
+        """Return the layer states before the first token, one row per sentence, and ``rest``."""
+        raise NotImplementedError
+
+    def read(self, x: Tensor, tokens: Tensor, state: DecoderState):
+        """Continue a state by several tokens.
+
+        Args:
+            x: (B, T, C) embeddings.
+            tokens: (B, T) the tokens, right-padded.
+            state: state before these tokens.
+
+        Returns:
+            (B, T, C) features, new layer states, new ``rest``, and a dict of extra outputs.
+        """
+        raise NotImplementedError
+
+    def step(self, x: Tensor, tokens: Tensor, state: DecoderState):
+        """Continue a state by one token of each row.
+
+        Args:
+            x: (B * N, C) embeddings.
+            tokens: (B * N,) the tokens.
+            state: state before these tokens.
+
+        Returns:
+            (B * N, C) features, new layer states, new ``rest``, and a dict of extra outputs.
+        """
+        raise NotImplementedError
+
+    # ---- methods that fairseq calls ------------------------------------------------------------
+
+    def extract_features(
+        self,
+        prev_output_tokens,
+        encoder_out,
+        incremental_state=None,
+        full_context_alignment=False,
+        alignment_layer=None,
+        alignment_heads=None,
+    ):
+        """See the base class."""
+        if incremental_state is None:
+            x = self._embed(prev_output_tokens, None, 0)
+            encoder_out = _for_rows(encoder_out, len(prev_output_tokens))
+            x, extra = self.forward_sequence(x, prev_output_tokens, encoder_out, alignment_layer)
+            return self._project(x), {"attn": [None], "inner_states": [], **extra}
+        state = self._state(incremental_state, encoder_out, len(prev_output_tokens))
+        tokens = prev_output_tokens[:, -1]
+        x = self._embed(tokens.unsqueeze(1), state.positions.unsqueeze(1), state.most + 1)
+        x, layers, rest, extra = self.step(x.squeeze(1), tokens, state)
+        self._remember(incremental_state, state, layers, rest, torch.ones_like(tokens), 1)
+        extra = {"attn": [None], "inner_states": [], **extra}
+        return self._project(x).unsqueeze(1), extra
+
+    def prefill(self, new_tokens, encoder_out, incremental_state):
+        """Continue the incremental state by (B, T) right-padded tokens in one pass.
+
+        Returns:
+            (B, T, C) features and extra outputs; ``incremental_state`` is updated.
+        """
+        state = self._state(incremental_state, encoder_out, len(new_tokens))
+        length = new_tokens.size(1)
+        x = self._embed(new_tokens, state.positions.unsqueeze(1), state.most + length)
+        x, layers, rest, extra = self.read(x, new_tokens, state)
+        read = new_tokens.ne(self.padding_idx).sum(dim=1)
+        self._remember(incremental_state, state, layers, rest, read, length)
+        return self._project(x), {"attn": [None], "inner_states": [], **extra}
+
+    def reorder_incremental_state(self, incremental_state, new_order):
+        """Reorder the rows of the state after each step of beam search."""
+        if KEY in incremental_state:
+            state = incremental_state[KEY]["state"].reorder(new_order)
+            incremental_state[KEY] = {"state": state}
+
+    def _state(self, incremental_state, encoder_out, rows: int) -> DecoderState:
+        """Return the current state, or the initial state at the first call."""
+        if KEY in incremental_state:
+            return incremental_state[KEY]["state"]
+        bsz = encoder_out["encoder_padding_mask"][0].size(0)
+        layers, rest = self.init_state(encoder_out)
+        positions = torch.zeros(bsz, dtype=torch.long, device=self.embed_tokens.weight.device)
+        state = DecoderState(layers, rest, positions, 0, bsz, 1)
+        if rows == bsz:
+            return state
+        return state.reorder(
+            torch.arange(bsz, device=positions.device).repeat_interleave(rows // bsz)
+        )
+
+    @staticmethod
+    def _remember(incremental_state, state, layers, rest, read, most: int) -> None:
+        state = state._replace(
+            layers=layers, rest=rest, positions=state.positions + read, most=state.most + most
+        )
+        incremental_state[KEY] = {"state": state}
+
+    # ---- embeddings and output projection ------------------------------------------------------
+
+    def _padding(self, tokens: Tensor) -> Optional[Tensor]:
+        """Return the (B, T) padding mask, or None without padding."""
+        padding = tokens.eq(self.padding_idx)
+        return padding if padding.any() else None
+
+    def _embed(self, tokens, read: Optional[Tensor], most: int):
+        """Embed tokens (B, T) that follow ``read`` (B, 1) earlier tokens, giving (B, T, C)."""
+        x = self.embed_scale * self.embed_tokens(tokens)
+        if self.quant_noise is not None:
+            x = self.quant_noise(x)
+        if self.project_in_dim is not None:
+            x = self.project_in_dim(x)
+        if self.embed_positions is not None:
+            if read is None:
+                x = x + self.embed_positions(tokens)
+            else:
+                x = x + self._positions(tokens, read, most).to(x.dtype)
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        return self.dropout_module(x)
+
+    def _positions(self, tokens, read, most: int):
+        """Return positional embeddings for rows that have read different numbers of tokens."""
+        is_token = tokens.ne(self.padding_idx)
+        positions = (is_token.cumsum(dim=1) + read) * is_token + self.padding_idx
+        table = getattr(self.embed_positions, "weights", None)
+        if table is None:
+            return F.embedding(positions, self.embed_positions.weight)
+        if len(table) <= most + self.padding_idx:
+            # A call with a longer sequence extends the sinusoidal table.
+            self.embed_positions(tokens.new_full((1, 2 * most), self.padding_idx))
+            table = self.embed_positions.weights
+        return F.embedding(positions, table)
+
+    def _project(self, x):
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return x if self.project_out_dim is None else self.project_out_dim(x)
+
+
+def _for_rows(encoder_out: dict, rows: int) -> dict:
+    """Repeat encoder output for each beam, as decoding without incremental state needs it."""
+    bsz = encoder_out["encoder_padding_mask"][0].size(0)
+    if rows == bsz:
+        return encoder_out
+    beams = rows // bsz
+    return {
+        **encoder_out,
+        "encoder_out": [encoder_out["encoder_out"][0].repeat_interleave(beams, dim=1)],
+        "encoder_padding_mask": [
+            x.repeat_interleave(beams, 0) for x in encoder_out["encoder_padding_mask"]
+        ],
+        "separators": [x.repeat_interleave(beams, 0) for x in encoder_out["separators"]],
+    }
+
+
+def batch_first_source(encoder_out: dict):
+    """Return source (B, S, C), padding mask (B, S) or None, and separator mask (B, S)."""
+    source = encoder_out["encoder_out"][0].transpose(0, 1)
+    padding = encoder_out["encoder_padding_mask"][0]
+    return source, padding if padding.any() else None, encoder_out["separators"][0]

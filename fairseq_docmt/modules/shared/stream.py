@@ -1,0 +1,61 @@
+"""Batches of consecutive sentences from several documents side by side."""
+
+from typing import NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_docmt.modules.shared.document_state import DocumentState, select_rows
+
+
+class Stream(NamedTuple):
+    """Layout of a batch of consecutive sentences; each lane is a sequence of documents.
+
+    Attributes:
+        starts: (rows,) True for rows that start a document.
+        lanes: number of lanes; row r follows row r - lanes.
+        doc_state: incoming document state of each lane, None for none.
+        copied: whether the second half of the lanes are copies of the first half, which later
+            sentences are trained on; ``doc_state`` then has rows for the first half only.
+    """
+
+    starts: Tensor
+    lanes: int
+    doc_state: Optional[DocumentState]
+    copied: bool = False
+
+    @classmethod
+    def of(cls, src_tokens: Tensor, starts=None, lanes=None, doc_state=None) -> "Stream":
+        """Create the stream of (rows, S) tokens; without ``starts`` each row is a document."""
+        rows = len(src_tokens)
+        if starts is None:
+            starts = torch.ones(rows, dtype=torch.bool, device=src_tokens.device)
+        return cls(starts, lanes or rows, doc_state)
+
+    def copies(self, *values: Tensor) -> Tuple[Tensor, ...]:
+        """Select the rows of the copies, (rows / 2, ...), from values (rows, ...)."""
+        half = self.lanes // 2
+        return tuple(x.unflatten(0, (-1, self.lanes))[:, half:].flatten(0, 1) for x in values)
+
+    def sentences(self, *values: Tensor) -> Tuple[Tensor, ...]:
+        """Select the rows of the original sentences, (rows / 2, ...), from values (rows, ...)."""
+        half = self.lanes // 2
+        return tuple(x.unflatten(0, (-1, self.lanes))[:, :half].flatten(0, 1) for x in values)
+
+    def of_rows(self, rows: Tensor) -> "Stream":
+        """Select rows by index; each row must be a lane of its own."""
+        doc_state = None if self.doc_state is None else select_rows(self.doc_state, rows)
+        return Stream(self.starts.index_select(0, rows), len(rows), doc_state)
+
+    def for_rows(self, rows: int) -> "Stream":
+        """Repeat each lane for its beams, when decoding without incremental state."""
+        if rows == len(self.starts):
+            return self
+        sentences = torch.arange(len(self.starts), device=self.starts.device)
+        return self.of_rows(sentences.repeat_interleave(rows // len(sentences)))
+
+
+def side_by_side(values: Tensor, copies: Tensor, lanes: int) -> Tensor:
+    """Interleave the ``lanes`` sentences of each step with their copies, giving (2 * rows, ...)."""
+    steps = [x.unflatten(0, (-1, lanes)) for x in (values, copies)]
+    return torch.cat(steps, dim=1).flatten(0, 1)

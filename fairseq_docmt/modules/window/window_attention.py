@@ -1,0 +1,161 @@
+"""Multi-head attention within a window (Herold and Ney 2023); fairseq's parameter names."""
+
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_docmt.modules.shared.attention_projections import AttentionProjections
+from fairseq_docmt.modules.shared.full_attention import AttendedSource
+from fairseq_docmt.modules.shared.recent_tokens import RecentTokens
+from fairseq_docmt.ops.window_attention import Window, window_attention
+
+
+class _WindowAttention(AttentionProjections):
+    """Base class of window attention with optional relative positions.
+
+    Args:
+        embed_dim: size of queries and outputs.
+        heads: number of attention heads.
+        window: keys to attend to on each side of the alignment; None for all.
+        dropout: dropout probability of attention weights.
+        relative: maximum distance of relative positions. Each distance up to it has a learned
+            vector shared by the heads; farther keys use the vector of the maximum distance. None
+            for no relative positions.
+        key_dim: size of keys; default: ``embed_dim``.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        heads: int,
+        window: Optional[int],
+        dropout: float = 0.0,
+        relative: Optional[int] = None,
+        key_dim: Optional[int] = None,
+    ):
+        super().__init__(embed_dim, heads, key_dim)
+        self.window, self.dropout, self.farthest = window, dropout, relative
+        self.relative = None
+        if relative is not None:
+            self.relative = nn.Parameter(torch.empty(2 * relative + 1, self.head_dim))
+            nn.init.normal_(self.relative, std=self.head_dim**-0.5)
+
+    def _queries(self, x: Tensor) -> Tensor:
+        return self.split_heads(self.q_proj(x)) * self.head_dim**-0.5
+
+    def _attend(self, q, k, v, centers, causal, padding) -> Tensor:
+        size = k.size(2) if self.window is None else self.window
+        window = Window(centers, size, causal, padding, self.farthest)
+        dropout = self.dropout if self.training else 0.0
+        output = window_attention(q, k, v, window, self.relative, dropout)
+        return self.out_proj(output.transpose(1, 2).flatten(2))
+
+
+class CausalWindowAttention(_WindowAttention):
+    """Causal attention of target tokens to themselves and the ``window`` tokens before."""
+
+    def forward(
+        self,
+        x: Tensor,
+        padding: Optional[Tensor] = None,
+        before: Optional[RecentTokens] = None,
+        need_state: bool = False,
+    ) -> Tuple[Tensor, Optional[RecentTokens]]:
+        """Attend from one or more new tokens of each row.
+
+        Args:
+            x: (rows, T, C) input, right-padded.
+            padding: (rows, T) True at padding; None without padding.
+            before: previously read tokens, None for none.
+            need_state: whether to return the tokens within the window of later ones.
+
+        Returns:
+            (rows, T, C) output, and state or None.
+        """
+        q = self._queries(x)
+        k, v = self.split_heads(self.k_proj(x)), self.split_heads(self.v_proj(x))
+        if before is None and not need_state:
+            columns = torch.arange(x.size(1), device=x.device).expand(len(x), -1)
+            return self._attend(q, k, v, columns, True, padding), None
+        tokens = RecentTokens.of(k, v, padding)
+        if before is not None:
+            tokens = before.followed_by(tokens)
+        past = tokens.keys.size(2) - x.size(1)
+        columns = torch.arange(past, past + x.size(1), device=x.device).expand(len(x), -1)
+        output = self._attend(q, tokens.keys, tokens.values, columns, True, tokens.hidden)
+        return output, tokens.packed(padding).latest(self.window)
+
+
+class CrossWindowAttention(_WindowAttention):
+    """Attention of target tokens to source tokens around their alignment."""
+
+    def project_source(self, source: Tensor, padding: Optional[Tensor]) -> AttendedSource:
+        """Compute keys and values of a source (B, S, C) with padding mask (B, S)."""
+        keys, values = self.split_heads(self.k_proj(source)), self.split_heads(self.v_proj(source))
+        return AttendedSource(keys, values, padding)
+
+    def forward(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
+        """Attend from queries (B, T, C) aligned to source columns ``centers`` (B, T)."""
+        q = self._queries(x)
+        return self._attend(q, memory.keys, memory.values, centers, False, memory.padding)
+
+    def weights(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
+        """Compute the full matrix of attention weights, (B, H, T, S).
+
+        For analysis: memory is quadratic in length.
+        """
+        logits = self._queries(x) @ memory.keys.transpose(-1, -2)
+        columns = torch.arange(logits.size(-1), device=x.device)
+        size = logits.size(-1) if self.window is None else self.window
+        hidden = (columns - centers.unsqueeze(-1)).abs() > size
+        if memory.padding is not None:
+            hidden = hidden | memory.padding.unsqueeze(1)
+        return logits.masked_fill(hidden.unsqueeze(1), -float("inf")).softmax(dim=-1)
+
+    def step(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
+        """Attend from one query per row, (B * N, C); the N beams of a sentence are adjacent."""
+        bsz, length = memory.keys.size(0), memory.keys.size(2)
+        if self.window is None or 2 * self.window + 1 >= length:
+            return self(x.unflatten(0, (bsz, -1)), memory, centers.view(bsz, -1)).flatten(0, 1)
+        around = torch.arange(-self.window, self.window + 1, device=x.device)
+        columns = centers.unsqueeze(1) + around
+        hidden = (columns < 0) | (columns >= length)
+        columns = columns.clamp(0, length - 1)
+        owners = torch.arange(bsz, device=x.device).repeat_interleave(len(x) // bsz).unsqueeze(1)
+        if memory.padding is not None:
+            hidden = hidden | memory.padding[owners, columns]
+        keys, values = memory.keys[owners, :, columns], memory.values[owners, :, columns]
+        q = self._queries(x.unsqueeze(1))  # (rows, H, 1, d)
+        logits = q @ keys.permute(0, 2, 3, 1)
+        weights = logits.masked_fill(hidden[:, None, None], -float("inf")).softmax(dim=-1)
+        return self.out_proj((weights @ values.transpose(1, 2)).flatten(1))
+
+
+class EncoderWindowAttention(_WindowAttention):
+    """Self-attention of source tokens within a window: fairseq's interface."""
+
+    def forward(self, query, key, value, key_padding_mask=None, attn_mask=None, **_):
+        """Attend from every source token to those within the window.
+
+        Args:
+            query: (S, B, C) input; ``key`` and ``value`` are ignored, as they are the same.
+            key_padding_mask: (B, S) True at padding; None without padding.
+
+        Returns:
+            (S, B, C) output, and None instead of attention weights.
+
+        Raises:
+            ValueError: if an attention mask is given.
+        """
+        if attn_mask is not None:
+            raise ValueError("window attention does not support an attention mask")
+        x = query.transpose(0, 1)
+        q, k, v = (
+            self._queries(x),
+            self.split_heads(self.k_proj(x)),
+            self.split_heads(self.v_proj(x)),
+        )
+        columns = torch.arange(x.size(1), device=x.device).expand(len(x), -1)
+        output = self._attend(q, k, v, columns, False, key_padding_mask)
+        return output.transpose(0, 1), None

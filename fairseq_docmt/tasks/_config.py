@@ -1,0 +1,76 @@
+"""Common options of the document tasks."""
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.dataclass import ChoiceEnum
+from fairseq.tasks.translation import TranslationConfig
+from omegaconf import II
+
+
+# fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
+@dataclass
+class DocumentTranslationConfig(TranslationConfig):
+    """Options of all document tasks."""
+
+    decoding: Optional[ChoiceEnum(["window", "segment", "sequential"])] = field(
+        default=None,
+        metadata={
+            "help": "decoding of documents in fairseq-generate and fairseq-interactive: window "
+            "(decode a window for each sentence and keep only its last sentence), segment (decode "
+            "spans of a document in one output and split it at <sep>), sequential (decode "
+            "sentence by sentence after the previous output); default: sequential for windows, "
+            "segment for full documents"
+        },
+    )
+    force_sentence_count: bool = field(
+        default=False,
+        metadata={
+            "help": "force every hypothesis of several sentences to have as many sentences as its "
+            "source from the first pass on, instead of decoding again if the number is wrong"
+        },
+    )
+    wrong_sentence_count: ChoiceEnum(["repair", "keep"]) = field(
+        default="repair",
+        metadata={
+            "help": "treatment of an output with a wrong number of sentences: repair (decode "
+            "again with the right number), keep (print its sentences in order; missing ones at "
+            "the end are empty, surplus ones are appended to the last)"
+        },
+    )
+    override_checkpoint_options: bool = field(
+        default=False,
+        metadata={
+            "help": "decode with the task and options given here (such as --window-size) even if "
+            "they differ from those of training"
+        },
+    )
+    gold_context: bool = field(
+        default=False,
+        metadata={
+            "help": "use the references of the previous sentences as target context, not their "
+            "translations; for --decoding sequential and stream"
+        },
+    )
+    normalize_with_context: bool = field(
+        default=False,
+        metadata={
+            "help": "rank hypotheses by the score of the target context and the sentence together, "
+            "normalised by their total length, as the code of Wu et al. (2022) does; for "
+            "--decoding sequential"
+        },
+    )
+    mark_document_start: bool = field(
+        default=False,
+        metadata={"help": "put <bod> before the first sentence of a document, on both sides"},
+    )
+    freeze_pretrained: bool = field(
+        default=False,
+        metadata={
+            "help": "train only the parameters that the architecture adds to a pre-trained model"
+        },
+    )
+    # Set only in fairseq-generate and fairseq-interactive, so it distinguishes them from training.
+    checkpoint_to_decode: Optional[str] = II("common_eval.path")
+    max_batch_tokens: Optional[int] = II("dataset.max_tokens")
+    language_model: Optional[str] = II("generation.lm_path")

@@ -1,0 +1,201 @@
+"""Batches of decoding units from a corpus or from interactive input."""
+
+import logging
+from typing import Dict, List
+
+import numpy as np
+import torch
+from fairseq.data import LanguagePairDataset, iterators
+from torch import Tensor
+
+from fairseq_docmt.data import DecodingUnits, DocumentCorpus, DocumentIndex
+from fairseq_docmt.data.document_index import BLANK_SIZE
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.tasks._open_document import OpenDocument
+
+logger = logging.getLogger(__name__)
+
+
+class TypedLines(LanguagePairDataset):
+    """Input lines of fairseq-interactive or the Python interface, blank ones included."""
+
+
+class DecodingInput:
+    """Conversion of corpora and input lines into batches of decoding units.
+
+    Args:
+        task: document task.
+    """
+
+    def __init__(self, task):
+        self.task = task
+        self._open_document = OpenDocument()
+        self._typed_samples: List[Dict] = []
+
+    # ---- units ---------------------------------------------------------------------------------
+
+    def units_of_corpus(self, corpus: DocumentCorpus, **options) -> DecodingUnits:
+        """Cut a corpus into units.
+
+        Args:
+            corpus: corpus to decode.
+            **options: options of :class:`DecodingUnits`.
+        """
+        pairs = corpus.pairs
+        options = {"name": corpus.name, **options}
+        return self._units(pairs.src, pairs.tgt, pairs.src_sizes, corpus.index, **options)
+
+    def _units(self, src, tgt, line_sizes, index, empty_rows=(), **options) -> DecodingUnits:
+        """Cut sentences into units, without those that exceed the maximum positions of the model.
+
+        The dataset lists the sentences left out, as the option that allows this is given only when
+        batches are made.
+        """
+        task = self.task
+        most = task.cfg.max_source_positions - int(task.options["mark_document_start"])
+        fits = line_sizes[index.rows] <= most
+        too_long = index.rows[~fits].tolist()
+        if too_long:
+            index = index.without(~fits)
+        return DecodingUnits(
+            src,
+            tgt,
+            line_sizes,
+            task.source_dictionary,
+            index,
+            task.decoding_spans(index, line_sizes[index.rows]),
+            window_size=task.window_to_decode(),
+            empty_rows=[*empty_rows, *too_long],
+            too_long=too_long,
+            left_pad_source=task.cfg.left_pad_source,
+            **options,
+        )
+
+    def _units_of_lines(self, lines: TypedLines, new_document: bool) -> DecodingUnits:
+        if new_document:
+            self._open_document = OpenDocument()
+            self.task.search.forget()
+        sizes = np.asarray(lines.src_sizes)
+        index = DocumentIndex.from_sizes(sizes)
+        opened, window = self._open_document, self.task.window_to_decode()
+        if len(sizes) > 0 and sizes[0] <= BLANK_SIZE:
+            opened.close()
+        if opened.position > 0 and window == 0:
+            logger.warning(
+                "document %d continues after --buffer-size lines; its parts are translated "
+                "separately, so give a --buffer-size that holds whole documents",
+                opened.number + 1,
+            )
+        units = self._units(
+            lines.src,
+            None,
+            sizes,
+            index,
+            empty_rows=np.flatnonzero(sizes <= BLANK_SIZE).tolist(),
+            typed_before=opened.sentences,
+            first_document=opened.number,
+            first_position=opened.position,
+            constraints=lines.constraints,
+        )
+        # Sentences that are too long have no translation and cannot be context.
+        opened.advance(lines.src, sizes, units.index, window - 1)
+        return units
+
+    # ---- batches -------------------------------------------------------------------------------
+
+    def of_corpus(self, units: DecodingUnits, *args, **options) -> iterators.EpochBatchIterator:
+        """Make the batches of a corpus.
+
+        Args:
+            units: units of the corpus.
+            *args, **options: arguments of the stock ``get_batch_iterator``.
+
+        Raises:
+            UserError: a sentence exceeds the maximum positions of the model.
+        """
+        self.task.search.forget()
+        return self._iterator(units, units.collater, *args, **options)
+
+    def of_lines(
+        self, lines: TypedLines, *args, new_document: bool, **options
+    ) -> iterators.EpochBatchIterator:
+        """Make the batches of input lines.
+
+        Args:
+            lines: input lines.
+            new_document: the lines do not continue the document of earlier lines.
+            *args, **options: arguments of the stock ``get_batch_iterator``.
+
+        Raises:
+            UserError: a sentence exceeds the maximum positions of the model.
+        """
+        units = self._units_of_lines(lines, new_document)
+        self._typed_samples = []
+
+        def collater(items) -> dict:
+            # fairseq-interactive passes on only the tokens; typed_sample finds the rest.
+            sample = units.collater(items)
+            self._typed_samples.append(sample)
+            return sample
+
+        return self._iterator(units, collater, *args, **options)
+
+    def typed_sample(self, src_tokens: Tensor) -> dict:
+        """Return the sample with the given source tokens, all that fairseq-interactive passes on.
+
+        Args:
+            src_tokens: (rows, S) padded.
+
+        Raises:
+            ValueError: there is no such sample.
+        """
+        tokens = src_tokens.cpu()
+        for number, sample in enumerate(self._typed_samples):
+            if torch.equal(sample["net_input"]["src_tokens"], tokens):
+                return self._typed_samples.pop(number)
+        raise ValueError("these sentences are not a batch of this task")
+
+    def _iterator(
+        self,
+        units: DecodingUnits,
+        collater,
+        max_tokens=None,
+        max_sentences=None,
+        ignore_invalid_inputs=False,
+        num_shards=1,
+        shard_id=0,
+        num_workers=0,
+        data_buffer_size=0,
+        **_,
+    ) -> iterators.EpochBatchIterator:
+        if units.too_long:
+            self._report_too_long(units, ignore_invalid_inputs)
+        batches = units.batches(
+            max_tokens, max_sentences, keep_order=self.task.keeps_order(), shards=num_shards
+        )
+        mine = batches[shard_id::num_shards]
+        self.task.search.begin(sum(len(batch) for batch in mine))
+        return iterators.EpochBatchIterator(
+            dataset=units,
+            collate_fn=collater,
+            batch_sampler=batches,
+            num_shards=num_shards,
+            shard_id=shard_id,
+            num_workers=num_workers,
+            buffer_size=data_buffer_size,
+            disable_shuffling=True,
+        )
+
+    def _report_too_long(self, units: DecodingUnits, ignore: bool) -> None:
+        problem = (
+            f"{units.name}: line {units.too_long[0] + 1} has more tokens than the model's "
+            f"{self.task.cfg.max_source_positions} source positions"
+        )
+        if not ignore:
+            raise UserError(
+                f"{problem}; split it, cut it with --truncate-source, or leave it untranslated "
+                "with --skip-invalid-size-inputs-valid-test"
+            )
+        logger.warning(
+            "%s; it and %d others get an empty translation", problem, len(units.too_long) - 1
+        )

@@ -1,0 +1,111 @@
+"""Document states of the lanes of a stream in training and validation."""
+
+import contextlib
+import logging
+from typing import Dict, List, Optional
+
+import torch
+from fairseq.distributed import utils as distributed_utils
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.modules.shared.document_state import DocumentState, detached, moved
+
+logger = logging.getLogger(__name__)
+
+
+class LaneStates:
+    """Document states that are passed from each batch to the next.
+
+    If the same batch is run again (overflow in half precision, NaN detection), it gets the same
+    document state, and its previous next state is replaced.
+    """
+
+    def __init__(self):
+        self._current: Optional[DocumentState] = None
+        self._before: Dict[int, Optional[DocumentState]] = {}
+        self._update: Optional[int] = None
+        self._of_all: Optional[List[Optional[DocumentState]]] = None
+
+    @contextlib.contextmanager
+    def of_batch(self, sample: dict, model, update: int = 0, keep: bool = True):
+        """Provide the sample with its document state; on exit, keep the next state.
+
+        Args:
+            sample: batch of a stream, which is not changed.
+            model: model with ``doc_state`` among the extra outputs.
+            update: number of the update that the batch belongs to.
+            keep: False for dummy batches, whose next state is dropped.
+
+        Raises:
+            UserError: the document state has another number of lanes.
+        """
+        if update != self._update:
+            self._update, self._before = update, {}
+        step, net_input = sample["step"], sample["net_input"]
+        before = self._before[step] if step in self._before else self._current
+        before = None if step == 0 else moved(before, net_input["src_tokens"].device)
+        self._check(before, net_input["lanes"])
+        outputs = []
+        hook = model.register_forward_hook(lambda _, inputs, output: outputs.append(output))
+        try:
+            yield {**sample, "net_input": {**net_input, "doc_state": before}}
+        finally:
+            hook.remove()
+        if keep and outputs:
+            self._before[step] = before
+            self._current = detached(outputs[-1][1]["doc_state"])
+            self._of_all = None
+
+    @staticmethod
+    def _check(before: Optional[DocumentState], lanes: int) -> None:
+        found = lanes if before is None else len(next(iter(before.values())))
+        if found != lanes:
+            raise UserError(
+                f"the checkpoint was saved in the middle of an epoch with {found} lanes; give the "
+                f"same --batch-size again instead of {lanes}, or begin a new epoch with "
+                "--reset-dataloader"
+            )
+
+    def gather(self) -> None:
+        """Gather the document states of all processes for a checkpoint; call it in all of them."""
+        if distributed_utils.get_data_parallel_world_size() == 1:
+            return
+        states = [None] * distributed_utils.get_data_parallel_world_size()
+        group = distributed_utils.get_data_parallel_group()
+        torch.distributed.all_gather_object(states, moved(self._current, "cpu"), group=group)
+        self._of_all = states
+
+    def for_checkpoint(self) -> List[Optional[DocumentState]]:
+        """Return the document state of each process, on the CPU."""
+        if self._of_all is not None:
+            return self._of_all
+        processes = distributed_utils.get_data_parallel_world_size()
+        if processes > 1:
+            logger.warning(
+                "this checkpoint has the document state of the first of %d processes only; if "
+                "training continues from it, the others begin without a document state",
+                processes,
+            )
+        return [moved(self._current, "cpu")] + [None] * (processes - 1)
+
+    def restore(self, states: Optional[List[Optional[DocumentState]]]) -> None:
+        """Continue from the document states of a checkpoint.
+
+        Args:
+            states: document state of each process, or None at the beginning of an epoch.
+
+        Raises:
+            UserError: the checkpoint is of another number of processes.
+        """
+        self._before, self._update, self._of_all = {}, None, None
+        if states is None:
+            self._current = None
+            return
+        processes = distributed_utils.get_data_parallel_world_size()
+        if len(states) != processes:
+            raise UserError(
+                f"the checkpoint was saved in the middle of an epoch by {len(states)} processes, "
+                f"not {processes}; train with as many, or begin a new epoch with --reset-dataloader"
+            )
+        rank = distributed_utils.get_data_parallel_rank() if processes > 1 else 0
+        self._current = states[rank]

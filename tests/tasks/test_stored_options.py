@@ -1,0 +1,63 @@
+"""Options of training that decoding finds in the checkpoint."""
+
+import pytest
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
+
+STORED = {"task": "windows", "size": 3, "sep": True, "ratio": 1.5}
+
+
+def stored(task="windows", **given):
+    defaults = {"size": 2, "sep": False, "marks": False}
+    given = {"size": None, "sep": None, "marks": None, **given}
+    return StoredOptions(task, given, defaults, {"ratio": None}, {"size": 1})
+
+
+def adopted(options, state=STORED, **how):
+    return options.adopt({KEY: state}, **how)
+
+
+def test_training_has_what_is_given_or_else_defaults():
+    wanted = {"task": "windows", "size": 5, "sep": False, "marks": False, "ratio": None}
+    assert stored(size=5).chosen() == wanted
+
+
+def test_decoding_has_what_was_trained_with():
+    """An option that is newer than the checkpoint has its default."""
+    wanted = {**STORED, "marks": False}
+    assert adopted(stored()) == wanted
+    assert adopted(stored(size=3, sep=True)) == wanted
+    assert adopted(stored(marks=True)) == {**wanted, "marks": True}
+
+
+def test_contradictions_are_refused():
+    with pytest.raises(UserError, match="^--size 2 contradicts the checkpoint.* with --size 3;"):
+        adopted(stored(size=2))
+    with pytest.raises(UserError, match="trained with --task windows, not documents; use --task w"):
+        adopted(stored("documents"))
+
+
+def test_the_command_line_wins_on_request():
+    """What it does not say is the checkpoint's, as far as the task knows it."""
+    found = adopted(stored(size=2), override=True)
+    assert found == {"task": "windows", "size": 2, "sep": True, "marks": False, "ratio": 1.5}
+    others = {**STORED, "limit": 7}
+    found = adopted(stored("documents", marks=True), others, override=True)
+    assert found == {"task": "documents", "size": 3, "sep": True, "marks": True, "ratio": 1.5}
+
+
+def test_checkpoints_of_other_tasks_are_sentence_level():
+    """Unless the command line says otherwise."""
+    assert stored().adopt({})["size"] == 1
+    assert stored(size=4).adopt({})["size"] == 4
+    assert stored(sep=True).adopt({})["sep"] is True
+
+
+def test_ensembles_agree():
+    """In what decides how documents are read; what training has found out may differ."""
+    options = stored()
+    adopted(options)
+    assert adopted(options, {**STORED, "ratio": 1.4})["ratio"] == 1.4
+    with pytest.raises(UserError, match="must agree in --size: 3 and 4"):
+        adopted(options, {**STORED, "size": 4})
