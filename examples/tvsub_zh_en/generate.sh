@@ -8,8 +8,9 @@ set -euo pipefail
 work=$1
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
+# The second test set, zpdev, is named test1 from preparation on.
 grep . "$work/data/text/raw/test.en" > "$work/test.reference"
-grep . "$work/data/text/raw/zpdev.en" > "$work/zpdev.reference"
+grep . "$work/data/text/raw/test1.en" > "$work/zpdev.reference"
 
 translate() {
   local size=$1 decoding=$2 subset=$3 name=$4
@@ -28,7 +29,6 @@ translate() {
   sacrebleu "$work/$name.reference" -i "$work/$out.en" -m bleu chrf
 }
 
-# fairseq names the second test set of prepare.sh test1.
 translate 1 window test1 zpdev
 translate 4 window test1 zpdev
 translate 4 sequential test1 zpdev
