@@ -101,7 +101,6 @@ class RandomFeatureMap(nn.Module):
             )
         self.heads = heads
         self.feature_map = options.feature_map
-        self.features = 2 * options.random_vectors
         self.temperature = nn.Parameter(torch.ones(heads, 1, 1))
         if not options.shared_pool:
             pool = torch.randn(options.pool_size, head_dim, options.random_vectors)
