@@ -32,7 +32,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/codespell
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -q -m "not system" -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -q -m "not system" -n 2 --dist worksteal
 
 test-system: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -q -m system -n 2 --dist loadfile

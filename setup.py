@@ -52,7 +52,7 @@ setup(
         "tqdm",
     ],
     extras_require={
-        "dev": ["pytest", "pytest-xdist", "ruff", "codespell>=2.4.1", "nltk"],
+        "dev": ["pytest", "pytest-xdist>=3.2", "ruff", "codespell>=2.4.1", "nltk"],
         "meteor": ["nltk"],
     },
 )
