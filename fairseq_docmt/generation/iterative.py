@@ -18,7 +18,7 @@ from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.data.rows_view import previous_tokens
 from fairseq_docmt.generation.hypotheses import Hypothesis, best_tokens
 from fairseq_docmt.generation.joint import JointSearch
-from fairseq_docmt.generation.search import Rows
+from fairseq_docmt.generation.search import Rows, device_of
 
 #: order of a pass: all sentences at once, or in turn with the newest translations of the others
 ORDERS = ("together", "in-turn")
@@ -198,7 +198,7 @@ class IterativeSearch(JointSearch):
         return [best_tokens(found[i], self.pad) for i in range(len(found))]
 
     def _memories(self, models, sentences: List[_Sentence]) -> _Memories:
-        device = next(models[0].parameters()).device
+        device = device_of(models)
         dictionary, left_pad = self.task.source_dictionary, self.task.cfg.left_pad_source
         rows = [self.joined_source(sentence.unit) for sentence in sentences]
         documents = torch.tensor([sentence.document for sentence in sentences], device=device)

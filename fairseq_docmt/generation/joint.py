@@ -11,7 +11,6 @@ from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.generation.hypotheses import (
     JointHypothesis,
     nbest_of_sentences,
-    split_hypothesis,
 )
 from fairseq_docmt.generation.search import DocumentSearch, EncoderInput, Rows, stacked
 from fairseq_docmt.generation.sequence_generator import RowLimits
@@ -132,7 +131,10 @@ class JointSearch(DocumentSearch):
             constraints=_constraints(in_batch),
         )
         outputs = [
-            [self._split(hypothesis, unit, generator) for hypothesis in hypotheses]
+            [
+                JointHypothesis(float(h["score"]), self.split_sentences(h, unit, generator))
+                for h in hypotheses
+            ]
             for unit, hypotheses in zip(in_batch, found)
         ]
         return batch.in_order_of_units(outputs)
@@ -140,11 +142,6 @@ class JointSearch(DocumentSearch):
     def _most_tokens(self, generator, unit: DecodingUnit) -> int:
         tokens = sum(len(sentence) for sentence in unit.source) + self.marks(unit)
         return generator.most_tokens(tokens, len(unit.source))
-
-    def _split(self, hypothesis, unit: DecodingUnit, generator) -> JointHypothesis:
-        sizes = [len(sentence) for sentence in unit.source]
-        sentences = split_hypothesis(hypothesis, sizes, self.separator, self.marks(unit), generator)
-        return JointHypothesis(float(hypothesis["score"]), sentences)
 
     def _prefixes(self, units, batch: EncoderInput) -> Optional[Tensor]:
         """Collate the forced prefixes of single sentences, preceded by ``<bod>`` if used."""

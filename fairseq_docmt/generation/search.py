@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import List, NamedTuple, Optional, Sequence
 
 import torch
-from fairseq.data import data_utils
 from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor
 
 from fairseq_docmt.data import join_sentences, pad_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
+from fairseq_docmt.data.rows_view import previous_tokens
 from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.hypotheses import (
@@ -145,7 +145,7 @@ class DocumentSearch:
 
     def encoder_input(self, units: List[DecodingUnit], models) -> EncoderInput:
         """Collate the sources of units."""
-        device = next(models[0].parameters()).device
+        device = device_of(models)
         sources = [self.joined_source(unit) for unit in units]
         order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
         rows = [sources[i] for i in order]
@@ -167,6 +167,11 @@ class DocumentSearch:
             raise UserError("--gold-context needs references; this input has no target side")
         return unit.target[unit.num_context + row][:-1]
 
+    def split_sentences(self, hypothesis: Hypothesis, unit: DecodingUnit, generator):
+        """Split a hypothesis for a whole unit into hypotheses of its sentences."""
+        sizes = [len(sentence) for sentence in unit.source]
+        return split_hypothesis(hypothesis, sizes, self.separator, self.marks(unit), generator)
+
     # ---- references ----------------------------------------------------------------------------
 
     def score_spans(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
@@ -174,23 +179,20 @@ class DocumentSearch:
         batch = self.encoder_input(units, models)
         targets = [self.joined_target(units[i]) for i in batch.order]
         target = pad_rows(targets, self.task.target_dictionary).to(batch.device)
-        previous = data_utils.collate_tokens(
-            targets, self.pad, self.eos, move_eos_to_beginning=True
-        )
+        previous = previous_tokens(targets, self.task.target_dictionary)
         net_input = {**batch.net_input, "prev_output_tokens": previous.to(batch.device)}
         found = scorer.generate(models, {"net_input": net_input, "target": target})
         scored = []
         for number, hypotheses in zip(batch.order, found):
             unit = units[number]
-            sentences = split_hypothesis(
-                hypotheses[0],
-                [len(sentence) for sentence in unit.source],
-                self.separator,
-                self.marks(unit),
-                scorer,
-            )
+            sentences = self.split_sentences(hypotheses[0], unit, scorer)
             scored.append([[sentence] for sentence in sentences[unit.num_context :]])
         return batch.in_order_of_units(scored)
+
+
+def device_of(models) -> torch.device:
+    """Return the device of an ensemble."""
+    return next(models[0].parameters()).device
 
 
 def _with_forced_tokens(units, prefixes, constraints) -> List[DecodingUnit]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from fairseq_docmt.data import pad_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.generation.joint import JointSearch
-from fairseq_docmt.generation.search import Rows
+from fairseq_docmt.generation.search import Rows, device_of
 from fairseq_docmt.models.interface import state_after
 from fairseq_docmt.modules.shared.document_state import DocumentState, detached, joined, select_rows
 
@@ -89,7 +89,7 @@ class StreamSearch(JointSearch):
             found = self.translate_spans(generator, models, wave, streams)
             previous = [self._previous(unit, rows[0]) for unit, rows in zip(wave, found)]
             tokens = pad_rows(previous, self.task.target_dictionary)
-            return found, generator.model.next_doc_state(tokens.to(_device(models)))
+            return found, generator.model.next_doc_state(tokens.to(device_of(models)))
 
         return self._by_waves(units, translate)
 
@@ -125,7 +125,7 @@ class StreamSearch(JointSearch):
 
     def _streams(self, models, wave) -> List[dict]:
         """Return ``starts`` and ``doc_state`` of the rows for each model."""
-        device = _device(models)
+        device = device_of(models)
         continues = [u.position > 0 and u.document in self.doc_states for u in wave]
         stream = {"starts": torch.tensor([not on for on in continues], device=device)}
         if not any(continues):
@@ -148,10 +148,6 @@ class StreamSearch(JointSearch):
             at = torch.tensor([row], device=next(iter(states[0].values())).device)
             kept[document] = [detached(select_rows(doc_state, at)) for doc_state in states]
         self.doc_states = kept
-
-
-def _device(models) -> torch.device:
-    return next(models[0].parameters()).device
 
 
 def _waves(units) -> List[List[int]]:

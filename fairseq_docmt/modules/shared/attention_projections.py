@@ -34,3 +34,7 @@ class AttentionProjections(nn.Module):
     def split_heads(self, x):
         """Reshape (B, T, C) to (B, H, T, d)."""
         return x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+
+    def keys_and_values(self, x):
+        """Project inputs (B, T, C) to keys and values, both (B, H, T, d)."""
+        return self.split_heads(self.k_proj(x)), self.split_heads(self.v_proj(x))

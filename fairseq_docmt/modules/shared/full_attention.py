@@ -63,7 +63,8 @@ class CausalAttention(_FullAttention):
             (rows, T, C) output, and all tokens read, or None if neither ``before`` nor
             ``need_state`` is given.
         """
-        q, k, v = (self.split_heads(p(x)) for p in (self.q_proj, self.k_proj, self.v_proj))
+        q = self.split_heads(self.q_proj(x))
+        k, v = self.keys_and_values(x)
         if before is None and not need_state:
             # With right padding the causal mask also hides padding.
             return self._attend(q, k, v, None, causal=True), None
@@ -85,8 +86,7 @@ class SourceAttention(_FullAttention):
 
     def project_source(self, source: Tensor, padding: Optional[Tensor] = None) -> AttendedSource:
         """Compute keys and values of a source (B, S, C) with padding mask (B, S)."""
-        keys, values = self.split_heads(self.k_proj(source)), self.split_heads(self.v_proj(source))
-        return AttendedSource(keys, values, padding)
+        return AttendedSource(*self.keys_and_values(source), padding)
 
     def forward(self, x: Tensor, source: AttendedSource) -> Tensor:
         """Attend from queries (B * N, T, C), N consecutive rows for each source."""

@@ -36,7 +36,7 @@ class _LongShortTermAttention(AttentionProjections):
 
         With separate projections they are (B, 2 H, T, d), sentence attention first.
         """
-        parts = [self.split_heads(p(x)) for p in (self.q_proj, self.k_proj, self.v_proj)]
+        parts = [self.split_heads(self.q_proj(x)), *self.keys_and_values(x)]
         if not self.separate:
             return parts
         own = (self.split_heads(self.long[name](x)) for name in "qkv")

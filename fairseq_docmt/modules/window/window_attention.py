@@ -74,7 +74,7 @@ class CausalWindowAttention(_WindowAttention):
             (rows, T, C) output, and state or None.
         """
         q = self._queries(x)
-        k, v = self.split_heads(self.k_proj(x)), self.split_heads(self.v_proj(x))
+        k, v = self.keys_and_values(x)
         if before is None and not need_state:
             columns = torch.arange(x.size(1), device=x.device).expand(len(x), -1)
             return self._attend(q, k, v, columns, True, padding), None
@@ -92,8 +92,7 @@ class CrossWindowAttention(_WindowAttention):
 
     def project_source(self, source: Tensor, padding: Optional[Tensor]) -> AttendedSource:
         """Compute keys and values of a source (B, S, C) with padding mask (B, S)."""
-        keys, values = self.split_heads(self.k_proj(source)), self.split_heads(self.v_proj(source))
-        return AttendedSource(keys, values, padding)
+        return AttendedSource(*self.keys_and_values(source), padding)
 
     def forward(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
         """Attend from queries (B, T, C) aligned to source columns ``centers`` (B, T)."""
@@ -151,11 +150,8 @@ class EncoderWindowAttention(_WindowAttention):
         if attn_mask is not None:
             raise ValueError("window attention does not support an attention mask")
         x = query.transpose(0, 1)
-        q, k, v = (
-            self._queries(x),
-            self.split_heads(self.k_proj(x)),
-            self.split_heads(self.v_proj(x)),
-        )
+        q = self._queries(x)
+        k, v = self.keys_and_values(x)
         columns = torch.arange(x.size(1), device=x.device).expand(len(x), -1)
         output = self._attend(q, k, v, columns, False, key_padding_mask)
         return output.transpose(0, 1), None
