@@ -153,7 +153,7 @@ class Layout(NamedTuple):
             if lines[row]:
                 raise Mismatch(
                     f"{text.path}: line {row + 1} has text where a document ends in {self.path}; "
-                    "blank lines must be the same in both"
+                    "blank lines must be the same in both, or give --docids"
                 )
         return [lines[row] for row in rows]
 
