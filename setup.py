@@ -59,9 +59,11 @@ setup(
             "codespell>=2.4.1",
             "nltk",
             "mweralign>=1.4.1; python_version >= '3.10'",
+            "sentence-splitter>=1.4",
         ],
         "meteor": ["nltk"],
         # Licensed under the GPL; only imported for --align.
         "align": ["mweralign>=1.4.1"],
+        "targeted": ["sentence-splitter>=1.4"],
     },
 )
