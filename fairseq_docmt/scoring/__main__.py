@@ -15,6 +15,8 @@ COMMANDS = {
     "contrastive": "contrastive",
     "targeted": "targeted",
     "context-usage": "context_usage",
+    "mbr": "mbr",
+    "rerank": "rerank",
     "report": "report",
 }
 
