@@ -174,7 +174,7 @@ class PreviousTargetDecoder(GRUDecoder):
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
         rows = len(prev_output_tokens)
         stream = encoder_out["stream"].for_rows(rows)
-        state = self._for_rows(super().init_state(encoder_out), rows)
+        state = self.repeated(super().init_state(encoder_out), rows)
         before, found = self._incoming_state(stream), []
         for number, starts in enumerate(stream.starts.view(-1, stream.lanes)):
             here = slice(number * stream.lanes, (number + 1) * stream.lanes)

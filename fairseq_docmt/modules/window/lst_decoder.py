@@ -112,7 +112,7 @@ class LSTTransformerDecoder(StatefulDecoder):
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """See the base class."""
-        states, counter = self.init_state(encoder_out)
+        states, counter = self.init_layers(encoder_out)
         inner_states, padding, attention = [x], self._padding(tokens), None
         sentences, _ = self._count(counter, tokens)
         for number, (layer, state) in enumerate(zip(self.layers, states)):
@@ -122,7 +122,7 @@ class LSTTransformerDecoder(StatefulDecoder):
             inner_states.append(x)
         return x, {"inner_states": inner_states, "attn": [attention]}
 
-    def init_state(self, encoder_out):
+    def init_layers(self, encoder_out):
         """See the base class."""
         source, padding, _ = batch_first_source(encoder_out)
         layers = [
