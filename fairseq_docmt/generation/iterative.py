@@ -19,6 +19,7 @@ from fairseq_docmt.data.rows_view import previous_tokens
 from fairseq_docmt.generation.hypotheses import Hypothesis, best_tokens
 from fairseq_docmt.generation.joint import JointSearch
 from fairseq_docmt.generation.search import Rows, device_of
+from fairseq_docmt.models.interface import remembers_translations
 
 #: order of a pass: all sentences at once, or in turn with the newest translations of the others
 ORDERS = ("together", "in-turn")
@@ -95,7 +96,7 @@ class _Memories:
     @property
     def hold_translations(self) -> bool:
         """Whether any model has a target memory."""
-        return any(model.remembers_translations for model in self.models)
+        return any(map(remembers_translations, self.models))
 
     def translate(self, rows: Tensor, previous: Tensor) -> None:
         """Write translations into the target memories.
@@ -106,7 +107,7 @@ class _Memories:
         """
         parts = zip(self.models, self.encoded, self.of_source)
         for i, (model, encoded, of_source) in enumerate(parts):
-            if not model.remembers_translations:
+            if not remembers_translations(model):
                 continue
             some = model.encoder.reorder_encoder_out(encoded, rows)
             readings = None if of_source is None else of_source.index_select(0, rows)

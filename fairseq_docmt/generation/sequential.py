@@ -25,8 +25,6 @@ class SequentialSearch(DocumentSearch):
         super().__init__(task)
         #: last translations of each open document
         self.translated: Dict[int, List[Tensor]] = {}
-        #: number of the growing document of each row of the latest batch
-        self._growing: List[int] = []
 
     def forget(self) -> None:
         """Forget the translations of open documents."""
@@ -41,6 +39,7 @@ class SequentialSearch(DocumentSearch):
         """Search for translations of the rows of each unit."""
         if self.task.decoding == "sequential-full-source":
             return self._translate(generator, units)
+        generator.model.begin_documents()
         return self._without_future(units, lambda *shown: self._translate(generator, *shown))
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
@@ -65,7 +64,6 @@ class SequentialSearch(DocumentSearch):
         if all(unit.num_rows == 1 for unit in units):
             return decode(units)
         results: List[Rows] = [[] for _ in units]
-        self._growing = []
         contexts = [list(unit.target_context or ()) for unit in units]
         for row in range(max(unit.num_rows for unit in units)):
             active = [i for i, unit in enumerate(units) if row < unit.num_rows]
@@ -93,21 +91,12 @@ class SequentialSearch(DocumentSearch):
         in_batch = [units[i] for i in batch.order]
         tokens = self._first_tokens(in_batch).to(batch.device)
         if ensemble.grows and growing is not None:
-            known = self._known_rows([growing[i] for i in batch.order])
-            ensemble.go_on(batch.net_input, tokens, known)
+            documents = [growing[i] for i in batch.order]
+            ensemble.extend_documents(batch.net_input, tokens, documents)
         else:
             ensemble.encode(batch.net_input)
             ensemble.read(tokens)
         return batch.in_order_of_units(self._write(generator, in_batch, batch.net_input))
-
-    def _known_rows(self, growing: List[int]) -> Optional[List[int]]:
-        """Return the rows of the documents in the previous batch, None at the first sentence.
-
-        Args:
-            growing: number of the document of each row.
-        """
-        before, self._growing = self._growing, growing
-        return [before.index(number) for number in growing] if before else None
 
     def _write(self, generator, units: List[DecodingUnit], net_input: dict) -> List[Rows]:
         """Search for the rows of each unit and append each result to the prefix."""

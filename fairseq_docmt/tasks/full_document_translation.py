@@ -11,7 +11,7 @@ from fairseq_docmt.data import DocumentCorpus, DocumentIndex, part_spans, target
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import SEARCHES
 from fairseq_docmt.generation.iterative import ORDERS
-from fairseq_docmt.models.interface import reads_documents
+from fairseq_docmt.models.interface import reads_documents, remembers_translations
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import DocumentTranslationConfig
 from fairseq_docmt.tasks._document_rows import DocumentRows
@@ -118,7 +118,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         if as_rows:
             self.rows = DocumentRows(self)
             self.decoding, self.search = "iterative", SEARCHES["iterative"](self)
-            wanted = not from_checkpoint and model.remembers_translations
+            wanted = not from_checkpoint and remembers_translations(model)
             if wanted and not (self.cfg.drafts or self.cfg.gold_drafts):
                 raise UserError(
                     "a target memory needs --drafts, translations of the training and validation "
