@@ -193,7 +193,7 @@ class PrefixEnsemble(EnsembleModel):
         self._ends = self.ends[beams]
         all_attention = []
         for model, prefix, state in zip(self.models, self.prefixes, incremental_states):
-            state.update(decoder_prefix.select_rows(model.decoder, prefix.state, beams))
+            state.update(decoder_prefix.select_state(model.decoder, prefix.state, beams))
             if prefix.attention is not None:
                 all_attention.append(prefix.attention[:, -1])
         lprobs = self._lprobs([prefix.features[:, 0] for prefix in self.prefixes], temperature)

@@ -10,7 +10,7 @@ from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.hypotheses import Hypothesis, cut_alignment
 from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
-from fairseq_docmt.generation.search import DocumentSearch, Rows, stacked
+from fairseq_docmt.generation.search import DocumentSearch, NBestLists, stacked
 from fairseq_docmt.generation.sequence_generator import RowLimits
 
 
@@ -35,14 +35,14 @@ class SequentialSearch(DocumentSearch):
         score_prefix = self.task.cfg.normalize_with_context
         return PrefixEnsemble(models, self.eos, self.separator, self.pad, score_prefix)
 
-    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Search for translations of the rows of each unit."""
         if self.task.decoding == "sequential-full-source":
             return self._translate(generator, units)
         generator.model.begin_documents()
         return self._without_future(units, lambda *shown: self._translate(generator, *shown))
 
-    def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score the references of the rows of each unit."""
         if self.task.decoding != "sequential":
             return self.score_spans(scorer, models, units)
@@ -50,7 +50,7 @@ class SequentialSearch(DocumentSearch):
             units, lambda shown, _=None: self.score_spans(scorer, models, shown)
         )
 
-    def _without_future(self, units, decode: Callable[..., List[Rows]]) -> List[Rows]:
+    def _without_future(self, units, decode: Callable[..., List[NBestLists]]) -> List[NBestLists]:
         """Decode units sentence by sentence, each given the source up to this sentence.
 
         Herold and Ney (2023), section 3.4.  The source grows with each sentence and is encoded
@@ -63,7 +63,7 @@ class SequentialSearch(DocumentSearch):
         """
         if all(unit.num_rows == 1 for unit in units):
             return decode(units)
-        results: List[Rows] = [[] for _ in units]
+        results: List[NBestLists] = [[] for _ in units]
         contexts = [list(unit.target_context or ()) for unit in units]
         for row in range(max(unit.num_rows for unit in units)):
             active = [i for i, unit in enumerate(units) if row < unit.num_rows]
@@ -78,7 +78,7 @@ class SequentialSearch(DocumentSearch):
 
     def _translate(
         self, generator, units: List[DecodingUnit], growing: Optional[List[int]] = None
-    ) -> List[Rows]:
+    ) -> List[NBestLists]:
         """Translate the rows of each unit one after another, the units as one batch.
 
         Args:
@@ -98,10 +98,10 @@ class SequentialSearch(DocumentSearch):
             ensemble.read(tokens)
         return batch.in_order_of_units(self._write(generator, in_batch, batch.net_input))
 
-    def _write(self, generator, units: List[DecodingUnit], net_input: dict) -> List[Rows]:
+    def _write(self, generator, units: List[DecodingUnit], net_input: dict) -> List[NBestLists]:
         """Search for the rows of each unit and append each result to the prefix."""
         ensemble, device = generator.model, net_input["src_tokens"].device
-        results: List[Rows] = [[] for _ in units]
+        results: List[NBestLists] = [[] for _ in units]
         active = list(range(len(units)))
         while True:
             current = [(units[i], len(results[i])) for i in active]

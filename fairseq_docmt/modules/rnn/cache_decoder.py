@@ -163,10 +163,10 @@ class CacheDecoder(GRUDecoder):
         """See the base class; each sentence reads the cache of earlier sentences of its lane."""
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
-        rows = len(prev_output_tokens)
-        state = self.repeated(super().init_state(encoder_out), rows)
+        num_rows = len(prev_output_tokens)
+        state = self.repeated(super().init_state(encoder_out), num_rows)
         words, hidden, contexts, attention = self._forward_sequence(prev_output_tokens, state)
-        stream = encoder_out["stream"].for_rows(rows)
+        stream = encoder_out["stream"].for_rows(num_rows)
         found, cache = self._follow(stream, prev_output_tokens, hidden, contexts)
         # Without incremental state each beam has its own cache.
         sources = state.source.states.repeat_interleave(state.beams, dim=0)
@@ -263,8 +263,8 @@ class CacheDecoder(GRUDecoder):
             mixed = torch.lerp(hidden, recalled.to(hidden), gate.to(hidden))
             return super()._features(words, mixed, contexts, attention, None)
         features, _ = super()._features(words, hidden, contexts, attention, None)
-        rows = len(hidden) // len(history.words)
-        known = history.words.repeat_interleave(rows, dim=0).unsqueeze(1).expand_as(weights)
+        beams = len(hidden) // len(history.words)
+        known = history.words.repeat_interleave(beams, dim=0).unsqueeze(1).expand_as(weights)
         return features, {"recall": (gate, weights, known)}
 
     @staticmethod

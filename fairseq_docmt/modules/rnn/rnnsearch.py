@@ -137,9 +137,9 @@ class PerSentence(NamedTuple):
         """Select sentences by index."""
         return PerSentence(self.values.index_select(0, rows))
 
-    def for_rows(self, rows: int) -> Tensor:
+    def for_rows(self, num_rows: int) -> Tensor:
         """Repeat the vectors for the beams of each sentence, giving (rows, d)."""
-        return self.values.repeat_interleave(rows // len(self.values), dim=0)
+        return self.values.repeat_interleave(num_rows // len(self.values), dim=0)
 
 
 class GRUState(NamedTuple):
@@ -313,7 +313,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         context = self._context_vector(state.history, len(tokens))
         return (words, *self.attending(words, state.hidden, state.source, context))
 
-    def _context_vector(self, history, rows: int):
+    def _context_vector(self, history, num_rows: int):
         """Return the input of the attending layer from earlier sentences; None for none."""
         return None
 

@@ -42,17 +42,17 @@ class KeepsState:
         """Return the state before the first token, with one row per sentence."""
         raise NotImplementedError
 
-    def current_state(self, incremental_state: Dict, encoder_out: dict, rows: int) -> Any:
-        """Return the stored state; before the first token, the initial state for ``rows`` rows."""
+    def current_state(self, incremental_state: Dict, encoder_out: dict, num_rows: int) -> Any:
+        """Return the stored state; before the first token, the initial one for all rows."""
         state = stored_state(incremental_state)
-        return self.repeated(self.init_state(encoder_out), rows) if state is None else state
+        return self.repeated(self.init_state(encoder_out), num_rows) if state is None else state
 
-    def repeated(self, state: SearchState, rows: int) -> Any:
-        """Repeat the rows of a state with one row per sentence for its beams, giving ``rows``."""
-        if rows == state.bsz:
+    def repeated(self, state: SearchState, num_rows: int) -> Any:
+        """Repeat the rows of a state, one for each sentence, for the beams of the sentence."""
+        if num_rows == state.bsz:
             return state
         sentences = torch.arange(state.bsz, device=self.embed_tokens.weight.device)
-        return state.reorder(sentences.repeat_interleave(rows // state.bsz))
+        return state.reorder(sentences.repeat_interleave(num_rows // state.bsz))
 
     def reorder_incremental_state(self, incremental_state: Dict, new_order: Tensor) -> None:
         """Reorder the rows of the state after each step of beam search."""

@@ -220,12 +220,12 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return x if self.project_out_dim is None else self.project_out_dim(x)
 
 
-def _for_rows(encoder_out: dict, rows: int) -> dict:
+def _for_rows(encoder_out: dict, num_rows: int) -> dict:
     """Repeat encoder output for each beam, as decoding without incremental state needs it."""
     bsz = encoder_out["encoder_padding_mask"][0].size(0)
-    if rows == bsz:
+    if num_rows == bsz:
         return encoder_out
-    beams = rows // bsz
+    beams = num_rows // bsz
     return {
         **encoder_out,
         "encoder_out": [encoder_out["encoder_out"][0].repeat_interleave(beams, dim=1)],
