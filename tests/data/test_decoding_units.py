@@ -1,3 +1,5 @@
+"""Decoding units of windows and documents, and their batches."""
+
 import numpy as np
 import torch
 from fairseq.data import Dictionary

@@ -1,3 +1,5 @@
+"""Checks of the text of a corpus: each error names file and line."""
+
 import re
 import subprocess
 import sys

@@ -1,3 +1,8 @@
+"""Preparation of a corpus, from raw text to binarised data.
+
+Covers data/jieba_tokenizer.py.
+"""
+
 import argparse
 import os
 import random

@@ -1,4 +1,7 @@
-"""``rnnsearch`` against its equations, written out as loops over words."""
+"""``rnnsearch`` against its equations, written out as loops over words.
+
+Covers modules/rnn/attentive_gru.py, modules/rnn/rnnsearch.py.
+"""
 
 import math
 

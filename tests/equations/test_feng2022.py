@@ -1,4 +1,8 @@
-"""memory_transformer against the equations of Feng et al. (2022), written as loops."""
+"""memory_transformer against the equations of Feng et al. (2022), written as loops.
+
+Covers models/memory_transformer.py, modules/recurrent_memory/memory_decoder.py,
+modules/shared/full_attention.py.
+"""
 
 import math
 

@@ -3,6 +3,8 @@
 Where the paper is silent: sums that end in one half are rounded up, alignments beyond the source
 are held to its last token, and those of more target sentences than there are source sentences to
 the last sentence.
+
+Covers modules/window/window_attention.py, modules/window/window_decoder.py.
 """
 
 from fractions import Fraction

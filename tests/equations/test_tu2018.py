@@ -1,4 +1,7 @@
-"""``cache_rnn`` against the equations of Tu et al. (2018), written out as loops over words."""
+"""``cache_rnn`` against the equations of Tu et al. (2018), written out as loops over words.
+
+Covers models/cache_rnn.py.
+"""
 
 import functools
 

@@ -4,6 +4,8 @@ Sections 3.1 and 3.2 define the recurrences of S and z and the sentential gate. 
 Peng et al. (2021) and to the code of the paper is marked: features of unit vectors, the least
 denominator, the rescaling of keys in cross attention, gates of their own for each head, pools of
 random matrices, and gates in cross attention, which appendix A.2 mentions.
+
+Covers modules/rfa/rfa_attention.py, modules/rfa/rfa_decoder.py, modules/rfa/rfa_layers.py.
 """
 
 import itertools

@@ -1,4 +1,7 @@
-"""Reuse of states when documents grow equals reading them again, in float64."""
+"""Reuse of states when documents grow equals reading them again, in float64.
+
+Covers modules/window/growing_source.py.
+"""
 
 import pytest
 import tiny

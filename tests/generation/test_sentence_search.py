@@ -1,3 +1,5 @@
+"""Limits of length and sentence count for each row of a search."""
+
 import torch
 from fairseq.data import Dictionary
 from fairseq.search import BeamSearch

@@ -1,4 +1,8 @@
-"""All decodings through the stock commands: one hypothesis per sentence, independent of batches."""
+"""All decodings through the stock commands: one hypothesis per sentence, independent of batches.
+
+Covers generation/joint.py, generation/option_checks.py, generation/search.py,
+generation/translator.py, tasks/_decoding_input.py.
+"""
 
 import functools
 import io

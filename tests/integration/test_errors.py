@@ -1,4 +1,7 @@
-"""Error messages for wrong input."""
+"""Error messages for wrong input.
+
+Covers _checkpoint_classes.py, errors.py, tasks/_config.py.
+"""
 
 import subprocess
 import sys

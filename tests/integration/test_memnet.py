@@ -1,4 +1,7 @@
-"""memnet_rnn through the stock commands."""
+"""memnet_rnn through the stock commands.
+
+Covers data/rows_view.py, generation/iterative.py, tasks/_document_rows.py.
+"""
 
 import math
 

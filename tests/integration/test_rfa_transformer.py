@@ -1,4 +1,7 @@
-"""rfa_transformer through the stock commands: options, initialisation, errors."""
+"""rfa_transformer through the stock commands: options, initialisation, errors.
+
+Covers models/rfa_transformer.py.
+"""
 
 import pytest
 import tiny

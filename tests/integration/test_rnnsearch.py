@@ -1,4 +1,7 @@
-"""rnnsearch through the stock commands."""
+"""rnnsearch through the stock commands.
+
+Covers models/rnnsearch.py.
+"""
 
 import pytest
 import tiny

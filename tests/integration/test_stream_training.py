@@ -1,4 +1,7 @@
-"""Training on streams through the stock commands: exact resumption, several processes."""
+"""Training on streams through the stock commands: exact resumption, several processes.
+
+Covers data/stream_view.py, tasks/sentence_stream_translation.py.
+"""
 
 import re
 import signal

@@ -1,4 +1,8 @@
-"""Training through the stock commands."""
+"""Training through the stock commands.
+
+Covers generation/validation_units.py, tasks/_base.py, tasks/_validation_bleu.py,
+tasks/full_document_translation.py, tasks/sliding_window_translation.py.
+"""
 
 import itertools
 import re

@@ -1,4 +1,7 @@
-"""Training in two stages: a sentence-level model, then the parameters that an architecture adds."""
+"""Training in two stages: a sentence-level model, then the parameters that an architecture adds.
+
+Covers models/_document_transformer.py, models/_options.py, optim/grouped_adam.py.
+"""
 
 import pytest
 import tiny

@@ -1,4 +1,7 @@
-"""window_attn_transformer and lst_transformer through the stock commands."""
+"""window_attn_transformer and lst_transformer through the stock commands.
+
+Covers models/window_attn_transformer.py, models/lst_transformer.py.
+"""
 
 import re
 

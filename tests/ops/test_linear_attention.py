@@ -1,4 +1,7 @@
-"""Fast linear attention against the loops that define it."""
+"""Fast linear attention against the loops that define it.
+
+Covers ops/naive.py.
+"""
 
 import pytest
 import torch

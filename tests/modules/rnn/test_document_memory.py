@@ -5,7 +5,6 @@ import torch
 
 from fairseq_docmt.modules.rnn import document_memory
 from fairseq_docmt.modules.rnn.document_memory import SentenceVectors
-from fairseq_docmt.modules.rnn.vector_cache import VectorCache
 
 PAD, EOS, WORDS = 1, 2, 50
 
@@ -148,14 +147,3 @@ def test_memory_is_bounded(monkeypatch):
         assert len(module.kept.vectors) <= 3
     rows = list(module.kept.vectors.values())
     assert all(row.untyped_storage().nbytes() == 4 * 14 for row in rows)
-
-
-def test_a_cache_of_none_keeps_none():
-    cache = VectorCache(0)
-    sentences = [torch.tensor([3]), torch.tensor([4]), torch.tensor([3])]
-
-    def compute(rows):
-        return torch.stack([row.float() for row in rows])
-
-    assert cache(sentences, compute, []).tolist() == [[3], [4], [3]]
-    assert not cache.vectors
