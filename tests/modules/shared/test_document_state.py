@@ -45,3 +45,5 @@ def test_states_of_different_width_are_joined_with_zeros():
     both = joined([state(1, 1), state(2, 3)])
     assert both["memory"].tolist() == [[0, 0, 0], [0, 1, 2], [3, 4, 5]]
     assert both["age"].tolist() == [0, 0, 1]
+    vectors = joined([{"memory": torch.ones(1, 1, 2)}, {"memory": torch.ones(1, 2, 2)}])["memory"]
+    assert vectors.tolist() == [[[1, 1], [0, 0]], [[1, 1], [1, 1]]]
