@@ -128,7 +128,7 @@ def covers():
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_module_has_a_own_test_file_its_name_or_is_named_in_one(covers, module):
+def test_every_module_has_its_test_file_or_is_covered_by_another(covers, module):
     named = any(module in modules for modules in covers.values())
     assert own_test_file(module).exists() or named, (
         f"write {own_test_file(module).relative_to(TESTS)}, or name {module} in the docstring of "
@@ -136,7 +136,7 @@ def test_every_module_has_a_own_test_file_its_name_or_is_named_in_one(covers, mo
     )
 
 
-def test_covered_modules_exist_and_have_no_own_test_file_their_own(covers):
+def test_covered_modules_exist_and_have_no_test_file_of_their_own(covers):
     named = {module for modules in covers.values() for module in modules}
     assert named <= set(MODULES)
     assert not [module for module in named if own_test_file(module).exists()]

@@ -143,7 +143,7 @@ def test_line_ends_and_outer_blanks_are_made_uniform(corpus, quick):
     assert raw == b"\n" + TEXT["en"].encode()
 
 
-def test_merges_are_those_of_subword_nmt(tmp_path):
+def test_merges_equal_those_of_subword_nmt(tmp_path):
     from subword_nmt.learn_bpe import learn_bpe
 
     source, ours, theirs = tmp_path / "text", tmp_path / "ours", tmp_path / "theirs"
@@ -284,7 +284,7 @@ def test_words_that_are_symbols_are_refused(corpus, quick):
         prepare.main(options(corpus, "--bpe-operations", "0", "--target-tokenizer", "none"))
 
 
-def test_what_fairseq_says_is_passed_on(tmp_path):
+def test_error_messages_of_fairseq_are_printed(tmp_path):
     command = [sys.executable, "-c", "print('one'); raise ValueError('two')"]
     with pytest.raises(CorpusError, match=r"failed \(status 1\): ValueError: two"):
         prepare._run(command, tmp_path)
@@ -317,7 +317,7 @@ def test_more_characters_than_symbols_are_refused(tmp_path):
     assert (tmp_path / "codes").read_text().splitlines()[1:] == ["x y"]
 
 
-def test_nothing_to_merge_is_said(tmp_path):
+def test_text_without_merges_is_refused(tmp_path):
     (tmp_path / "text").write_text("a b\n")
     with pytest.raises(CorpusError, match="use --bpe-operations 0"):
         prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 5)

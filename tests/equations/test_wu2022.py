@@ -508,7 +508,7 @@ def attention_of_unit_vectors(w, x, source, seen, rescale: bool) -> Tensor:
 @torch.no_grad()
 @pytest.mark.parametrize("kind", ["sincos", "positive"])
 @pytest.mark.parametrize("rescale", [True, False])
-def test_a_transformer_goes_on_with_unit_vectors(kind, rescale):
+def test_finetuning_starts_near_softmax_attention_over_unit_vectors(kind, rescale):
     """Where finetuning from a transformer starts: near its softmax attention over unit vectors.
 
     phi(x) . phi(y) estimates exp(x . y), the better the more random vectors (section 3.1); the

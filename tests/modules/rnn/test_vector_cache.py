@@ -47,7 +47,7 @@ def test_other_weights_empty_the_cache(change):
     assert compute.computed == [[3], [3]]
 
 
-def test_a_cache_of_none_keeps_none():
+def test_a_cache_of_size_0_stores_nothing():
     cache = VectorCache(0)
     assert cache(sentences(3, 4, 3), Counter(), []).tolist() == [[3], [4], [3]]
     assert not cache.vectors
