@@ -19,8 +19,8 @@ from fairseq_docmt.generation.hypotheses import (
     split_hypothesis,
 )
 
-#: hypotheses of each sentence to translate, best first
-Rows = List[List[Hypothesis]]
+#: n-best list of each sentence to translate, best hypothesis first
+NBestLists = List[List[Hypothesis]]
 
 
 class EncoderInput(NamedTuple):
@@ -80,11 +80,11 @@ class DocumentSearch:
         """Return the ensemble of the generator, None for that of fairseq."""
         return None
 
-    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Search for translations of the rows of each unit."""
         raise NotImplementedError
 
-    def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score the references of the rows of each unit."""
         return self.score_spans(scorer, models, units)
 
@@ -95,7 +95,7 @@ class DocumentSearch:
         self._units_left = units
 
     @torch.no_grad()
-    def decode(self, generator, models, units, prefixes=None, constraints=None) -> Rows:
+    def decode(self, generator, models, units, prefixes=None, constraints=None) -> NBestLists:
         """Translate or score the rows of a sample.
 
         Args:
@@ -118,9 +118,9 @@ class DocumentSearch:
             raise UserError("--score-reference needs references; this input has no target side")
         else:
             found = iter(self.score(generator, models, full) if full else ())
-        results: Rows = []
+        results: NBestLists = []
         for unit in units:
-            nothing = [[empty_hypothesis(self.eos)] for _ in unit.lines]
+            nothing = [[empty_hypothesis(self.eos)] for _ in unit.line_ids]
             results += next(found) if unit.source else nothing
         self._units_left -= len(units)
         if self._units_left == 0:
@@ -174,7 +174,7 @@ class DocumentSearch:
 
     # ---- references ----------------------------------------------------------------------------
 
-    def score_spans(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+    def score_spans(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score joined references by the stock scorer and split the scores into sentences."""
         batch = self.encoder_input(units, models)
         targets = [self.joined_target(units[i]) for i in batch.order]

@@ -127,7 +127,7 @@ def recall_by_person(texts: Translations) -> Dict[str, Dict[str, Recall]]:
 
 def _dropped(texts: Translations) -> List[Dropped]:
     sentences = []
-    for row, sentence in zip(texts.index.rows.tolist(), texts.source):
+    for row, sentence in zip(texts.index.line_ids.tolist(), texts.source):
         try:
             sentences.append(read_marks(sentence))
         except ValueError as error:

@@ -131,10 +131,10 @@ def _of_outputs(systems: Dict[str, str], outputs: Dict[str, Output]):
 
 def _by_number(lines: Dict[int, str], index: DocumentIndex, path: str, named_after: str):
     """Return the sentences of an output, whose line numbers may or may not count blank lines."""
-    for rows in (index.rows.tolist(), range(index.num_sentences)):
+    for rows in (index.line_ids.tolist(), range(index.num_sentences)):
         if lines.keys() == set(rows):
             return [lines[row] for row in rows]
-    missing = sorted(set(index.rows.tolist()) ^ lines.keys())[0]
+    missing = sorted(set(index.line_ids.tolist()) ^ lines.keys())[0]
     raise UserError(
         f"{path} and {named_after} differ: line {missing + 1} is a sentence in only one of them"
     )
@@ -142,7 +142,7 @@ def _by_number(lines: Dict[int, str], index: DocumentIndex, path: str, named_aft
 
 def _sentences(lines: List[str], index: DocumentIndex, path: str, named_after: str) -> List[str]:
     """Select the lines that are sentences according to the index."""
-    rows = index.rows.tolist()
+    rows = index.line_ids.tolist()
     wanted = rows[-1] + 1 if rows else 0
     while len(lines) > wanted and not lines[-1]:
         lines = lines[:-1]

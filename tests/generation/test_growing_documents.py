@@ -89,7 +89,7 @@ def test_forced_equals_incremental_after_growing():
     for batch in BATCHES[:3]:
         encoder_out, prefix, sources, tokens = growing.step(batch)
     beams = torch.arange(3).repeat_interleave(2)
-    state = decoder_prefix.select_rows(model.decoder, prefix.state, beams)
+    state = decoder_prefix.select_state(model.decoder, prefix.state, beams)
     written = prefix.tokens[beams]
     own = [tokens[row] for row in beams]
     for _ in range(5):
