@@ -6,13 +6,11 @@ from typing import List, Optional, Sequence
 
 import numpy as np
 import torch
-from fairseq.data import iterators
 
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_view import DocumentView
 from fairseq_docmt.data.lanes import FILLER, Place, chunk_sizes, fill_lanes, stream_batches
 from fairseq_docmt.data.unsort import sample_in_order
-from fairseq_docmt.errors import UserError
 
 logger = logging.getLogger(__name__)
 
@@ -97,43 +95,3 @@ class StreamView(DocumentView):
             100 - 100 * self.index.num_sentences / (steps * lanes * shards),
         )
         return stream_batches(self.index, documents, sizes, shards)
-
-
-class StreamIterator(iterators.EpochBatchIterator):
-    """Batches in a fixed order; the state of the iterator includes the document states.
-
-    Args:
-        *args, **kwargs: arguments of the stock iterator.
-        lane_states: object with ``for_checkpoint()`` and ``restore(state)``; None for validation.
-        decided_by: values of the options that determine the batches, by option.
-    """
-
-    def __init__(self, *args, lane_states=None, decided_by: Optional[dict] = None, **kwargs):
-        super().__init__(*args, disable_shuffling=True, **kwargs)
-        self._lane_states = lane_states
-        self._decided_by = decided_by or {}
-
-    def state_dict(self):
-        """Return the stock state; within an epoch also the document states of the lanes."""
-        state = super().state_dict()
-        if self._lane_states is not None and state["iterations_in_epoch"] > 0:
-            state["carries"] = self._lane_states.for_checkpoint()
-            state["decided_by"] = self._decided_by
-        return state
-
-    def load_state_dict(self, state_dict):
-        """Continue from a state of :meth:`state_dict`.
-
-        Raises:
-            UserError: the options give other batches than those of the interrupted epoch.
-        """
-        for option, before in state_dict.get("decided_by", {}).items():
-            if before != self._decided_by[option]:
-                raise UserError(
-                    f"the checkpoint was saved in the middle of an epoch with {option} {before}, "
-                    f"not {self._decided_by[option]}, which would leave sentences out or read "
-                    "them twice; give the same again, or begin a new epoch with --reset-dataloader"
-                )
-        super().load_state_dict(state_dict)
-        if self._lane_states is not None:
-            self._lane_states.restore(state_dict.get("carries"))

@@ -21,6 +21,7 @@ from fairseq_docmt.data import (
     open_corpus,
 )
 from fairseq_docmt.data.document_index import BLANK_SIZE
+from fairseq_docmt.data.iterators import ResumableIterator
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import SEARCHES, refuse_unsupported
 from fairseq_docmt.generation.sequence_generator import (
@@ -336,6 +337,10 @@ class DocumentTranslationTask(TranslationTask):
             batches = super().get_batch_iterator(
                 dataset, *args, disable_iterator_cache=disable_iterator_cache, **kwargs
             )
+            if not isinstance(batches, ResumableIterator):
+                batches = ResumableIterator.of_stock(batches, _decided_by(kwargs))
+            if dataset in self.dataset_to_epoch_iter:
+                self.dataset_to_epoch_iter[dataset] = batches
             self._iterated = dataset, batches
             return batches
         if isinstance(dataset, TypedLines):
@@ -447,3 +452,19 @@ class DocumentTranslationTask(TranslationTask):
     def validation_units(self, sample) -> dict:
         """Return the units of a batch for validation BLEU, with the reference as context."""
         return units_of_view(sample, self)
+
+
+def _decided_by(batching: dict) -> dict:
+    """Return the values of the options that determine the batches of an epoch, by option.
+
+    Args:
+        batching: keyword arguments of ``get_batch_iterator``.
+    """
+    names = {
+        "--max-tokens": "max_tokens",
+        "--batch-size": "max_sentences",
+        "--required-batch-size-multiple": "required_batch_size_multiple",
+        "--seed": "seed",
+        "--distributed-world-size": "num_shards",
+    }
+    return {option: batching[name] for option, name in names.items() if name in batching}

@@ -10,7 +10,8 @@ from fairseq.tasks import register_task
 from omegaconf import II
 
 from fairseq_docmt.data import DocumentCorpus, DocumentIndex
-from fairseq_docmt.data.stream_view import StreamIterator, StreamView
+from fairseq_docmt.data.iterators import StreamIterator
+from fairseq_docmt.data.stream_view import StreamView
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.validation_units import units_of_stream
 from fairseq_docmt.models.interface import is_document_recurrent

@@ -237,6 +237,27 @@ def test_training_resumes(binarised, tmp_path, model):
         assert torch.equal(value, tiny.weights(parts)[name]), name
 
 
+@pytest.mark.parametrize("task", [[*WINDOW, "--window-size", "2"], DOCUMENT], ids=["window", "doc"])
+@pytest.mark.parametrize(
+    "other, message",
+    [
+        (["--max-tokens", "50"], "with --max-tokens 30, not 50, which would leave sentences out"),
+        (["--batch-size", "1"], "with --batch-size None, not 1"),
+        (["--seed", "7"], "with --seed 1, not 7"),
+    ],
+)
+def test_other_batches_are_for_another_epoch(binarised, tmp_path, task, other, message):
+    """Within an epoch other batches would skip sentences; between epochs they are allowed."""
+    arguments = [*task, "--max-tokens", "30"]
+    tiny.train(binarised, tmp_path, *arguments, updates=2)
+    with pytest.raises(UserError, match=message):
+        tiny.train(binarised, tmp_path, *arguments, *other, updates=4)
+    tiny.train(binarised, tmp_path, *arguments, "--max-epoch", "1", updates=99)
+    path = tiny.train(binarised, tmp_path, *arguments, *other, "--max-epoch", "2", updates=99)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert state["extra_state"]["train_iterator"]["epoch"] == 3
+
+
 def test_two_processes(binarised, tmp_path):
     """Data parallel on CPU, uneven shards, several micro-batches per update."""
     arguments = [*WINDOW, "--max-tokens", "40", "--max-epoch", "2", "--update-freq", "2"]
