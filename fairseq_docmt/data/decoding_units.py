@@ -163,6 +163,12 @@ class DecodingUnits(FairseqDataset):
         """Return the number of source tokens of an item."""
         return int(self.sizes[index])
 
+    def num_rows(self, number: int) -> int:
+        """Return the number of lines to translate of an item."""
+        if number >= len(self.spans) or self.window_size:
+            return 1
+        return int(self.spans[number, 1] - self.spans[number, 0])
+
     def size(self, index: int) -> int:
         """Return the number of source tokens of an item."""
         return int(self.sizes[index])

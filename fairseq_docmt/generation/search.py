@@ -18,6 +18,7 @@ from fairseq_docmt.generation.hypotheses import (
     empty_hypothesis,
     split_hypothesis,
 )
+from fairseq_docmt.generation.progress import DecodingProgress
 
 #: n-best list of each sentence to translate, best hypothesis first
 NBestLists = List[List[Hypothesis]]
@@ -67,6 +68,7 @@ class DocumentSearch:
         self.tgt_mark = torch.tensor([tgt_dict.index(BEGIN_OF_DOCUMENT)])
         self.src_mark = torch.tensor([src_dict.index(BEGIN_OF_DOCUMENT)])
         self._units_left = 0
+        self.progress = DecodingProgress()
 
     # ---- defined by subclasses -----------------------------------------------------------------
 
@@ -122,8 +124,10 @@ class DocumentSearch:
         for unit in units:
             nothing = [[empty_hypothesis(self.eos)] for _ in unit.line_ids]
             results += next(found) if unit.source else nothing
+        self.progress.finish_batch(len(results))
         self._units_left -= len(units)
         if self._units_left == 0:
+            self.progress.close()
             self.end()
         return results
 

@@ -106,6 +106,7 @@ class SequentialSearch(DocumentSearch):
         while True:
             current = [(units[i], len(results[i])) for i in active]
             found = self._write_sentence(generator, current, net_input)
+            self.progress.advance(len(active))
             chunks = []
             for i, (unit, row), hypotheses in zip(active, current, found):
                 results[i].append(hypotheses)
