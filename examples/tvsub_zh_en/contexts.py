@@ -1,10 +1,10 @@
 """Give every sentence of a test set a limited context: of its own or of another document.
 
-    python contexts.py make TEXT.zh TEXT.en OUT     # OUT/own.zh, OUT/own.en, OUT/other.zh, OUT/other.en
+    python contexts.py make TEXT.zh TEXT.en OUT
     python contexts.py take OUTPUT_OF_FAIRSEQ_GENERATE > hypotheses
 
-``make`` writes one document for each sentence: up to ten sentences that precede it, then the
-sentence.  In ``other`` the preceding sentences are consecutive sentences of another document.
+``make`` writes OUT/own and OUT/other, both with one document for each sentence: up to ten sentences
+that precede it, then the sentence.  In ``other`` the preceding sentences are consecutive sentences of another document.
 ``take`` prints the translations of the last sentence of each such document, in order.
 """
 

@@ -1,6 +1,6 @@
 """Print the number of updates in which fairseq-train reads a number of target tokens.
 
-    python updates.py TOKENS DATA [options of fairseq-train]
+Usage: ``python updates.py TOKENS DATA [options of fairseq-train]``
 """
 
 import contextlib
