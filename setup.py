@@ -50,6 +50,7 @@ setup(
         "matplotlib",
         "tabulate",
         "tqdm",
+        "filelock",
     ],
     extras_require={
         "dev": ["pytest", "pytest-xdist>=3.2", "ruff", "codespell>=2.4.1", "nltk"],

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR, join_sentences
+from fairseq_docmt.errors import UserError
 
 
 class JoinedSentences(torch.utils.data.Dataset):
@@ -84,6 +85,7 @@ class DocumentView(LanguagePairDataset):
             shuffle=pairs.shuffle,
             pad_to_multiple=pairs.pad_to_multiple,
         )
+        self.name = corpus.name
         self.index = index
         self.spans = spans
         self.id_of_last = id_of_last
@@ -125,7 +127,12 @@ class DocumentView(LanguagePairDataset):
         ``--required-batch-size-multiple``; here it is kept.  Batches are then halved until their
         number is a multiple of the number of processes: for an empty batch a process would run a
         dummy batch and, with ``--update-freq``, distort the statistics of its other batches.
+
+        Raises:
+            UserError: an example has more tokens than a batch may have.
         """
+        if max_tokens is not None:
+            self._refuse_larger(indices, max_tokens)
         batches = list(
             super().batch_by_size(indices, max_tokens, max_sentences, required_batch_size_multiple)
         )
@@ -133,6 +140,16 @@ class DocumentView(LanguagePairDataset):
         if kept < len(indices):
             batches.append(np.asarray(indices[kept:]))
         return even_batches(batches, self.num_shards)
+
+    def _refuse_larger(self, indices, max_tokens: int) -> None:
+        sizes = self.num_tokens_vec(indices)
+        larger = np.flatnonzero(sizes > max_tokens)
+        if len(larger) > 0:
+            line = self.named_after[indices[larger[0]]] + 1
+            raise UserError(
+                f"{self.name}: line {line} has {sizes[larger[0]]} tokens, but a batch has at most "
+                f"--max-tokens {max_tokens}; give at least {sizes.max()}"
+            )
 
 
 def even_batches(batches: list, multiple: int) -> list:

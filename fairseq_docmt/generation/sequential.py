@@ -106,11 +106,12 @@ class SequentialSearch(DocumentSearch):
         while True:
             current = [(units[i], len(results[i])) for i in active]
             found = self._write_sentence(generator, current, net_input)
+            self.progress.advance(len(active))
             chunks = []
             for i, (unit, row), hypotheses in zip(active, current, found):
                 results[i].append(hypotheses)
                 tokens = self.context_tokens(unit, row, hypotheses)
-                self._remember(unit, tokens)
+                self._keep_context(unit, tokens)
                 chunks.append(torch.cat([tokens, torch.tensor([self.separator])]))
             going_on = [at for at, (unit, row) in enumerate(current) if row + 1 < unit.num_rows]
             if not going_on:
@@ -202,7 +203,8 @@ class SequentialSearch(DocumentSearch):
             )
         return known[-wanted:]
 
-    def _remember(self, unit: DecodingUnit, tokens: Tensor) -> None:
+    def _keep_context(self, unit: DecodingUnit, tokens: Tensor) -> None:
+        """Keep a translation as target context of the next windows of its document."""
         window = self.task.window_to_decode()
         if window < 2 or unit.target_context is not None:
             return

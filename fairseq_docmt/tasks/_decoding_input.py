@@ -11,6 +11,7 @@ from torch import Tensor
 from fairseq_docmt.data import DecodingUnits, DocumentCorpus, DocumentIndex
 from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation.progress import DecodingProgress
 from fairseq_docmt.tasks._open_document import OpenDocument
 
 logger = logging.getLogger(__name__)
@@ -174,7 +175,16 @@ class DecodingInput:
             max_tokens, max_sentences, keep_order=self.task.keeps_order(), shards=num_shards
         )
         mine = batches[shard_id::num_shards]
+        if num_shards > 1 and not any(mine):
+            raise UserError(
+                f"{units.name} has only {len(batches)} batches for {num_shards} processes, and "
+                f"nothing is left for process {shard_id}; use fewer processes, or a smaller "
+                "--max-tokens or --batch-size"
+            )
         self.task.search.begin(sum(len(batch) for batch in mine))
+        sentences = sum(units.num_rows(item) for batch in mine for item in batch)
+        hidden = self.task.cfg.no_progress_bar
+        self.task.search.progress = DecodingProgress(sentences, hidden)
         return iterators.EpochBatchIterator(
             dataset=units,
             collate_fn=collater,

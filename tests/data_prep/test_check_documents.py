@@ -56,6 +56,7 @@ def test_valid_corpora(tmp_path, src, tgt, documents, sentences):
         (b"a\rb\r\r\nc\xff", "x\ny\n", "c.src: line 4 is not valid UTF-8"),
         ("a\n", b"x\xe4", "c.tgt: line 1 is not valid UTF-8"),
         (b"a\xed\xa0\x80\n", "x\n", "c.src: line 1 is not valid UTF-8"),  # half of a surrogate pair
+        ("a\n", "x\ny\rz\n", "c.tgt: line 2 ends with a carriage return alone, other lines with"),
         ("\ufeffa\n", "x\n", "c.src: line 1 begins with a byte order mark"),
         ("\ufeff\na\n", "\nx\n", "c.src: line 1 begins with a byte order mark"),
         ("a\n\x01\x02 \nb\n", "x\ny\nz\n", "c.src: line 2 has only control characters"),

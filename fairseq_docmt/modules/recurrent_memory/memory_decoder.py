@@ -79,7 +79,7 @@ class MemoryReader:
             begun = self.begun.get(layer)
             seen, after = self._read_sentences(memory, memory.states_of(x), before, begun)
             self.doc_state.update(after.as_doc_state(name))
-            return memory(x, memory.remember(seen))
+            return memory(x, memory.project_memory(seen))
 
         return read
 
@@ -216,7 +216,7 @@ class MemoryDecoderLayer(BatchFirstDecoderLayer):
         """Compute whole sequences (rows, T, C) with the given functions, see :meth:`sublayers`."""
         return self.sublayers(x, causal, cross, memory)
 
-    def go_on(
+    def extend(
         self, x: Tensor, state: MemoryLayerState, padding: Optional[Tensor], memory
     ) -> Tuple[Tensor, MemoryLayerState]:
         """Continue a state by one or more tokens.
@@ -306,7 +306,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
                 begun = memory.begin_sentence(before, stream.starts)
                 if not torch.is_grad_enabled():  # no gradients: the result can be reused
                     encoder_out["begun"][number] = begun
-                memory = memory.remember(begun[0])
+                memory = memory.project_memory(begun[0])
             attended = layer.encoder_attn.project_source(source, padding)
             layers.append(MemoryLayerState(None, attended, memory, 1))
         return layers, None
@@ -315,7 +315,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         """See the base class."""
         padding, layers = self._padding(tokens), []
         for number, (layer, before) in enumerate(zip(self.layers, state.layers)):
-            x, after = layer.go_on(x, before, padding, self._memory(number))
+            x, after = layer.extend(x, before, padding, self._memory(number))
             layers.append(after)
         return x, layers, None, {}
 

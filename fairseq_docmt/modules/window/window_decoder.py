@@ -269,7 +269,7 @@ class WindowTransformerDecoder(StatefulDecoder):
         return changes.long().cumsum(dim=1).eq(0).sum(dim=1)
 
     def with_source(self, incremental_state, encoder_out, unchanged: int):
-        """Return an incremental state that continues with a longer source.
+        """Return the incremental state for a source that has become longer.
 
         All tokens read so far must be :meth:`independent` of the new part.
 
