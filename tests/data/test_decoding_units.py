@@ -1,3 +1,5 @@
+"""Decoding units of windows and documents, and their batches."""
+
 import numpy as np
 import torch
 from fairseq.data import Dictionary
@@ -76,7 +78,7 @@ def test_batches_keep_the_token_limit():
             assert len(batch) == 1 or max(units.sizes[u] for u in batch) * len(batch) <= 30
 
 
-def test_lines_of_an_open_document_go_on_after_the_carried_sentences():
+def test_lines_of_an_open_document_follow_its_earlier_sentences():
     earlier = [torch.tensor([90, EOS]), torch.tensor([91, EOS])]
     units = units_of((2, 2), 3, typed_before=earlier, first_position=5, first_document=7)
     first, second, third = units[0], units[1], units[2]
@@ -113,7 +115,7 @@ def test_sizes_and_rows_with_nothing_to_translate():
         assert units.batches(None, None, keep_order, shards=1)[-1] == [4, 5]
 
 
-def test_targets_drafts_and_constraints_are_those_of_the_rows():
+def test_targets_drafts_and_constraints_belong_to_their_rows():
     tgt = [torch.tensor([30 + row] * (5 - row) + [EOS]) for row in range(5)]
     drafts = [f"draft {row}" for row in range(5)]
     constraints = torch.arange(5).view(5, 1)
@@ -135,7 +137,7 @@ def test_targets_drafts_and_constraints_are_those_of_the_rows():
     assert (plain[0].target, plain[0].drafts) == (None, None)
 
 
-def test_the_source_is_padded_on_the_side_that_is_asked_for():
+def test_the_source_is_padded_on_the_requested_side():
     for left, want in ((True, [1, 10, EOS]), (False, [10, EOS, 1])):
         units = units_of((2,), 0, left_pad_source=left)
         sample = units.collater([units[0]])

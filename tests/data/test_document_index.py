@@ -1,3 +1,5 @@
+"""Documents read from the blank lines of a corpus."""
+
 import numpy as np
 import pytest
 
