@@ -5,8 +5,8 @@
 
 ``make`` writes OUT/own and OUT/other, both with one document for each sentence: up to ten sentences
 that precede it, then the sentence.  In ``other`` the preceding sentences are consecutive sentences
-of another document.
-``take`` prints the translations of the last sentence of each such document, in order.
+of another document.  ``take`` prints the translations of the last sentence of each such document,
+in order.
 """
 
 import random

@@ -150,6 +150,41 @@ translate_all() {
   translate "$1/contexts/other" "$work/contexts/bin" test1 "$decoding" 4 "$lenpen" "$checkpoint"
 }
 
+# score SYSTEM: all its outputs beside the main output of the control that started from the same base.
+score() {
+  local control=$1 system=$1 subset file reference decoding beam outputs
+  case $start in base) control=control ;; rnnsearch) control=rnn-control ;; esac
+  mkdir -p "$work/$system/scores"
+  for subset in test:test zpdev:test1; do
+    file=generate-${subset#*:}.txt reference=$raw/${subset#*:}.en subset=${subset%:*}
+    outputs=()
+    [ "$control" = "$system" ] || outputs+=("$control=$work/$control/window/$subset-4/$file")
+    for decoding in ${decodings//,/ }; do
+      for beam in 4 1; do
+        outputs+=("$system-$decoding-$beam=$work/$system/$decoding/$subset-$beam/$file")
+      done
+    done
+    measured "$system/scores/$subset-record" python -m fairseq_docmt.scoring metrics \
+      --metrics s-bleu,d-bleu,chrf --tests bootstrap,sign --reference "$reference" \
+      --format json --out "$work/$system/scores/$subset.json" "${outputs[@]}"
+  done
+  measured "$system/scores/pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
+    --source "$work/zpdev.zp.zh" --reference "$reference" \
+    --format json --out "$work/$system/scores/pronouns.json" "${outputs[@]}"
+  outputs=()
+  for subset in own:test other:test1; do
+    python "$here/contexts.py" take "$work/$system/contexts/${subset%:*}/generate-${subset#*:}.txt" \
+      > "$work/$system/contexts/${subset%:*}.en"
+    outputs+=("${subset%:*}=$work/$system/contexts/${subset%:*}.en")
+  done
+  measured "$system/scores/contexts-record" python -m fairseq_docmt.scoring metrics \
+    --metrics s-bleu,chrf --tests bootstrap,sign --reference "$reference" \
+    --format json --out "$work/$system/scores/contexts.json" "${outputs[@]}"
+  measured "$system/scores/context-pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
+    --source "$work/zpdev.zp.zh" --reference "$reference" \
+    --format json --out "$work/$system/scores/context-pronouns.json" "${outputs[@]}"
+}
+
 prepare
 names=("$@")
 [ ${#names[@]} -gt 0 ] || mapfile -t names < <(grep -v '^#' "$here/systems.txt" | cut -d'|' -f1 | tr -d ' ')
@@ -160,6 +195,7 @@ for system in "${names[@]}"; do
   train "$system"
   [ "$system" != base ] || tune
   translate_all "$system"
-  : bash "$here/score.sh" "$work" "$system" "$start" "$decodings"
+  score "$system"
 done
-python "$here/results.py" collect "$work" "$here/systems.txt"
+python "$here/results.py" collect "$work" "$here/systems.txt" > "$work/results.new"
+mv "$work/results.new" "$work/results.json"
