@@ -4,8 +4,8 @@ r"""Measure whether a continuous cache has the right translation of a term, and 
         --probe work/data/test.probe.jsonl
 
 Three shares are printed over the questions about terms: the right translation is in a slot, a wrong
-one is, and the slot with the highest matching probability (Tu et al. 2018, equation 5) has the right
-one.  References take the place of translations.
+one is, and the slot with the highest matching probability (Tu et al. 2018, equation 5) has the
+right one.  References take the place of translations.
 """
 
 import argparse
