@@ -183,6 +183,13 @@ score() {
   measured "$system/scores/context-pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
     --source "$work/zpdev.zp.zh" --reference "$reference" \
     --format json --out "$work/$system/scores/context-pronouns.json" "${outputs[@]}"
+  case " ${options[*]} " in
+    *" --window-size 1 "*) ;;
+    *) measured "$system/scores/usage-record" python -m fairseq_docmt.scoring context-usage \
+      --path "$work/$system/checkpoint_best.pt" --source "$raw/test.zh" --reference "$raw/test.en" \
+      --context 10 other-document:10 --max-tokens 6000 --cpu \
+      --format json --out "$work/$system/scores/usage.json" ;;
+  esac
 }
 
 prepare

@@ -3,8 +3,8 @@
     python benchmark.py                              # small model, some minutes on a CPU
     python benchmark.py --paper --sentences 15 40    # sizes of Herold and Ney (2023)
 
-One document of random sentences of 25 tokens, random weights, outputs as long as the sentences,
-beam 12, decoded by the task as in ``fairseq-generate`` on a CPU, one thread.  Three ways are
+One document of random sentences of 25 tokens, random weights, outputs as long as the sentences, a
+beam of 12, decoded by the task as in ``fairseq-generate`` on a CPU, one thread.  Three ways are
 compared: ``--decoding sequential-full-source``, which encodes the source once; ``sequential``; and
 ``sequential`` without reusing states, which encodes and reads the whole context again for each
 sentence, as systems without windows do.  They take turns; results are medians of CPU seconds.
