@@ -13,6 +13,7 @@ COMMANDS = {
     "pronouns": "pronouns",
     "dropped-pronouns": "dropped_pronouns",
     "contrastive": "contrastive",
+    "targeted": "targeted",
     "context-usage": "context_usage",
     "report": "report",
 }
