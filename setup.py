@@ -53,7 +53,16 @@ setup(
         "filelock",
     ],
     extras_require={
-        "dev": ["pytest", "pytest-xdist>=3.2", "ruff", "codespell>=2.4.1", "nltk"],
+        "dev": [
+            "pytest",
+            "pytest-xdist>=3.2",
+            "ruff",
+            "codespell>=2.4.1",
+            "nltk",
+            "mweralign>=1.4.1; python_version >= '3.10'",
+        ],
         "meteor": ["nltk"],
+        # Licensed under the GPL; only imported for --align.
+        "align": ["mweralign>=1.4.1"],
     },
 )

@@ -7,6 +7,7 @@ import pytest
 import tiny
 
 from fairseq_docmt import _quiet
+from fairseq_docmt._quiet import quietly
 
 LOGGER = logging.getLogger("fairseq_cli.train")
 WINDOW = ["--task", "sliding_window_translation"]
@@ -59,3 +60,20 @@ def test_filters_of_the_user_stay(without_filters, monkeypatch):
     monkeypatch.setattr(_quiet.sys, "warnoptions", ["default"])
     _quiet.hide_known_messages()
     assert not warnings.filters
+
+
+def test_messages_are_suppressed_inside_only(caplog):
+    logger = logging.getLogger("fairseq.test")
+    with caplog.at_level(logging.INFO):
+        with quietly():
+            logger.info("inside")
+            logger.warning("a warning")
+        logger.info("after")
+    assert caplog.messages == ["a warning", "after"]
+
+
+def test_an_error_ends_the_silence():
+    before = logging.root.manager.disable
+    with pytest.raises(RuntimeError), quietly():
+        raise RuntimeError
+    assert logging.root.manager.disable == before

@@ -62,7 +62,8 @@ for system in "${systems[@]}"; do
     begin=$from/$system
     schedule=(--lr 0.0015 --lr-scheduler polynomial_decay --total-num-update "$updates")
   fi
-  train "$system" "$updates" "${document[@]}" --max-tokens 1200 "${drafts[@]}" \
+  # As many documents in an update, however long they are.
+  train "$system" "$updates" "${document[@]}" --max-tokens $((200 * ${SENTENCES:-6})) "${drafts[@]}" \
     --arch memnet_rnn --memory "$system" --memory-to output --freeze-pretrained \
     --dropout 0 --memory-dropout 0 "${schedule[@]}" --warmup-updates 0 \
     --sentence-lm "$work/lm/forward/$best:$work/lm/backward/$best" \

@@ -32,7 +32,7 @@ class StreamView(DocumentView):
         mark_document_start: bool = False,
         too_long: Sequence[int] = (),
     ):
-        places = np.searchsorted(corpus.index.rows, index.rows)
+        places = np.searchsorted(corpus.index.line_ids, index.line_ids)
         spans = np.stack([places, places + 1], axis=1)
         super().__init__(corpus, spans, mark_document_start=mark_document_start)
         self.name = corpus.name
@@ -51,9 +51,9 @@ class StreamView(DocumentView):
         example = {"id": FILLER, **self._filler} if filler else super().__getitem__(place.sentence)
         return {**example, "place": place}
 
-    def rows_of(self, place: Place) -> list:
-        """Return the row of the sentence at a place, empty for a filler."""
-        return [] if place.sentence == FILLER else [int(self.named_after[place.sentence])]
+    def line_ids_of(self, place: Place) -> list:
+        """Return the line id of the sentence at a place, nothing for a filler."""
+        return [] if place.sentence == FILLER else [int(self.ids[place.sentence])]
 
     def collater(self, samples, pad_to_length=None) -> dict:
         """Return a batch as in :mod:`fairseq_docmt.data.batch`, its rows in the given order."""

@@ -18,7 +18,8 @@ from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.data.rows_view import previous_tokens
 from fairseq_docmt.generation.hypotheses import Hypothesis, best_tokens
 from fairseq_docmt.generation.joint import JointSearch
-from fairseq_docmt.generation.search import Rows, device_of
+from fairseq_docmt.generation.search import NBestLists, device_of
+from fairseq_docmt.models.interface import remembers_translations
 
 #: order of a pass: all sentences at once, or in turn with the newest translations of the others
 ORDERS = ("together", "in-turn")
@@ -95,7 +96,7 @@ class _Memories:
     @property
     def hold_translations(self) -> bool:
         """Whether any model has a target memory."""
-        return any(model.remembers_translations for model in self.models)
+        return any(map(remembers_translations, self.models))
 
     def translate(self, rows: Tensor, previous: Tensor) -> None:
         """Write translations into the target memories.
@@ -106,7 +107,7 @@ class _Memories:
         """
         parts = zip(self.models, self.encoded, self.of_source)
         for i, (model, encoded, of_source) in enumerate(parts):
-            if not model.remembers_translations:
+            if not remembers_translations(model):
                 continue
             some = model.encoder.reorder_encoder_out(encoded, rows)
             readings = None if of_source is None else of_source.index_select(0, rows)
@@ -137,7 +138,7 @@ class IterativeSearch(JointSearch):
         """Return an ensemble whose decoders get vectors read from the memories."""
         return MemnetEnsemble(models)
 
-    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Translate from scratch or start from drafts, then do ``--decode-passes`` passes.
 
         In a pass each sentence is translated given the other sentences.  With 0 passes no memory
@@ -176,7 +177,7 @@ class IterativeSearch(JointSearch):
                 break
         return found
 
-    def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score references given the references of the other sentences, or given drafts."""
         sentences = _sentences(units)
         drafted = units[0].drafts is not None
@@ -250,7 +251,7 @@ def _sentences(units: List[DecodingUnit]) -> List[_Sentence]:
     ]
 
 
-def _by_unit(found: List[List[Hypothesis]], units: List[DecodingUnit]) -> List[Rows]:
+def _by_unit(found: List[List[Hypothesis]], units: List[DecodingUnit]) -> List[NBestLists]:
     """Group the hypotheses of sentences by unit."""
     rows = iter(found)
-    return [[next(rows) for _ in unit.lines] for unit in units]
+    return [[next(rows) for _ in unit.line_ids] for unit in units]

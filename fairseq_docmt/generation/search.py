@@ -20,8 +20,8 @@ from fairseq_docmt.generation.hypotheses import (
 )
 from fairseq_docmt.generation.progress import DecodingProgress
 
-#: hypotheses of each sentence to translate, best first
-Rows = List[List[Hypothesis]]
+#: n-best list of each sentence to translate, best hypothesis first
+NBestLists = List[List[Hypothesis]]
 
 
 class EncoderInput(NamedTuple):
@@ -82,11 +82,11 @@ class DocumentSearch:
         """Return the ensemble of the generator, None for that of fairseq."""
         return None
 
-    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Search for translations of the rows of each unit."""
         raise NotImplementedError
 
-    def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score the references of the rows of each unit."""
         return self.score_spans(scorer, models, units)
 
@@ -97,7 +97,7 @@ class DocumentSearch:
         self._units_left = units
 
     @torch.no_grad()
-    def decode(self, generator, models, units, prefixes=None, constraints=None) -> Rows:
+    def decode(self, generator, models, units, prefixes=None, constraints=None) -> NBestLists:
         """Translate or score the rows of a sample.
 
         Args:
@@ -120,9 +120,9 @@ class DocumentSearch:
             raise UserError("--score-reference needs references; this input has no target side")
         else:
             found = iter(self.score(generator, models, full) if full else ())
-        results: Rows = []
+        results: NBestLists = []
         for unit in units:
-            nothing = [[empty_hypothesis(self.eos)] for _ in unit.lines]
+            nothing = [[empty_hypothesis(self.eos)] for _ in unit.line_ids]
             results += next(found) if unit.source else nothing
         self.progress.finish_batch(len(results))
         self._units_left -= len(units)
@@ -178,7 +178,7 @@ class DocumentSearch:
 
     # ---- references ----------------------------------------------------------------------------
 
-    def score_spans(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+    def score_spans(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score joined references by the stock scorer and split the scores into sentences."""
         batch = self.encoder_input(units, models)
         targets = [self.joined_target(units[i]) for i in batch.order]

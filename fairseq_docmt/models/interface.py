@@ -21,8 +21,8 @@ class DocumentModel(Protocol):
             ``doc_state``.  Default: False.
         reads_documents: the rows of a batch are the sentences of whole documents, and ``forward``
             takes ``documents`` (:mod:`fairseq_docmt.data.batch`).  Default: False.
-        remembers_translations: such a model also reads translations of the other sentences.
-            Default: False.
+        remembers_translations: the model also reads translations of the other sentences of a
+            document.  Default: False.
         full_context_alignment: alignments need the whole output (fairseq's ``transformer_align``).
             Default: False.
     """
@@ -95,6 +95,11 @@ def is_document_recurrent(model) -> bool:
 def reads_documents(model) -> bool:
     """Return whether the rows of a model's batches are the sentences of whole documents."""
     return getattr(model, "reads_documents", False)
+
+
+def remembers_translations(model) -> bool:
+    """Return whether a model reads translations of the other sentences of a document."""
+    return getattr(model, "remembers_translations", False)
 
 
 def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:

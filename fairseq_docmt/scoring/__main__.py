@@ -9,6 +9,7 @@ from fairseq_docmt._quiet import quietly
 #: docstring, whose first line is shown in the list of commands.
 COMMANDS = {
     "metrics": "metrics",
+    "convert": "convert",
     "pronouns": "pronouns",
     "dropped-pronouns": "dropped_pronouns",
     "contrastive": "contrastive",

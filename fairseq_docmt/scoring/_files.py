@@ -33,6 +33,11 @@ def read_lines(path: str) -> List[str]:
     text = read_text(path)
     if not text.strip():
         raise UserError(f"{path} has no text")
+    return lines_of(text)
+
+
+def lines_of(text: str) -> List[str]:
+    """Return the lines of a text, stripped of surrounding white space."""
     lines = text.split("\n")
     return [line.strip() for line in (lines[:-1] if lines[-1] == "" else lines)]
 

@@ -1,16 +1,23 @@
-"""Measure how much a model uses its context: CXMI of references (Fernandes et al., 2021), in bits.
+"""Measure how much a model uses its context: CXMI of references (Fernandes et al., 2021).
 
 Conditional cross-mutual information (CXMI) is the gain in log-probability of a reference through
-context, ``log2 p(y | x, context) - log2 p(y | x)``, averaged over sentences.  The same gain for
-single tokens is called pointwise CXMI.  Positive values mean that context helps.  Without context
-each sentence is scored as a document of its own, by the same model or by that of --baseline.  The
-end-of-sentence symbol is not counted.
+context, ``log p(y | x, context) - log p(y | x)``.  Two figures are given:
+
+  bits a sentence   log2, summed over the tokens of a sentence without its end symbol, mean over
+                    sentences; beside it the mean over all tokens
+  as published      the figure of the authors' code: natural logarithm, mean over the tokens of a
+                    sentence with its end symbol, then mean over sentences
+
+The same gain for single tokens is called pointwise CXMI.  Positive values mean that context helps.
+Without context each sentence is scored as a document of its own, by the same model or by that of
+--baseline.  --context other-document is a control: a model that gains as much from sentences of
+another document does not use what they say.
 """
 
 import argparse
 import math
 from collections import defaultdict
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from scipy.stats import bootstrap
@@ -22,6 +29,7 @@ from fairseq_docmt.scoring._files import read_lines
 from fairseq_docmt.scoring.reference_scores import ReferenceScorer, add_model_arguments, scorer_of
 
 ALL = "all"
+OTHER = "other-document"
 
 
 class Documents(NamedTuple):
@@ -42,6 +50,24 @@ class Documents(NamedTuple):
         spans = [(i - min(position[i], sentences), i + 1) for i in range(len(self.source))]
         return [(self.source[a:b], self.target[a:b]) for a, b in spans]
 
+    def with_other_context(self, most: Optional[int] = None) -> List[Tuple[List[str], List[str]]]:
+        """Return for each sentence a document of sentences of another document and itself.
+
+        The context are the sentences before the same position of the next document (the first
+        after the last), as far as it goes: as many as the sentence has in its own document, and
+        at most ``most``.
+        """
+        starts, position = self.index.starts.tolist(), self.index.position.tolist()
+        pairs = []
+        for i, document in enumerate(self.index.document.tolist()):
+            other = (document + 1) % self.index.num_documents
+            first, size = starts[other], starts[other + 1] - starts[other]
+            end = first + min(position[i], size)
+            begin = first if most is None else max(first, end - most)
+            sides = (self.source, self.target)
+            pairs.append(tuple([*side[begin:end], side[i]] for side in sides))
+        return pairs
+
     def whole(self) -> List[Tuple[List[str], List[str]]]:
         """Return the source and target sentences of each document."""
         starts = self.index.starts.tolist()
@@ -54,25 +80,40 @@ class Scores(NamedTuple):
     Attributes:
         words: (n,) tokens.
         bits: (n,) log-probability of each token.
+        end: log-probability of the end symbol.
     """
 
     words: List[str]
     bits: np.ndarray
+    end: float = 0.0
+
+
+class Gain(NamedTuple):
+    """A mean over sentences with its 95 % confidence interval, by bootstrap over documents.
+
+    Attributes:
+        mean: mean over sentences.
+        low, high: ends of the interval; None for a single document.
+    """
+
+    mean: float
+    low: Optional[float]
+    high: Optional[float]
 
 
 class Usage(NamedTuple):
-    """Gain through context, in bits.
+    """Gain through context.
 
     Attributes:
-        sentence: mean over sentences, CXMI.
-        low, high: 95 % confidence interval of ``sentence``, by bootstrap over sentences.
-        token: mean over tokens.
+        sentence: CXMI in bits for each sentence, without the end symbol.
+        token: mean of the bits over tokens.
+        published: CXMI as in the code of Fernandes et al.: nats for each token with the end symbol,
+            mean over the tokens of a sentence.
     """
 
-    sentence: float
-    low: float
-    high: float
+    sentence: Gain
     token: float
+    published: Gain
 
 
 def read_documents(source: str, reference: str) -> Documents:
@@ -88,7 +129,7 @@ def read_documents(source: str, reference: str) -> Documents:
         if bool(pair[0]) != bool(pair[1]):
             raise UserError(f"line {number} is blank in only one of {source} and {reference}")
     index = DocumentIndex.from_sizes([2 if line else 1 for line in sides[0]])
-    return Documents(index, *([lines[row] for row in index.rows] for lines in sides))
+    return Documents(index, *([lines[row] for row in index.line_ids] for lines in sides))
 
 
 def score(scorer: ReferenceScorer, documents: Documents, context: str) -> List[Scores]:
@@ -97,31 +138,64 @@ def score(scorer: ReferenceScorer, documents: Documents, context: str) -> List[S
     Args:
         scorer: scorer of the model.
         documents: B documents.
-        context: number of previous sentences, or ``all`` to score whole documents with the context
-            that the model has in decoding.
+        context: number of previous sentences; ``all`` to score whole documents with the context
+            that the model has in decoding; or ``other-document``, perhaps with ``:`` and a number.
     """
-    if context == ALL:
+    other, _, most = context.partition(":")
+    if other == OTHER:
+        pairs = documents.with_other_context(int(most) if most else None)
+        found = scorer.sentence_scores(pairs, last_only=True)
+    elif context == ALL:
         found = scorer.sentence_scores(documents.whole())
     else:
         found = scorer.sentence_scores(documents.with_context(int(context)), last_only=True)
     dictionary = scorer.task.target_dictionary
     return [
-        Scores([dictionary[t] for t in tokens[:-1]], scores[:-1].numpy() / math.log(2))
+        Scores([dictionary[t] for t in tokens[:-1]], *_in_bits(scores))
         for sentences in found
         for tokens, scores in sentences
     ]
 
 
-def usage(without: Sequence[Scores], with_context: Sequence[Scores]) -> Usage:
-    """Compute the CXMI of sentences that were scored without and with context."""
+def _in_bits(scores) -> Tuple[np.ndarray, float]:
+    bits = scores.numpy() / math.log(2)
+    return bits[:-1], float(bits[-1])
+
+
+def usage(
+    without: Sequence[Scores], with_context: Sequence[Scores], document: Sequence[int]
+) -> Usage:
+    """Compute the CXMI of sentences that were scored without and with context.
+
+    Args:
+        without, with_context: (sentences,)
+        document: (sentences,) number of the document of each sentence.
+    """
     gains = [w.bits - wo.bits for wo, w in zip(without, with_context)]
-    sums = np.array([gain.sum() for gain in gains])
-    low = high = float(sums.mean())
-    if len(sums) > 1 and sums.std() > 0:
+    ends = [w.end - wo.end for wo, w in zip(without, with_context)]
+    nats = [math.log(2) * (g.sum() + end) / (len(g) + 1) for g, end in zip(gains, ends)]
+    return Usage(
+        _gain([gain.sum() for gain in gains], document),
+        float(np.concatenate(gains).mean()),
+        _gain(nats, document),
+    )
+
+
+def _gain(values: Sequence[float], document: Sequence[int]) -> Gain:
+    numbers = np.unique(np.asarray(document), return_inverse=True)[1]
+    sums, counts = np.bincount(numbers, weights=values), np.bincount(numbers)
+    low = high = None
+    if len(sums) > 1:
         low, high = bootstrap(
-            (sums,), np.mean, n_resamples=1000, method="percentile", rng=0
+            (sums, counts),
+            lambda total, count, axis: total.sum(axis) / count.sum(axis),
+            paired=True,
+            n_resamples=1000,
+            method="percentile",
+            rng=0,
         ).confidence_interval
-    return Usage(float(sums.mean()), float(low), float(high), float(np.concatenate(gains).mean()))
+        low, high = float(low), float(high)
+    return Gain(float(np.mean(values)), low, high)
 
 
 def by_word(without: Sequence[Scores], with_context: Sequence[Scores]) -> Dict[str, List[float]]:
@@ -145,7 +219,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[ALL],
         metavar="K",
-        help="numbers of previous sentences, or all: what the model sees in decoding; default: all",
+        help="numbers of previous sentences; all: what the model sees in decoding (default); "
+        "other-document or other-document:K: sentences of another document, at most K",
     )
     add("--words", type=int, default=15, help="number of tokens to show, by their mean gain")
     add("--least", type=int, default=10, help="minimum occurrences of a token to be shown")
@@ -156,16 +231,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Run the command."""
     for context in args.context:
-        if context != ALL and not (context.isdecimal() and int(context) > 0):
-            raise UserError(f"--context {context}: give positive numbers of sentences, or {ALL}")
+        kind, colon, most = context.partition(":")
+        if not (
+            context in (ALL, OTHER)
+            or _is_positive(context)
+            or (kind == OTHER and colon and _is_positive(most))
+        ):
+            raise UserError(
+                f"--context {context}: give positive numbers of sentences, {ALL}, or {OTHER}:K"
+            )
     documents = read_documents(args.source, args.reference)
+    if documents.index.num_documents < 2 and any(c.startswith(OTHER) for c in args.context):
+        raise UserError(f"--context {OTHER} needs two or more documents; {args.source} has one")
     scorer = scorer_of(args.path, args)
     base = scorer_of(args.baseline, args) if args.baseline else scorer
     if not base.task.target_dictionary == scorer.task.target_dictionary:
         raise UserError("the models of --baseline and --path have different target dictionaries")
     without = score(base, documents, "0")
     found = {context: score(scorer, documents, context) for context in args.context}
-    used = {context: usage(without, scores) for context, scores in found.items()}
+    number = documents.index.document
+    used = {context: usage(without, scores, number) for context, scores in found.items()}
     words = by_word(without, found[args.context[-1]])
     best = sorted(
         (word for word, gains in words.items() if len(gains) >= args.least),
@@ -179,14 +264,22 @@ def main(args: argparse.Namespace) -> None:
             [[word, str(len(words[word])), f"{np.mean(words[word]):.2f}"] for word in best],
         ),
     ]
-    notes = [f"sentences:{len(without)}|tokens:{sum(len(s.words) for s in without)}|base:2"]
+    notes = [
+        f"docs:{documents.index.num_documents}|sentences:{len(without)}|"
+        f"tokens:{sum(len(s.words) for s in without)}|intervals:95 % bootstrap over documents",
+        "CXMI, bits a sentence: base 2, without end symbols; CXMI as published: nats a token with "
+        "end symbols, mean of each sentence, then over sentences (code of Fernandes et al., 2021)",
+    ]
     results = {
-        "usage": {context: value._asdict() for context, value in used.items()},
+        "usage": {context: _as_json(value) for context, value in used.items()},
         "sentences": [
             {
                 "words": one.words,
-                "without": one.bits.tolist(),
-                **{context: scores[number].bits.tolist() for context, scores in found.items()},
+                "without": [*one.bits.tolist(), one.end],
+                **{
+                    context: [*scores[number].bits.tolist(), scores[number].end]
+                    for context, scores in found.items()
+                },
             }
             for number, one in enumerate(without)
         ],
@@ -194,9 +287,34 @@ def main(args: argparse.Namespace) -> None:
     _tables.show(args, tables, notes, results)
 
 
-_HEADERS = ["CXMI, bits a sentence", "95 %", "bits a token"]
+_HEADERS = ["CXMI, bits a sentence", "95 %", "bits a token", "CXMI as published", "95 %"]
+
+
+def _is_positive(text: str) -> bool:
+    return text.isdecimal() and int(text) > 0
 
 
 def _row(context: str, found: Usage) -> List[str]:
-    interval = f"{found.low:.3f} to {found.high:.3f}"
-    return [context, f"{found.sentence:.3f}", interval, f"{found.token:.4f}"]
+    sentence, published = found.sentence, found.published
+    return [
+        context,
+        f"{sentence.mean:.3f}",
+        _interval(sentence, 3),
+        f"{found.token:.4f}",
+        f"{published.mean:.4f}",
+        _interval(published, 4),
+    ]
+
+
+def _interval(found: Gain, digits: int) -> str:
+    if found.low is None:
+        return "-"
+    return f"{found.low:.{digits}f} to {found.high:.{digits}f}"
+
+
+def _as_json(found: Usage) -> dict:
+    return {
+        "sentence": found.sentence._asdict(),
+        "token": found.token,
+        "published": found.published._asdict(),
+    }

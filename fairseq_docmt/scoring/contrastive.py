@@ -1,7 +1,7 @@
 """Measure accuracy on contrastive test sets: is the translation that fits the context preferred?
 
-Sets are read as published by Voita et al. (2019), Müller et al. (2018, ContraPro) and Bawden et al.
-(2018).  Any other set can be converted to JSON lines, described in
+Sets are read as published by Voita et al. (2019), Müller et al. (2018, ContraPro), Lopes et al.
+(2020) and Bawden et al. (2018).  Any other set can be converted to JSON lines, described in
 fairseq_docmt/scoring/contrastive_items.py.  Ties count as wrong; the chance level is the exact
 expected accuracy of random guessing.  --protocol sets the score of a candidate (higher is better):
 

@@ -3,6 +3,9 @@
 * Consistency sets of Voita et al. (2019), English-Russian: ``deixis_test.json`` and others.
 * ContraPro of Müller et al. (2018), English-German pronouns: ``contrapro.json``.  The file has no
   context; it is taken from the OpenSubtitles documents that the scripts of ContraPro extract.
+* The set of Lopes et al. (2020), English-French pronouns: ``testset-en-fr.json``.  It looks like
+  ContraPro, but counts lines from 0, names documents without a suffix, and its references are
+  tokenized; they are taken from the documents as well.
 * The sets of Bawden et al. (2018), English-French: ``anaphora.json``, ``lexical-choice.json``.
 """
 
@@ -73,6 +76,8 @@ def _read(file: Path, context, documents, after: int) -> List[Item]:
     if isinstance(entries, list) and isinstance(first, dict):
         if "dst" in first:
             return voita(str(file), file.stem, entries)
+        if "errors" in first and "ante trg segment" in first:
+            return lopes(str(file), entries, context, documents, after)
         if "errors" in first:
             return contrapro(str(file), entries, context, documents, after)
     elif isinstance(entries, dict) and isinstance(entries.get(first), dict):
@@ -80,7 +85,8 @@ def _read(file: Path, context, documents, after: int) -> List[Item]:
             return bawden(str(file), entries)
     raise UserError(
         f"{file} is not in a known format: Voita et al. (a list of entries with dst), ContraPro "
-        "(with errors), Bawden et al. (with trg or examples); convert it to JSON lines"
+        "and Lopes et al. (with errors), Bawden et al. (with trg or examples); convert it to "
+        "JSON lines"
     )
 
 
@@ -151,10 +157,58 @@ def contrapro(
         following: List[Tuple[str, str]] = []
         if library is not None:
             place = (field(where, entry, "document id"), field(where, entry, "segment id"))
-            before, following = library.around(where, *place, current, context, after)
+            before, found, following = library.around(where, *place, context, after)
+            if _letters(found[0]) != _letters(current):
+                raise UserError(
+                    f"{where}: line {place[1]} of {place[0]} is {found[0][:40]!r}, not the source "
+                    f"of the item; {documents} must hold the documents that the set was made from"
+                )
         documents_of = [[*before, (current, target), *following] for target in targets]
         source = [pair[0] for pair in documents_of[0]]
         candidates = [[pair[1] for pair in document] for document in documents_of]
+        labels = _contrapro_labels(where, entry)
+        items.append(checked_item(where, source, candidates, 0, labels, len(following)))
+    return items
+
+
+def _letters(text) -> str:
+    return "".join(str(text).split())
+
+
+def lopes(
+    name: str, entries: list, context: Optional[int], documents, after: int = 0
+) -> List[Item]:
+    """Return the items of Lopes et al. (2020); the first candidate is the reference.
+
+    Source, reference and context are the lines of the documents, as in the scripts of the set.
+    """
+    if context is None or documents is None:
+        raise UserError(
+            f"{name} has tokenized references and no context; give --context with the number of "
+            "previous sentences and --documents with the folder that the set was made from"
+        )
+    library = _Documents(documents)
+    items = []
+    for number, entry in enumerate(entries, start=1):
+        where = f"{name}: item {number}"
+        errors = field(where, entry, "errors")
+        if not isinstance(errors, list):
+            raise UserError(f'{where}: "errors" must be a list')
+        document, line = field(where, entry, "document id"), field(where, entry, "segment id")
+        if not isinstance(line, int):
+            raise UserError(f'{where}: "segment id" must be a number, not {line!r}')
+        file = f"{str(document).partition('.')[0]}.fr"
+        before, current, following = library.around(where, file, line + 1, context, after)
+        wanted = field(where, entry, "src segment"), field(where, entry, "ref segment")
+        if not any(_letters(a) == _letters(b) for a, b in zip(current, wanted)):
+            raise UserError(
+                f"{where}: line {line + 1} of {file} is {current[0][:40]!r}, not the source of "
+                f"the item; {documents} must hold the documents that the set was made from"
+            )
+        targets = [current[1], *(field(where, error, "contrastive") for error in errors)]
+        source = [pair[0] for pair in (*before, current, *following)]
+        sides = [pair[1] for pair in before], [pair[1] for pair in following]
+        candidates = [[*sides[0], target, *sides[1]] for target in targets]
         labels = _contrapro_labels(where, entry)
         items.append(checked_item(where, source, candidates, 0, labels, len(following)))
     return items
@@ -188,26 +242,21 @@ class _Documents:
         self.read: Dict[str, List[Tuple[str, str]]] = {}
 
     def around(
-        self, where: str, name, line, current: str, before: int, after: int
-    ) -> Tuple[List[Tuple[str, str]], List[Tuple[str, str]]]:
-        """Return up to ``before`` sentence pairs before a line (from 1), and ``after`` after it.
+        self, where: str, name, line, before: int, after: int
+    ) -> Tuple[List[Tuple[str, str]], Tuple[str, str], List[Tuple[str, str]]]:
+        """Return up to ``before`` sentence pairs before a line (from 1), its pair, and those after.
 
-        Pairs with an empty side are left out.
+        Pairs of the context with an empty side are left out.
         """
         pairs = self._pairs(where, str(name))
         if not str(line).isdecimal() or not 1 <= int(line) <= len(pairs):
             raise UserError(f"{where}: {name} has no line {line}")
-        found = pairs[int(line) - 1][0]
-        if "".join(found.split()) != "".join(str(current).split()):
-            raise UserError(
-                f"{where}: line {line} of {name} is {found[:40]!r}, not the source of the item; "
-                f"{self.folder} must hold the documents that the set was made from"
-            )
         lines = (
             slice(max(int(line) - 1 - before, 0), int(line) - 1),
             slice(int(line), int(line) + after),
         )
-        return tuple([pair for pair in pairs[part] if all(pair)] for part in lines)
+        context = [[pair for pair in pairs[part] if all(pair)] for part in lines]
+        return context[0], pairs[int(line) - 1], context[1]
 
     def _pairs(self, where: str, name: str) -> List[Tuple[str, str]]:
         if name not in self.read:

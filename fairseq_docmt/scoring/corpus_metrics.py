@@ -1,9 +1,9 @@
 """Corpus metrics at sentence and document level, with significance tests.
 
-s-BLEU, chrF, TER and METEOR are computed over sentences, d-BLEU over documents: its n-grams match
-anywhere in the document (Feng et al., 2022, section 4; Wu et al., 2022).  d-BLEU ignores sentence
-boundaries and increases with document length.  Signatures give the number of documents; report
-s-BLEU beside it.
+s-BLEU, chrF, TER and METEOR are computed over sentences, d-BLEU and d-chrF over documents: their
+n-grams match anywhere in the document (Feng et al., 2022, section 4; Wu et al., 2022).  They ignore
+sentence boundaries and increase with document length.  Signatures give the number of documents;
+report s-BLEU beside d-BLEU.
 """
 
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
@@ -56,10 +56,11 @@ METRICS: Dict[str, Kind] = {
     "s-bleu": Kind("s-BLEU", "sentence", True, _bleu),
     "d-bleu": Kind("d-BLEU", "document", True, _bleu),
     "chrf": Kind("chrF2", "sentence", True, lambda options: CHRF(lowercase=options.lowercase)),
+    "d-chrf": Kind("d-chrF2", "document", True, lambda options: CHRF(lowercase=options.lowercase)),
     "ter": Kind("TER", "sentence", False, lambda options: TER()),
     "meteor": Kind("METEOR", "sentence", True, lambda options: Meteor()),
 }
-DEFAULT_METRICS = ("s-bleu", "d-bleu", "chrf", "ter")
+DEFAULT_METRICS = ("s-bleu", "d-bleu", "chrf")
 
 
 class Comparison(NamedTuple):
@@ -119,11 +120,11 @@ def corpus_metrics(
 
 
 def _one_metric(translations: Translations, kind: Kind, tests, options, samples) -> MetricResult:
-    def segments(sentences):
-        return translations.joined(sentences) if kind.unit == "document" else sentences
-
-    systems = {name: segments(texts) for name, texts in translations.systems.items()}
-    references = [segments(texts) for texts in translations.references]
+    if kind.unit == "document":
+        systems = {name: translations.documents(name) for name in translations.names}
+        references = [translations.joined(texts) for texts in translations.references]
+    else:
+        systems, references = translations.systems, translations.references
     metric = _with_memory(kind.build(options))
     scores = {
         name: float(metric.corpus_score(texts, references).score) for name, texts in systems.items()
@@ -224,8 +225,8 @@ def sign_tests(
     for name, system in others:
         differ = (base != system).any(axis=1)
         changed = [score(row) for row in total - base[differ] + system[differ]]
-        better = sum(value > reached for value in changed)
-        worse = sum(value < reached for value in changed)
+        better = int(sum(value > reached for value in changed))
+        worse = int(sum(value < reached for value in changed))
         p = binomtest(better, better + worse).pvalue if better + worse else 1.0
         results[name] = Comparison(float(p), better=better, worse=worse)
     return results

@@ -24,7 +24,7 @@ def announce(sample: dict) -> None:
     Args:
         sample: batch with ``units``, see :mod:`fairseq_docmt.data.decoding_units`.
     """
-    places = [(unit.document, line) for unit in sample["units"] for line in unit.lines]
+    places = [(unit.document, line) for unit in sample["units"] for line in unit.line_ids]
     for scorer in _open:
         scorer.coming.extend(places)
 

@@ -1,19 +1,24 @@
-r"""Measure the recall of pronouns that the Chinese source drops in the English translation.
+r"""Measure how well the English translation restores the pronouns that a Chinese source drops.
 
     python -m fairseq_docmt.scoring dropped-pronouns --source zpdev.zp.zh --reference zpdev.en \
         sentence=sentence.out memory=memory.out
 
 Dropped pronouns are marked in the source, as in ``<你>_S要不要去看电影``.  The English forms of a
 person (I, me, my, mine, myself) in the translation are counted, and the pronouns of that person
-that the source does have are subtracted.  The rest, up to the number of marks, is recalled.  Recall
-is given over all marks, and over the marks that the reference recalls by the same count: references
-often use another construction.
+that the source does have are subtracted.  The rest are restored pronouns: recall is the share of
+the marks that are restored, precision the share of the restored pronouns, in all sentences, that
+are marked.  Recall alone rewards pronouns everywhere; precision is low for every text, since
+English needs pronouns that nobody marks, so the reference is scored too.  Recall is also given over
+the marks that the reference restores.
+
+Only a mark with a suffix (``_S``, ``_O`` ...) counts.  Marks of other words, and pronouns in
+brackets without a suffix, are left out and reported.
 """
 
 import argparse
 import re
 from collections import Counter
-from typing import Dict, List, NamedTuple
+from typing import Dict, List, NamedTuple, Sequence
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables, translations
@@ -40,28 +45,46 @@ PERSONS = {
     **dict.fromkeys(("他们", "她们", "它们"), "they"),
 }
 PERSON_OF_FORM = {form: person for person, forms in FORMS.items() for form in forms.split()}
-MARK = re.compile(r"<([^<>]+)>(?:_[A-Za-z]+)?")
+MARK = re.compile(r"<([^<>]+)>(_[A-Za-z]+)?")
 # The character 他 (he) is also part of 其他 (other) and 吉他 (guitar).
 CHINESE = re.compile(r"我们|咱们|你们|(?<![其吉])他们|她们|它们|[我俺你您妳她它牠]|(?<![其吉])他")
 
 
-class Recall(NamedTuple):
+class Restored(NamedTuple):
     """Counts of the dropped pronouns of a person.
 
     Attributes:
         marked: marks in the source.
         found: marked pronouns that the translation has.
+        produced: pronouns that the translation has and the source lacks, marked or not.
         in_reference: marked pronouns that the reference has.
         found_too: pronouns in the reference that the translation has as well.
     """
 
-    marked: int
-    found: int
-    in_reference: int
-    found_too: int
+    marked: int = 0
+    found: int = 0
+    produced: int = 0
+    in_reference: int = 0
+    found_too: int = 0
 
-    def __add__(self, other: "Recall") -> "Recall":
-        return Recall(*(a + b for a, b in zip(self, other)))
+    @property
+    def precision(self) -> float:
+        """Share of the produced pronouns that are marked; 0 if there are none."""
+        return self.found / self.produced if self.produced else 0.0
+
+    @property
+    def recall(self) -> float:
+        """Share of the marks that are restored; 0 if there are none."""
+        return self.found / self.marked if self.marked else 0.0
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall."""
+        total = self.marked + self.produced
+        return 2 * self.found / total if total else 0.0
+
+    def __add__(self, other: "Restored") -> "Restored":
+        return Restored(*(a + b for a, b in zip(self, other)))
 
 
 class Dropped(NamedTuple):
@@ -70,70 +93,80 @@ class Dropped(NamedTuple):
     Attributes:
         marked: dropped pronouns.
         there: pronouns that the sentence does have.
+        left_out: marks that do not count, by their text.
     """
 
     marked: Counter
     there: Counter
+    left_out: Counter
 
 
 def read_marks(sentence: str) -> Dropped:
-    """Count the pronouns of a marked sentence.
-
-    Raises:
-        ValueError: a mark holds an unknown pronoun.
-    """
+    """Count the pronouns of a marked sentence."""
     marked: Counter = Counter()
-    for pronoun in MARK.findall(sentence):
-        plain = re.sub("自己|的", "", pronoun)
-        if plain not in PERSONS:
-            raise ValueError(pronoun)
-        marked[PERSONS[plain]] += 1
-    there = Counter(PERSONS[word] for word in CHINESE.findall(MARK.sub("", sentence)))
-    return Dropped(marked, there)
+    left_out: Counter = Counter()
+
+    def count(mark) -> str:
+        word, suffix = mark.groups()
+        person = PERSONS.get(re.sub("自己|的", "", word))
+        if person and suffix:
+            marked[person] += 1
+        elif person or suffix:
+            left_out[mark[0]] += 1
+        else:  # a title in angle brackets, for instance
+            return mark[0]
+        return " "
+
+    plain = MARK.sub(count, sentence)
+    there = Counter(PERSONS[word] for word in CHINESE.findall(plain))
+    return Dropped(marked, there, left_out)
+
+
+def produced_in(dropped: Dropped, translation: str) -> Counter:
+    """Count the pronouns that a translation has and the source lacks, by person."""
+    words = re.findall(r"[a-z]+", translation.lower())
+    forms = Counter(PERSON_OF_FORM[word] for word in words if word in PERSON_OF_FORM)
+    return forms - dropped.there
 
 
 def found_in(dropped: Dropped, translation: str) -> Counter:
     """Count the dropped pronouns that a translation has, by person."""
-    words = re.findall(r"[a-z]+", translation.lower())
-    forms = Counter(PERSON_OF_FORM[word] for word in words if word in PERSON_OF_FORM)
-    return (forms - dropped.there) & dropped.marked
+    return produced_in(dropped, translation) & dropped.marked
 
 
-def recall_by_person(texts: Translations) -> Dict[str, Dict[str, Recall]]:
-    """Count the recalled pronouns of each system: system -> person -> counts.
+def count_restored(
+    sentences: Sequence[Dropped], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> Dict[str, Restored]:
+    """Count the restored pronouns of a system by person, and all of them (``all``).
 
     Args:
-        texts: translations with a marked source.  With several references, the highest count of
-            each person is used.
+        sentences: (sentences,) pronouns of the source.
+        hypotheses: (sentences,)
+        references: lists of (sentences,); the highest count of each person is used.
+    """
+    counts = dict.fromkeys(FORMS, Restored())
+    for number, dropped in enumerate(sentences):
+        wanted: Counter = Counter()
+        for reference in references:
+            wanted |= found_in(dropped, reference[number])
+        produced = produced_in(dropped, hypotheses[number])
+        found = produced & dropped.marked
+        for person in FORMS:
+            both = min(found[person], wanted[person])
+            counts[person] += Restored(
+                dropped.marked[person], found[person], produced[person], wanted[person], both
+            )
+    total = sum(counts.values(), Restored())
+    return {**{person: count for person, count in counts.items() if count.marked}, "all": total}
+
+
+def marks_of(texts: Translations) -> List[Dropped]:
+    """Read the marks of the source.
 
     Raises:
-        UserError: nothing is marked, or a mark holds an unknown pronoun.
+        UserError: nothing is marked.
     """
-    sentences = _dropped(texts)
-    results: Dict[str, Dict[str, Recall]] = {}
-    for name, hypotheses in texts.systems.items():
-        counts = dict.fromkeys(FORMS, Recall(0, 0, 0, 0))
-        for number, dropped in enumerate(sentences):
-            wanted: Counter = Counter()
-            for reference in texts.references:
-                wanted |= found_in(dropped, reference[number])
-            found = found_in(dropped, hypotheses[number])
-            for person, marked in dropped.marked.items():
-                both = min(found[person], wanted[person])
-                counts[person] += Recall(marked, found[person], wanted[person], both)
-        results[name] = {person: count for person, count in counts.items() if count.marked}
-    return results
-
-
-def _dropped(texts: Translations) -> List[Dropped]:
-    sentences = []
-    for row, sentence in zip(texts.index.rows.tolist(), texts.source):
-        try:
-            sentences.append(read_marks(sentence))
-        except ValueError as error:
-            raise UserError(
-                f"--source, line {row + 1}: the mark {error} is not one of {' '.join(PERSONS)}"
-            ) from None
+    sentences = [read_marks(sentence) for sentence in texts.source]
     if not any(dropped.marked for dropped in sentences):
         raise UserError("the source has no marks of dropped pronouns, such as <你>_S")
     return sentences
@@ -147,18 +180,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     """Run the command."""
-    results = recall_by_person(translations.from_arguments(args))
-    totals = {name: sum(c.values(), Recall(0, 0, 0, 0)) for name, c in results.items()}
-    counts = {name: {**results[name], "all": totals[name]} for name in results}
-    _tables.show(args, tables_of(counts), [], _as_json(counts))
+    texts = translations.from_arguments(args)
+    sentences = marks_of(texts)
+    counts = {
+        name: count_restored(sentences, found, texts.references)
+        for name, found in texts.systems.items()
+    }
+    reference = count_restored(sentences, texts.references[0], texts.references)
+    left_out = sum((dropped.left_out for dropped in sentences), Counter())
+    _tables.show(
+        args,
+        tables_of(counts, reference),
+        [*texts.notes, _left_out_note(left_out)],
+        {
+            "systems": {name: _as_json(persons) for name, persons in counts.items()},
+            "reference": _as_json(reference),
+            "left_out": dict(left_out),
+        },
+    )
 
 
-def tables_of(counts: Dict[str, Dict[str, Recall]]) -> List[Table]:
-    """Return tables of recall over all marks and over the marks that the reference recalls."""
-    first = next(iter(counts.values()))
-    marked = [
-        [person, str(c.marked), *(_percent(s[person].found, c.marked) for s in counts.values())]
-        for person, c in first.items()
+def tables_of(
+    counts: Dict[str, Dict[str, Restored]], reference: Dict[str, Restored]
+) -> List[Table]:
+    """Return tables of F1, and of recall over the marks that the reference restores."""
+    columns = {**counts, "(reference)": reference}
+    f1 = [
+        [person, str(c.marked), *(_cell(found[person]) for found in columns.values())]
+        for person, c in reference.items()
     ]
     wanted = [
         [
@@ -166,20 +215,29 @@ def tables_of(counts: Dict[str, Dict[str, Recall]]) -> List[Table]:
             str(c.in_reference),
             *(_percent(s[person].found_too, c.in_reference) for s in counts.values()),
         ]
-        for person, c in first.items()
+        for person, c in reference.items()
     ]
     return [
-        Table("Recall of marked pronouns, %", ["person", "marked", *counts], marked),
-        Table("Of those in the reference, %", ["person", "in reference", *counts], wanted),
+        Table("Dropped pronouns: F1 (precision/recall), %", ["person", "marked", *columns], f1),
+        Table("Recall of those in the reference, %", ["person", "in reference", *counts], wanted),
     ]
+
+
+def _cell(found: Restored) -> str:
+    return f"{100 * found.f1:.1f} ({100 * found.precision:.1f}/{100 * found.recall:.1f})"
 
 
 def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}" if whole else "-"
 
 
-def _as_json(counts: Dict[str, Dict[str, Recall]]) -> dict:
+def _left_out_note(left_out: Counter) -> str:
+    marks = ", ".join(f"{mark} ({count})" for mark, count in left_out.most_common())
+    return f"marks left out: {sum(left_out.values())}" + (f": {marks}" if marks else "")
+
+
+def _as_json(persons: Dict[str, Restored]) -> dict:
     return {
-        name: {person: recall._asdict() for person, recall in persons.items()}
-        for name, persons in counts.items()
+        person: {**c._asdict(), "precision": c.precision, "recall": c.recall, "f1": c.f1}
+        for person, c in persons.items()
     }

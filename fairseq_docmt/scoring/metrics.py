@@ -3,9 +3,9 @@ r"""Compute BLEU of sentences and documents, chrF, TER and METEOR, with signific
     python -m fairseq_docmt.scoring metrics --reference test.en \
         sentence=sentence.out window=window.out --tests bootstrap,sign
 
-The first system is the baseline of the tests.  A text has one sentence per line and blank lines
-between documents, at the same lines as the reference.  A system is such a text or an output of
-fairseq-generate.  Without --reference, the T- lines of fairseq-generate are the reference.
+The first system is the baseline of the tests.  Texts have one sentence per line and blank lines
+between documents, or are in a format with document ids, see `convert`.  Translations whose segments
+do not match the reference are aligned by --align, or scored as whole documents by d-bleu, d-chrf.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
     Raises:
         UserError: tests with a single system, or a metric whose resources are missing.
     """
-    if args.tests and len(texts.systems) < 2:
+    if args.tests and len(texts.names) < 2:
         raise UserError("--tests compare systems with the first one; give two or more systems")
     if args.samples < 0:
         raise UserError(f"--samples must not be negative, got {args.samples}")
@@ -118,10 +118,16 @@ def by_position(
 
 def main(args: argparse.Namespace) -> None:
     """Run the command."""
-    texts = translations.from_arguments(args)
+    by_document = all(corpus_metrics.METRICS[name].unit == "document" for name in args.metrics)
+    texts = translations.from_arguments(args, by_document and args.by_position is None)
     results = measure(args, texts)
     tables, notes = tables_of(results), notes_of(results, texts)
-    numbers = {"baseline": next(iter(texts.systems)), "metrics": [as_json(r) for r in results]}
+    numbers = {
+        "baseline": texts.names[0],
+        "metrics": [as_json(r) for r in results],
+        "notes": [*texts.notes],
+        "alignment": {name: alignment_as_json(texts, name) for name in texts.aligned},
+    }
     if args.by_position is not None:
         scores = by_position(texts, args.by_position, Options(args.tokenize, args.lowercase))
         numbers["by_position"] = scores
@@ -171,10 +177,10 @@ def _p_value(found: Comparison) -> str:
 
 def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
     """Return the signatures and the legend of the tables."""
-    notes = [f"{result.label}: {result.signature}" for result in results]
+    notes = [*texts.notes, *(f"{result.label}: {result.signature}" for result in results)]
     if not results[0].tests:
         return notes
-    baseline = next(iter(texts.systems))
+    baseline = texts.names[0]
     notes.append(
         f"star: differs from {baseline} by every test, p < {SIGNIFICANT}; ± is half of the "
         "95 % confidence interval of the score, + and - are segments that are better and worse"
@@ -193,6 +199,13 @@ def as_json(result: MetricResult) -> dict:
         for test, systems in result.tests.items()
     }
     return {**result._asdict(), "tests": tests}
+
+
+def alignment_as_json(texts: Translations, name: str) -> dict:
+    """Return the report of an alignment in a form that JSON can represent."""
+    found = texts.aligned[name]
+    suspects = [{"place": texts.place(s.segment), **s._asdict()} for s in found.suspects]
+    return {**found._asdict(), "suspects": suspects}
 
 
 def _known(found: Comparison) -> Dict[str, Optional[float]]:

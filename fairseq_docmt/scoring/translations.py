@@ -1,40 +1,68 @@
 """Translations of documents by several systems, with references and source.
 
-Texts have one sentence per line and a blank line between documents.  The first reference defines
-which lines are sentences.  All other texts have blank lines at the same places or none at all; a
-blank line at the place of a sentence is an empty translation.  Systems may also be outputs of
-``fairseq-generate``.
+The first reference, or without references the source, defines documents and segments.  All other
+texts must have the same segments, or are aligned with them (``--align``).
 """
 
 import argparse
-import re
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
-from fairseq_docmt.analysis.bleu_by_position import Output, places, read_output
 from fairseq_docmt.data.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring._files import read_lines, read_text
+from fairseq_docmt.scoring import alignment
+from fairseq_docmt.scoring.layout import Layout, Mismatch, layout_of
+from fairseq_docmt.scoring.readers import Input, Output, read_docids, read_input
+
+#: Number of suspicious segments that notes name.
+SHOWN = 5
 
 
 class Translations(NamedTuple):
-    """Sentences of a test set, all lists in the same order.
+    """Segments of a test set, all lists in the same order.
 
     Attributes:
-        index: document and line of each sentence.
-        systems: name of each system -> its (sentences,).
-        references: one or more lists of (sentences,).
-        source: (sentences,), or None.
+        index: document and line of each segment.
+        systems: name of each system -> its (segments,).
+        references: one or more lists of (segments,).
+        source: (segments,), or None.
+        whole: (documents,) of all systems, if segments of some do not match; ``systems`` lacks
+            those.
+        ids: (documents,) names of the documents, None if the test set has none.
+        notes: what was done to make the texts match.
+        aligned: report of each aligned system.
     """
 
     index: DocumentIndex
     systems: Dict[str, List[str]]
     references: List[List[str]]
     source: Optional[List[str]] = None
+    whole: Dict[str, List[str]] = {}
+    ids: Optional[List[str]] = None
+    notes: Sequence[str] = ()
+    aligned: Dict[str, alignment.Report] = {}
+
+    @property
+    def names(self) -> List[str]:
+        """Names of all systems; the first one is the baseline."""
+        return [*(self.whole or self.systems)]
 
     def joined(self, sentences: Sequence[str]) -> List[str]:
         """Join the sentences of each document to one line."""
         starts = self.index.starts.tolist()
         return [" ".join(sentences[a:b]) for a, b in zip(starts[:-1], starts[1:])]
+
+    def documents(self, name: str) -> List[str]:
+        """Return the (documents,) of a system, each as one line."""
+        return self.whole[name] if name in self.whole else self.joined(self.systems[name])
+
+    def place(self, segment: int) -> str:
+        """Return document and number, from 1, of a segment."""
+        document = int(self.index.document[segment])
+        return f"{self.name_of(document)}, {segment - int(self.index.starts[document]) + 1}"
+
+    def name_of(self, document: int) -> str:
+        """Return the id of a document, or its number from 1."""
+        return self.ids[document] if self.ids else str(document + 1)
 
 
 def add_arguments(parser: argparse.ArgumentParser, source_required: bool = False) -> None:
@@ -43,121 +71,175 @@ def add_arguments(parser: argparse.ArgumentParser, source_required: bool = False
         "systems",
         nargs="+",
         metavar="NAME=FILE",
-        help="translation: text with blank lines between documents, or output of fairseq-generate",
+        help="translation: output of fairseq-generate, text with blank lines between documents, "
+        "JSON lines, table or WMT XML; FILE#TEXT chooses one of several texts in a file",
     )
     parser.add_argument(
         "--reference",
         action="append",
         metavar="FILE",
-        help="reference with blank lines between documents; may be repeated; default: T- lines of "
-        "fairseq-generate",
+        help="reference; may be repeated; default: T- lines of fairseq-generate, which need "
+        "--source or --docids",
     )
     parser.add_argument("--source", metavar="FILE", required=source_required, help="source text")
+    add_layout_arguments(parser)
 
 
-def from_arguments(args: argparse.Namespace) -> Translations:
+def add_layout_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how texts without document ids are divided."""
+    parser.add_argument(
+        "--docids",
+        metavar="FILE",
+        help="document of each line, for texts without blank lines; the last column counts",
+    )
+    parser.add_argument(
+        "--align",
+        metavar="LANGUAGE",
+        help="code of the target language, e.g. de: align translations whose segments do not "
+        "match with those of the reference, within documents (needs mweralign)",
+    )
+
+
+def from_arguments(args: argparse.Namespace, whole_documents: bool = False) -> Translations:
     """Read the translations named on the command line.
 
     Raises:
         UserError: as in :func:`read_translations`; or a system has no name, or a name is used
             twice.
     """
-    systems: Dict[str, str] = {}
-    for argument in args.systems:
+    return read_translations(
+        named_files(args.systems),
+        args.reference,
+        args.source,
+        args.docids,
+        args.align,
+        whole_documents,
+    )
+
+
+def named_files(arguments: Sequence[str]) -> Dict[str, str]:
+    """Return the files of arguments ``NAME=FILE``.
+
+    Raises:
+        UserError: an argument has no name, or a name is used twice.
+    """
+    files: Dict[str, str] = {}
+    for argument in arguments:
         name, equals, path = argument.partition("=")
         if not (name and equals and path):
             raise UserError(f"{argument}: give systems as NAME=FILE")
-        if name in systems:
+        if name in files:
             raise UserError(f"two systems are named {name}; give each its own name")
-        systems[name] = path
-    return read_translations(systems, args.reference, args.source)
+        files[name] = path
+    return files
 
 
 def read_translations(
     systems: Dict[str, str],
     references: Optional[Sequence[str]] = None,
     source: Optional[str] = None,
+    docids: Optional[str] = None,
+    align: Optional[str] = None,
+    whole_documents: bool = False,
 ) -> Translations:
     """Read the texts of a test set.
 
     Args:
         systems: name -> file.
-        references: files; if None, all systems must be outputs of ``fairseq-generate``.
+        references: files; if None, all systems must be outputs of ``fairseq-generate``, and the
+            source or docids say which lines are sentences.
         source: file.
+        docids: file with the document of each line, for texts without blank lines.
+        align: code of the target language, to align systems whose segments do not match.
+        whole_documents: keep systems whose segments do not match as whole documents.
 
     Raises:
-        UserError: a file is missing, empty or not UTF-8, or its lines do not match the reference.
+        UserError: a file is missing, empty, not UTF-8 or not in its format, or its documents or
+            segments do not match the reference.
     """
-    outputs = {name: read_output(path) for name, path in systems.items() if _is_output(path)}
+    inputs = {name: read_input(path, "system", name) for name, path in systems.items()}
+    ids = read_docids(docids) if docids else None
+    wanted = read_input(source, "source") if source else None
     if references:
-        first = read_lines(references[0])
-        index = DocumentIndex.from_sizes([2 if line else 1 for line in first])
-        texts = [_sentences(read_lines(path), index, path, references[0]) for path in references]
-        named_after = references[0]
+        first, *others = [read_input(path, "reference") for path in references]
+        layout = layout_of(first, ids)
+        texts = [layout.sentences(each) for each in (first, *others)]
+    elif wanted is None and ids is None:
+        raise UserError(
+            "nothing says where documents end and whether sentences are missing; give --reference, "
+            "or --source (or --docids) for the T- lines of fairseq-generate"
+        )
     else:
-        index, texts = _of_outputs(systems, outputs)
-        named_after = f"the T- lines of {next(iter(systems.values()))}"
-    found = {}
-    for name, path in systems.items():
-        if name in outputs:
-            found[name] = _by_number(outputs[name].hypotheses, index, path, named_after)
-        else:
-            found[name] = _sentences(read_lines(path), index, path, named_after)
-    wanted = _sentences(read_lines(source), index, source, named_after) if source else None
-    return Translations(index, found, texts, wanted)
+        layout = layout_of(wanted, ids)
+        texts = [_own_references(inputs, layout)]
+    found: Dict[str, List[str]] = {}
+    whole: Dict[str, List[str]] = {}
+    reports: Dict[str, alignment.Report] = {}
+    notes: List[str] = []
+    for name, text in inputs.items():
+        try:
+            found[name] = layout.sentences(text)
+        except Mismatch as mismatch:
+            if align is None and not whole_documents:
+                raise UserError(
+                    f"{mismatch}; align them with --align LANGUAGE, or use `metrics` with "
+                    "--metrics d-bleu,d-chrf"
+                ) from None
+            documents = layout.whole_documents(text)
+            if align is None:
+                whole[name] = documents
+                notes.append(f"{name}: whole documents, segments do not match {layout.path}")
+                continue
+            found[name] = _aligned(layout, texts[0], documents, align)
+            reports[name] = alignment.report(texts[0], found[name], align)
+        notes += layout.left_out(name, text)
+    sentences = layout.sentences(wanted) if wanted else None
+    result = Translations(layout.index, found, texts, sentences, {}, layout.ids, notes, reports)
+    notes += [_alignment_note(name, align, result) for name in reports]
+    if whole:
+        return result._replace(
+            whole={name: whole.get(name) or result.documents(name) for name in inputs}
+        )
+    return result
 
 
-def _is_output(path: str) -> bool:
-    return re.search(r"^[DHT]-\d+\t", read_text(path), flags=re.M) is not None
-
-
-def _of_outputs(systems: Dict[str, str], outputs: Dict[str, Output]):
-    """Return index and references from the T- lines of outputs."""
-    for name, path in systems.items():
-        if name not in outputs:
-            raise UserError(f"{path} is text without references; give them by --reference")
-    (first, wanted), *others = [(name, output.references) for name, output in outputs.items()]
-    for name, found in others:
-        if found != wanted:
+def _own_references(inputs: Dict[str, Input], layout: Layout) -> List[str]:
+    """Return the references (T- lines) of outputs of ``fairseq-generate``."""
+    for text in inputs.values():
+        if not isinstance(text, Output) or not text.references:
+            raise UserError(f"{text.path} is text without references; give them by --reference")
+    (first, wanted), *others = [(name, text.references) for name, text in inputs.items()]
+    for name, text in others:
+        if text != wanted:
             raise UserError(
                 f"{name} and {first} have different references (T- lines); give the reference by "
                 "--reference"
             )
-    rows, place = sorted(wanted), places(wanted)
-    starts = [number for number, row in enumerate(rows) if place[row] == 0]
-    index = DocumentIndex(rows, [*starts, len(rows)])
-    return index, [[wanted[row] for row in rows]]
-
-
-def _by_number(lines: Dict[int, str], index: DocumentIndex, path: str, named_after: str):
-    """Return the sentences of an output, whose line numbers may or may not count blank lines."""
-    for rows in (index.rows.tolist(), range(index.num_sentences)):
-        if lines.keys() == set(rows):
-            return [lines[row] for row in rows]
-    missing = sorted(set(index.rows.tolist()) ^ lines.keys())[0]
-    raise UserError(
-        f"{path} and {named_after} differ: line {missing + 1} is a sentence in only one of them"
-    )
-
-
-def _sentences(lines: List[str], index: DocumentIndex, path: str, named_after: str) -> List[str]:
-    """Select the lines that are sentences according to the index."""
-    rows = index.rows.tolist()
-    wanted = rows[-1] + 1 if rows else 0
-    while len(lines) > wanted and not lines[-1]:
-        lines = lines[:-1]
-    if len(lines) == index.num_sentences:
-        return lines
-    if len(lines) != wanted:
+    if any("<<unk>>" in line for line in wanted.values()):
         raise UserError(
-            f"{path} has {len(lines)} lines, but {named_after} has {wanted} "
-            f"({index.num_sentences} without blank lines)"
+            f"the T- lines of {inputs[first].path} have unknown words (<<unk>>); give the "
+            "reference by --reference"
         )
-    ends = set(range(wanted)) - set(rows)
-    for row in sorted(ends):
-        if lines[row]:
-            raise UserError(
-                f"{path}: line {row + 1} has text where a document ends in {named_after}; "
-                "blank lines must be the same in both"
-            )
-    return [lines[row] for row in rows]
+    return layout.sentences(Output(inputs[first].path, wanted, {}))
+
+
+def _aligned(layout: Layout, reference: List[str], documents: List[str], language: str):
+    starts = layout.index.starts.tolist()
+    return [
+        part
+        for text, a, b in zip(documents, starts, starts[1:])
+        for part in alignment.align_document(reference[a:b], text, language)
+    ]
+
+
+def _alignment_note(name: str, language: str, texts: Translations) -> str:
+    found = texts.aligned[name]
+    counts = {kind: sum(s.kind == kind for s in found.suspects) for kind in ("over", "under")}
+    text = (
+        f"{name}: aligned by mweralign|language:{language}|segments:{found.segments}|"
+        f"empty:{found.empty}|words left over:{found.left_over}|suspected over-translation:"
+        f"{counts['over']}|suspected under-translation:{counts['under']}"
+    )
+    worst = sorted(found.suspects, key=lambda s: -abs(s.tokens - s.expected))[:SHOWN]
+    shown = [f"{texts.place(s.segment)}: {s.tokens}/{s.expected:g}" for s in worst]
+    return f"{text} (document, segment: tokens/expected: {'; '.join(shown)})" if shown else text

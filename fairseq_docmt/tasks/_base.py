@@ -244,9 +244,9 @@ class DocumentTranslationTask(TranslationTask):
         lines = data_utils.load_indexed_dataset(name) if os.path.exists(f"{name}.idx") else None
         if lines is None:
             raise UserError(f"{name}.idx not found; check the data directory and the languages")
-        rows = np.flatnonzero(lines.sizes > BLANK_SIZE)
-        for row in rows[:: max(1, len(rows) // most)].tolist():
-            yield lines[row]
+        line_ids = np.flatnonzero(lines.sizes > BLANK_SIZE)
+        for line_id in line_ids[:: max(1, len(line_ids) // most)].tolist():
+            yield lines[line_id]
 
     def build_tokenizer(self, args):
         """Build the tokenizer.
@@ -432,10 +432,10 @@ class DocumentTranslationTask(TranslationTask):
                 view, batches.frozen_batches
             )
             self._iterated = None
-        rows = self.validation_units(sample)
-        found = self.inference_step(generator, [model], rows)
+        by_unit = self.validation_units(sample)
+        found = self.inference_step(generator, [model], by_unit)
         hypotheses = [self._text(best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
-        targets = (utils.strip_pad(row, self.tgt_dict.pad()) for row in rows["target"])
+        targets = (utils.strip_pad(row, self.tgt_dict.pad()) for row in by_unit["target"])
         references = [self._text(tokens, "UNKNOWNTOKENINREF") for tokens in targets]
         if self.cfg.eval_bleu_print_samples:
             logger.info("example hypothesis: %s", hypotheses[0])
@@ -443,7 +443,7 @@ class DocumentTranslationTask(TranslationTask):
         metric = BLEU(tokenize="none" if self.cfg.eval_tokenized_bleu else None, force=True)
         finished = self._documents.add(
             *_validation_bleu.of_all_processes(
-                rows["id"].tolist(), list(zip(hypotheses, references))
+                by_unit["id"].tolist(), list(zip(hypotheses, references))
             )
         )
         self._d_bleu_statistics = _validation_bleu.statistics(finished, metric)

@@ -95,9 +95,11 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             (corpus.tgt_sizes, self.cfg.max_target_positions),
         ):
             fits &= sizes + marks <= most
-        mark = self.options["mark_document_start"]
         return StreamView(
-            corpus, corpus.index.without(~fits), mark, too_long=corpus.index.rows[~fits].tolist()
+            corpus,
+            corpus.index.without(~fits),
+            self.options["mark_document_start"],
+            too_long=corpus.index.line_ids[~fits].tolist(),
         )
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:

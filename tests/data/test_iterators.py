@@ -29,7 +29,7 @@ def iterator(seed=1):
     return stock, ResumableIterator.of_stock(stock, {"--seed": seed})
 
 
-def test_the_batches_are_those_of_the_stock_iterator():
+def test_batches_equal_those_of_the_stock_iterator():
     stock, ours = iterator()
     for _ in range(3):
         assert list(ours.next_epoch_itr()) == list(stock.next_epoch_itr())

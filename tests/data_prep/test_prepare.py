@@ -1,3 +1,8 @@
+"""Preparation of a corpus, from raw text to binarised data.
+
+Covers data/jieba_tokenizer.py.
+"""
+
 import argparse
 import errno
 import io
@@ -141,7 +146,7 @@ def test_line_ends_and_outer_blanks_are_made_uniform(corpus, quick):
     assert raw == b"\n" + TEXT["en"].encode()
 
 
-def test_merges_are_those_of_subword_nmt(tmp_path):
+def test_merges_equal_those_of_subword_nmt(tmp_path):
     from subword_nmt.learn_bpe import learn_bpe
 
     source, ours, theirs = tmp_path / "text", tmp_path / "ours", tmp_path / "theirs"
@@ -357,7 +362,7 @@ def test_words_that_are_symbols_are_refused(corpus, quick):
         prepare.main(options(corpus, "--bpe-operations", "0", "--target-tokenizer", "none"))
 
 
-def test_what_fairseq_says_is_passed_on(tmp_path):
+def test_error_messages_of_fairseq_are_printed(tmp_path):
     command = [sys.executable, "-c", "print('one'); raise ValueError('two')"]
     with pytest.raises(CorpusError, match=r"failed \(status 1\): ValueError: two"):
         prepare._run(command, tmp_path)
@@ -393,7 +398,7 @@ def test_more_characters_than_symbols_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "text, message", [("a b\n", "no word of two characters"), ("ab cd\n", "side by side twice")]
 )
-def test_nothing_to_merge_is_said(tmp_path, text, message):
+def test_text_without_merges_is_refused(tmp_path, text, message):
     (tmp_path / "text").write_text(text)
     with pytest.raises(CorpusError, match=f"{message}.* use --bpe-operations 0"):
         prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 5)

@@ -1,4 +1,8 @@
-"""``context_rnn`` against the equations of its three systems, written out as loops over words."""
+"""``context_rnn`` against the equations of its three systems, written out as loops over words.
+
+Covers models/context_rnn.py, modules/rnn/context_rnn.py, modules/rnn/contextual_gru.py,
+modules/rnn/previous_sentences.py.
+"""
 
 import functools
 
@@ -83,7 +87,7 @@ def test_outputs_in_chunks(system, sizes):
     check(run_in_chunks(system.model, LANES, sizes), system.of_references)
 
 
-def test_a_search_finds_and_leaves_what_references_would(system):
+def test_a_search_has_the_scores_and_states_of_forced_decoding(system):
     """Beams are reordered; each sentence uses the best hypotheses of the previous ones."""
     lanes, found = translate_by_random_search(system.model, LANES[:2])
     check(found, system.outputs(lanes))
@@ -206,7 +210,7 @@ def base_checkpoint(binarised, tmp_path_factory):
 
 
 @pytest.mark.parametrize("context", LOOPS)
-def test_the_second_stage_begins_like_that(binarised, base_checkpoint, tmp_path, context):
+def test_the_second_stage_starts_from_the_first(binarised, base_checkpoint, tmp_path, context):
     """With the commands of the two stages, the second with a tiny learning rate."""
     stream = ["--task", "sentence_stream_translation", "--batch-size", "2", "--lr", "1e-12"]
     stream += ["--finetune-from-model", base_checkpoint, "--freeze-pretrained"]

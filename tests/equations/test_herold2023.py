@@ -3,6 +3,8 @@
 Where the paper is silent: sums that end in one half are rounded up, alignments beyond the source
 are held to its last token, and those of more target sentences than there are source sentences to
 the last sentence.
+
+Covers modules/window/window_attention.py, modules/window/window_decoder.py.
 """
 
 from fractions import Fraction
@@ -241,7 +243,7 @@ def test_train_ratio_is_an_average_over_documents():
 
 
 @torch.no_grad()
-def test_checkpoints_that_count_tokens():
+def test_token_counts_of_older_checkpoints_are_converted():
     """They continue with their ratio of all tokens as one document, and their alignments stay."""
     model, documents = built("--alignment", "linear"), BATCHES["left-padded"]
     state = model.state_dict()
@@ -287,7 +289,7 @@ def test_a_window_over_all_is_the_transformer(kind):
 
 
 @torch.no_grad()
-def test_relative_positions_start_anew():
+def test_relative_positions_are_initialised_in_finetuning():
     """Weights of a transformer are loaded without positions; relative ones begin small."""
     transformer, documents = stock(), BATCHES["left-padded"]
     model = started_from(transformer)

@@ -3,6 +3,8 @@
 Where the paper is silent: both variants see the same queries, keys and values, or each its own; the
 sentence comes first in the concatenation; a separator belongs to the source sentence that it ends,
 and in the decoder, where it is read to predict the first word of the next sentence, to that one.
+
+Covers modules/window/lst_attention.py, modules/window/lst_decoder.py.
 """
 
 from typing import List, Sequence

@@ -4,6 +4,8 @@ Sections 3.1 and 3.2 define the recurrences of S and z and the sentential gate. 
 Peng et al. (2021) and to the code of the paper is marked: features of unit vectors, the least
 denominator, the rescaling of keys in cross attention, gates of their own for each head, pools of
 random matrices, and gates in cross attention, which appendix A.2 mentions.
+
+Covers modules/rfa/rfa_attention.py, modules/rfa/rfa_decoder.py, modules/rfa/rfa_layers.py.
 """
 
 import itertools
@@ -506,7 +508,7 @@ def attention_of_unit_vectors(w, x, source, seen, rescale: bool) -> Tensor:
 @torch.no_grad()
 @pytest.mark.parametrize("kind", ["sincos", "positive"])
 @pytest.mark.parametrize("rescale", [True, False])
-def test_a_transformer_goes_on_with_unit_vectors(kind, rescale):
+def test_finetuning_starts_near_softmax_attention_over_unit_vectors(kind, rescale):
     """Where finetuning from a transformer starts: near its softmax attention over unit vectors.
 
     phi(x) . phi(y) estimates exp(x . y), the better the more random vectors (section 3.1); the

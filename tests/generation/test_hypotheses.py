@@ -54,7 +54,7 @@ def test_split_hypothesis_after_a_symbol_at_the_front():
     assert split_hypothesis(hypothesis, [3, 2], SEP, 1, None)[0]["alignment"] is None
 
 
-def test_scores_are_normalised_as_the_generator_is_told():
+def test_scores_are_normalised_with_the_options_of_the_generator():
     scores = torch.tensor([-1.0, -2.0, -5.0])
     assert float(sentence_score(scores, None)) == pytest.approx(-8 / 3)
     assert float(sentence_score(scores, SimpleNamespace(len_penalty=2.0))) == pytest.approx(-8 / 9)

@@ -1,4 +1,8 @@
-"""All decodings through the stock commands: one hypothesis per sentence, independent of batches."""
+"""All decodings through the stock commands: one hypothesis per sentence, independent of batches.
+
+Covers generation/joint.py, generation/option_checks.py, generation/search.py,
+generation/translator.py, tasks/_decoding_input.py.
+"""
 
 import functools
 import io
@@ -73,7 +77,7 @@ def hypotheses(output):
 
 
 @pytest.mark.parametrize("system", ALL + OURS, indirect=True, ids=str)
-def test_each_sentence_once_whatever_the_batches(binarised, system):
+def test_each_sentence_is_translated_once_with_any_batches(binarised, system):
     checkpoint, options = system
     whole = translated(binarised, checkpoint, *options)
     expected = hypotheses(whole)
@@ -102,7 +106,7 @@ def test_processes_share_the_sentences(binarised, system):
 
 
 @pytest.mark.parametrize("system", ALL, indirect=True, ids=str)
-def test_printed_bleu_is_that_of_the_lines(binarised, system):
+def test_printed_bleu_equals_bleu_of_the_printed_lines(binarised, system):
     checkpoint, options = system
     output = tiny.generate(binarised, checkpoint, *options, "--scoring", "sacrebleu")
     found, wanted = tiny.lines_of(output, "D"), tiny.lines_of(output, "T")
@@ -112,7 +116,7 @@ def test_printed_bleu_is_that_of_the_lines(binarised, system):
     assert float(printed) == pytest.approx(bleu.score, abs=0.006)
 
 
-def test_printed_bleu_is_that_of_fairseq_score(binarised, window_checkpoint, tmp_path):
+def test_printed_bleu_equals_that_of_fairseq_score(binarised, window_checkpoint, tmp_path):
     from fairseq_cli import score
 
     output = tiny.generate(binarised, window_checkpoint, *WINDOW)

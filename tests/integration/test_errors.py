@@ -1,4 +1,7 @@
-"""Error messages for wrong input."""
+"""Error messages for wrong input.
+
+Covers _checkpoint_classes.py, errors.py, tasks/_config.py.
+"""
 
 import functools
 import subprocess
@@ -80,7 +83,7 @@ def test_truncated_files(tmp_path, window_checkpoint, suffix):
         tiny.generate(data, window_checkpoint, *WINDOW)
 
 
-def test_values_that_make_no_sense(binarised, tmp_path):
+def test_invalid_values(binarised, tmp_path):
     with pytest.raises(UserError, match="--window-size must be at least 1 sentence, got 0"):
         tiny.train(binarised, tmp_path, *WINDOW, "--window-size", "0")
     with pytest.raises(UserError, match="--max-document-tokens must be at least 1"):

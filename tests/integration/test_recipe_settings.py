@@ -157,7 +157,7 @@ def is_same(expected: str, value) -> bool:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_commands_set_what_the_table_says(recipe):
+def test_commands_agree_with_the_table(recipe):
     wrong = []
     for call in parsed(recipe):
         for row in table(recipe):

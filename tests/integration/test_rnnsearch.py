@@ -1,4 +1,7 @@
-"""rnnsearch through the stock commands."""
+"""rnnsearch through the stock commands.
+
+Covers models/rnnsearch.py.
+"""
 
 import pytest
 import tiny
@@ -61,6 +64,6 @@ def test_training_resumes(binarised, tmp_path):
         (["--share-all-embeddings"], "--share-all-embeddings needs one dictionary"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(binarised, tmp_path, options, message):
+def test_invalid_options_are_refused(binarised, tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         tiny.train(binarised, tmp_path, *SENTENCE, model=tiny.rnnsearch(*options))

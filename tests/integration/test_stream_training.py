@@ -1,4 +1,7 @@
-"""Training on streams through the stock commands: exact resumption, several processes."""
+"""Training on streams through the stock commands: exact resumption, several processes.
+
+Covers data/stream_view.py, tasks/sentence_stream_translation.py.
+"""
 
 import re
 import signal
@@ -91,7 +94,7 @@ def test_pytorch_ddp(binarised, tmp_path, traced, monkeypatch):
     [tiny.cache(), tiny.context(), tiny.context("--context", "hierarchical")],
     ids=["cache", "previous target", "previous sources"],
 )
-def test_other_carries_resume(binarised, tmp_path, traced, model):
+def test_other_document_states_resume(binarised, tmp_path, traced, model):
     """Document states with integer tensors (words, ages of slots) and float tensors resume."""
     arguments = [*STREAM, "--chunk-sentences", "2"]
     whole = traced("whole")
@@ -119,7 +122,7 @@ def train_in_processes(data, save_dir, *arguments):
     tiny.train_in_processes(data, save_dir, *STREAM, *arguments, model=tiny.memory())
 
 
-def test_a_killed_run_goes_on_from_its_last_checkpoint(binarised, tmp_path, traced):
+def test_a_killed_run_continues_from_its_last_checkpoint(binarised, tmp_path, traced):
     options = ["--save-interval-updates", "4", "--chunk-sentences", "2", "--max-update", "11"]
 
     def run(save_dir, **environment):
@@ -153,7 +156,7 @@ def test_two_processes_resume(binarised, tmp_path, traced, validation):
         assert len(found[0]) == 7
 
 
-def test_two_processes_learn_what_one_learns(tmp_path, traced):
+def test_two_processes_learn_the_same_as_one(tmp_path, traced):
     """Same global batch; with uneven documents, one process has only fillers at the end."""
     data = tiny.corpus(tmp_path, train=(9, 1, 2, 5))
     options = ["--dropout", "0", "--chunk-sentences", "2", "--max-epoch", "3"]
@@ -249,7 +252,7 @@ def test_validation_translates_as_the_command_does(binarised, memory_stream_chec
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(binarised, tmp_path, model, options, message):
+def test_invalid_combinations_are_refused(binarised, tmp_path, model, options, message):
     with pytest.raises(UserError, match=message):
         tiny.train(binarised, tmp_path, *PLAIN, *options, model=model)
 
@@ -310,7 +313,7 @@ def test_sentences_that_are_too_long_are_left_out(binarised, tmp_path, caplog):
     assert "such sentences are left out" in caplog.text
 
 
-def test_the_carry_is_in_the_checkpoint(binarised, tmp_path):
+def test_the_document_state_is_in_the_checkpoint(binarised, tmp_path):
     arguments = [*PLAIN, "--batch-size", "2"]
     path = tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))

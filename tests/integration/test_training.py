@@ -1,4 +1,8 @@
-"""Training through the stock commands."""
+"""Training through the stock commands.
+
+Covers generation/validation_units.py, tasks/_base.py, tasks/_validation_bleu.py,
+tasks/full_document_translation.py, tasks/sliding_window_translation.py.
+"""
 
 import itertools
 import re
@@ -79,7 +83,7 @@ def test_documents_are_whole_and_seen_once(binarised):
     assert words == expected
 
 
-def test_parts_put_together_by_the_host_keep_their_documents_apart(tmp_path):
+def test_concatenated_parts_keep_their_documents_apart(tmp_path):
     """The last document of ``train`` does not continue in ``train1``."""
     data = tiny.corpus(tmp_path, train=(2, 2))
     for suffix in ("bin", "idx"):

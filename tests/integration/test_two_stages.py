@@ -1,4 +1,7 @@
-"""Training in two stages: a sentence-level model, then the parameters that an architecture adds."""
+"""Training in two stages: a sentence-level model, then the parameters that an architecture adds.
+
+Covers models/_document_transformer.py, models/_options.py, optim/grouped_adam.py.
+"""
 
 import pytest
 import tiny
@@ -123,7 +126,7 @@ def test_negative_scale(binarised, tmp_path):
         tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=1)
 
 
-def test_an_incomplete_memory_does_not_start_anew(binarised, tmp_path):
+def test_an_incomplete_memory_is_not_initialised(binarised, tmp_path):
     path = tiny.train(binarised, tmp_path, *STREAM, model=tiny.memory(), updates=2)
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
     lost = next(name for name in state["model"] if ".memories." in name)
@@ -158,7 +161,7 @@ def test_frozen_parameters_stay_as_they_are(binarised, tmp_path, stage, optimize
         (["--freeze-pretrained"], "--freeze-pretrained leaves nothing to train"),
     ],
 )
-def test_architectures_that_add_nothing_are_refused(binarised, tmp_path, options, message):
+def test_architectures_without_new_parameters_are_refused(binarised, tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         tiny.train(binarised, tmp_path, *SENTENCE, *options)
 

@@ -1,4 +1,7 @@
-"""window_attn_transformer and lst_transformer through the stock commands."""
+"""window_attn_transformer and lst_transformer through the stock commands.
+
+Covers models/window_attn_transformer.py, models/lst_transformer.py.
+"""
 
 import re
 
@@ -75,7 +78,7 @@ def test_finetuning_from_a_stock_transformer(binarised, tmp_path):
         (tiny.lst("--checkpoint-activations"), "--checkpoint-activations is not supported"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(binarised, tmp_path, model, message):
+def test_invalid_options_are_refused(binarised, tmp_path, model, message):
     with pytest.raises(UserError, match=message):
         tiny.train(binarised, tmp_path, *DOCUMENT, model=model)
 

@@ -1,4 +1,9 @@
-"""Properties that every architecture must have."""
+"""Properties that every architecture must have.
+
+Covers modules/shared/attention_projections.py, modules/shared/batch_first_layer.py,
+modules/shared/encoder_output.py, modules/shared/shared_source_encoder.py,
+modules/shared/stateful_decoder.py, ops/autocast.py.
+"""
 
 import inspect
 
@@ -178,7 +183,7 @@ def test_beams_without_a_state(arguments):
     torch.testing.assert_close(got, want)
 
 
-def test_rows_may_go_anywhere(arguments):
+def test_rows_can_move_to_other_sentences(arguments):
     """Orders that no beam search gives: rows of different sentences change places."""
     if "transformer" in arguments:
         pytest.skip("the stock transformer relies on the orders of beam search")

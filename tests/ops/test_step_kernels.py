@@ -98,7 +98,7 @@ def test_memory_of_beams(summaries, used, weight_heads, dtype):
     check(read(*parts), read(*double(*parts)))
 
 
-def test_what_is_not_a_number_stays_so(dtype):
+def test_nan_stays_nan(dtype):
     x = torch.full((HEADS, 3, 16), float("nan"), dtype=dtype)
     matrices, ones = torch.ones(HEADS, 16, 16, dtype=dtype), torch.ones(HEADS, 1, 1, dtype=dtype)
     assert step_kernels.features(x, matrices, ones, SHORTEST).isnan().all()
@@ -106,7 +106,7 @@ def test_what_is_not_a_number_stays_so(dtype):
     assert step_kernels.attend(queries, sums, sums[..., 0].contiguous(), FLOOR).isnan().all()
 
 
-def test_who_is_served(monkeypatch):
+def test_supported_tensors(monkeypatch):
     x = torch.zeros(2, 32)
     assert step_kernels.can_serve(x, x.clone())
     assert not step_kernels.can_serve(x, x.bfloat16())

@@ -68,7 +68,7 @@ def test_no_slots():
     assert weights.shape == (2, 3, 0) and values.eq(0).all()
 
 
-def test_emptied_rows_forget():
+def test_emptied_documents_have_no_words():
     cache = Cache.empty(torch.zeros((), dtype=torch.double), ROWS, 4, KEY, VALUE)
     cache = write(cache, *sentences(1), True)
     rows = torch.tensor([True, False, True, False])

@@ -1,4 +1,7 @@
-"""Blocked window attention against the loop that defines it."""
+"""Blocked window attention against the loop that defines it.
+
+Covers ops/fused_window_attention.py.
+"""
 
 import itertools
 

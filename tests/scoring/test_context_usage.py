@@ -49,9 +49,22 @@ def test_scores_are_those_of_contrastive_items(files, checkpoint, context):
     np.testing.assert_allclose([float(s.sum()) for ((_, s),) in found], wanted)
     in_bits = score(scorer, documents, str(context))
     assert [" ".join(one.words) for one in in_bits] == sum(REFERENCE, [])
-    ends = [float(s[-1]) for ((_, s),) in found]
+    ends = [one.end * np.log(2) for one in in_bits]
+    np.testing.assert_allclose(ends, [float(s[-1]) for ((_, s),) in found])
     sums = [one.bits.sum() * np.log(2) for one in in_bits]
     np.testing.assert_allclose(np.add(sums, ends), wanted)
+
+
+def test_context_of_another_document(files):
+    documents = read_documents(*files)
+    found = documents.with_other_context()
+    # The second document has one sentence, the next of the last is the first.
+    assert [source for source, _ in found[:4]] == [
+        [*SOURCE[1][: min(place, 1)], SOURCE[0][place]] for place in range(4)
+    ]
+    assert found[4] == (SOURCE[1], REFERENCE[1])
+    assert found[7] == ([*SOURCE[0][:2], SOURCE[2][2]], [*REFERENCE[0][:2], REFERENCE[2][2]])
+    assert documents.with_other_context(1)[7][0] == [SOURCE[0][1], SOURCE[2][2]]
 
 
 @pytest.mark.parametrize("kind, reach", [("window", 2), ("memory_stream", 3)])
@@ -65,26 +78,47 @@ def test_whole_documents_give_all_that_is_seen(files, request, kind, reach):
 
 
 def test_means():
-    without = [Scores(["a", "b"], np.array([-2.0, -3.0])), Scores(["a"], np.array([-1.0]))]
-    with_context = [Scores(["a", "b"], np.array([-1.0, -3.5])), Scores(["a"], np.array([-0.75]))]
-    found = usage(without, with_context)
-    assert found.sentence == pytest.approx((0.5 + 0.25) / 2)
+    without = [Scores(["a", "b"], np.array([-2.0, -3.0]), -1.0), Scores(["a"], np.array([-1.0]))]
+    with_context = [
+        Scores(["a", "b"], np.array([-1.0, -3.5]), -0.5),
+        Scores(["a"], np.array([-0.75]), -0.25),
+    ]
+    found = usage(without, with_context, [0, 1])
+    assert found.sentence.mean == pytest.approx((0.5 + 0.25) / 2)
+    assert (found.sentence.low, found.sentence.high) == (0.25, 0.5)
     assert found.token == pytest.approx(0.75 / 3)
-    assert found.low <= found.sentence <= found.high
+    assert found.published.mean == pytest.approx(np.log(2) * (1 / 3 + 0 / 2) / 2)
+    assert usage(without, with_context, [5, 5]).sentence == (found.sentence.mean, None, None)
     assert by_word(without, with_context) == {"a": [1.0, 0.25], "b": [-0.5]}
+
+
+def test_intervals_are_over_documents():
+    rng = np.random.default_rng(1)
+    # Sentences of a document gain alike: 20 documents, not 400 independent sentences.
+    gains = np.repeat(rng.normal(size=20), 20)
+    zero = [Scores(["a"], np.array([0.0])) for _ in gains]
+    more = [Scores(["a"], np.array([gain])) for gain in gains]
+    found = usage(zero, more, np.repeat(np.arange(20), 20)).sentence
+    error = gains[::20].std() / np.sqrt(20)
+    assert (found.high - found.low) / 2 == pytest.approx(1.96 * error, rel=0.15)
 
 
 def test_the_command(files, scoring, window_checkpoint, other_window_checkpoint, tmp_path):
     source, reference = files
     options = ["--source", source, "--reference", reference, "--cpu", "--least", "1"]
-    options += ["--path", window_checkpoint, "--context", "1", "all"]
+    options += ["--path", window_checkpoint, "--context", "1", "other-document:2", "all"]
     text = scoring("context-usage", *options, "--words", "2")
-    assert "sentences:8|" in text and text.count("\nv") == 2
+    assert "docs:3|sentences:8|" in text and text.count("\nv") == 2
     out = tmp_path / "usage.json"
     scoring("context-usage", *options, "--format", "json", "--out", out)
     found = json.loads(out.read_text())
-    gains = [sum(s["all"]) - sum(s["without"]) for s in found["sentences"]]
-    assert found["usage"]["all"]["sentence"] == pytest.approx(np.mean(gains))
+    for context, used in found["usage"].items():
+        gains = [np.subtract(s[context], s["without"]) for s in found["sentences"]]
+        bits = [gain[:-1].sum() for gain in gains]
+        assert used["sentence"]["mean"] == pytest.approx(np.mean(bits))
+        nats = [gain.mean() * np.log(2) for gain in gains]
+        assert used["published"]["mean"] == pytest.approx(np.mean(nats))
+    assert len({used["token"] for used in found["usage"].values()}) == 3
     baseline = ["--baseline", other_window_checkpoint, "--format", "json", "--out", out]
     scoring("context-usage", *options, *baseline)
     other = json.loads(out.read_text())["sentences"]
@@ -100,6 +134,12 @@ def test_mistakes(write, scoring, window_checkpoint):
         scoring("context-usage", *options, "--reference", short)
     with pytest.raises(UserError, match="line 4 is blank in only one of"):
         scoring("context-usage", *options, "--reference", moved)
-    for wrong in ("0", "-1", "some"):
-        with pytest.raises(UserError, match="give positive numbers of sentences, or all"):
+    for wrong in ("0", "-1", "some", "other-document:0"):
+        with pytest.raises(
+            UserError, match="give positive numbers of sentences, all, or other-doc"
+        ):
             scoring("context-usage", *options, "--reference", source, "--context", wrong)
+    one = write("one", REFERENCE[:1])
+    options = ["--path", window_checkpoint, "--cpu", "--source", one, "--reference", one]
+    with pytest.raises(UserError, match="--context other-document needs two or more documents"):
+        scoring("context-usage", *options, "--context", "other-document")

@@ -243,3 +243,56 @@ def test_published_sets_of_voita(shared_data, name, items, candidates, distances
         path = folder / "scoring_data" / f"{name}.{side}"
         lines = path.read_text(encoding="utf-8").split("\n")
         assert [" _eos ".join(pair[number]) for pair in flat] == lines[: len(flat)]
+
+
+LOPES = {
+    **CONTRAPRO,
+    "document id": "1999_film",
+    "segment id": 3,
+    "ante trg segment": "le chat",
+    "src segment": "It is big.",
+    "ref segment": "Il est grand .",
+    "ref pronoun": "Il",
+    "errors": [{"contrastive": "Elle est grande."}],
+}
+
+
+def french_library(folder: Path) -> str:
+    year = folder / "documents" / "1999"
+    year.mkdir(parents=True)
+    lines = {
+        "en": ["one", "two", "three", "It is big."],
+        "fr": ["un", "", "trois", "Il est grand."],
+    }
+    for language, text in lines.items():
+        (year / f"1999_film.{language}").write_text("\n".join(text) + "\n", encoding="utf-8")
+    return str(folder / "documents")
+
+
+def test_lopes(tmp_path):
+    path, documents = write(tmp_path, [LOPES]), french_library(tmp_path)
+    (item,) = read_set(path, context=2, documents=documents)
+    # Lines count from 0, the reference is that of the document, pairs with an empty side are out.
+    assert item.source == ["three", "It is big."]
+    assert item.candidates == [["trois", "Il est grand."], ["trois", "Elle est grande."]]
+    assert item.labels["pronoun"] == "it:il" and item.labels["distance"] == "2"
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            {"segment id": 2},
+            "item 1: line 3 of 1999_film.fr is 'three', not the source of the item",
+        ),
+        ({"segment id": 5}, "1999_film.fr has no line 6"),
+        ({"segment id": "3"}, '"segment id" must be a number'),
+        ({"document id": "2000_film"}, "document 2000_film.fr is not in"),
+    ],
+)
+def test_mistakes_of_lopes(tmp_path, change, message):
+    documents = french_library(tmp_path)
+    with pytest.raises(UserError, match=message):
+        read_set(write(tmp_path, [{**LOPES, **change}]), context=1, documents=documents)
+    with pytest.raises(UserError, match="has tokenized references and no context; give --context"):
+        read_set(write(tmp_path, [LOPES]), context=0)

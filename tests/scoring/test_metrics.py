@@ -1,4 +1,7 @@
-"""Corpus metrics: values computed by hand, agreement with the sacreBLEU command, significance."""
+"""Corpus metrics: values computed by hand, agreement with the sacreBLEU command, significance.
+
+Covers scoring/_files.py, scoring/_tables.py, scoring/corpus_metrics.py, scoring/meteor.py.
+"""
 
 import json
 import random
@@ -73,11 +76,13 @@ def measured(scoring, texts, systems, *arguments):
     "ours, theirs", [((), ()), (("--lowercase",), ("-lc", "--chrf-lowercase"))]
 )
 def test_scores_are_those_of_the_sacrebleu_command(scoring, texts, joined, ours, theirs):
+    ours = ["--metrics", "s-bleu,d-bleu,chrf,d-chrf,ter", *ours]
     found = measured(scoring, texts, ["bad"], "--format", "json", *ours)
     files = [flat(texts["reference"], joined), "-i", flat(texts["bad"], joined)]
     wanted = sacrebleu(*files, "-m", "bleu", "chrf", "ter", *theirs)
     wanted = {score["name"]: score for score in wanted}
-    labels = {"BLEU": "d-BLEU"} if joined else {"BLEU": "s-BLEU", "chrF2": "chrF2", "TER": "TER"}
+    labels = {"BLEU": "s-BLEU", "chrF2": "chrF2", "TER": "TER"}
+    labels = {"BLEU": "d-BLEU", "chrF2": "d-chrF2"} if joined else labels
     for name, label in labels.items():
         assert found[label]["scores"]["bad"] == pytest.approx(wanted[name]["score"], abs=1e-5)
         signature = f"docs:12|sents:45|unit:{'document' if joined else 'sentence'}|"
@@ -109,7 +114,8 @@ def test_d_bleu_matches_anywhere_in_the_document(write):
     reference = write("r", [["a b c d e", "f g h i j"], ["k l m n o"]])
     swapped = write("s", [["f g h i j", "a b c d e"], ["k l m n o"]])
     found = read_translations({"x": swapped}, [reference])
-    scores = {r.label: r.scores["x"] for r in corpus_metrics.corpus_metrics(found)}
+    metrics = ["s-bleu", "d-bleu", "ter"]
+    scores = {r.label: r.scores["x"] for r in corpus_metrics.corpus_metrics(found, metrics)}
     # Of 1- to 4-grams, all words match; of the others all but those over the sentence boundary.
     by_hand = 100 * (15 / 15 * 12 / 13 * 9 / 11 * 6 / 9) ** 0.25
     assert scores["d-BLEU"] == pytest.approx(by_hand)
@@ -147,6 +153,15 @@ def test_sign_test_replaces_one_sentence_at_a_time(texts):
     assert better < worse
     assert result["bad"].p == pytest.approx(binomtest(better, better + worse).pvalue)
     assert result["same"] == corpus_metrics.Comparison(1.0, better=0, worse=0)
+
+
+def test_json_of_all_tests_and_metrics(scoring, texts):
+    metrics, tests = ("s-bleu", "d-bleu", "chrf", "d-chrf", "ter"), ",".join(corpus_metrics.TESTS)
+    options = ["--metrics", ",".join(metrics), "--tests", tests, "--samples", "20"]
+    found = measured(scoring, texts, ["base", "bad"], *options, "--format", "json")
+    assert len(found) == len(metrics)
+    for metric in found.values():
+        assert isinstance(metric["tests"]["sign"]["bad"]["better"], int)
 
 
 def test_ter_is_better_when_it_is_lower(texts):
@@ -204,7 +219,10 @@ def test_mistakes(scoring, texts, arguments, message):
 def test_unknown_names_are_told(scoring, texts, capsys):
     with pytest.raises(SystemExit):
         scoring("metrics", f"a={texts['base']}", "--metrics", "s-bleu,d-blue")
-    assert "'d-blue' is not one of s-bleu, d-bleu, chrf, ter, meteor" in capsys.readouterr().err
+    assert (
+        "'d-blue' is not one of s-bleu, d-bleu, chrf, d-chrf, ter, meteor"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_command_as_it_is_typed(texts):

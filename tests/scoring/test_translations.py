@@ -36,11 +36,14 @@ def test_sentences_of_a_system(write, system, wanted):
 
 def test_outputs_bring_their_references(write):
     text = "T-4\tc d\nD-4\t-1\tC\nT-1\tb\nD-1\t-1\tB\nT-0\ta\nD-0\t-1\tA\n"
-    found = read_translations({"x": write("x", text), "y": write("y", text)})
+    outputs = {"x": write("x", text), "y": write("y", text)}
+    with pytest.raises(UserError, match="nothing says where documents end"):
+        read_translations(outputs)
+    found = read_translations(outputs, source=write("source", "1\n2\n\n\n3\n"))
     assert found.systems["y"] == ["A", "B", "C"]
     assert found.references == [["a", "b", "c d"]]
     assert found.index.starts.tolist() == [0, 2, 3]
-    assert found.index.rows.tolist() == [0, 1, 4]
+    assert found.index.line_ids.tolist() == [0, 1, 4]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +53,8 @@ def test_outputs_bring_their_references(write):
         ("A\n\nB\nC\n", r"system: line 3 has text where a document ends in .*reference"),
         ("A\nB\n\nC\nD\n", r"system has 5 lines"),
         (" \n", r"system has no text"),
-        ("H-0\t-1\tA\nH-3\t-1\tC\nT-0\ta\nT-3\tc\n", r"differ: line 2 is a sentence in only one"),
+        ("H-0\t-1\tA\nH-3\t-1\tC\n", r"system lacks 1 of 3 sentences of .*, the first in line 2"),
+        ("H-0\t-1\tA\nH-2\t-1\tC\n", r"differ: line 2 is a sentence in only one"),
     ],
 )
 def test_texts_that_do_not_fit(write, system, message):
@@ -66,11 +70,48 @@ def test_other_mistakes(write, tmp_path):
     with pytest.raises(UserError, match="latin: line 2 is not UTF-8"):
         read_translations({"x": str(tmp_path / "latin")}, [reference])
     with pytest.raises(UserError, match="is text without references; give them by --reference"):
-        read_translations({"x": reference})
+        read_translations({"x": reference}, source=reference)
     outputs = {name: write(name, f"T-0\t{name}\nH-0\t-1\tA\n") for name in "xy"}
+    one = write("one", "a\n")
     with pytest.raises(UserError, match="y and x have different references"):
-        read_translations(outputs)
+        read_translations(outputs, source=one)
+    unknown = write("unknown", "T-0\ta <<unk>>\nH-0\t-1\tA\n")
+    with pytest.raises(UserError, match="unknown have unknown words"):
+        read_translations({"x": unknown}, source=one)
     with pytest.raises(UserError, match="other has 1 lines, but .*reference has 4"):
         read_translations({"x": reference}, [reference, write("other", "a\n")])
     with pytest.raises(UserError, match="source has 2 lines"):
         read_translations({"x": reference}, [reference], write("source", "a\nb\n"))
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        # The last document of three was lost, then a sentence in the middle of the first.
+        ("T-0\ta\nH-0\t1\tA\nT-1\tb\nH-1\t1\tB\n", "lacks 1 of 3 sentences .* in line 4"),
+        ("T-0\ta\nH-0\t1\tA\nT-3\tc\nH-3\t1\tC\n", "lacks 1 of 3 sentences .* in line 2"),
+    ],
+)
+def test_missing_sentences_are_no_documents(write, text, message):
+    source, output = write("source", "1\n2\n\n3\n"), write("x", text)
+    with pytest.raises(UserError, match=message):
+        read_translations({"x": output}, source=source)
+    with pytest.raises(UserError, match="--docids"):
+        read_translations({"x": output}, docids=write("ids", "d\nd\ne\n"))
+
+
+def test_docids_say_where_documents_end(write):
+    ids = write("ids", "news\td\nnews\td\nnews\te\n")
+    output = write("x", "T-0\ta\nH-0\t1\tA\nT-1\tb\nH-1\t1\tB\nT-3\tc\nH-3\t1\tC\n")
+    found = read_translations({"x": output}, docids=ids)
+    assert found.systems == {"x": ["A", "B", "C"]} and found.ids == ["d", "e"]
+    text = write("text", "A\n\nC\n")
+    found = read_translations({"x": text}, [write("reference", "a\nb\nc\n")], docids=ids)
+    assert found.systems == {"x": ["A", "", "C"]}
+    assert found.index.starts.tolist() == [0, 2, 3]
+    with pytest.raises(UserError, match="the lines of document d are not together"):
+        read_translations({"x": text}, [text], docids=write("mixed", "d\ne\nd\n"))
+    with pytest.raises(UserError, match="text has 3 lines, but --docids has 2"):
+        read_translations({"x": text}, [text], docids=write("few", "d\ne\n"))
+    with pytest.raises(UserError, match="line 2 has no document id"):
+        read_translations({"x": text}, [text], docids=write("gap", "d\n\ne\n"))

@@ -28,7 +28,7 @@ def test_local_contexts_reach_as_far_as_they_look(local_contexts, context, pheno
 
 
 @pytest.mark.system
-def test_the_previous_target_state_carries_what_was_said(tmp_path):
+def test_the_previous_target_state_keeps_context(tmp_path):
     """Its context includes earlier sentences through the previous states."""
     questions, found = probe.run("run_stream.sh", tmp_path, "previous-target", UPDATES="4500")
     output = found["previous-target_stream"]

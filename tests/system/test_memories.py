@@ -22,7 +22,7 @@ def pooled(memories, system, phenomenon):
 @pytest.mark.system
 @pytest.mark.parametrize("phenomenon", probe.PHENOMENA)
 @pytest.mark.parametrize("side", ["both", "source", "target"])
-def test_memories_carry_what_is_needed(memories, side, phenomenon):
+def test_memories_keep_the_context_of_whole_documents(memories, side, phenomenon):
     """Over whole documents.  Here each side has the context of all questions."""
     assert pooled(memories, side, phenomenon).rate > 0.9
 

@@ -72,7 +72,7 @@ def test_without_context_the_ceiling_holds(accuracies, architecture, phenomenon)
 
 @pytest.mark.system
 @pytest.mark.parametrize("phenomenon", probe.PHENOMENA)
-def test_rfa_reaches_what_the_transformer_reaches(accuracies, phenomenon):
+def test_rfa_reaches_the_accuracy_of_the_transformer(accuracies, phenomenon):
     softmax, rfa = (
         score.pooled(accuracies(architecture, "window4_window"), phenomenon, REACH).rate
         for architecture in ("transformer", "rfa_transformer")

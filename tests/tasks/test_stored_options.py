@@ -18,12 +18,12 @@ def adopted(options, state=STORED, **how):
     return options.adopt({KEY: state}, **how)
 
 
-def test_training_has_what_is_given_or_else_defaults():
+def test_training_uses_given_values_or_defaults():
     wanted = {"task": "windows", "size": 5, "sep": False, "marks": False, "ratio": None}
     assert stored(size=5).chosen() == wanted
 
 
-def test_decoding_has_what_was_trained_with():
+def test_decoding_uses_the_values_of_training():
     """An option that is newer than the checkpoint has its default."""
     wanted = {**STORED, "marks": False}
     assert adopted(stored()) == wanted

@@ -295,7 +295,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
             "doc_state": doc_state,
         }
 
-    def init_state(self, encoder_out):
+    def init_layers(self, encoder_out):
         """See the base class."""
         source, padding, _ = batch_first_source(encoder_out)
         stream, layers = encoder_out["stream"], []

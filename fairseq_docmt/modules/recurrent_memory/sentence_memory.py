@@ -114,9 +114,9 @@ class SentenceMemory(nn.Module):
 
     # ---- the memory ----------------------------------------------------------------------------
 
-    def first(self, rows: int) -> Tensor:
+    def first(self, num_rows: int) -> Tensor:
         """Return the (rows, m, C) memory at the start of documents."""
-        return self.initial_norm(self.initial).expand(rows, -1, -1)
+        return self.initial_norm(self.initial).expand(num_rows, -1, -1)
 
     def update(self, memory: Tensor, sentence: ReadSentence) -> Tensor:
         """Update a memory by a sentence (equations 2 to 4).

@@ -15,7 +15,7 @@ from fairseq_docmt.modules.rnn.rnnsearch import (
     init_uniform,
 )
 from fairseq_docmt.modules.rnn.vector_cache import VectorCache
-from fairseq_docmt.ops.document_memory import recall_others, rows_of_documents
+from fairseq_docmt.ops.document_memory import recall_others, sentences_per_document
 
 INSERTIONS = ("context", "output")
 DIRECTIONS = ("forward", "backward")
@@ -170,7 +170,8 @@ class SourceMemory(nn.Module):
         """Compute (rows, 2 d) cells of (rows, S) sentences of the documents (rows,)."""
         vectors = self.sentences(src_tokens).to(next(self.document_gru.parameters()).dtype)
         vectors = F.dropout(vectors, self.dropout, self.training)
-        packed = pack_sequence(vectors.split(rows_of_documents(documents)), enforce_sorted=False)
+        of_documents = vectors.split(sentences_per_document(documents))
+        packed = pack_sequence(of_documents, enforce_sorted=False)
         cells = torch.cat(unpack_sequence(self.document_gru(packed)[0]))
         return F.dropout(cells, self.dropout, self.training)
 
@@ -296,10 +297,10 @@ class MemnetDecoder(GRUDecoder):
             state = state._replace(history=PerSentence(values))
         return state
 
-    def _context_vector(self, history, rows: int):
+    def _context_vector(self, history, num_rows: int):
         if history is None or self.insertion != "context":
             return None
-        return self.of_memory(history.for_rows(rows))
+        return self.of_memory(history.for_rows(num_rows))
 
     def forward(
         self,

@@ -9,9 +9,10 @@ from torch import Tensor
 from fairseq_docmt.modules.shared.batch_first_layer import BatchFirstDecoderLayer
 from fairseq_docmt.modules.shared.beam_rows import BeamRows
 from fairseq_docmt.modules.shared.full_attention import AttendedSource
+from fairseq_docmt.modules.shared.incremental_state import store_state, stored_state
 from fairseq_docmt.modules.shared.recent_tokens import RecentTokens
 from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
-from fairseq_docmt.modules.shared.stateful_decoder import KEY, StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.window.source_alignment import (
     LengthRatio,
     SourcePointer,
@@ -220,7 +221,7 @@ class WindowTransformerDecoder(StatefulDecoder):
             inner_states.append(x)
         return x, {"inner_states": inner_states, "attn": [attention]}
 
-    def init_state(self, encoder_out):
+    def init_layers(self, encoder_out):
         """See the base class."""
         source, padding, separators = batch_first_source(encoder_out)
         layers = [
@@ -262,7 +263,7 @@ class WindowTransformerDecoder(StatefulDecoder):
         window = self.layers[0].encoder_attn.window
         if window is None:
             return torch.zeros_like(final)
-        state = self._state(incremental_state, encoder_out, len(tokens))
+        state = self.current_state(incremental_state, encoder_out, len(tokens))
         centers, _ = self._advance(state.rest, tokens)
         changes = (centers + window >= final.unsqueeze(1)) | tokens.eq(self.padding_idx)
         return changes.long().cumsum(dim=1).eq(0).sum(dim=1)
@@ -277,7 +278,7 @@ class WindowTransformerDecoder(StatefulDecoder):
             encoder_out: output of the encoder for the longer source.
             unchanged: number of leading source columns that are unchanged in all rows.
         """
-        state = incremental_state[KEY]["state"]
+        state = stored_state(incremental_state)
         source, padding, separators = batch_first_source(encoder_out)
         layers = []
         for layer, old in zip(self.layers, state.layers):
@@ -287,7 +288,9 @@ class WindowTransformerDecoder(StatefulDecoder):
             )
             layers.append(old._replace(source=AttendedSource(keys, values, padding)))
         pointer = state.rest._replace(source=SourceSentences.of(separators, padding))
-        return {KEY: {"state": state._replace(layers=layers, rest=pointer)}}
+        longer: dict = {}
+        store_state(longer, state._replace(layers=layers, rest=pointer))
+        return longer
 
     def _advance(self, pointer: SourcePointer, tokens: Tensor):
         ratio = self.train_ratio if self.alignment == "linear" else 1.0

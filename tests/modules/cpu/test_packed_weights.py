@@ -1,4 +1,7 @@
-"""Packed weights give the same products and are used only where possible."""
+"""Packed weights give the same products and are used only where possible.
+
+Covers modules/cpu/packed_gru.py, modules/cpu/packed_linear.py.
+"""
 
 import pytest
 import torch

@@ -138,7 +138,7 @@ def test_half_precision_keeps_its_sums_in_single():
 
 @pytest.mark.parametrize("heads", [1, HEADS])
 @torch.no_grad()
-def test_half_precision_keeps_what_gates_leave_in_single(heads, monkeypatch):
+def test_gated_sums_stay_in_single_precision(heads, monkeypatch):
     """With one head too, for summaries and for recent tokens, merged and separated."""
     monkeypatch.setattr(beam_memory, "RECENT_TOKENS", 32)
     attention = CausalRFA(

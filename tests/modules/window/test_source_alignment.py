@@ -56,7 +56,7 @@ def test_linear(source):
     ],
 )
 @pytest.mark.parametrize("cuts", [[10], [1] * 10, [3, 4, 3]])
-def test_pointers_go_on_as_they_would_at_once(source, kind, ratio, want, cuts):
+def test_advancing_in_parts_equals_advancing_at_once(source, kind, ratio, want, cuts):
     tokens = torch.tensor([[EOS, 4, SEP, 5, 5, 5, 5, SEP, 6, 6]]).repeat(2, 1)
     pointer, got = SourcePointer.init_state(source), []
     for part in tokens.split(cuts, dim=1):

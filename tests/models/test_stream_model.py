@@ -60,7 +60,7 @@ def test_every_parameter_takes_part_in_every_batch(model):
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
 
 
-def test_layers_that_are_not_there_are_refused():
+def test_missing_layers_are_refused():
     for layers in ("1", "x", "-1"):
         with pytest.raises(UserError, match=f"--memory-layers {layers} must name layers from 0"):
             tiny.model(*tiny.memory("--memory-layers", layers))

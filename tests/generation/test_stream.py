@@ -74,7 +74,9 @@ def test_greedy_search(binarised, checkpoint, gold):
 
 
 @pytest.mark.parametrize("options", [(), ("--decoder-layers", "2")])
-def test_what_a_search_has_read_is_not_read_again(binarised, barely_trained, monkeypatch, options):
+def test_hypotheses_of_the_search_are_not_read_again(
+    binarised, barely_trained, monkeypatch, options
+):
     """The cache after a beam search equals the cache after reading the hypotheses again."""
     arguments = [*STREAM, "--batch-size", "2", "--chunk-sentences", "3"]
     checkpoint = barely_trained(*arguments, model=tiny.cache(*options))

@@ -1,0 +1,167 @@
+"""Alignment of a translated document with the segments of its reference, by mweralign.
+
+Matusov et al. (2005), Post and Hoang (2025): the translation is cut where the total word error rate
+against the segments of the reference is lowest.  Only positions of cuts are taken from the
+alignment: the text between them stays as it is.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import sys
+from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+from fairseq_docmt.errors import UserError
+
+#: Scripts that are written without spaces: one character is one token.
+_NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+_TOKEN = re.compile(rf"[{_NO_SPACES}]|[^\W_{_NO_SPACES}]+|\S")
+
+#: A segment is suspicious if it is this many times longer or shorter than expected...
+SUSPICIOUS_RATIO = 2.0
+#: ...and differs by at least this many tokens.
+SUSPICIOUS_TOKENS = 5
+
+
+class Suspect(NamedTuple):
+    """A segment whose length suggests over- or under-translation.
+
+    Attributes:
+        segment: number of the sentence in the test set, from 0.
+        tokens, expected: length and the length expected from the reference.
+    """
+
+    segment: int
+    tokens: int
+    expected: float
+
+    @property
+    def kind(self) -> str:
+        """``over`` or ``under``."""
+        return "over" if self.tokens > self.expected else "under"
+
+
+class Report(NamedTuple):
+    """What the alignment of a system shows.
+
+    Attributes:
+        segments: number of segments of the reference.
+        empty: segments that got no words.
+        left_over: words beyond the expected length of segments that are suspiciously long.
+        suspects: segments that are suspiciously long or short.
+    """
+
+    segments: int
+    empty: int
+    left_over: int
+    suspects: List[Suspect]
+
+
+def token_spans(text: str, language: str) -> List[Tuple[int, int]]:
+    """Return start and end of the tokens of a text.
+
+    Args:
+        text: any text.
+        language: code of the language; ``zh`` is segmented by jieba, all others into words and
+            punctuation marks.
+    """
+    if language != "zh":
+        return [match.span() for match in _TOKEN.finditer(text)]
+    import jieba
+
+    jieba.setLogLevel(logging.WARNING)
+    return [(a, b) for word, a, b in jieba.tokenize(text) if not word.isspace()]
+
+
+def align_document(reference: Sequence[str], text: str, language: str) -> List[str]:
+    """Cut a translated document into the segments of its reference.
+
+    Args:
+        reference: (segments,) reference of the document.
+        text: translation of the whole document.
+        language: code of the target language.
+
+    Returns:
+        (segments,) parts of the translation, empty where nothing fits.
+
+    Raises:
+        UserError: mweralign is not installed.
+    """
+    spans = token_spans(text, language)
+    numbers: Dict[str, int] = {}
+
+    def ids(words) -> str:
+        # Words as numbers: the aligner must not split or change them.
+        return " ".join(str(numbers.setdefault(word.lower(), len(numbers))) for word in words)
+
+    wanted = [ids(segment[a:b] for a, b in token_spans(segment, language)) for segment in reference]
+    places = [place for place, words in enumerate(wanted) if words]
+    parts = [""] * len(reference)
+    if not spans or not places:
+        # A reference without words leaves the whole text in the first segment.
+        parts[0] = text.strip()
+        return parts
+    hypothesis = ids(text[a:b] for a, b in spans)
+    lines = _mweralign("\n".join(wanted[place] for place in places), hypothesis)
+    at = 0
+    for place, line in zip(places, lines):
+        words = len(line.split())
+        if words:
+            parts[place] = text[spans[at][0] : spans[at + words - 1][1]]
+        at += words
+    if at != len(spans):
+        raise RuntimeError(f"the alignment has {at} words, the text {len(spans)}")
+    return parts
+
+
+def report(reference: Sequence[str], parts: Sequence[str], language: str) -> Report:
+    """Judge the lengths of aligned segments.
+
+    Args:
+        reference, parts: (segments,) of the whole test set.
+        language: code of the target language.
+    """
+    lengths = [
+        (len(token_spans(part, language)), len(token_spans(wanted, language)))
+        for part, wanted in zip(parts, reference)
+    ]
+    ratio = sum(n for n, _ in lengths) / max(sum(wanted for _, wanted in lengths), 1)
+    suspects = []
+    for number, (tokens, wanted) in enumerate(lengths):
+        expected = ratio * wanted
+        low, high = sorted((tokens, expected))
+        if high - low >= SUSPICIOUS_TOKENS and high >= SUSPICIOUS_RATIO * low:
+            suspects.append(Suspect(number, tokens, round(expected, 1)))
+    left_over = round(sum(s.tokens - s.expected for s in suspects if s.kind == "over"))
+    empty = sum(tokens == 0 and wanted > 0 for tokens, wanted in lengths)
+    return Report(len(lengths), empty, left_over, suspects)
+
+
+def _mweralign(reference: str, hypothesis: str) -> List[str]:
+    handlers = logging.getLogger().handlers[:]
+    try:
+        from mweralign import align_texts
+    except ImportError:
+        raise UserError(
+            "--align needs the package mweralign; install it with `pip install mweralign`"
+        ) from None
+    finally:
+        # The package sets up logging for the whole process.
+        logging.getLogger().handlers[:] = handlers
+    with _quiet_library():
+        return align_texts(reference, hypothesis).split("\n")
+
+
+@contextlib.contextmanager
+def _quiet_library() -> Iterator[None]:
+    """Discard what compiled code writes to standard error."""
+    sys.stderr.flush()
+    saved, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nothing)

@@ -1,0 +1,115 @@
+r"""Convert a text of a test set to JSON lines, or to lines with blank lines between documents.
+
+    python -m fairseq_docmt.scoring convert --to jsonl --out system.jsonl system.xml
+
+Formats that are read, here and by all other commands:
+
+  text       one sentence per line, a blank line between documents; or with --docids
+  jsonl      one JSON object per segment or document, with doc_id, segment (its number, may be
+             missing) and text; the fields of the WMT shared tasks are understood too
+  table      the same fields as columns separated by tabs, with a header
+  WMT XML    documents with src, ref and hyp
+  output     of fairseq-generate, with --source or --reference to say where documents end
+
+With --reference, the text is also brought into its documents and segments (see --align).
+"""
+
+import argparse
+import json
+from typing import List
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import translations
+from fairseq_docmt.scoring._files import write_text
+from fairseq_docmt.scoring.layout import layout_of
+from fairseq_docmt.scoring.readers import Document, Documents, Output, read_docids, read_input
+from fairseq_docmt.scoring.readers.records import TEXT_FIELDS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.add_argument("file", metavar="FILE", help="text in any of the formats above")
+    parser.add_argument(
+        "--role", choices=TEXT_FIELDS, default="system", help="which text of FILE; default: system"
+    )
+    parser.add_argument("--to", choices=FORMATS, default="jsonl", help="default: jsonl")
+    parser.add_argument("--out", metavar="FILE", required=True, help="file to write")
+    parser.add_argument("--reference", metavar="FILE", help="text with the wanted segments")
+    parser.add_argument("--source", metavar="FILE", help="source of an output of fairseq-generate")
+    translations.add_layout_arguments(parser)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run the command."""
+    documents, notes = read_documents(args)
+    write_text(args.out, FORMATS[args.to](documents, args.file))
+    for note in notes:
+        print(note)
+    segments = sum(len(document.segments) for document in documents)
+    print(f"wrote {len(documents)} documents with {segments} segments to {args.out}")
+
+
+def read_documents(args: argparse.Namespace):
+    """Return the documents of the file, and notes.
+
+    Raises:
+        UserError: the file cannot be read or does not say where documents end.
+    """
+    if args.reference or args.source:
+        texts = translations.read_translations(
+            {"text": args.file}, [args.reference or args.source], None, args.docids, args.align
+        )
+        starts, found = texts.index.starts.tolist(), texts.systems["text"]
+        documents = [
+            Document(texts.name_of(number), found[a:b])
+            for number, (a, b) in enumerate(zip(starts, starts[1:]))
+        ]
+        return documents, texts.notes
+    if args.align:
+        raise UserError("--align needs the text to align with; give --reference")
+    text = read_input(args.file, args.role)
+    if isinstance(text, Documents):
+        return text.documents, []
+    if isinstance(text, Output):
+        raise UserError(
+            f"{args.file} is an output of fairseq-generate, which does not say where documents "
+            "end; give --source or --reference"
+        )
+    layout = layout_of(text, read_docids(args.docids) if args.docids else None)
+    starts, found = layout.index.starts.tolist(), layout.sentences(text)
+    names = layout.ids or [str(number) for number in range(1, len(starts))]
+    return [Document(name, found[a:b]) for name, a, b in zip(names, starts, starts[1:])], []
+
+
+def json_lines(documents: List[Document], path: str = "") -> str:
+    """Return documents as JSON lines, the format of this project."""
+    return "".join(
+        json.dumps({"doc_id": document.id, "segment": number, "text": text}, ensure_ascii=False)
+        + "\n"
+        for document in documents
+        for number, text in zip(_numbers(document), document.segments)
+    )
+
+
+def plain_text(documents: List[Document], path: str) -> str:
+    """Return documents as lines, with blank lines between documents.
+
+    Raises:
+        UserError: a segment is empty: it would be the end of a document.
+    """
+    for document in documents:
+        for number, text in zip(_numbers(document), document.segments):
+            if not text.strip():
+                raise UserError(
+                    f"{path}: segment {number} of document {document.id} is empty and would end "
+                    "the document in plain text; use --to jsonl"
+                )
+    return "\n".join("".join(f"{text}\n" for text in d.segments) for d in documents)
+
+
+def _numbers(document: Document) -> list:
+    numbers = document.numbers or range(1, len(document.segments) + 1)
+    return [int(n) if str(n).isdecimal() else n for n in numbers]
+
+
+FORMATS = {"jsonl": json_lines, "text": plain_text}

@@ -1,0 +1,197 @@
+"""Documents and segments of a test set, and how other texts are matched with them."""
+
+from collections import Counter
+from itertools import groupby
+from typing import List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from fairseq_docmt.data.document_index import DocumentIndex
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.readers import Document, Documents, Input, Lines, Output
+
+
+class Mismatch(UserError):
+    """Segments differ from those of the test set; its documents may still match."""
+
+
+class Layout(NamedTuple):
+    """Documents and segments of a test set.
+
+    Attributes:
+        path: text that defines them, for messages.
+        index: document and line of each segment.
+        ids: (documents,) names of the documents, None if the text has none.
+        numbers: (documents,) names of the segments of each document, None where it has none.
+        by_docids: whether documents come from a file of docids, so that no line is a boundary.
+    """
+
+    path: str
+    index: DocumentIndex
+    ids: Optional[List[str]] = None
+    numbers: Optional[List[Optional[List[str]]]] = None
+    by_docids: bool = False
+
+    def sentences(self, text: Input) -> List[str]:
+        """Return the (segments,) of a text.
+
+        Raises:
+            Mismatch: the text has other segments.
+            UserError: the text lacks documents or sentences.
+        """
+        if isinstance(text, Output):
+            return self._by_number(text)
+        if isinstance(text, Lines):
+            return self._by_line(text)
+        found = []
+        for place, document in enumerate(self._documents(text)):
+            found += self._segments(text.path, place, document)
+        return found
+
+    def whole_documents(self, text: Input) -> List[str]:
+        """Return the (documents,) of a text whose segments do not match, each as one line.
+
+        Raises:
+            UserError: the documents do not match either.
+        """
+        if isinstance(text, Documents):
+            return [" ".join(document.segments) for document in self._documents(text)]
+        blocks = [" ".join(lines) for filled, lines in groupby(text.lines, key=bool) if filled]
+        lines = [line for line in text.lines if line]
+        for documents in (blocks, lines):
+            if len(documents) == self.index.num_documents:
+                return documents
+        raise UserError(
+            f"{text.path} has {len(blocks)} documents (blocks between blank lines) and "
+            f"{len(lines)} lines, but {self.path} has {self.index.num_documents} documents; "
+            "separate them with blank lines, or use JSON lines with doc_id"
+        )
+
+    def left_out(self, name: str, text: Input) -> List[str]:
+        """Return a note if a text has documents that the test set lacks."""
+        if not isinstance(text, Documents) or self.ids is None:
+            return []
+        known = set(self.ids)
+        extra = sum(document.id not in known for document in text.documents)
+        return [f"{name}: {extra} documents that are not in {self.path} left out"] * (extra > 0)
+
+    def _documents(self, text: Documents) -> List[Document]:
+        """Return the documents of a text in the order of the test set."""
+        if self.ids is None:
+            if len(text.documents) != self.index.num_documents:
+                raise UserError(
+                    f"{text.path} has {len(text.documents)} documents, but {self.path} has "
+                    f"{self.index.num_documents}"
+                )
+            return text.documents
+        found = {document.id: document for document in text.documents}
+        for name in self.ids:
+            if name not in found:
+                raise UserError(f"{text.path} lacks the document {name} of {self.path}")
+        return [found[name] for name in self.ids]
+
+    def _segments(self, path: str, place: int, document: Document) -> List[str]:
+        size = int(self.index.starts[place + 1] - self.index.starts[place])
+        wanted = self.numbers[place] if self.numbers else None
+        if wanted is not None and document.numbers is not None:
+            segments = dict(zip(document.numbers, document.segments))
+            for number in wanted:
+                if number not in segments:
+                    raise UserError(
+                        f"{path}: document {document.id} lacks segment {number} of {self.path}"
+                    )
+            for number in segments:
+                if number not in wanted:
+                    raise UserError(
+                        f"{path}: document {document.id} has a segment {number}, which "
+                        f"{self.path} lacks"
+                    )
+            return [segments[number] for number in wanted]
+        if len(document.segments) != size:
+            raise Mismatch(
+                f"{path}: document {document.id} has {len(document.segments)} segments, but "
+                f"{size} in {self.path}"
+            )
+        return document.segments
+
+    def _by_number(self, text: Output) -> List[str]:
+        """Return the sentences of an output; its line numbers may or may not count blank lines."""
+        for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):
+            if text.hypotheses.keys() == set(rows):
+                return [text.hypotheses[row] for row in rows]
+        wanted = set(self.index.line_ids.tolist())
+        if self.by_docids and len(text.hypotheses) == len(wanted):  # numbers count blank lines
+            return [text.hypotheses[row] for row in sorted(text.hypotheses)]
+        missing, extra = wanted - text.hypotheses.keys(), text.hypotheses.keys() - wanted
+        if missing and not extra:
+            raise UserError(
+                f"{text.path} lacks {len(missing)} of {len(wanted)} sentences of {self.path}, the "
+                f"first in line {min(missing) + 1}; translate all of it"
+            )
+        raise UserError(
+            f"{text.path} and {self.path} differ: line {min(missing | extra) + 1} is a sentence in "
+            "only one of them"
+        )
+
+    def _by_line(self, text: Lines) -> List[str]:
+        """Return the lines of plain text that are sentences in the test set."""
+        lines, rows = text.lines, self.index.line_ids.tolist()
+        wanted = rows[-1] + 1 if rows else 0
+        if self.by_docids and len(lines) == wanted:
+            return lines
+        while len(lines) > wanted and not lines[-1]:
+            lines = lines[:-1]
+        if len(lines) == self.index.num_sentences:
+            return lines
+        if len(lines) != wanted:
+            raise Mismatch(
+                f"{text.path} has {len(lines)} lines, but {self.path} has {wanted} "
+                f"({self.index.num_sentences} without blank lines)"
+            )
+        ends = set(range(wanted)) - set(rows)
+        for row in sorted(ends):
+            if lines[row]:
+                raise Mismatch(
+                    f"{text.path}: line {row + 1} has text where a document ends in {self.path}; "
+                    "blank lines must be the same in both, or give --docids"
+                )
+        return [lines[row] for row in rows]
+
+
+def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> Layout:
+    """Return the documents and segments that a text defines.
+
+    Args:
+        text: reference or source; None to use the docids alone.
+        docids: document of each line of plain text; None to read blank lines.
+
+    Raises:
+        UserError: the text cannot define documents, or does not match the docids.
+    """
+    if isinstance(text, Output):
+        raise UserError(
+            f"{text.path} is an output of fairseq-generate; give a reference or source as text"
+        )
+    if isinstance(text, Documents):
+        index = DocumentIndex.from_lengths([len(d.segments) for d in text.documents])
+        ids = [document.id for document in text.documents]
+        if 0 in (lengths := [len(d.segments) for d in text.documents]):
+            raise UserError(f"{text.path}: document {ids[lengths.index(0)]} is empty")
+        return Layout(text.path, index, ids, [d.numbers for d in text.documents])
+    if docids is None:
+        return Layout(
+            text.path, DocumentIndex.from_sizes([2 if line else 1 for line in text.lines])
+        )
+    if text is not None and len(docids) != len(text.lines):
+        raise UserError(
+            f"{text.path} has {len(text.lines)} lines, but --docids has {len(docids)}; it needs "
+            "one for each line"
+        )
+    groups = [(name, len(list(lines))) for name, lines in groupby(docids)]
+    names = [name for name, _ in groups]
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise UserError(f"--docids: the lines of document {name} are not together")
+    starts = np.cumsum([0, *(size for _, size in groups)])
+    path = "--docids" if text is None else text.path
+    return Layout(path, DocumentIndex(np.arange(len(docids)), starts), names, by_docids=True)

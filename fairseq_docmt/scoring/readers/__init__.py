@@ -1,0 +1,83 @@
+"""Readers of translated documents in the formats in which people publish them.
+
+:func:`read_input` detects the format by the content of a file, which it reads once, so that
+``<(command)`` works.  Formats with several texts take the name of one of them after the file:
+``FILE#NAME``.
+"""
+
+import re
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring._files import lines_of, read_text
+from fairseq_docmt.scoring.readers import records, wmt_xml
+from fairseq_docmt.scoring.readers.inputs import Document, Documents, Input, Lines, Output
+
+__all__ = ["Document", "Documents", "Input", "Lines", "Output", "read_docids", "read_input"]
+
+_OUTPUT_LINE = re.compile(r"^([DHT])-(\d+)\t(?:[^\t\n]*\t)?([^\t\n]*)$", flags=re.M)
+
+
+def read_input(path: str, role: str, name: Optional[str] = None) -> Input:
+    """Read a text of a test set.
+
+    Args:
+        path: file, or ``FILE#NAME`` for the text ``NAME`` of a file with several.
+        role: ``source``, ``reference`` or ``system``; decides which text of a file is meant.
+        name: name of the system, for files with several systems.
+
+    Raises:
+        UserError: the file is missing, empty, not UTF-8 or not in its format, or does not say
+            which of its texts is meant.
+    """
+    path, chosen = _selection(path)
+    text = read_text(path)
+    if not text.strip():
+        raise UserError(f"{path} has no text")
+    wanted = records.Wanted(role, name, chosen)
+    if wmt_xml.is_xml(text):
+        return wmt_xml.read(text, path, wanted)
+    if records.is_jsonl(text):
+        return records.read_jsonl(text, path, wanted)
+    if records.is_tsv(text):
+        return records.read_tsv(text, path, wanted)
+    if chosen:
+        raise UserError(f"{path} is plain text, which has no {chosen}; remove #{chosen}")
+    if re.search(r"^[DHT]-\d+\t", text, flags=re.M):
+        return _output(text, path)
+    return Lines(path, lines_of(text))
+
+
+def read_docids(path: str) -> List[str]:
+    """Read the document of each line; of several columns, the last one counts (as in WMT).
+
+    Raises:
+        UserError: the file is missing, not UTF-8, empty or has a blank line.
+    """
+    text = read_text(path)
+    if not text.strip():
+        raise UserError(f"{path} has no text")
+    ids = [line.rsplit("\t", 1)[-1].strip() for line in lines_of(text)]
+    if "" in ids:
+        raise UserError(f"{path}: line {ids.index('') + 1} has no document id")
+    return ids
+
+
+def _selection(path: str) -> Tuple[str, Optional[str]]:
+    """Split ``FILE#NAME``; a file may itself have the character ``#`` in its name."""
+    file, mark, name = path.rpartition("#")
+    if mark and file and name and not Path(path).exists():
+        return file, name
+    return path, None
+
+
+def _output(text: str, path: str) -> Output:
+    """Read an output of ``fairseq-generate``, preferring detokenized (D-) lines."""
+    lines = {"D": {}, "H": {}, "T": {}}
+    for kind, number, words in _OUTPUT_LINE.findall(text):
+        lines[kind].setdefault(int(number), words)
+    hypotheses = lines["D"] or lines["H"]
+    if not hypotheses:
+        raise UserError(f"{path} has no translations (H- or D- lines); run fairseq-generate again")
+    return Output(path, hypotheses, lines["T"])

@@ -1,0 +1,42 @@
+"""Texts of a test set as they stand in a file, before they are matched with each other."""
+
+from typing import Dict, List, NamedTuple, Optional, Union
+
+
+class Lines(NamedTuple):
+    """Plain text: one sentence per line; a blank line ends a document."""
+
+    path: str
+    lines: List[str]
+
+
+class Output(NamedTuple):
+    """Output of ``fairseq-generate``: hypotheses and references by line number, from 0."""
+
+    path: str
+    hypotheses: Dict[int, str]
+    references: Dict[int, str]
+
+
+class Document(NamedTuple):
+    """A document with its id.
+
+    Attributes:
+        id: name of the document.
+        segments: sentences, paragraphs or the whole text.
+        numbers: names of the segments in the file; None if the file has none.
+    """
+
+    id: str
+    segments: List[str]
+    numbers: Optional[List[str]] = None
+
+
+class Documents(NamedTuple):
+    """Text in a format with document ids."""
+
+    path: str
+    documents: List[Document]
+
+
+Input = Union[Lines, Output, Documents]

@@ -1,0 +1,176 @@
+"""Readers of JSON lines and of tables: one record per segment or per document.
+
+The format of this project is JSON lines with the fields ``doc_id``, ``segment`` (number of the
+segment in its document; may be missing) and ``text``.  Other names of fields that are in use are
+understood too, among them those of the WMT shared tasks.  A document in a single record may have
+line breaks; its lines are its segments.
+"""
+
+import csv
+import json
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.readers.inputs import Document, Documents
+
+DOCUMENT_FIELDS = ("doc_id", "docid", "document_id", "document", "doc")
+SEGMENT_FIELDS = ("segment", "segment_id", "seg_id", "seg")
+#: Fields of each role; the first that a record has is read.
+TEXT_FIELDS = {
+    "source": ("source", "src", "src_text", "source_text", "text"),
+    "reference": ("reference", "ref", "refs", "target", "tgt", "tgt_text", "text"),
+    "system": ("hypothesis", "hyp", "mt", "translation", "target", "tgt", "tgt_text", "text"),
+}
+
+
+class Wanted(NamedTuple):
+    """Which text of a file is meant.
+
+    Attributes:
+        role: key of TEXT_FIELDS.
+        name: name of the system on the command line, None for other roles.
+        chosen: name after ``#``: a field, or several joined by dots for nested ones.
+    """
+
+    role: str
+    name: Optional[str] = None
+    chosen: Optional[str] = None
+
+
+def is_jsonl(text: str) -> bool:
+    """Return whether the first line that is not blank is a JSON object."""
+    first = text.lstrip().split("\n", 1)[0]
+    try:
+        return first.startswith("{") and isinstance(json.loads(first), dict)
+    except json.JSONDecodeError:
+        return False
+
+
+def is_tsv(text: str) -> bool:
+    """Return whether the first line is the header of a table with document ids."""
+    header = text.split("\n", 1)[0].strip().split("\t")
+    return len(header) > 1 and any(name in DOCUMENT_FIELDS for name in header)
+
+
+def read_jsonl(text: str, path: str, wanted: Wanted) -> Documents:
+    """Read JSON lines.
+
+    Raises:
+        UserError: a line is not a JSON object or lacks a field.
+    """
+
+    def records() -> Iterator[Tuple[str, dict]]:
+        for number, line in enumerate(text.split("\n"), start=1):
+            if not line.strip():
+                continue
+            where = f"{path}: line {number}"
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise UserError(f"{where} is not valid JSON ({error.msg})") from None
+            if not isinstance(record, dict):
+                raise UserError(f"{where} must be a JSON object with the fields doc_id and text")
+            yield where, record
+
+    return Documents(path, _documents(records(), path, wanted))
+
+
+def read_tsv(text: str, path: str, wanted: Wanted) -> Documents:
+    """Read a table separated by tabs, with the names of its columns in the first line.
+
+    Raises:
+        UserError: a line has too few or too many columns.
+    """
+
+    def records() -> Iterator[Tuple[str, dict]]:
+        rows = csv.reader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+        header = next(rows)
+        for number, row in enumerate(rows, start=2):
+            if not any(row):
+                continue
+            if len(row) != len(header):
+                raise UserError(
+                    f"{path}: line {number} has {len(row)} columns, the header {len(header)}"
+                )
+            yield f"{path}: line {number}", dict(zip(header, row))
+
+    return Documents(path, _documents(records(), path, wanted))
+
+
+def _documents(records, path: str, wanted: Wanted) -> List[Document]:
+    """Collect the segments of each document, documents in the order of their first record."""
+    found: Dict[str, List[Tuple[str, Optional[str], str]]] = {}
+    for where, record in records:
+        name = _first(record, DOCUMENT_FIELDS)
+        if name is None:
+            raise UserError(f'{where} has no "doc_id"')
+        number = _first(record, SEGMENT_FIELDS)
+        number = None if number is None else str(record[number])
+        found.setdefault(str(record[name]), []).append(
+            (where, number, _text(where, record, wanted))
+        )
+    if not found:
+        raise UserError(f"{path} has no text")
+    return [_document(name, rows) for name, rows in found.items()]
+
+
+def _document(name: str, rows: List[Tuple[str, Optional[str], str]]) -> Document:
+    if len(rows) == 1 and rows[0][1] is None:
+        lines = (line.strip() for line in rows[0][2].split("\n"))
+        return Document(name, [line for line in lines if line])
+    numbers = [number for _, number, _ in rows]
+    if any(number is None for number in numbers):
+        return Document(name, [_line(text) for *_, text in rows])
+    seen = set()
+    for where, number, _ in rows:
+        if number in seen:
+            raise UserError(f"{where}: document {name} already has a segment {number}")
+        seen.add(number)
+    if all(number.isdecimal() for number in numbers):
+        rows = sorted(rows, key=lambda row: int(row[1]))
+    return Document(name, [_line(text) for *_, text in rows], [number for _, number, _ in rows])
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _text(where: str, record: dict, wanted: Wanted) -> str:
+    if wanted.chosen:
+        fields = [wanted.chosen] if wanted.chosen in record else wanted.chosen.split(".")
+    else:
+        known = TEXT_FIELDS[wanted.role]
+        names = (wanted.name, *known) if wanted.name else known
+        field = _first(record, names)
+        if field is None:
+            raise UserError(
+                f"{where} has none of the fields {', '.join(known)}; name the field with the text "
+                "as FILE#FIELD"
+            )
+        fields = [field]
+    value: Any = record
+    for field in fields:
+        if not isinstance(value, dict) or field not in value:
+            raise UserError(f'{where} has no "{field}"')
+        value = value[field]
+    while isinstance(value, dict):
+        value = _only(where, value, fields, wanted.name)
+    if not isinstance(value, str):
+        raise UserError(f'{where}: "{".".join(fields)}" must be text, not {json.dumps(value)[:40]}')
+    return value
+
+
+def _only(where: str, values: dict, fields: List[str], name: Optional[str]):
+    """Return the text of the named system, or the only one."""
+    if name in values:
+        return values[name]
+    if len(values) != 1:
+        raise UserError(
+            f'{where}: "{".".join(fields)}" has {", ".join(values) or "nothing"}; choose one as '
+            f"FILE#{'.'.join(fields)}.NAME"
+        )
+    return next(iter(values.values()))
+
+
+def _first(record: dict, names) -> Optional[str]:
+    return next((name for name in names if name in record), None)

@@ -1,0 +1,197 @@
+"""Formats of documents: the same test set in each of them, mistakes, conversion."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.readers import Documents, Lines, Output, read_input
+from fairseq_docmt.scoring.translations import read_translations
+
+XML = """<?xml version='1.0' encoding='utf-8'?>
+<dataset id="set"><collection id="general">
+<doc origlang="en" id="a"><src lang="en"><p><seg id="1">one &amp; two</seg></p>
+<p><seg id="2">three</seg></p></src>
+<ref lang="de" translator="A"><p><seg id="1">eins</seg><seg id="2">drei</seg></p></ref>
+<ref lang="de" translator="B"><p><seg id="1">1</seg><seg id="2">3</seg></p></ref>
+<hyp lang="de" system="X"><p><seg id="2">drei x</seg><seg id="1">eins x</seg></p></hyp>
+<hyp lang="de" system="Y"><p><seg id="1">eins y</seg><seg id="2">drei y</seg></p></hyp></doc>
+</collection>
+<doc origlang="en" id="b"><src lang="en"><p><seg id="1">four</seg></p></src>
+<ref lang="de" translator="A"><p><seg id="1">vier</seg></p></ref>
+<ref lang="de" translator="B"><p><seg id="1">4</seg></p></ref>
+<hyp lang="de" system="X"><p><seg id="1">vier x</seg></p></hyp>
+<hyp lang="de" system="Y"><p><seg id="1">vier y</seg></p></hyp></doc>
+</dataset>
+"""
+
+
+def json_lines(*records):
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+SEGMENTS = json_lines(
+    {"doc_id": "b", "segment": 1, "text": "vier x"},
+    {"doc_id": "a", "segment": 2, "text": "drei x"},
+    {"doc_id": "a", "segment": 1, "text": "eins\nx"},
+)
+WHOLE = json_lines(
+    {"doc_id": "other", "hypothesis": "left out"},
+    {"doc_id": "a", "hypothesis": "eins x\n\ndrei x\n"},
+    {"doc_id": "b", "hypothesis": "vier x"},
+)
+TABLE = """doc_id	source	reference	X
+a	one	eins	eins x
+a	three	drei	drei x
+b	four	vier	vier x
+"""
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("x.xml", XML),
+        ("x.jsonl", SEGMENTS),
+        ("whole.jsonl", WHOLE),
+        ("x.tsv", TABLE),
+        ("x.txt", "eins x\ndrei x\n\nvier x\n"),
+    ],
+)
+def test_the_same_system_in_every_format(write, name, text):
+    found = read_translations({"X": write(name, text)}, [write("r.xml", XML) + "#A"])
+    assert found.systems == {"X": ["eins x", "drei x", "vier x"]}
+    assert found.references == [["eins", "drei", "vier"]]
+    assert found.ids == ["a", "b"] and found.index.starts.tolist() == [0, 2, 3]
+    assert any("1 documents" in note and "left out" in note for note in found.notes) == (
+        text is WHOLE
+    )
+
+
+def test_roles_and_names(write):
+    path = write("x.xml", XML)
+    assert read_input(path, "source").documents[0].segments == ["one & two", "three"]
+    assert read_input(f"{path}#B", "reference").documents[1].segments == ["4"]
+    assert read_input(f"{path}#Y", "system", "Z").documents[1].segments == ["vier y"]
+    table = write("x.tsv", TABLE)
+    assert read_input(table, "source").documents[1].segments == ["four"]
+    assert read_input(table, "reference").documents[1].segments == ["vier"]
+    assert read_input(f"{table}#X", "system").documents[1].segments == ["vier x"]
+    record = {
+        "doc_id": 3,
+        "src_text": "s",
+        "tgt_text": {"X": "x", "Y": "y"},
+        "refs": {"A": {"ref": "r"}},
+    }
+    nested = write("x.jsonl", json_lines(record))
+    assert read_input(nested, "source").documents == [("3", ["s"], None)]
+    assert read_input(nested, "reference").documents[0].segments == ["r"]
+    assert read_input(nested, "system", "Y").documents[0].segments == ["y"]
+    assert read_input(f"{nested}#tgt_text.X", "system", "Z").documents[0].segments == ["x"]
+    with pytest.raises(UserError, match='"tgt_text" has X, Y; choose one as FILE#tgt_text.NAME'):
+        read_input(nested, "system", "Z")
+
+
+def test_kinds(write):
+    assert isinstance(read_input(write("a#b", "text\n"), "system"), Lines)
+    assert isinstance(read_input(write("o", "H-0\t-1\tx\n"), "system"), Output)
+    assert isinstance(read_input(write("j", '\n{"doc_id": 1, "text": "x"}\n'), "system"), Documents)
+    # A line of text may begin with a brace or have tabs.
+    assert isinstance(read_input(write("b", "{ text\n"), "system"), Lines)
+    assert isinstance(read_input(write("t", "a\tb\n"), "system"), Lines)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (SEGMENTS + "{\n", "line 4 is not valid JSON"),
+        (SEGMENTS + "[1]\n", "line 4 must be a JSON object"),
+        (json_lines({"text": "x"}), 'line 1 has no "doc_id"'),
+        (json_lines({"doc_id": 1, "words": "x"}), "line 1 has none of the fields .*FILE#FIELD"),
+        (json_lines({"doc_id": 1, "text": None}), 'line 1: "text" must be text, not null'),
+        (SEGMENTS + SEGMENTS, "line 4: document b already has a segment 1"),
+        (TABLE.replace("X", "mt") + "c\tfive\n", "line 5 has 2 columns, the header 4"),
+        (XML.replace("</doc>", "", 1), "is not valid XML"),
+        ("<dataset/>", "has no documents"),
+        (XML, "has several: X, Y; choose one as FILE#NAME"),
+        (XML.replace(' id="a"', ""), "line 3: the document has no id"),
+    ],
+)
+def test_mistakes(write, text, message):
+    with pytest.raises(UserError, match=message):
+        read_input(write("x", text), "system")
+
+
+def test_mistakes_in_names(write):
+    with pytest.raises(UserError, match="document a has no hyp Z, only X, Y"):
+        read_input(write("x", XML) + "#Z", "system")
+    with pytest.raises(UserError, match="x is plain text, which has no Z; remove #Z"):
+        read_input(write("x", "text\n") + "#Z", "system")
+    with pytest.raises(UserError, match='line 2 has no "Z"'):
+        read_input(write("x", TABLE) + "#Z", "system")
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (json_lines({"doc_id": "a", "text": "x\ny"}), "lacks the document b"),
+        (SEGMENTS.replace('"segment": 2', '"segment": 3'), "document a lacks segment 2"),
+        (
+            SEGMENTS + json_lines({"doc_id": "b", "segment": 2, "text": "x"}),
+            "has a segment 2, which",
+        ),
+        (WHOLE.replace("eins x", "eins"), None),
+        (WHOLE.replace("eins x\\n\\n", ""), "document a has 1 segments, but 2 in .*--align LANG"),
+        ("a\nb\nc\nd\ne\n", "system has 5 lines, but .*--align LANGUAGE, or use `metrics` with"),
+    ],
+)
+def test_documents_that_do_not_match(write, text, message):
+    reference, system = write("r", XML) + "#A", write("system", text)
+    if message is None:
+        assert read_translations({"X": system}, [reference]).systems["X"][0] == "eins"
+        return
+    with pytest.raises(UserError, match=message):
+        read_translations({"X": system}, [reference])
+
+
+def test_a_pipe_is_read_once(write):
+    module = [sys.executable, "-m", "fairseq_docmt.scoring", "metrics", "--metrics", "s-bleu"]
+    system, reference = write("s", "a b c d\n"), write("r", "a b c d\n")
+    command = f"{' '.join(module)} --reference <(cat {reference}) x=<(cat {system})"
+    run = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert run.returncode == 0 and "100.00" in run.stdout
+
+
+@pytest.mark.parametrize("to", ["jsonl", "text"])
+def test_conversion_keeps_everything(scoring, write, tmp_path, to):
+    out = tmp_path / "converted"
+    printed = scoring("convert", write("x.xml", XML) + "#X", "--to", to, "--out", str(out))
+    assert printed == f"wrote 2 documents with 3 segments to {out}\n"
+    if to == "text":
+        assert out.read_text() == "eins x\ndrei x\n\nvier x\n"
+    else:
+        lines = [json.loads(line) for line in out.read_text().splitlines()]
+        assert lines[2] == {"doc_id": "b", "segment": 1, "text": "vier x"}
+    again = tmp_path / "again"
+    scoring("convert", str(out), "--to", "jsonl", "--out", str(again))
+    found = [json.loads(line)["text"] for line in again.read_text().splitlines()]
+    assert sorted(found) == ["drei x", "eins x", "vier x"]
+
+
+def test_conversion_of_outputs_and_docids(scoring, write, tmp_path):
+    out = tmp_path / "converted"
+    output = write("o", "H-0\t-1\tx\nH-2\t-1\tz\n")
+    with pytest.raises(UserError, match="does not say where documents end; give --source"):
+        scoring("convert", output, "--out", str(out))
+    source = write("s", "1\n\n3\n")
+    scoring("convert", output, "--source", source, "--to", "text", "--out", str(out))
+    assert out.read_text() == "x\n\nz\n"
+    lines = write("l", "x\n\nz\n")
+    arguments = ["convert", lines, "--docids", write("d", "p\np\nq\n"), "--out", str(out)]
+    scoring(*arguments)
+    assert json.loads(out.read_text().splitlines()[1]) == {"doc_id": "p", "segment": 2, "text": ""}
+    with pytest.raises(UserError, match="segment 2 of document p is empty and would end"):
+        scoring(*arguments, "--to", "text")
+    with pytest.raises(UserError, match="--align needs the text to align with"):
+        scoring(*arguments, "--align", "de")
