@@ -311,6 +311,8 @@ def parse_args(arguments=None) -> argparse.Namespace:
     args = parser.parse_args(arguments)
     if args.source_lang == args.target_lang:
         raise CorpusError(f"--source-lang and --target-lang are both {args.source_lang!r}")
+    if Path(args.destdir).exists() and not Path(args.destdir).is_dir():
+        raise CorpusError(f"--destdir {args.destdir} is a file; give a folder")
     if args.bpe_operations < 0 or args.workers < 1:
         raise CorpusError("--bpe-operations must not be negative and --workers at least 1")
     return args

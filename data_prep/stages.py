@@ -183,8 +183,12 @@ class Stages:
         output.parent.mkdir(parents=True, exist_ok=True)
         partial = output.with_name(output.name + ".partial")
         _remove(partial)
-        with naming(partial):
-            work(partial)
+        try:
+            with naming(partial):
+                work(partial)
+        except BaseException:
+            _remove(partial)
+            raise
         _remove(output)
         os.replace(partial, output)
         files = {name: _described(path) for name, path in _files_of(output).items()}

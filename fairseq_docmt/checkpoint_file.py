@@ -3,6 +3,7 @@
 import argparse
 import os
 import pickle
+import re
 import zipfile
 from typing import Any, Dict, NamedTuple
 
@@ -67,7 +68,7 @@ def _load(path: str) -> Any:
     try:
         return torch.load(path, map_location="cpu", **(options if safe else {}))
     except pickle.UnpicklingError as error:
-        if "nsupported" not in str(error):  # "Unsupported global", "Unsupported class"
+        if not re.search("[Uu]nsupported (global|class)", str(error)):
             raise _damaged(path) from None
         raise UserError(
             f"checkpoint {path} has objects that may run programs when they are loaded, which "

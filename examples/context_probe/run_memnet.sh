@@ -29,7 +29,9 @@ sizes=(--encoder-embed-dim 128 --encoder-hidden-size 128 --decoder-layers 1
 prepare --phenomena "${PHENOMENA:-pronoun}" --train-documents 4000 --test-documents 400 \
   --sentences-per-document "${SENTENCES:-6}"
 best=checkpoint_best.pt
-rm -rf "${work:?}/lm" "$work/rnnsearch" "$work/drafts"
+keep_earlier "$work/lm"
+keep_earlier "$work/rnnsearch"
+rm -rf "${work:?}/drafts"
 if [ -n "$from" ]; then
   ln -s "$from/lm" "$work/lm"
   ln -s "$from/rnnsearch" "$work/rnnsearch"

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Iterable, Optional
 
 import torch
-from fairseq import checkpoint_utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model, register_model_architecture
 from torch import Tensor, nn
 
+from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._options import ExtendedModel, set_defaults
 from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch_512
@@ -186,9 +186,9 @@ class MemnetRNNModel(ExtendedModel, RNNSearchModel):
         for name, path in zip(DIRECTIONS, paths):
             if not os.path.isfile(path):
                 raise UserError(f"--sentence-lm: checkpoint {path} not found")
-            state = checkpoint_utils.load_checkpoint_to_cpu(path)
+            weights = read_checkpoint(path).weights
             try:
-                self.encoder.source_memory.sentences.load(name, state["model"])
+                self.encoder.source_memory.sentences.load(name, weights)
             except ValueError as error:
                 raise UserError(f"--sentence-lm: {path} {error}") from None
         self.encoder.source_memory.sentences.standardise(sentences)

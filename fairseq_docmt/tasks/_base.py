@@ -189,6 +189,13 @@ class DocumentTranslationTask(TranslationTask):
         for path in utils.split_paths(cfg.data):
             if not os.path.isdir(path):
                 raise UserError(f"data directory {path} not found")
+        first = utils.split_paths(cfg.data)[0]
+        given = cfg.source_lang and cfg.target_lang
+        if not given and data_utils.infer_language_pair(first)[0] is None:
+            raise UserError(
+                f"{first} has no binarised corpus; give the directory that fairseq-preprocess "
+                "wrote (of data_prep/prepare.py: bin/)"
+            )
         task = super().setup_task(cfg, **kwargs)
         if kwargs.get("from_checkpoint"):
             return task

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from typing import NamedTuple, Optional
 
 import torch
@@ -103,18 +104,30 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # fairseq loads the same parameters once more
     try:
+        absent = [name for name, _ in model.named_parameters() if name not in file.weights]
+        if resumes and absent:
+            raise RuntimeError(f"Missing key(s): {' '.join(map(repr, absent))}")
         with torch.random.fork_rng(devices=[]):
             model.load_state_dict(dict(file.weights), strict=True)
     except RuntimeError as error:
-        reasons = [line.strip() for line in str(error).splitlines()[1:]] or [str(error)]
-        fix = (
-            "give the options of that training, or another --save-dir"
-            if resumes
-            else "give the options of that model"
-        )
+        fix = "give the options of that training"
         raise UserError(
             f"checkpoint {file.path} (--arch {file.arch}) does not fit the model (--arch {arch}): "
-            f"{reasons[0].rstrip('.')[:300]}; {fix}"
+            f"{_misfit(str(error))}; {fix}{', or another --save-dir' if resumes else ''}"
         ) from None
     finally:
         logging.disable(before)
+
+
+def _misfit(message: str) -> str:
+    """Return the first difference that torch reports, in short."""
+    sizes = re.search(r"size mismatch for (\S+): .*?Size\(\[(.*?)\]\).*?Size\(\[(.*?)\]\)", message)
+    if sizes:
+        name, trained, built = sizes.groups()
+        return f"{name} has the sizes {trained} there and {built} here"
+    names = re.findall(r"""["']([\w.]+)["']""", message)
+    if not names:
+        return message.splitlines()[0]
+    kind = "surplus" if "Missing" not in message else "missing"
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{names[0]}{more} {'are' if more else 'is'} {kind} there"

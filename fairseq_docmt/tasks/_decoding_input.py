@@ -177,9 +177,8 @@ class DecodingInput:
         mine = batches[shard_id::num_shards]
         if num_shards > 1 and not any(mine):
             raise UserError(
-                f"{units.name} has only {len(batches)} batches for {num_shards} processes, and "
-                f"nothing is left for process {shard_id}; use fewer processes, or a smaller "
-                "--max-tokens or --batch-size"
+                f"{units.name} is too small for {num_shards} processes: nothing is left for "
+                f"process {shard_id}; use fewer, or a smaller --max-tokens or --batch-size"
             )
         self.task.search.begin(sum(len(batch) for batch in mine))
         sentences = sum(units.num_rows(item) for batch in mine for item in batch)
