@@ -50,6 +50,7 @@ setup(
         "matplotlib",
         "tabulate",
         "tqdm",
+        "filelock",
     ],
     extras_require={
         "dev": [

@@ -18,6 +18,9 @@ LINE_BREAKS_OF_OTHERS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # Moses deletes these, so that a line with nothing else would become blank.
 DELETED_BY_TOKENIZERS = re.compile("[\x00-\x08\x0e-\x1b]")
 
+# Within a file whose lines end in LF, fairseq still ends a line here.
+LONE_CARRIAGE_RETURN = re.compile("\r(?!\n)")
+
 BYTE_ORDER_MARK = "\ufeff"
 
 Fault = Tuple[int, str]
@@ -38,7 +41,7 @@ def read_lines(path: str) -> List[str]:
     """Read the lines of a UTF-8 file; lines end with LF, CRLF or CR, as for fairseq.
 
     Raises:
-        CorpusError: the file cannot be read, or a line is not UTF-8.
+        CorpusError: the file cannot be read, a line is not UTF-8, or the file mixes CR with LF.
     """
     try:
         with open(path, "rb") as stream:
@@ -52,6 +55,13 @@ def read_lines(path: str) -> List[str]:
         raise CorpusError(
             f"{path}: line {line} is not valid UTF-8; convert the file, for example with iconv"
         ) from None
+    lone = LONE_CARRIAGE_RETURN.search(text) if "\r" in text and "\n" in text else None
+    if lone:
+        line = _uniform_line_ends(text[: lone.start()]).count("\n") + 1
+        raise CorpusError(
+            f"{path}: line {line} ends with a carriage return alone, other lines with a line feed; "
+            "remove the carriage return, or end all lines alike"
+        )
     lines = _uniform_line_ends(text).split("\n")
     if lines[-1] == "":
         lines.pop()

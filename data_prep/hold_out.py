@@ -47,8 +47,8 @@ def split(documents: List[Document], sizes: Dict[str, int], seed: int) -> Dict[s
         raise CorpusError("--valid and --test must be at least 1")
     if sum(sizes.values()) >= len(documents):
         raise CorpusError(
-            f"the corpus has {len(documents)} documents; holding out {sum(sizes.values())} leaves "
-            "none for training; draw fewer"
+            f"holding out {sum(sizes.values())} of {len(documents)} documents leaves none for "
+            "training; draw fewer"
         )
     drawn = random.Random(seed).sample(range(len(documents)), sum(sizes.values()))
     names = [name for name, size in sizes.items() for _ in range(size)]

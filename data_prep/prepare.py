@@ -8,18 +8,25 @@ are repeated.
 """
 
 import argparse
+import errno
+import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Sequence
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import line_functions
 from check_documents import CorpusError, check_lines, read_lines
-from stages import Stages, map_lines, progress, write_lines
+from stages import Stages, map_lines, naming, progress, write_lines
 
 # Words that fairseq and fairseq_docmt would read as special symbols.  (<unk> is harmless.)
 RESERVED = frozenset(["<s>", "</s>", "<pad>", "<sep>", "<bod>"])
+
+# File in the binarised folder that says how its text was made; fairseq_docmt reads it.
+TEXT_FORM = "text_form.json"
+MODEL_FILES = ("truecaser", "bpe_codes")
 
 
 class Step(NamedTuple):
@@ -63,6 +70,10 @@ class Preparation:
         Raises:
             CorpusError: invalid input; the message gives file and line.
         """
+        with self.stages.locked():
+            return self._run()
+
+    def _run(self) -> Path:
         self._check_and_copy()
         kind = self._map_files("raw", "tokenized", self._tokenizer)
         if self.args.truecase:
@@ -113,10 +124,13 @@ class Preparation:
                 self.stages.run(name, inputs, output, {"options": list(step.options)}, work)
         return after
 
-    def _tokenizer(self, language: str) -> Step:
+    def _tokenizer_name(self, language: str) -> str:
         is_source = language == self.args.source_lang
         wanted = self.args.source_tokenizer if is_source else self.args.target_tokenizer
-        arguments = (line_functions.choose_tokenizer(wanted, language), language)
+        return line_functions.choose_tokenizer(wanted, language)
+
+    def _tokenizer(self, language: str) -> Step:
+        arguments = (self._tokenizer_name(language), language)
         return Step(line_functions.tokenizer, arguments, options=arguments)
 
     def _truecaser(self, language: str) -> Step:
@@ -165,6 +179,7 @@ class Preparation:
 
     def _binarise(self, kind: str) -> Path:
         names = list(self.prefixes)
+        text_form = {language: self._text_form(language) for language in self.languages}
         paths = [self.text(kind, split, lang) for split in names for lang in self.languages]
 
         def work(output: Path):
@@ -179,10 +194,20 @@ class Preparation:
             print("binarising", file=sys.stderr)
             # Relative paths, because fairseq splits lists of files at commas.
             _run(command, self.folder / "text" / kind)
+            for file in {form[key] for form in text_form.values() for key in MODEL_FILES} - {None}:
+                shutil.copyfile(self.folder / file, output / file)
+            write_lines(output / TEXT_FORM, [json.dumps(text_form, indent=1)])
 
-        options = {"joined": self.args.joined_dictionary, "splits": names}
+        options = {"joined": self.args.joined_dictionary, "splits": names, "text": text_form}
         self.stages.run("binarised", paths, self.folder / "bin", options, work)
         return self.folder / "bin"
+
+    def _text_form(self, language: str) -> Dict[str, Optional[str]]:
+        """Return tokenizer, truecasing model and merges of a side, from which training learns."""
+        truecaser = f"truecase.{language}" if self.args.truecase else None
+        codes = self._codes(language).name if self.args.bpe_operations > 0 else None
+        tokenizer = self._tokenizer_name(language)
+        return {"tokenizer": tokenizer, "truecaser": truecaser, "bpe_codes": codes}
 
     def _refuse_reserved_words(self, kind: str) -> None:
         for split, prefix in self.prefixes.items():
@@ -209,7 +234,7 @@ def learn_codes(
             the end of words and before it.
 
     Raises:
-        CorpusError: no word has two characters, or there are too many characters.
+        CorpusError: there is nothing to merge, or there are too many characters.
     """
     from subword_nmt.learn_bpe import learn_bpe
 
@@ -229,9 +254,14 @@ def learn_codes(
             f"--bpe-operations {operations} leaves nothing to merge, as the training text has "
             f"{characters} symbols of one character; give more, or leave out --bpe-total-symbols"
         )
-    with open(output, "w", encoding="utf-8", newline="\n") as codes:
+    with naming(output), open(output, "w", encoding="utf-8", newline="\n") as codes:
         counts = (f"{word} {count}" for word, count in words.items())
         learn_bpe(counts, codes, operations, is_dict=True, total_symbols=total_symbols)
+    if len(read_lines(str(output))) < 2:  # the version alone
+        raise CorpusError(
+            "no two characters stand side by side twice in the training text, so no merges can be "
+            "learned; give more text, or use --bpe-operations 0"
+        )
 
 
 def _run(command: List[str], folder: Path) -> None:
@@ -281,6 +311,8 @@ def parse_args(arguments=None) -> argparse.Namespace:
     args = parser.parse_args(arguments)
     if args.source_lang == args.target_lang:
         raise CorpusError(f"--source-lang and --target-lang are both {args.source_lang!r}")
+    if Path(args.destdir).exists() and not Path(args.destdir).is_dir():
+        raise CorpusError(f"--destdir {args.destdir} is a file; give a folder")
     if args.bpe_operations < 0 or args.workers < 1:
         raise CorpusError("--bpe-operations must not be negative and --workers at least 1")
     return args
@@ -289,13 +321,17 @@ def parse_args(arguments=None) -> argparse.Namespace:
 def main(arguments=None) -> None:
     """Run the preparation; errors end the program with one sentence."""
     try:
-        folder = Preparation(parse_args(arguments)).run()
+        args = parse_args(arguments)
+        folder = Preparation(args).run()
     except CorpusError as error:
         sys.exit(f"error: {error}")
     except ModuleNotFoundError as error:
         sys.exit(f"error: the package {error.name} is needed; install it with pip")
     except OSError as error:
-        sys.exit(f"error: {error.filename or 'output'}: {error.strerror or error}")
+        file = str(error.filename or args.destdir).replace(".partial", "")
+        again = "; free some space and run the same command again"
+        fix = again if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        sys.exit(f"error: {file}: {error.strerror or error}{fix}")
     except KeyboardInterrupt:
         print("interrupted; run the same command again to continue", file=sys.stderr)
         sys.exit(130)

@@ -1,5 +1,7 @@
 """Stages of a preparation: run once, repeated when their input changes, never half written."""
 
+import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -8,9 +10,10 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, Sequence
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence
 
 from check_documents import CorpusError
+from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 CHUNK = 1000  # lines given to a worker at a time
@@ -83,19 +86,39 @@ def progress(items: Iterable, name: str, total: int) -> Iterable:
     return tqdm(items, desc=name, total=total, unit=" lines", mininterval=interval)
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name ``path`` in errors of the operating system that name no file, such as a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write a text file."""
-    with open(path, "w", encoding="utf-8", newline="\n") as stream:
+    with naming(path), open(path, "w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(line + "\n" for line in lines)
 
 
 def write_whole(path: Path, lines: Iterable[str]) -> None:
-    """Write a text file through a temporary one, never half of it; create its folder."""
+    """Write a text file through a temporary one, never half of it; create its folder.
+
+    Raises:
+        CorpusError: the file cannot be written.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    write_lines(partial, lines)
-    os.replace(partial, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_lines(partial, lines)
+        os.replace(partial, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise CorpusError(f"{path} cannot be written ({error.strerror})") from None
 
 
 class Stages:
@@ -106,8 +129,29 @@ class Stages:
     """
 
     def __init__(self, folder: Path):
+        self.folder = folder
         self.stamps = folder / ".stamps"
         self.stamps.mkdir(parents=True, exist_ok=True)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other preparations out of the folder.
+
+        Raises:
+            CorpusError: another preparation is running there.
+        """
+        lock = FileLock(str(self.stamps / "lock"))
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise CorpusError(
+                f"another preparation is writing to {self.folder}; wait for it, or give another "
+                "--destdir"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def run(
         self,
@@ -117,7 +161,7 @@ class Stages:
         options: dict,
         work: Callable[[Path], None],
     ) -> None:
-        """Make ``output`` unless it exists and was made from the same inputs and options.
+        """Make ``output`` unless it was made from the same inputs and options and is unchanged.
 
         Args:
             name: unique name of the stage.
@@ -128,24 +172,60 @@ class Stages:
         """
         fingerprint = _fingerprint(inputs, options)
         stamp = self.stamps / f"{name}.json"
-        if output.exists() and _read_stamp(stamp) == fingerprint:
-            return
+        finished = _read_stamp(stamp) if output.exists() else {}
+        if finished.get("fingerprint") == fingerprint and finished.get("files"):
+            changed = _first_change(output, finished["files"])
+            if changed is None:
+                return
+            print(f"{changed} has changed since it was written; making it again", file=sys.stderr)
         # Remove the stamp first: if this run fails, the old result must not count as finished.
         stamp.unlink(missing_ok=True)
         output.parent.mkdir(parents=True, exist_ok=True)
         partial = output.with_name(output.name + ".partial")
         _remove(partial)
-        work(partial)
+        try:
+            with naming(partial):
+                work(partial)
+        except BaseException:
+            _remove(partial)
+            raise
         _remove(output)
         os.replace(partial, output)
-        write_lines(stamp, [json.dumps({"fingerprint": fingerprint, "options": options})])
+        files = {name: _described(path) for name, path in _files_of(output).items()}
+        done = {"fingerprint": fingerprint, "options": options, "files": files}
+        write_lines(stamp, [json.dumps(done)])
 
 
-def _read_stamp(path: Path) -> str:
+def _read_stamp(path: Path) -> dict:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))["fingerprint"]
-    except (OSError, ValueError, KeyError):
-        return ""  # missing or half written: the stage is not finished
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # missing or half written: the stage is not finished
+    return found if isinstance(found, dict) else {}
+
+
+def _files_of(output: Path) -> Dict[str, Path]:
+    """Return the files of a result by their names below it; a single file has the name ''."""
+    if not output.is_dir():
+        return {"": output}
+    paths = sorted(path for path in output.rglob("*") if path.is_file())
+    return {str(path.relative_to(output)): path for path in paths}
+
+
+def _described(path: Path) -> dict:
+    """Return size and checksum of a file."""
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+
+
+def _first_change(output: Path, files: Dict[str, dict]) -> Optional[Path]:
+    """Return the first file that is not as it was written, None if all are."""
+    for name, before in files.items():
+        path = output / name if name else output
+        if not path.is_file() or path.stat().st_size != before["bytes"]:
+            return path
+        if sha256_of(path) != before["sha256"]:
+            return path
+    return None
 
 
 def _remove(path: Path) -> None:
@@ -155,12 +235,21 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
+def sha256_of(path: Path) -> str:
+    """Return the checksum of a file, computed once for as long as it does not change."""
+    state = os.stat(path)
+    return _sha256(str(path), state.st_mtime_ns, state.st_size)
+
+
+@functools.lru_cache(maxsize=None)
+def _sha256(path: str, _modified: int, _size: int) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def _fingerprint(inputs: Sequence[Path], options: dict) -> str:
-    digests: List[str] = [json.dumps(options, sort_keys=True)]
-    for path in inputs:
-        digest = hashlib.sha256()
-        with open(path, "rb") as stream:
-            for block in iter(lambda: stream.read(1 << 20), b""):
-                digest.update(block)
-        digests.append(digest.hexdigest())
+    digests: List[str] = [json.dumps(options, sort_keys=True), *map(sha256_of, inputs)]
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()

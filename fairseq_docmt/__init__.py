@@ -7,12 +7,18 @@ only if the package was not imported before.
 
 import os
 
-from fairseq_docmt._checkpoint_classes import allow_checkpoint_classes
+from fairseq_docmt._quiet import hide_known_messages, quietly
 from fairseq_docmt.errors import show_user_errors_plainly
+
+with quietly():  # some of fairseq's own tasks ask for packages that translation does not need
+    import fairseq.tasks  # noqa: F401
+
+from fairseq_docmt._checkpoint_classes import allow_checkpoint_classes
 
 # If the package is already imported, fairseq compares this path with the absolute --user-dir.
 __path__ = [os.path.abspath(path) for path in __path__]
 
+hide_known_messages()
 allow_checkpoint_classes()
 show_user_errors_plainly()
 

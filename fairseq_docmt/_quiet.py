@@ -1,7 +1,26 @@
-"""Suppression of fairseq's log messages in commands that print results."""
+"""Suppression of messages of fairseq and other libraries that bury those for the user."""
 
 import contextlib
 import logging
+import os
+import sys
+import warnings
+
+#: commands of fairseq that log their whole configuration, and in training the whole model
+COMMANDS = ("train", "generate", "interactive", "validate")
+
+#: beginnings of warnings that every run gives and that no user can do anything about
+KNOWN_WARNINGS = (
+    r"hydra\.experimental\.\w+\(\) is no longer experimental",
+    r"\s*The version_base parameter is not specified",
+    r"In 'config': Usage of deprecated keyword in package header",
+    r"\s*'config' is validated against ConfigStore schema",
+    r"\s*The strict flag in the compose API is deprecated",
+    r"'pin_memory' argument is set as true but no accelerator is found",
+    r"`torch\.cuda\.amp\.\w+\(args\.\.\.\)` is deprecated",
+    r"Support for mismatched key_padding_mask and attn_mask is deprecated",
+    r"`torch\.jit\.script` is deprecated",
+)
 
 
 @contextlib.contextmanager
@@ -13,3 +32,39 @@ def quietly():
         yield
     finally:
         logging.disable(before)
+
+
+class _WithoutDumps(logging.Filter):
+    """Filter of the configuration and the model that a command logs before a document task."""
+
+    def __init__(self):
+        super().__init__()
+        self.of_documents = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to log a record."""
+        kind = type(record.msg).__name__
+        if kind == "DictConfig":
+            from fairseq.tasks import TASK_REGISTRY
+
+            task = TASK_REGISTRY.get(record.msg.get("task", {}).get("_name"))
+            self.of_documents = getattr(task, "__module__", "").startswith("fairseq_docmt.")
+            return not self.of_documents
+        return not (self.of_documents and hasattr(record.msg, "named_parameters"))
+
+
+def hide_known_messages() -> None:
+    """Hide the dumps of fairseq's commands and known warnings of libraries.
+
+    All is shown with the environment variable ``LOGLEVEL=DEBUG``, which is fairseq's own; warnings
+    also where the user has set filters (``python -W``, ``PYTHONWARNINGS``).
+    """
+    if os.environ.get("LOGLEVEL", "").upper() == "DEBUG":
+        return
+    for command in COMMANDS:
+        logger = logging.getLogger(f"fairseq_cli.{command}")
+        if not any(type(known).__name__ == _WithoutDumps.__name__ for known in logger.filters):
+            logger.addFilter(_WithoutDumps())
+    if not sys.warnoptions:
+        for message in KNOWN_WARNINGS:
+            warnings.filterwarnings("ignore", message=message)

@@ -1,11 +1,11 @@
-r"""Tell what a continuous cache holds for the terms of a context probe, and which slot matches.
+r"""Measure whether a continuous cache has the right translation of a term, and matches it best.
 
     python cache_terms.py work/bin --path work/cache25/checkpoint_last.pt \
         --probe work/data/test.probe.jsonl
 
-For every question: whether the right rendering has a slot, whether the wrong one has, and whether
-the slot that matches best (Tu et al. 2018, equation 5) is that of the right one.  References stand
-in the place of translations.
+Three shares are printed over the questions about terms: the right translation is in a slot, a wrong
+one is, and the slot with the highest matching probability (Tu et al. 2018, equation 5) has the
+right one.  References take the place of translations.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from fairseq_docmt.analysis.cache_matching import matching_of
 
 
 class Found(NamedTuple):
-    """What the cache has for one question."""
+    """Result for one question: contents of the cache and the best match."""
 
     right_held: bool
     wrong_held: bool
@@ -28,13 +28,13 @@ class Found(NamedTuple):
 
 
 def found_for(question: dict, words: List[str], weights: List[float], index) -> Found:
-    """One question.
+    """Look up one question.
 
     Args:
-        question: with ``answer`` and ``alternatives``.
-        words: (I,) symbols in the slots.
-        weights: (I,) probabilities of the slots where the answer is produced.
-        index: symbol of a word.
+        question: question with ``answer`` and ``alternatives``.
+        words: (I,) indices of the words in the slots.
+        weights: (I,) matching probabilities of the slots when the answer is produced.
+        index: function from a word to its index.
     """
     best = words[max(range(len(words)), key=weights.__getitem__)]
     right = index(question["answer"])
@@ -43,7 +43,7 @@ def found_for(question: dict, words: List[str], weights: List[float], index) -> 
 
 
 def look_up(model, task, split: str, questions: Iterable[dict]) -> List[Found]:
-    """All questions about terms of a split."""
+    """Look up all questions about terms of a split."""
     asked: Dict[int, dict] = {q["line"]: q for q in questions if q["phenomenon"] == "term"}
     index, found = task.target_dictionary.index, []
     for document in documents_of(task, split):

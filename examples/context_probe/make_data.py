@@ -2,9 +2,9 @@
 
     python make_data.py --out data
 
-Each sentence has at most one word that depends on context.  Its form is drawn uniformly and
-independently of the sentence, so no system without context can be correct more often than once in
-the number of forms.  score.py prints this ceiling.
+Each sentence has at most one word that depends on context.  With n forms, the correct one is drawn
+uniformly and independently of the sentence, so without context at most 1 / n of the answers can be
+correct.  score.py prints this ceiling.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from language import (
     build_vocabulary,
 )
 
-# Stems are three of 65 syllables; below this limit random stems are rarely repeated.
+# A stem has three of 65 syllables; up to this number of words, random stems are rarely repeated.
 MOST_WORDS = 50000
 
 
@@ -40,10 +40,10 @@ class Question(NamedTuple):
 
     Attributes:
         phenomenon: name of the phenomenon.
-        distance: in sentences, to the nearest sentence whose translation shows the answer.
-        distance_to_first: in sentences, to the sentence whose source shows it.  For terms with more
-            than two mentions it is larger than ``distance``, and a system without target context
-            depends on it.
+        distance: number of sentences back to the nearest one whose translation shows the answer.
+        distance_to_first: number of sentences back to the one whose source shows it.  For terms
+            with more than two mentions it is larger than ``distance``; a system without target
+            context must reach this far.
         answer: correct form.
         alternatives: other forms.
     """
@@ -66,9 +66,9 @@ class Sentence(NamedTuple):
 class DocumentWriter:
     """Generator of a random document.
 
-    A document is a chain of episodes: one sentence that shows an answer, ``d - 1`` plain sentences,
-    and one sentence with the question.  Plain sentences have no nouns, action verbs or terms, so
-    that the nearest one before a question is its antecedent.
+    A document is a sequence of episodes: one sentence that shows an answer, ``d - 1`` plain
+    sentences, and one sentence with the question.  Plain sentences have no nouns, action verbs or
+    terms, so the nearest such word before a question is the one it refers to.
 
     Args:
         vocabulary: words.
@@ -108,8 +108,8 @@ class DocumentWriter:
         source, target = GREETINGS[self.form]
         self._say([source], [target])
         if "formality" in self.options.phenomena:
-            # Later questions are mostly far from the greeting.  Without one near it in a document,
-            # a system with a short window would hardly ever see what decides the form.
+            # Most later questions are far from the greeting.  Without a near one in each document,
+            # a system with a short window would hardly ever see greeting and question together.
             self._plain(self.random.choice(self.options.distances) - 1)
             self._address()
         for phenomenon in ONE_SIDED:

@@ -29,7 +29,9 @@ sizes=(--encoder-embed-dim 128 --encoder-hidden-size 128 --decoder-layers 1
 prepare --phenomena "${PHENOMENA:-pronoun}" --train-documents 4000 --test-documents 400 \
   --sentences-per-document "${SENTENCES:-6}"
 best=checkpoint_best.pt
-rm -rf "${work:?}/lm" "$work/rnnsearch" "$work/drafts"
+keep_earlier "$work/lm"
+keep_earlier "$work/rnnsearch"
+rm -rf "${work:?}/drafts"
 if [ -n "$from" ]; then
   ln -s "$from/lm" "$work/lm"
   ln -s "$from/rnnsearch" "$work/rnnsearch"
@@ -60,7 +62,8 @@ for system in "${systems[@]}"; do
     begin=$from/$system
     schedule=(--lr 0.0015 --lr-scheduler polynomial_decay --total-num-update "$updates")
   fi
-  train "$system" "$updates" "${document[@]}" --max-tokens 1200 "${drafts[@]}" \
+  # As many documents in an update, however long they are.
+  train "$system" "$updates" "${document[@]}" --max-tokens $((200 * ${SENTENCES:-6})) "${drafts[@]}" \
     --arch memnet_rnn --memory "$system" --memory-to output --freeze-pretrained \
     --dropout 0 --memory-dropout 0 "${schedule[@]}" --warmup-updates 0 \
     --sentence-lm "$work/lm/forward/$best:$work/lm/backward/$best" \

@@ -18,6 +18,14 @@ quietly() {
   "$@" > "$log" 2>&1 || { tail -n 20 "$log" >&2; echo "failed: $* (whole log: $log)" >&2; exit 1; }
 }
 
+# keep_earlier FOLDER: stop if an earlier run has left a model there
+keep_earlier() {
+  [ ! -e "$1" ] || {
+    echo "error: $1 has the model of an earlier run; remove it or give another folder" >&2
+    exit 1
+  }
+}
+
 # prepare [options of make_data.py]
 prepare() {
   python "$here/make_data.py" --out "$work/data" "$@"
@@ -29,17 +37,20 @@ prepare() {
 
 # train NAME UPDATES [options for task, architecture and batch size]
 train() {
-  local name=$1 updates=$2
+  local name=$1 updates=$2 log=$work/train_$1.log
   shift 2
+  keep_earlier "$work/$name"
   echo "training $name ($updates updates) ..."
-  rm -rf "${work:?}/$name"
-  quietly "train_$name" fairseq-train "$work/bin" --user-dir "$user_dir" \
+  fairseq-train "$work/bin" --user-dir "$user_dir" \
     "${sizes[@]}" --dropout 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
     --lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 200 \
     --criterion label_smoothed_cross_entropy \
     --max-update "$updates" --seed "$seed" --num-workers 0 \
-    --no-epoch-checkpoints --save-dir "$work/$name" --log-format simple "$@"
+    --no-epoch-checkpoints --save-dir "$work/$name" --log-format simple "$@" 2>&1 |
+    tee "$log" |
+    sed -un "s/.*train_inner .* loss=\([0-9.]*\).* num_updates=\([0-9]*\).*/  update \2 of $updates, loss \1/p" ||
+    { tail -n 20 "$log" >&2; echo "failed: training $name (whole log: $log)" >&2; exit 1; }
 }
 
 # translate NAME DECODING [options for the task]

@@ -20,16 +20,18 @@ train() {
     --optimizer adam --adam-betas '(0.9, 0.98)' --lr-scheduler inverse_sqrt --clip-norm 1.0 \
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
     --max-tokens 4096 --seed 1 --cpu --num-workers 1 --no-epoch-checkpoints \
-    --log-format simple "$@"
+    --log-format simple --log-interval 20 "$@"
 }
 
 OMP_NUM_THREADS=2 train --window-size 1 --lr 0.002 --warmup-updates 500 \
   --max-epoch 2 --save-dir "$work/start"
 updates=${UPDATES:-1000}
+trainings=()
 for size in 1 4; do
   most=$((updates * size))
   OMP_NUM_THREADS=1 train --window-size $size --lr 0.001 --warmup-updates 100 \
     --finetune-from-model "$work/start/checkpoint_best.pt" \
-    --max-update "$most" --save-dir "$work/window$size" &
+    --max-update "$most" --save-dir "$work/window$size" 2>&1 | sed -u "s/^/window$size: /" &
+  trainings+=($!)
 done
-wait
+for training in "${trainings[@]}"; do wait "$training"; done

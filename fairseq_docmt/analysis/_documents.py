@@ -11,6 +11,7 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor
 
+from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.data.lanes import Place
 from fairseq_docmt.data.stream_view import StreamView
 from fairseq_docmt.data.symbols import separator_index
@@ -53,10 +54,9 @@ def load(path: str, data: str):
     """Load model and task of a checkpoint.
 
     Raises:
-        UserError: the file does not exist.
+        UserError: the file does not exist or is damaged.
     """
-    if not Path(path).is_file():
-        raise UserError(f"checkpoint {path} not found")
+    read_checkpoint(path)
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(
         [path], arg_overrides={"data": data}
     )

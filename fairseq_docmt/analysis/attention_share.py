@@ -81,9 +81,10 @@ def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[fl
 def main() -> None:
     """Print the attention share of each layer for a checkpoint.
 
-    Usage: ``python -m fairseq_docmt.analysis.attention_share DATA --path CHECKPOINT --task ...``
+    Usage: ``python -m fairseq_docmt.analysis.attention_share DATA --path CHECKPOINT``
     """
-    parser = options.get_validation_parser()
+    # A task is needed to parse options; the one used is that of the checkpoint.
+    parser = options.get_validation_parser(default_task="sliding_window_translation")
     args = options.parse_args_and_arch(parser)
     logging.basicConfig(level=logging.WARNING)
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(

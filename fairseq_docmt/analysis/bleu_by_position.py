@@ -50,20 +50,20 @@ def read_output(path: str) -> Output:
     return Output(hypotheses, lines["T"])
 
 
-def places(rows) -> Dict[int, int]:
-    """Return the position in its document, from 0, of each line number; gaps end documents."""
+def places(line_ids) -> Dict[int, int]:
+    """Return the position in its document, from 0, of each line; gaps end documents."""
     found, place = {}, 0
-    for row in sorted(rows):
-        place = place + 1 if row - 1 in found else 0
-        found[row] = place
+    for line_id in sorted(line_ids):
+        place = place + 1 if line_id - 1 in found else 0
+        found[line_id] = place
     return found
 
 
 def bleu_by_range(output: Output, size: int, metric: BLEU) -> Dict[str, float]:
     """Compute BLEU for each range of ``size`` positions, named e.g. ``1-10``."""
     place = places(output.hypotheses)
-    hypotheses = [output.hypotheses[row] for row in place]
-    references = [output.references[row] for row in place]
+    hypotheses = [output.hypotheses[line_id] for line_id in place]
+    references = [output.references[line_id] for line_id in place]
     return bleu_of_ranges(list(place.values()), hypotheses, [references], size, metric)
 
 
@@ -137,7 +137,7 @@ def main() -> None:
         lower = scores[base] if others else dict.fromkeys(scores[base], 0.0)
         values = [scores[name][at] - lower[at] for at in scores[base]]
         axes.plot(list(scores[base]), values, "-o", label=name)
-    axes.set_xlabel("place of the sentence in its document")
+    axes.set_xlabel("position of the sentence in its document")
     axes.set_ylabel(f"BLEU above {base}" if others else "BLEU")
     axes.tick_params(axis="x", rotation=45)
     axes.legend()

@@ -35,8 +35,7 @@ def matching_of(model, document: Document):
     Raises:
         UserError: the model has no cache.
     """
-    if not isinstance(model.decoder, CacheDecoder) or model.decoder.cache_size == 0:
-        raise UserError(f"{type(model).__name__} has no cache to analyse")
+    _require_cache(model)
     net_input = document.sample["net_input"]
     following = {key: net_input[key] for key in ("starts", "lanes")}
     encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"], **following)
@@ -112,6 +111,11 @@ def _plot_recency(probabilities: List[float]):
     return figure
 
 
+def _require_cache(model) -> None:
+    if not isinstance(model.decoder, CacheDecoder) or model.decoder.cache_size == 0:
+        raise UserError(f"{type(model).__name__} has no cache to analyse")
+
+
 def _sentence(args, task) -> Document:
     document = document_of(task, args.split, args.document)
     sentences = int(document.of_target.max()) + 1
@@ -132,11 +136,12 @@ def main() -> None:
     args = parser.parse_args()
     with quietly():
         model, task = load(args.path, args.data)
+        _require_cache(model)
         document = _sentence(args, task)
         matrix = matrix_of(model, task, document, args.sentence - 1)
         probabilities = mean_by_recency(model, documents_of(task, args.split, args.documents))
-    write_results(args.out, "cache_matching", matrix, _plot_matrix(matrix))
-    write_results(args.out, "cache_by_recency", probabilities, _plot_recency(probabilities))
+        write_results(args.out, "cache_matching", matrix, _plot_matrix(matrix))
+        write_results(args.out, "cache_by_recency", probabilities, _plot_recency(probabilities))
 
 
 if __name__ == "__main__":

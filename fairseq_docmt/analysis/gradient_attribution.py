@@ -111,14 +111,14 @@ def main() -> None:
     with quietly():
         model, task = load(args.path, args.data)
         scores = by_distance(model, documents_of(task, args.split, args.documents))
-    ranges = in_ranges(scores)
-    figure, axes = pyplot.subplots(figsize=(6, 4))
-    axes.bar(list(ranges), list(ranges.values()))
-    axes.set_yscale("log")
-    axes.set_xlabel("sentences between a token and the loss")
-    axes.set_ylabel("norm of the gradient")
-    results = {"by distance": scores, "by range": ranges}
-    write_results(args.out, "gradient_attribution", results, figure)
+        ranges = in_ranges(scores)
+        figure, axes = pyplot.subplots(figsize=(6, 4))
+        axes.bar(list(ranges), list(ranges.values()))
+        axes.set_yscale("log")
+        axes.set_xlabel("sentences between a token and the loss")
+        axes.set_ylabel("norm of the gradient")
+        results = {"by distance": scores, "by range": ranges}
+        write_results(args.out, "gradient_attribution", results, figure)
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def _maps(module: SentenceMemory, updates: list, output: tuple, present: Tensor)
                 for memory, (_, source) in zip(random, updates)
             ]
         ),
-        module.output_attention.weights(states, module.remember(random)),
+        module.output_attention.weights(states, module.project_memory(random)),
         present,
     )
 
@@ -177,6 +177,7 @@ def _words(task, document: Document, sentence: int) -> Dict[str, List[List[str]]
 
 
 def _show_sentence(args, model, task) -> None:
+    memories_of(model)  # the first thing to say of a model without any
     document, sentence = document_of(task, args.split, args.document), args.sentence - 1
     sentences = int(document.of_target.max()) + 1
     if not 0 <= sentence < sentences - 1:

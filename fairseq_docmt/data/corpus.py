@@ -35,8 +35,8 @@ class DocumentCorpus:
         self.index = DocumentIndex.from_sizes(pairs.src_sizes, _joints(pairs.src))
         if self.index.num_sentences == 0:
             raise UserError(f"{name} holds no sentence; give it at least one non-blank line")
-        self.src_sizes = pairs.src_sizes[self.index.rows]
-        self.tgt_sizes = None if pairs.tgt is None else pairs.tgt_sizes[self.index.rows]
+        self.src_sizes = pairs.src_sizes[self.index.line_ids]
+        self.tgt_sizes = None if pairs.tgt is None else pairs.tgt_sizes[self.index.line_ids]
 
     def _check_files(self) -> None:
         for side in (self.pairs.src, self.pairs.tgt):
@@ -108,7 +108,7 @@ def _check_binary_file(dataset, name: str) -> None:
 
 
 def _joints(dataset) -> List[int]:
-    """Return the first rows of the parts, and of their repetitions, of a concatenated split."""
+    """Return the first lines of the parts, and of their repetitions, of a concatenated split."""
     if not isinstance(dataset, ConcatDataset):
         return []
     joints, start = [], 0

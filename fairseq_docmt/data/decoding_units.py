@@ -1,9 +1,9 @@
 """Decoding data: spans that are translated together.
 
-A :class:`DecodingUnit` is a span of source sentences.  Of a window the last sentence is translated,
-of a part of a document all sentences.  A batch of units is a sample whose rows are the original
-sentences, so that the stock commands print one hypothesis per line under its line number.  Its
-additional key ``units`` is the list of units, in the order of the rows.
+A :class:`DecodingUnit` is a span of source sentences.  In a window only the last sentence is
+translated, in a part of a document all sentences are.  A batch of units is a sample whose rows are
+the sentences to translate, so the stock commands print one hypothesis per line under its line
+number.  Its additional key ``units`` is the list of units, in the order of the rows.
 """
 
 from dataclasses import dataclass, replace
@@ -20,10 +20,10 @@ from fairseq_docmt.data.unsort import sample_in_order
 
 @dataclass(frozen=True)
 class DecodingUnit:
-    """Source sentences that are read together and of which the last ones are translated.
+    """Consecutive source sentences; the last ones are translated, the others are context.
 
     Attributes:
-        lines: line of each sentence to translate; each is a row of the sample.
+        line_ids: line of each sentence to translate; each is a row of the sample.
         source: sentences of the span, 1-D tensors that end in ``</s>``; empty for a line with
             nothing to translate.
         target: references of the sentences, or None.
@@ -33,11 +33,11 @@ class DecodingUnit:
         drafts: earlier translations of the sentences, or None.
         target_context: translations of the sentences before those to translate, without ``</s>``;
             None if the search keeps them itself.
-        prefixes: (lines, n) forced first target tokens, padded; or None.
-        constraints: (lines, n) packed constraints of the target; or None.
+        prefixes: (rows, n) forced first target tokens, padded; or None.
+        constraints: (rows, n) packed constraints of the target; or None.
     """
 
-    lines: Sequence[int]
+    line_ids: Sequence[int]
     source: List[Tensor]
     target: Optional[List[Tensor]] = None
     document: int = -1
@@ -51,12 +51,12 @@ class DecodingUnit:
     @property
     def num_rows(self) -> int:
         """Number of sentences to translate."""
-        return len(self.lines)
+        return len(self.line_ids)
 
     @property
     def num_context(self) -> int:
         """Number of context sentences, which are read but not translated."""
-        return len(self.source) - len(self.lines)
+        return len(self.source) - len(self.line_ids)
 
     def ending_at(self, row: int, target_context: List[Tensor]) -> "DecodingUnit":
         """Return the unit cut after one of its rows; only this row is translated.
@@ -86,7 +86,7 @@ class DecodingUnit:
     def _with_row(self, row: int) -> "DecodingUnit":
         return replace(
             self,
-            lines=self.lines[row : row + 1],
+            line_ids=self.line_ids[row : row + 1],
             position=self.position + row,
             drafts=self.drafts and [self.drafts[self.num_context + row]],
             prefixes=None if self.prefixes is None else self.prefixes[row : row + 1],
@@ -106,8 +106,8 @@ class DecodingUnits(FairseqDataset):
         spans: (units, 2) sentences of each unit.
         window_size: number of sentences of a window, of which the last is translated; 0 to
             translate all sentences of each span.
-        empty_rows: rows that get an empty hypothesis, such as blank lines of the input.
-        too_long: those ``empty_rows`` whose sentence exceeds the maximum positions of the model.
+        empty_lines: ids of lines that get an empty hypothesis, such as blank lines of the input.
+        too_long: those of ``empty_lines`` whose sentence exceeds the model's maximum positions.
         typed_before: last sentences of the first document in earlier interactive input.
         first_document: number of the first document.
         first_position: position of the first sentence in its document.
@@ -127,7 +127,7 @@ class DecodingUnits(FairseqDataset):
         *,
         name: str = "input",
         window_size: int = 0,
-        empty_rows: Sequence[int] = (),
+        empty_lines: Sequence[int] = (),
         too_long: Sequence[int] = (),
         typed_before: Sequence = (),
         first_document: int = 0,
@@ -142,7 +142,7 @@ class DecodingUnits(FairseqDataset):
         self.index = index
         self.spans = spans
         self.window_size = window_size
-        self.empty_rows = list(empty_rows)
+        self.empty_lines = list(empty_lines)
         self.too_long = list(too_long)
         self.typed_before = list(typed_before)
         self.first_document = first_document
@@ -150,18 +150,24 @@ class DecodingUnits(FairseqDataset):
         self.constraints = constraints
         self.left_pad_source = left_pad_source
         self.position = index.position
-        ends = np.concatenate([[0], np.cumsum(line_sizes[index.rows], dtype=np.int64)])
-        #: number of source tokens of each unit, then of each empty row
+        ends = np.concatenate([[0], np.cumsum(line_sizes[index.line_ids], dtype=np.int64)])
+        #: number of source tokens of each unit, then of each empty line
         self.sizes = np.concatenate(
-            [ends[spans[:, 1]] - ends[spans[:, 0]], np.ones(len(self.empty_rows), dtype=np.int64)]
+            [ends[spans[:, 1]] - ends[spans[:, 0]], np.ones(len(self.empty_lines), dtype=np.int64)]
         )
 
     def __len__(self) -> int:
-        return len(self.spans) + len(self.empty_rows)
+        return len(self.spans) + len(self.empty_lines)
 
     def num_tokens(self, index: int) -> int:
         """Return the number of source tokens of an item."""
         return int(self.sizes[index])
+
+    def num_rows(self, number: int) -> int:
+        """Return the number of lines to translate of an item."""
+        if number >= len(self.spans) or self.window_size:
+            return 1
+        return int(self.spans[number, 1] - self.spans[number, 0])
 
     def size(self, index: int) -> int:
         """Return the number of source tokens of an item."""
@@ -169,12 +175,12 @@ class DecodingUnits(FairseqDataset):
 
     def __getitem__(self, number: int) -> DecodingUnit:
         if number >= len(self.spans):
-            return DecodingUnit([self.empty_rows[number - len(self.spans)]], source=[])
+            return DecodingUnit([self.empty_lines[number - len(self.spans)]], source=[])
         first, end = (int(n) for n in self.spans[number])
         translated = end - 1 if self.window_size else first
-        rows = self.index.rows[first:end].tolist()
+        line_ids = self.index.line_ids[first:end].tolist()
         document = int(self.index.document[first])
-        sentences = [self.src[row] for row in rows]
+        sentences = [self.src[line_id] for line_id in line_ids]
         position = int(self.position[translated])
         first_position = int(self.position[first])
         if document == 0:  # only the first document can continue earlier input
@@ -184,17 +190,17 @@ class DecodingUnits(FairseqDataset):
             sentences = context + sentences
             first_position += self.first_position - len(context)
         return DecodingUnit(
-            lines=rows[translated - first :],
+            line_ids=line_ids[translated - first :],
             source=sentences,
-            target=None if self.tgt is None else [self.tgt[row] for row in rows],
+            target=None if self.tgt is None else [self.tgt[line_id] for line_id in line_ids],
             document=self.first_document + document,
             position=position,
             at_start=first_position == 0,
-            drafts=None if self.drafts is None else [self.drafts[row] for row in rows],
+            drafts=None if self.drafts is None else [self.drafts[line_id] for line_id in line_ids],
         )
 
     def collater(self, units: List[DecodingUnit]) -> dict:
-        """Return the sample whose rows are the original sentences of the units, in order."""
+        """Return the sample whose rows are the sentences to translate, in the order of units."""
         if len(units) == 0:
             return {}
         sample = collate_rows(units, self.src, self.tgt, self.src_dict, self.left_pad_source)
@@ -205,7 +211,7 @@ class DecodingUnits(FairseqDataset):
     def batches(
         self, max_tokens: Optional[int], max_units: Optional[int], keep_order: bool, shards: int
     ) -> List[List[int]]:
-        """Group units into batches, the longest first.
+        """Group units into batches, the longest first unless their order matters.
 
         Args:
             max_tokens: maximum number of padded source tokens of a batch, None for no limit.
@@ -258,8 +264,8 @@ def collate_rows(
     units: List[DecodingUnit], src, tgt, src_dict, left_pad_source: bool = True
 ) -> dict:
     """Return the stock sample of the lines to translate, in order, with the key ``units``."""
-    lines = [line for unit in units for line in unit.lines]
-    rows = [{"id": line, "source": src[line]} for line in lines]
+    line_ids = [line_id for unit in units for line_id in unit.line_ids]
+    rows = [{"id": line_id, "source": src[line_id]} for line_id in line_ids]
     if tgt is not None:
         for row in rows:
             row["target"] = tgt[row["id"]]

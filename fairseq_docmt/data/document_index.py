@@ -11,18 +11,18 @@ BLANK_SIZE = 1
 class DocumentIndex:
     """Sentences and documents of one corpus side.
 
-    Sentences are numbered from 0 without the blank lines.  A *row* is the index of a sentence in
-    the binarised corpus, blank lines included: its line number in the text, from 0.
+    Sentences are numbered from 0 without the blank lines.  The line id of a sentence is its line
+    number in the text, from 0 and blank lines included, which is its index in the binarised corpus.
 
     Attributes:
-        rows: (sentences,) row of each sentence.
+        line_ids: (sentences,) line id of each sentence.
         starts: (documents + 1,) first sentence of each document, followed by the number of
             sentences.
         document: (sentences,) number of the document of each sentence.
     """
 
-    def __init__(self, rows: np.ndarray, starts: np.ndarray):
-        self.rows = np.asarray(rows, dtype=np.int64)
+    def __init__(self, line_ids: np.ndarray, starts: np.ndarray):
+        self.line_ids = np.asarray(line_ids, dtype=np.int64)
         self.starts = np.asarray(starts, dtype=np.int64)
         self.document = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
@@ -32,19 +32,19 @@ class DocumentIndex:
 
         Args:
             sizes: tokens of each line, ``</s>`` included; a line of size 1 is blank.
-            joints: rows at which a document begins even without a preceding blank line, such as
-                the first row of ``train1`` after ``train``.
+            joints: lines at which a document begins even without a preceding blank line, such as
+                the first line of ``train1`` after ``train``.
         """
         sizes = np.asarray(sizes)
-        rows = np.flatnonzero(sizes > BLANK_SIZE)
-        if len(rows) == 0:
-            return cls(rows, np.zeros(1, dtype=np.int64))
+        line_ids = np.flatnonzero(sizes > BLANK_SIZE)
+        if len(line_ids) == 0:
+            return cls(line_ids, np.zeros(1, dtype=np.int64))
         # A sentence begins a document if a blank line or a joint precedes it.
-        opens = np.diff(rows, prepend=-2) > 1
+        opens = np.diff(line_ids, prepend=-2) > 1
         opens[0] = True
-        first_after_joint = np.searchsorted(rows, np.asarray(list(joints), dtype=np.int64))
-        opens[first_after_joint[first_after_joint < len(rows)]] = True
-        return cls(rows, np.append(np.flatnonzero(opens), len(rows)))
+        first_after_joint = np.searchsorted(line_ids, np.asarray(list(joints), dtype=np.int64))
+        opens[first_after_joint[first_after_joint < len(line_ids)]] = True
+        return cls(line_ids, np.append(np.flatnonzero(opens), len(line_ids)))
 
     @classmethod
     def from_lengths(cls, lengths: Sequence[int]) -> "DocumentIndex":
@@ -61,7 +61,7 @@ class DocumentIndex:
     @property
     def num_sentences(self) -> int:
         """Number of sentences."""
-        return len(self.rows)
+        return len(self.line_ids)
 
     @property
     def position(self) -> np.ndarray:
@@ -76,4 +76,4 @@ class DocumentIndex:
         """
         lengths = np.bincount(self.document[~dropped], minlength=self.num_documents)
         starts = np.concatenate([[0], np.cumsum(lengths[lengths > 0])])
-        return DocumentIndex(self.rows[~dropped], starts)
+        return DocumentIndex(self.line_ids[~dropped], starts)

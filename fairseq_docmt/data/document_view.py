@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR, join_sentences
+from fairseq_docmt.errors import UserError
 
 
 class JoinedSentences(torch.utils.data.Dataset):
@@ -25,7 +26,7 @@ class JoinedSentences(torch.utils.data.Dataset):
 
     def __init__(self, sentences, sizes, index, spans, dictionary, mark_document_start=False):
         self.sentences = sentences
-        self.rows = index.rows
+        self.line_ids = index.line_ids
         self.spans = spans
         self.separator = dictionary.index(SENTENCE_SEPARATOR)
         self.begin = torch.tensor([dictionary.index(BEGIN_OF_DOCUMENT)])
@@ -40,7 +41,7 @@ class JoinedSentences(torch.utils.data.Dataset):
 
     def __getitem__(self, item: int) -> Tensor:
         first, end = self.spans[item].tolist()
-        parts = [self.sentences[row] for row in self.rows[first:end].tolist()]
+        parts = [self.sentences[line_id] for line_id in self.line_ids[first:end].tolist()]
         joined = join_sentences(parts, self.separator)
         return torch.cat([self.begin, joined]) if self.marked[item] else joined
 
@@ -52,7 +53,7 @@ class DocumentView(LanguagePairDataset):
         corpus: corpus of the split.
         spans: (items, 2) sentences of each example (see :mod:`fairseq_docmt.data.spans`).
         loss_on_last: compute the loss on the last sentence of each span only.
-        id_of_last: the ``id`` of an example is the row of its last sentence, not of the first.
+        id_of_last: the ``id`` of an example is the line id of its last sentence, not of the first.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
     """
 
@@ -84,10 +85,11 @@ class DocumentView(LanguagePairDataset):
             shuffle=pairs.shuffle,
             pad_to_multiple=pairs.pad_to_multiple,
         )
+        self.name = corpus.name
         self.index = index
         self.spans = spans
         self.id_of_last = id_of_last
-        self.named_after = index.rows[spans[:, 1] - 1 if id_of_last else spans[:, 0]]
+        self.ids = index.line_ids[spans[:, 1] - 1 if id_of_last else spans[:, 0]]
         self.loss_on_last = loss_on_last
         self.last_sizes = corpus.tgt_sizes[spans[:, 1] - 1]
         self.num_shards = 1
@@ -98,7 +100,7 @@ class DocumentView(LanguagePairDataset):
 
     def __getitem__(self, item: int) -> dict:
         example = super().__getitem__(item)
-        example["id"] = int(self.named_after[item])
+        example["id"] = int(self.ids[item])
         if self.loss_on_last:
             target = example["target"]
             example["prev_output_tokens"] = target.roll(1)
@@ -107,10 +109,10 @@ class DocumentView(LanguagePairDataset):
             example["target"] = target
         return example
 
-    def rows_of(self, item: int) -> list:
-        """Return the rows that an example covers: the last of its span, or all of them."""
+    def line_ids_of(self, item: int) -> list:
+        """Return the line ids that an example stands for: of its last sentence, or of all."""
         first, end = self.spans[item].tolist()
-        return self.index.rows[end - 1 if self.id_of_last else first : end].tolist()
+        return self.index.line_ids[end - 1 if self.id_of_last else first : end].tolist()
 
     def batch_by_size(
         self,
@@ -125,7 +127,12 @@ class DocumentView(LanguagePairDataset):
         ``--required-batch-size-multiple``; here it is kept.  Batches are then halved until their
         number is a multiple of the number of processes: for an empty batch a process would run a
         dummy batch and, with ``--update-freq``, distort the statistics of its other batches.
+
+        Raises:
+            UserError: an example has more tokens than a batch may have.
         """
+        if max_tokens is not None:
+            self._refuse_larger(indices, max_tokens)
         batches = list(
             super().batch_by_size(indices, max_tokens, max_sentences, required_batch_size_multiple)
         )
@@ -133,6 +140,16 @@ class DocumentView(LanguagePairDataset):
         if kept < len(indices):
             batches.append(np.asarray(indices[kept:]))
         return even_batches(batches, self.num_shards)
+
+    def _refuse_larger(self, indices, max_tokens: int) -> None:
+        sizes = self.num_tokens_vec(indices)
+        larger = np.flatnonzero(sizes > max_tokens)
+        if len(larger) > 0:
+            line = self.named_after[indices[larger[0]]] + 1
+            raise UserError(
+                f"{self.name}: line {line} has {sizes[larger[0]]} tokens, but a batch has at most "
+                f"--max-tokens {max_tokens}; give at least {sizes.max()}"
+            )
 
 
 def even_batches(batches: list, multiple: int) -> list:

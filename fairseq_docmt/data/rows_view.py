@@ -88,9 +88,9 @@ def open_drafts(folder: Optional[str], split: str, language: str, index: Documen
             f"--drafts: {name}.idx not found; examples/maruf2018_memnet/make_drafts.sh makes it"
         )
     blank = np.ones(len(drafts), dtype=bool)
-    blank[index.rows[index.rows < len(drafts)]] = False
+    blank[index.line_ids[index.line_ids < len(drafts)]] = False
     wrong = np.flatnonzero(blank & (drafts.sizes > BLANK_SIZE))
-    if len(drafts) <= index.rows[-1] or len(wrong) > 0:
+    if len(drafts) <= index.line_ids[-1] or len(wrong) > 0:
         line = wrong[0] + 1 if len(wrong) > 0 else len(drafts)
         raise UserError(
             f"--drafts: line {line} of {name} shows that these are translations of other text; "

@@ -6,13 +6,11 @@ from typing import List, Optional, Sequence
 
 import numpy as np
 import torch
-from fairseq.data import iterators
 
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_view import DocumentView
 from fairseq_docmt.data.lanes import FILLER, Place, chunk_sizes, fill_lanes, stream_batches
 from fairseq_docmt.data.unsort import sample_in_order
-from fairseq_docmt.errors import UserError
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +32,7 @@ class StreamView(DocumentView):
         mark_document_start: bool = False,
         too_long: Sequence[int] = (),
     ):
-        places = np.searchsorted(corpus.index.rows, index.rows)
+        places = np.searchsorted(corpus.index.line_ids, index.line_ids)
         spans = np.stack([places, places + 1], axis=1)
         super().__init__(corpus, spans, mark_document_start=mark_document_start)
         self.name = corpus.name
@@ -53,9 +51,9 @@ class StreamView(DocumentView):
         example = {"id": FILLER, **self._filler} if filler else super().__getitem__(place.sentence)
         return {**example, "place": place}
 
-    def rows_of(self, place: Place) -> list:
-        """Return the row of the sentence at a place, empty for a filler."""
-        return [] if place.sentence == FILLER else [int(self.named_after[place.sentence])]
+    def line_ids_of(self, place: Place) -> list:
+        """Return the line id of the sentence at a place, nothing for a filler."""
+        return [] if place.sentence == FILLER else [int(self.ids[place.sentence])]
 
     def collater(self, samples, pad_to_length=None) -> dict:
         """Return a batch as in :mod:`fairseq_docmt.data.batch`, its rows in the given order."""
@@ -97,43 +95,3 @@ class StreamView(DocumentView):
             100 - 100 * self.index.num_sentences / (steps * lanes * shards),
         )
         return stream_batches(self.index, documents, sizes, shards)
-
-
-class StreamIterator(iterators.EpochBatchIterator):
-    """Batches in a fixed order; the state of the iterator includes the document states.
-
-    Args:
-        *args, **kwargs: arguments of the stock iterator.
-        lane_states: object with ``for_checkpoint()`` and ``restore(state)``; None for validation.
-        decided_by: values of the options that determine the batches, by option.
-    """
-
-    def __init__(self, *args, lane_states=None, decided_by: Optional[dict] = None, **kwargs):
-        super().__init__(*args, disable_shuffling=True, **kwargs)
-        self._lane_states = lane_states
-        self._decided_by = decided_by or {}
-
-    def state_dict(self):
-        """Return the stock state; within an epoch also the document states of the lanes."""
-        state = super().state_dict()
-        if self._lane_states is not None and state["iterations_in_epoch"] > 0:
-            state["carries"] = self._lane_states.for_checkpoint()
-            state["decided_by"] = self._decided_by
-        return state
-
-    def load_state_dict(self, state_dict):
-        """Continue from a state of :meth:`state_dict`.
-
-        Raises:
-            UserError: the options give other batches than those of the interrupted epoch.
-        """
-        for option, before in state_dict.get("decided_by", {}).items():
-            if before != self._decided_by[option]:
-                raise UserError(
-                    f"the checkpoint was saved in the middle of an epoch with {option} {before}, "
-                    f"not {self._decided_by[option]}, which would leave sentences out or read "
-                    "them twice; give the same again, or begin a new epoch with --reset-dataloader"
-                )
-        super().load_state_dict(state_dict)
-        if self._lane_states is not None:
-            self._lane_states.restore(state_dict.get("carries"))

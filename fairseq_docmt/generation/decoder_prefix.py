@@ -171,7 +171,7 @@ def _hooked(hooks) -> Iterator[None]:
             hook.remove()
 
 
-def select_rows(decoder, state: IncrementalState, order: Tensor) -> IncrementalState:
+def select_state(decoder, state: IncrementalState, order: Tensor) -> IncrementalState:
     """Return a copy of an incremental state with rows selected or repeated by ``order``."""
     chosen = {key: dict(entry) for key, entry in state.items()}
     decoder.reorder_incremental_state_scripting(chosen, order)
@@ -183,7 +183,7 @@ def take_rows(decoder, prefix: DecoderPrefix, order: Tensor) -> DecoderPrefix:
     attention = prefix.attention
     return DecoderPrefix(
         prefix.tokens[order],
-        select_rows(decoder, prefix.state, order),
+        select_state(decoder, prefix.state, order),
         prefix.features[order],
         prefix.new_features[order],
         None if attention is None else attention[order],

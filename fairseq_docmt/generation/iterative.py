@@ -18,7 +18,8 @@ from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.data.rows_view import previous_tokens
 from fairseq_docmt.generation.hypotheses import Hypothesis, best_tokens
 from fairseq_docmt.generation.joint import JointSearch
-from fairseq_docmt.generation.search import Rows, device_of
+from fairseq_docmt.generation.search import NBestLists, device_of
+from fairseq_docmt.models.interface import remembers_translations
 
 #: order of a pass: all sentences at once, or in turn with the newest translations of the others
 ORDERS = ("together", "in-turn")
@@ -95,7 +96,7 @@ class _Memories:
     @property
     def hold_translations(self) -> bool:
         """Whether any model has a target memory."""
-        return any(model.remembers_translations for model in self.models)
+        return any(map(remembers_translations, self.models))
 
     def translate(self, rows: Tensor, previous: Tensor) -> None:
         """Write translations into the target memories.
@@ -106,7 +107,7 @@ class _Memories:
         """
         parts = zip(self.models, self.encoded, self.of_source)
         for i, (model, encoded, of_source) in enumerate(parts):
-            if not model.remembers_translations:
+            if not remembers_translations(model):
                 continue
             some = model.encoder.reorder_encoder_out(encoded, rows)
             readings = None if of_source is None else of_source.index_select(0, rows)
@@ -137,7 +138,7 @@ class IterativeSearch(JointSearch):
         """Return an ensemble whose decoders get vectors read from the memories."""
         return MemnetEnsemble(models)
 
-    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Translate from scratch or start from drafts, then do ``--decode-passes`` passes.
 
         In a pass each sentence is translated given the other sentences.  With 0 passes no memory
@@ -163,7 +164,7 @@ class IterativeSearch(JointSearch):
     ) -> Dict[int, List[Hypothesis]]:
         """Translate all sentences given the translations until these no longer change."""
         current, found = list(translations), {}
-        self._remember(memories, sentences, range(len(sentences)), current)
+        self._write_memories(memories, sentences, range(len(sentences)), current)
         for _ in range(self.task.cfg.decode_passes):
             before = list(current)
             for wave in self._waves(sentences):
@@ -171,12 +172,12 @@ class IterativeSearch(JointSearch):
                 found.update(new)
                 for i in wave:
                     current[i] = best_tokens(new[i], self.pad)
-                self._remember(memories, sentences, wave, current)
+                self._write_memories(memories, sentences, wave, current)
             if all(torch.equal(a, b) for a, b in zip(before, current)):
                 break
         return found
 
-    def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score references given the references of the other sentences, or given drafts."""
         sentences = _sentences(units)
         drafted = units[0].drafts is not None
@@ -185,7 +186,7 @@ class IterativeSearch(JointSearch):
         current = [
             line[:-1] for unit in units for line in (unit.drafts if drafted else unit.target)
         ]
-        self._remember(memories, sentences, everything, current)
+        self._write_memories(memories, sentences, everything, current)
         order = self._longest_first(sentences, everything)
         rows = torch.tensor(order, device=memories.documents.device)
         readings = [r.index_select(0, rows) for r in memories.recall(own=drafted)]
@@ -205,7 +206,7 @@ class IterativeSearch(JointSearch):
         src_tokens = pad_rows(rows, dictionary, left_pad).to(device)
         return _Memories(models, src_tokens, documents, dictionary.pad())
 
-    def _remember(self, memories: _Memories, sentences, wave: Sequence[int], current) -> None:
+    def _write_memories(self, memories: _Memories, sentences, wave: Sequence[int], current) -> None:
         """Write the current translations of the given sentences into the target memories."""
         end = torch.tensor([self.eos])
         ended = [
@@ -250,7 +251,7 @@ def _sentences(units: List[DecodingUnit]) -> List[_Sentence]:
     ]
 
 
-def _by_unit(found: List[List[Hypothesis]], units: List[DecodingUnit]) -> List[Rows]:
+def _by_unit(found: List[List[Hypothesis]], units: List[DecodingUnit]) -> List[NBestLists]:
     """Group the hypotheses of sentences by unit."""
     rows = iter(found)
-    return [[next(rows) for _ in unit.lines] for unit in units]
+    return [[next(rows) for _ in unit.line_ids] for unit in units]

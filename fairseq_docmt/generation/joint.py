@@ -12,7 +12,7 @@ from fairseq_docmt.generation.hypotheses import (
     JointHypothesis,
     nbest_of_sentences,
 )
-from fairseq_docmt.generation.search import DocumentSearch, EncoderInput, Rows, stacked
+from fairseq_docmt.generation.search import DocumentSearch, EncoderInput, NBestLists, stacked
 from fairseq_docmt.generation.sequence_generator import RowLimits
 
 logger = logging.getLogger(__name__)
@@ -47,13 +47,13 @@ class JointSearch(DocumentSearch):
                 "kept" if kept else "decoded again with the right one",
             )
 
-    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Search for translations of the rows of each unit."""
         return self.translate_spans(generator, models, units)
 
     def translate_spans(
         self, generator, models, units: List[DecodingUnit], encoder_context: Optional[dict] = None
-    ) -> List[Rows]:
+    ) -> List[NBestLists]:
         """Search for outputs of whole units and split them into sentences.
 
         Args:

@@ -13,8 +13,19 @@ def refuse_unsupported(task, models, args) -> None:
         args: generation options.
 
     Raises:
-        UserError: an option is not supported; the message gives an alternative.
+        UserError: a parameter is no number, or an option is not supported; the message gives an
+            alternative.
     """
+    for model in models:
+        if any(not parameter.isfinite().all() for parameter in model.parameters()):
+            raise UserError(
+                "the checkpoint has parameters that are no numbers (NaN or infinite), so its "
+                "training has diverged; use an earlier checkpoint"
+            )
+    if getattr(args, "beam", 1) < 1:
+        raise UserError(f"--beam must be at least 1, got {args.beam}")
+    if getattr(args, "nbest", 1) < 1:
+        raise UserError(f"--nbest must be at least 1, got {args.nbest}")
     # Whether source and output are single sentences.
     alone = task.decoding == "iterative" or (
         task.decoding != "segment" and task.window_to_decode() == 1

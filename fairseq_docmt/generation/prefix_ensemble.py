@@ -42,7 +42,10 @@ class PrefixEnsemble(EnsembleModel):
         self.prefix_scores: Optional[Tensor] = None
         self.encoder_outs: Optional[list] = None
         self.prefixes: List[DecoderPrefix] = []
+        #: for each model the states of documents whose source grows, None if they are not reused
         self._documents: List[Optional[GrowingDocuments]] = []
+        #: number of the growing document of each row of the latest batch
+        self._growing: List[int] = []
         #: (bsz,) symbol that ends the sentence of each row
         self.ends: Optional[Tensor] = None
         #: for each hypothesis: tokens of its prefix, and symbol that ends it
@@ -57,25 +60,31 @@ class PrefixEnsemble(EnsembleModel):
     @property
     def grows(self) -> bool:
         """Whether states are reused for documents whose source grows."""
-        # Kept prefixes have states but no scores of their tokens.
-        known = self.side_by_side and not self.score_prefix
-        return known and any(map(can_grow, self.models))
+        # Stored prefixes have states but no scores of their tokens.
+        reusable = self.side_by_side and not self.score_prefix
+        return reusable and any(map(can_grow, self.models))
 
     def encode(self, net_input: dict) -> None:
         """Encode the source and forget all prefixes."""
         self.encoder_outs = super().forward_encoder(net_input)
         self.prefixes, self.prefix_scores = [], None
 
-    def go_on(self, net_input: dict, tokens: Tensor, known: Optional[List[int]]) -> None:
-        """Encode and read new documents, or the same documents with more source and target.
+    def begin_documents(self) -> None:
+        """Forget the documents of :meth:`extend_documents`; those of the next call are new."""
+        self._documents = [GrowingDocuments(m) if can_grow(m) else None for m in self.models]
+        self._growing = []
+
+    def extend_documents(self, net_input: dict, tokens: Tensor, documents: List[int]) -> None:
+        """Encode and read documents whose source and target grow from call to call.
 
         Args:
             net_input: encoder input.
             tokens: (bsz, P) target tokens so far, right-padded, at least one in each row.
-            known: row of each document in the last call, None if all documents are new.
+            documents: number of the document of each row. After the first call, all of them have
+                been in the call before.
         """
-        if known is None:
-            self._documents = [GrowingDocuments(m) if can_grow(m) else None for m in self.models]
+        before, self._growing = self._growing, documents
+        known = [before.index(number) for number in documents] if before else None
         self.encoder_outs, self.prefixes = [], []
         for model, documents in zip(self.models, self._documents):
             if documents is None:
@@ -153,7 +162,7 @@ class PrefixEnsemble(EnsembleModel):
     # ---- called by the generator ---------------------------------------------------------------
 
     def forward_encoder(self, net_input):
-        """Return the encoder outputs that :meth:`encode` or :meth:`go_on` computed."""
+        """Return the encoder outputs of :meth:`encode` or :meth:`extend_documents`."""
         return self.encoder_outs
 
     def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature: float = 1.0):
@@ -184,7 +193,7 @@ class PrefixEnsemble(EnsembleModel):
         self._ends = self.ends[beams]
         all_attention = []
         for model, prefix, state in zip(self.models, self.prefixes, incremental_states):
-            state.update(decoder_prefix.select_rows(model.decoder, prefix.state, beams))
+            state.update(decoder_prefix.select_state(model.decoder, prefix.state, beams))
             if prefix.attention is not None:
                 all_attention.append(prefix.attention[:, -1])
         lprobs = self._lprobs([prefix.features[:, 0] for prefix in self.prefixes], temperature)

@@ -18,9 +18,10 @@ from fairseq_docmt.generation.hypotheses import (
     empty_hypothesis,
     split_hypothesis,
 )
+from fairseq_docmt.generation.progress import DecodingProgress
 
-#: hypotheses of each sentence to translate, best first
-Rows = List[List[Hypothesis]]
+#: n-best list of each sentence to translate, best hypothesis first
+NBestLists = List[List[Hypothesis]]
 
 
 class EncoderInput(NamedTuple):
@@ -49,10 +50,10 @@ class EncoderInput(NamedTuple):
 
 
 class DocumentSearch:
-    """Base of the searches, which find hypotheses for the sentences of decoding units.
+    """Base of the searches for translations of decoding units.
 
-    A subclass defines :meth:`translate`.  It may keep translations from one sample to the next;
-    samples then have to be in the order of their documents.
+    A subclass defines :meth:`translate`.  If it keeps translations from one sample to the next, the
+    samples must come in the order of their documents.
 
     Args:
         task: document task with dictionaries, ``decoding`` and ``options``.
@@ -67,6 +68,7 @@ class DocumentSearch:
         self.tgt_mark = torch.tensor([tgt_dict.index(BEGIN_OF_DOCUMENT)])
         self.src_mark = torch.tensor([src_dict.index(BEGIN_OF_DOCUMENT)])
         self._units_left = 0
+        self.progress = DecodingProgress()
 
     # ---- defined by subclasses -----------------------------------------------------------------
 
@@ -80,11 +82,11 @@ class DocumentSearch:
         """Return the ensemble of the generator, None for that of fairseq."""
         return None
 
-    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Search for translations of the rows of each unit."""
         raise NotImplementedError
 
-    def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score the references of the rows of each unit."""
         return self.score_spans(scorer, models, units)
 
@@ -95,7 +97,7 @@ class DocumentSearch:
         self._units_left = units
 
     @torch.no_grad()
-    def decode(self, generator, models, units, prefixes=None, constraints=None) -> Rows:
+    def decode(self, generator, models, units, prefixes=None, constraints=None) -> NBestLists:
         """Translate or score the rows of a sample.
 
         Args:
@@ -118,12 +120,14 @@ class DocumentSearch:
             raise UserError("--score-reference needs references; this input has no target side")
         else:
             found = iter(self.score(generator, models, full) if full else ())
-        results: Rows = []
+        results: NBestLists = []
         for unit in units:
-            nothing = [[empty_hypothesis(self.eos)] for _ in unit.lines]
+            nothing = [[empty_hypothesis(self.eos)] for _ in unit.line_ids]
             results += next(found) if unit.source else nothing
+        self.progress.finish_batch(len(results))
         self._units_left -= len(units)
         if self._units_left == 0:
+            self.progress.close()
             self.end()
         return results
 
@@ -154,9 +158,9 @@ class DocumentSearch:
         return EncoderInput(order, {"src_tokens": padded.to(device), "src_lengths": lengths})
 
     def context_tokens(self, unit: DecodingUnit, row: int, hypotheses: List[Hypothesis]) -> Tensor:
-        """Return the target context that a row is for later sentences, without end symbol.
+        """Return the tokens of a row that later sentences read as target context, without ``</s>``.
 
-        It is the best hypothesis, or the reference with ``--gold-context``.
+        They are the best hypothesis, or the reference with ``--gold-context``.
 
         Raises:
             UserError: ``--gold-context`` without references.
@@ -174,7 +178,7 @@ class DocumentSearch:
 
     # ---- references ----------------------------------------------------------------------------
 
-    def score_spans(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+    def score_spans(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score joined references by the stock scorer and split the scores into sentences."""
         batch = self.encoder_input(units, models)
         targets = [self.joined_target(units[i]) for i in batch.order]

@@ -10,7 +10,7 @@ from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.hypotheses import Hypothesis, cut_alignment
 from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
-from fairseq_docmt.generation.search import DocumentSearch, Rows, stacked
+from fairseq_docmt.generation.search import DocumentSearch, NBestLists, stacked
 from fairseq_docmt.generation.sequence_generator import RowLimits
 
 
@@ -25,8 +25,6 @@ class SequentialSearch(DocumentSearch):
         super().__init__(task)
         #: last translations of each open document
         self.translated: Dict[int, List[Tensor]] = {}
-        #: number of the growing document of each row of the latest batch
-        self._growing: List[int] = []
 
     def forget(self) -> None:
         """Forget the translations of open documents."""
@@ -37,13 +35,14 @@ class SequentialSearch(DocumentSearch):
         score_prefix = self.task.cfg.normalize_with_context
         return PrefixEnsemble(models, self.eos, self.separator, self.pad, score_prefix)
 
-    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Search for translations of the rows of each unit."""
         if self.task.decoding == "sequential-full-source":
             return self._translate(generator, units)
+        generator.model.begin_documents()
         return self._without_future(units, lambda *shown: self._translate(generator, *shown))
 
-    def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score the references of the rows of each unit."""
         if self.task.decoding != "sequential":
             return self.score_spans(scorer, models, units)
@@ -51,7 +50,7 @@ class SequentialSearch(DocumentSearch):
             units, lambda shown, _=None: self.score_spans(scorer, models, shown)
         )
 
-    def _without_future(self, units, decode: Callable[..., List[Rows]]) -> List[Rows]:
+    def _without_future(self, units, decode: Callable[..., List[NBestLists]]) -> List[NBestLists]:
         """Decode units sentence by sentence, each given the source up to this sentence.
 
         Herold and Ney (2023), section 3.4.  The source grows with each sentence and is encoded
@@ -64,8 +63,7 @@ class SequentialSearch(DocumentSearch):
         """
         if all(unit.num_rows == 1 for unit in units):
             return decode(units)
-        results: List[Rows] = [[] for _ in units]
-        self._growing = []
+        results: List[NBestLists] = [[] for _ in units]
         contexts = [list(unit.target_context or ()) for unit in units]
         for row in range(max(unit.num_rows for unit in units)):
             active = [i for i, unit in enumerate(units) if row < unit.num_rows]
@@ -80,7 +78,7 @@ class SequentialSearch(DocumentSearch):
 
     def _translate(
         self, generator, units: List[DecodingUnit], growing: Optional[List[int]] = None
-    ) -> List[Rows]:
+    ) -> List[NBestLists]:
         """Translate the rows of each unit one after another, the units as one batch.
 
         Args:
@@ -93,35 +91,27 @@ class SequentialSearch(DocumentSearch):
         in_batch = [units[i] for i in batch.order]
         tokens = self._first_tokens(in_batch).to(batch.device)
         if ensemble.grows and growing is not None:
-            known = self._known_rows([growing[i] for i in batch.order])
-            ensemble.go_on(batch.net_input, tokens, known)
+            documents = [growing[i] for i in batch.order]
+            ensemble.extend_documents(batch.net_input, tokens, documents)
         else:
             ensemble.encode(batch.net_input)
             ensemble.read(tokens)
         return batch.in_order_of_units(self._write(generator, in_batch, batch.net_input))
 
-    def _known_rows(self, growing: List[int]) -> Optional[List[int]]:
-        """Return the rows of the documents in the previous batch, None at the first sentence.
-
-        Args:
-            growing: number of the document of each row.
-        """
-        before, self._growing = self._growing, growing
-        return [before.index(number) for number in growing] if before else None
-
-    def _write(self, generator, units: List[DecodingUnit], net_input: dict) -> List[Rows]:
+    def _write(self, generator, units: List[DecodingUnit], net_input: dict) -> List[NBestLists]:
         """Search for the rows of each unit and append each result to the prefix."""
         ensemble, device = generator.model, net_input["src_tokens"].device
-        results: List[Rows] = [[] for _ in units]
+        results: List[NBestLists] = [[] for _ in units]
         active = list(range(len(units)))
         while True:
             current = [(units[i], len(results[i])) for i in active]
             found = self._write_sentence(generator, current, net_input)
+            self.progress.advance(len(active))
             chunks = []
             for i, (unit, row), hypotheses in zip(active, current, found):
                 results[i].append(hypotheses)
                 tokens = self.context_tokens(unit, row, hypotheses)
-                self._remember(unit, tokens)
+                self._keep_context(unit, tokens)
                 chunks.append(torch.cat([tokens, torch.tensor([self.separator])]))
             going_on = [at for at, (unit, row) in enumerate(current) if row + 1 < unit.num_rows]
             if not going_on:
@@ -213,7 +203,8 @@ class SequentialSearch(DocumentSearch):
             )
         return known[-wanted:]
 
-    def _remember(self, unit: DecodingUnit, tokens: Tensor) -> None:
+    def _keep_context(self, unit: DecodingUnit, tokens: Tensor) -> None:
+        """Keep a translation as target context of the next windows of its document."""
         window = self.task.window_to_decode()
         if window < 2 or unit.target_context is not None:
             return

@@ -9,9 +9,14 @@ from torch import Tensor, nn
 from fairseq_docmt.data import pad_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.generation.joint import JointSearch
-from fairseq_docmt.generation.search import Rows, device_of
+from fairseq_docmt.generation.search import NBestLists, device_of
 from fairseq_docmt.models.interface import state_after
-from fairseq_docmt.modules.shared.document_state import DocumentState, detached, joined, select_rows
+from fairseq_docmt.modules.shared.document_state import (
+    DocumentState,
+    detached,
+    joined,
+    select_documents,
+)
 
 
 class StreamEnsemble(EnsembleModel):
@@ -81,7 +86,7 @@ class StreamSearch(JointSearch):
         """Return an ensemble whose encoders get the document states."""
         return StreamEnsemble(models)
 
-    def translate(self, generator, models, units: List[DecodingUnit]) -> List[Rows]:
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Search for translations and update the document states with the best hypotheses."""
 
         def translate(wave):
@@ -99,7 +104,7 @@ class StreamSearch(JointSearch):
         tokens = self.context_tokens(unit, 0, hypotheses)
         return torch.cat([torch.tensor([self.eos]), mark, tokens])
 
-    def score(self, scorer, models, units: List[DecodingUnit]) -> List[Rows]:
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score references and update the document states with them."""
 
         def score(wave):
@@ -111,8 +116,8 @@ class StreamSearch(JointSearch):
         return self._by_waves(units, score)
 
     def _by_waves(
-        self, units, decode: Callable[[list], Tuple[List[Rows], List[DocumentState]]]
-    ) -> List[Rows]:
+        self, units, decode: Callable[[list], Tuple[List[NBestLists], List[DocumentState]]]
+    ) -> List[NBestLists]:
         """Decode at most one sentence of each document at a time, the longest first."""
         results = [None] * len(units)
         for wave in _waves(units):
@@ -133,20 +138,15 @@ class StreamSearch(JointSearch):
         open_states = [self.doc_states[u.document] for u, on in zip(wave, continues) if on]
         # Rows that begin a document get an arbitrary state, which the model ignores.
         row = torch.tensor(continues, device=device).cumsum(0).sub(1).clamp(min=0)
-        return [
-            {
-                **stream,
-                "doc_state": select_rows(joined([states[number] for states in open_states]), row),
-            }
-            for number in range(len(models))
-        ]
+        of_models = [select_documents(joined(states), row) for states in zip(*open_states)]
+        return [{**stream, "doc_state": doc_state} for doc_state in of_models]
 
     def _keep(self, documents: List[int], states: List[DocumentState]) -> None:
         latest = max([*documents, *self.doc_states])
         kept = {latest: self.doc_states[latest]} if latest in self.doc_states else {}
         for row, document in enumerate(documents):
             at = torch.tensor([row], device=next(iter(states[0].values())).device)
-            kept[document] = [detached(select_rows(doc_state, at)) for doc_state in states]
+            kept[document] = [detached(select_documents(doc_state, at)) for doc_state in states]
         self.doc_states = kept
 
 

@@ -30,16 +30,16 @@ def units_of_view(sample: dict, task) -> dict:
     sources = _split_rows(sample["net_input"]["src_tokens"], task.source_dictionary)
     targets = [_sentences(row, tgt_dict)[0] for row in whole]
     for (source, at_start), target, first in zip(sources, targets, sample["id"].tolist()):
-        # The id of a window is its only row, that of another span its first row.
-        rows = 1 if is_window else len(source)
+        # A window translates one sentence, another span all; its id is the line of the first.
+        translated = 1 if is_window else len(source)
         units.append(
             DecodingUnit(
-                list(range(first, first + rows)),
+                list(range(first, first + translated)),
                 source,
                 target,
                 document=0,
                 at_start=at_start,
-                target_context=[t[:-1] for t in target[: len(target) - rows]],
+                target_context=[t[:-1] for t in target[: len(target) - translated]],
             )
         )
     return _sample(units, task)
@@ -55,18 +55,18 @@ def units_of_stream(sample: dict, task) -> dict:
     net_input = sample["net_input"]
     sources = _split_rows(net_input["src_tokens"], task.source_dictionary)
     targets = _split_rows(sample["target"], task.target_dictionary)
-    starts, lines = net_input["starts"].tolist(), sample["id"].tolist()
+    starts, line_ids = net_input["starts"].tolist(), sample["id"].tolist()
     units = [
         DecodingUnit(
-            [lines[row]],
+            [line_ids[row]],
             sources[row][0],
             targets[row][0],
             document=row % net_input["lanes"],
             position=0 if starts[row] else 1,
             at_start=sources[row][1],
         )
-        for row in range(len(lines))
-        if lines[row] >= 0
+        for row in range(len(line_ids))
+        if line_ids[row] >= 0
     ]
     return _sample(units, task)
 
@@ -98,9 +98,9 @@ def units_of_documents(sample: dict, task) -> dict:
 
 def _sample(units: List[DecodingUnit], task) -> dict:
     references = [target for unit in units for target in unit.target[unit.num_context :]]
-    lines = [line for unit in units for line in unit.lines]
+    line_ids = [line_id for unit in units for line_id in unit.line_ids]
     target = pad_rows(references, task.target_dictionary)
-    return {"units": units, "target": target, "id": torch.tensor(lines)}
+    return {"units": units, "target": target, "id": torch.tensor(line_ids)}
 
 
 def _split_rows(tokens: Tensor, dictionary) -> List[Tuple[List[Tensor], bool]]:

@@ -4,6 +4,7 @@ import logging
 from dataclasses import fields
 from typing import Optional, Sequence
 
+from fairseq.dataclass.utils import gen_parser_from_dataclass
 from torch import nn
 
 from fairseq_docmt.errors import UserError
@@ -81,3 +82,35 @@ def fill_missing(model: nn.Module, state_dict: dict, new: Sequence[str]) -> None
             len(filled),
             filled[0],
         )
+
+
+class ExtendedModel:
+    """Mixin for models that add options and parameters to a model of fairseq or of this suite.
+
+    Attributes:
+        config: dataclass of the added options.
+        new_parameters: substrings of the names of the added parameters and buffers. They keep their
+            initialisation when a checkpoint without them is loaded, and ``--optimizer
+            grouped_adam`` gives them their own learning rate.
+    """
+
+    config: type
+    new_parameters: Sequence[str] = ()
+
+    @classmethod
+    def add_args(cls, parser):
+        """Add the options of the base class and of :attr:`config`."""
+        super().add_args(parser)
+        gen_parser_from_dataclass(parser, cls.config(), delete_default=True)
+
+    @classmethod
+    def build_model(cls, args, task):
+        """Build a model and mark its new parameters."""
+        model = super().build_model(args, task)
+        mark_new(model, cls.new_parameters)
+        return model
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        """Keep the initialisation of new parameters that the checkpoint lacks."""
+        super().upgrade_state_dict_named(state_dict, name)
+        fill_missing(self, state_dict, self.new_parameters)

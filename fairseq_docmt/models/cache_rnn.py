@@ -6,11 +6,10 @@ Tu, Liu, Shi and Zhang (2018), "Learning to Remember Translation History with a 
 from dataclasses import dataclass, field
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._options import fill_missing, mark_new, set_defaults
+from fairseq_docmt.models._options import ExtendedModel, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch
 from fairseq_docmt.modules.rnn.cache_decoder import FUSIONS, CacheDecoder
@@ -38,14 +37,10 @@ class CacheConfig(FairseqDataclass):
 
 
 @register_model("cache_rnn")
-class CacheRNNModel(StreamModel, RNNSearchModel):
+class CacheRNNModel(ExtendedModel, StreamModel, RNNSearchModel):
     """RNNSearch with a cache of recent target words and their attention contexts."""
 
-    @classmethod
-    def add_args(cls, parser):
-        """Add the options of ``rnnsearch`` and of :class:`CacheConfig`."""
-        super().add_args(parser)
-        gen_parser_from_dataclass(parser, CacheConfig(), delete_default=True)
+    config, new_parameters = CacheConfig, NEW_PARAMETERS
 
     @classmethod
     def build_model(cls, args, task):
@@ -57,9 +52,7 @@ class CacheRNNModel(StreamModel, RNNSearchModel):
         cache_rnn(args)
         if args.cache_size < 0:
             raise UserError(f"--cache-size must not be negative, got {args.cache_size}")
-        model = super().build_model(args, task)
-        mark_new(model, NEW_PARAMETERS)
-        return model
+        return super().build_model(args, task)
 
     @classmethod
     def build_decoder(cls, args, *parts):
@@ -83,11 +76,6 @@ class CacheRNNModel(StreamModel, RNNSearchModel):
                 if part is not None:
                     part.eval()
         return self
-
-    def upgrade_state_dict_named(self, state_dict, name):
-        """Initialise new modules when loading a checkpoint of ``rnnsearch``."""
-        super().upgrade_state_dict_named(state_dict, name)
-        fill_missing(self, state_dict, NEW_PARAMETERS)
 
 
 @register_model_architecture("cache_rnn", "cache_rnn")

@@ -8,10 +8,9 @@ import logging
 from dataclasses import dataclass, field
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
 
-from fairseq_docmt.models._options import fill_missing, mark_new, set_defaults
+from fairseq_docmt.models._options import ExtendedModel, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch_512
 from fairseq_docmt.modules.rnn.context_rnn import (
@@ -45,22 +44,16 @@ class ContextConfig(FairseqDataclass):
 
 
 @register_model("context_rnn")
-class ContextRNNModel(StreamModel, RNNSearchModel):
+class ContextRNNModel(ExtendedModel, StreamModel, RNNSearchModel):
     """RNNSearch with context from a few previous sentences of the document."""
 
-    @classmethod
-    def add_args(cls, parser):
-        """Add the options of ``rnnsearch`` and of :class:`ContextConfig`."""
-        super().add_args(parser)
-        gen_parser_from_dataclass(parser, ContextConfig(), delete_default=True)
+    config, new_parameters = ContextConfig, NEW_PARAMETERS
 
     @classmethod
     def build_model(cls, args, task):
         """Build a model."""
         context_rnn(args)
-        model = super().build_model(args, task)
-        mark_new(model, NEW_PARAMETERS)
-        return model
+        return super().build_model(args, task)
 
     @classmethod
     def build_encoder(cls, args, *parts):
@@ -85,8 +78,7 @@ class ContextRNNModel(StreamModel, RNNSearchModel):
         )
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Initialise new modules from ``rnnsearch`` checkpoints and convert older checkpoints."""
-        super().upgrade_state_dict_named(state_dict, name)
+        """See the base class; also drops a layer of older checkpoints."""
         earlier = [key for key in state_dict if ".context_initial." in key and "encoder" in key]
         for key in earlier:
             del state_dict[key]
@@ -97,7 +89,7 @@ class ContextRNNModel(StreamModel, RNNSearchModel):
                 "outside of the tanh of the initial decoder state; its translations differ from "
                 "that version: train it again, or continue from it with --reset-optimizer"
             )
-        fill_missing(self, state_dict, NEW_PARAMETERS)
+        super().upgrade_state_dict_named(state_dict, name)
 
 
 @register_model_architecture("context_rnn", "context_rnn")

@@ -21,8 +21,8 @@ class DocumentModel(Protocol):
             ``doc_state``.  Default: False.
         reads_documents: the rows of a batch are the sentences of whole documents, and ``forward``
             takes ``documents`` (:mod:`fairseq_docmt.data.batch`).  Default: False.
-        remembers_translations: such a model also reads translations of the other sentences.
-            Default: False.
+        remembers_translations: the model also reads translations of the other sentences of a
+            document.  Default: False.
         full_context_alignment: alignments need the whole output (fairseq's ``transformer_align``).
             Default: False.
     """
@@ -77,14 +77,14 @@ class DocumentDecoder(Protocol):
     def independent(
         self, tokens: Tensor, encoder_out: dict, incremental_state: Dict, final: Tensor
     ) -> Tensor:
-        """Return how many first tokens of each row do not depend on later source columns.
+        """Count the leading tokens of each row that do not depend on sentences still to come.
 
-        Of the (bsz, T) right-padded tokens, these attend only to the first ``final`` (bsz,) source
-        columns, which stay the same when the source grows.
+        They attend only to the first ``final`` (bsz,) source columns, which stay the same when the
+        source grows.  ``tokens`` are (bsz, T), right-padded.
         """
 
     def with_source(self, incremental_state: Dict, encoder_out: dict, unchanged: int) -> Dict:
-        """Return an incremental state for a longer source with the same ``unchanged`` columns."""
+        """Return the state for a longer source whose first ``unchanged`` columns are the same."""
 
 
 def is_document_recurrent(model) -> bool:
@@ -95,6 +95,11 @@ def is_document_recurrent(model) -> bool:
 def reads_documents(model) -> bool:
     """Return whether the rows of a model's batches are the sentences of whole documents."""
     return getattr(model, "reads_documents", False)
+
+
+def remembers_translations(model) -> bool:
+    """Return whether a model reads translations of the other sentences of a document."""
+    return getattr(model, "remembers_translations", False)
 
 
 def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:

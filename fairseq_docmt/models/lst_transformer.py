@@ -7,12 +7,11 @@ section 3.2.
 from dataclasses import dataclass, field
 
 from fairseq.dataclass import FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
-from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
+from fairseq.models.transformer import base_architecture
 
-from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import refuse_stock_options, set_defaults
 from fairseq_docmt.modules.window.lst_decoder import LSTTransformerDecoder, LSTTransformerEncoder
 
@@ -32,14 +31,11 @@ class LSTConfig(FairseqDataclass):
 
 
 @register_model("lst_transformer")
-class LSTTransformerModel(TransformerModel):
+class LSTTransformerModel(DocumentTransformer):
     """Transformer with self-attention to the sentence and to the whole document, in parallel."""
 
-    @classmethod
-    def add_args(cls, parser):
-        """Add the options of fairseq's transformer and of :class:`LSTConfig`."""
-        super().add_args(parser)
-        gen_parser_from_dataclass(parser, LSTConfig(), delete_default=True)
+    config = LSTConfig
+    encoder_class, decoder_class = LSTTransformerEncoder, LSTTransformerDecoder
 
     @classmethod
     def build_model(cls, args, task):
@@ -53,18 +49,6 @@ class LSTTransformerModel(TransformerModel):
         if args.checkpoint_activations:
             raise UserError("--checkpoint-activations is not supported by lst_transformer")
         return super().build_model(args, task)
-
-    @classmethod
-    def build_encoder(cls, args, src_dict, embed_tokens):
-        """See the base class."""
-        cfg = TransformerConfig.from_namespace(args)
-        return LSTTransformerEncoder(cfg, src_dict, embed_tokens, separator_index(src_dict))
-
-    @classmethod
-    def build_decoder(cls, args, tgt_dict, embed_tokens):
-        """See the base class."""
-        cfg = TransformerConfig.from_namespace(args)
-        return LSTTransformerDecoder(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
 
 
 @register_model_architecture("lst_transformer", "lst_transformer")

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import Iterable, Optional
 
 import torch
-from fairseq import checkpoint_utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
 from torch import Tensor, nn
 
+from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._options import fill_missing, mark_new, set_defaults
+from fairseq_docmt.models._options import ExtendedModel, set_defaults
 from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch_512
 from fairseq_docmt.modules.rnn.document_memory import (
     DIRECTIONS,
@@ -75,19 +74,15 @@ def evaluating(model: nn.Module):
 
 
 @register_model("memnet_rnn")
-class MemnetRNNModel(RNNSearchModel):
+class MemnetRNNModel(ExtendedModel, RNNSearchModel):
     """RNNSearch with memories of the other sentences of a document and their translations.
 
     Batch rows are sentences; the sentences of a document are consecutive (see data/rows_view.py).
     """
 
-    reads_documents = True
+    config, new_parameters = MemnetConfig, NEW_PARAMETERS
 
-    @classmethod
-    def add_args(cls, parser):
-        """Add the options of ``rnnsearch`` and of :class:`MemnetConfig`."""
-        super().add_args(parser)
-        gen_parser_from_dataclass(parser, MemnetConfig(), delete_default=True)
+    reads_documents = True
 
     @classmethod
     def build_model(cls, args, task):
@@ -99,7 +94,6 @@ class MemnetRNNModel(RNNSearchModel):
         memnet_rnn(args)
         model = super().build_model(args, task)
         model.sentence_lm = args.sentence_lm
-        mark_new(model, NEW_PARAMETERS)
         return model
 
     @classmethod
@@ -192,17 +186,12 @@ class MemnetRNNModel(RNNSearchModel):
         for name, path in zip(DIRECTIONS, paths):
             if not os.path.isfile(path):
                 raise UserError(f"--sentence-lm: checkpoint {path} not found")
-            state = checkpoint_utils.load_checkpoint_to_cpu(path)
+            weights = read_checkpoint(path).weights
             try:
-                self.encoder.source_memory.sentences.load(name, state["model"])
+                self.encoder.source_memory.sentences.load(name, weights)
             except ValueError as error:
                 raise UserError(f"--sentence-lm: {path} {error}") from None
         self.encoder.source_memory.sentences.standardise(sentences)
-
-    def upgrade_state_dict_named(self, state_dict, name):
-        """Initialise new modules when loading a checkpoint of ``rnnsearch``."""
-        super().upgrade_state_dict_named(state_dict, name)
-        fill_missing(self, state_dict, NEW_PARAMETERS)
 
 
 @register_model_architecture("memnet_rnn", "memnet_rnn")

@@ -9,18 +9,13 @@ from typing import List, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
-from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
+from fairseq.models.transformer import TransformerConfig, base_architecture
 
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._options import (
-    fill_missing,
-    mark_new,
-    refuse_stock_options,
-    set_defaults,
-)
+from fairseq_docmt.models._document_transformer import DocumentTransformer
+from fairseq_docmt.models._options import refuse_stock_options, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.modules.recurrent_memory.memory_decoder import (
     MemoryTransformerDecoder,
@@ -94,14 +89,10 @@ def layers_with_memory(args, side: str) -> List[int]:
 
 
 @register_model("memory_transformer")
-class MemoryTransformerModel(StreamModel, TransformerModel):
+class MemoryTransformerModel(StreamModel, DocumentTransformer):
     """Transformer with a recurrent memory; the cost of a sentence is independent of context."""
 
-    @classmethod
-    def add_args(cls, parser):
-        """Add the options of fairseq's transformer and of :class:`MemoryConfig`."""
-        super().add_args(parser)
-        gen_parser_from_dataclass(parser, MemoryConfig(), delete_default=True)
+    config, new_parameters = MemoryConfig, NEW_PARAMETERS
 
     @classmethod
     def build_model(cls, args, task):
@@ -125,7 +116,6 @@ class MemoryTransformerModel(StreamModel, TransformerModel):
             )
         model = super().build_model(args, task)
         model.exact_memory_gradient = args.exact_memory_gradient
-        mark_new(model, NEW_PARAMETERS)
         return model
 
     @classmethod
@@ -176,11 +166,6 @@ class MemoryTransformerModel(StreamModel, TransformerModel):
             copied=True,
         )
         return self.decoder(previous, encoder_out=encoder_out, src_lengths=lengths, **kwargs)
-
-    def upgrade_state_dict_named(self, state_dict, name):
-        """Initialise memories when loading a checkpoint of a transformer."""
-        super().upgrade_state_dict_named(state_dict, name)
-        fill_missing(self, state_dict, NEW_PARAMETERS)
 
 
 @register_model_architecture("memory_transformer", "memory_transformer")

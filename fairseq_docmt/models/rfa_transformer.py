@@ -8,18 +8,12 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
-from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
+from fairseq.models.transformer import base_architecture
 
-from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._options import (
-    fill_missing,
-    mark_new,
-    refuse_stock_options,
-    set_defaults,
-)
+from fairseq_docmt.models._document_transformer import DocumentTransformer
+from fairseq_docmt.models._options import refuse_stock_options, set_defaults
 from fairseq_docmt.modules.rfa.random_feature_map import FEATURE_MAPS
 from fairseq_docmt.modules.rfa.rfa_decoder import RFATransformerDecoder
 from fairseq_docmt.modules.rfa.rfa_layers import RFAEncoderLayer
@@ -135,14 +129,11 @@ class RFATransformerEncoder(SharedSourceEncoder):
 
 
 @register_model("rfa_transformer")
-class RFATransformerModel(TransformerModel):
+class RFATransformerModel(DocumentTransformer):
     """Transformer with random feature attention in the decoder and optionally in the encoder."""
 
-    @classmethod
-    def add_args(cls, parser):
-        """Add the options of fairseq's transformer and of :class:`RFAConfig`."""
-        super().add_args(parser)
-        gen_parser_from_dataclass(parser, RFAConfig(), delete_default=True)
+    config, new_parameters = RFAConfig, NEW_PARAMETERS
+    encoder_class, decoder_class = RFATransformerEncoder, RFATransformerDecoder
 
     @classmethod
     def build_model(cls, args, task):
@@ -164,26 +155,7 @@ class RFATransformerModel(TransformerModel):
                 raise UserError(f"{flag} needs --sentence-gate decay or average")
         if args.key_rescale_with_padding and args.no_key_rescale:
             raise UserError("--key-rescale-with-padding contradicts --no-key-rescale")
-        model = super().build_model(args, task)
-        mark_new(model, NEW_PARAMETERS)
-        return model
-
-    @classmethod
-    def build_encoder(cls, args, src_dict, embed_tokens):
-        """See the base class."""
-        cfg = TransformerConfig.from_namespace(args)
-        return RFATransformerEncoder(cfg, src_dict, embed_tokens, separator_index(src_dict))
-
-    @classmethod
-    def build_decoder(cls, args, tgt_dict, embed_tokens):
-        """See the base class."""
-        cfg = TransformerConfig.from_namespace(args)
-        return RFATransformerDecoder(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
-
-    def upgrade_state_dict_named(self, state_dict, name):
-        """Initialise new modules from checkpoints of transformers or of models without gate."""
-        super().upgrade_state_dict_named(state_dict, name)
-        fill_missing(self, state_dict, NEW_PARAMETERS)
+        return super().build_model(args, task)
 
 
 def _check_pool(args) -> None:

@@ -9,19 +9,13 @@ from typing import Optional
 import torch
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
-from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
+from fairseq.models.transformer import base_architecture
 from torch import Tensor
 
-from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._options import (
-    fill_missing,
-    mark_new,
-    refuse_stock_options,
-    set_defaults,
-)
+from fairseq_docmt.models._document_transformer import DocumentTransformer
+from fairseq_docmt.models._options import refuse_stock_options, set_defaults
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.window.growing_source import GrowingSource, encode_growing
 from fairseq_docmt.modules.window.source_alignment import (
@@ -62,7 +56,8 @@ class WindowAttentionConfig(FairseqDataclass):
     train_alignment: ChoiceEnum(TRAINING_ALIGNMENTS) = field(
         default="linear",
         metadata={
-            "help": "alignment of references: by their length ratio (linear), or by sentence"
+            "help": "alignment of references in training: by the length ratio of each pair "
+            "(linear), or one to one within each sentence (sentence)"
         },
     )
     full_encoder_attention: bool = field(
@@ -130,14 +125,11 @@ class WindowTransformerEncoder(SharedSourceEncoder):
 
 
 @register_model("window_attn_transformer")
-class WindowAttentionTransformerModel(TransformerModel):
+class WindowAttentionTransformerModel(DocumentTransformer):
     """Transformer with window attention, linear in time and memory."""
 
-    @classmethod
-    def add_args(cls, parser):
-        """Add the options of fairseq's transformer and of :class:`WindowAttentionConfig`."""
-        super().add_args(parser)
-        gen_parser_from_dataclass(parser, WindowAttentionConfig(), delete_default=True)
+    config, new_parameters = WindowAttentionConfig, NEW_PARAMETERS
+    encoder_class, decoder_class = WindowTransformerEncoder, WindowTransformerDecoder
 
     @classmethod
     def build_model(cls, args, task):
@@ -152,30 +144,15 @@ class WindowAttentionTransformerModel(TransformerModel):
             raise UserError(f"--attention-window must not be negative, got {args.attention_window}")
         if args.position == "relative":
             args.no_token_positional_embeddings = True
-        model = super().build_model(args, task)
-        mark_new(model, NEW_PARAMETERS)
-        return model
-
-    @classmethod
-    def build_encoder(cls, args, src_dict, embed_tokens):
-        """See the base class."""
-        cfg = TransformerConfig.from_namespace(args)
-        return WindowTransformerEncoder(cfg, src_dict, embed_tokens, separator_index(src_dict))
-
-    @classmethod
-    def build_decoder(cls, args, tgt_dict, embed_tokens):
-        """See the base class."""
-        cfg = TransformerConfig.from_namespace(args)
-        return WindowTransformerDecoder(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
+        return super().build_model(args, task)
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Initialise new modules from transformer checkpoints and convert older token counts."""
-        super().upgrade_state_dict_named(state_dict, name)
+        """See the base class; also converts the token counts of older checkpoints."""
         totals = [state_dict.pop(f"decoder.{side}_tokens", None) for side in ("source", "target")]
         if None not in totals:
             ratio = LengthRatio.of_totals(*map(int, totals)).state_dict()
             state_dict.update({f"decoder.length_ratio.{key}": x for key, x in ratio.items()})
-        fill_missing(self, state_dict, NEW_PARAMETERS)
+        super().upgrade_state_dict_named(state_dict, name)
 
 
 @register_model_architecture("window_attn_transformer", "window_attn_transformer")

@@ -23,6 +23,9 @@ def recall_others(queries: Tensor, cells: Tensor, documents: Tensor) -> Tensor:
     return weights.to(cells.dtype) @ cells
 
 
-def rows_of_documents(documents: Tensor) -> list:
-    """Return the number of batch rows of each document; rows of a document are consecutive."""
+def sentences_per_document(documents: Tensor) -> list:
+    """Return the number of sentences of each document, given the document (R,) of each sentence.
+
+    The sentences of a document are consecutive.
+    """
     return torch.unique_consecutive(documents, return_counts=True)[1].tolist()

@@ -28,10 +28,10 @@ class Cache(NamedTuple):
     ages: Tensor
 
     @classmethod
-    def empty(cls, like: Tensor, rows: int, slots: int, key_dim: int, value_dim: int) -> "Cache":
-        """Return empty slots for ``rows`` documents, with the type and device of ``like``."""
-        nothing = torch.full((rows, slots), NO_WORD, dtype=torch.long, device=like.device)
-        keys, values = (like.new_zeros(rows, slots, size) for size in (key_dim, value_dim))
+    def empty(cls, like: Tensor, bsz: int, slots: int, key_dim: int, value_dim: int) -> "Cache":
+        """Return the empty slots of ``bsz`` documents, with the type and device of ``like``."""
+        nothing = torch.full((bsz, slots), NO_WORD, dtype=torch.long, device=like.device)
+        keys, values = (like.new_zeros(bsz, slots, size) for size in (key_dim, value_dim))
         return cls(keys, values, nothing, nothing.clone())
 
     def emptied(self, rows: Tensor) -> "Cache":

@@ -103,11 +103,11 @@ def window_attention(
     """
     if q.device.type == "cuda":
         return fused_window_attention(q, k, v, window, relative, dropout, block_size)
-    attend = outside_autocast(_WindowAttention.apply)
+    attend = outside_autocast(_BlockwiseAttention.apply)
     return attend(q, k, v, relative, window, dropout, block_size)
 
 
-class _WindowAttention(torch.autograd.Function):
+class _BlockwiseAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, relative, window, dropout, block_size):
         output = torch.zeros_like(q)

@@ -129,7 +129,7 @@ def read_documents(source: str, reference: str) -> Documents:
         if bool(pair[0]) != bool(pair[1]):
             raise UserError(f"line {number} is blank in only one of {source} and {reference}")
     index = DocumentIndex.from_sizes([2 if line else 1 for line in sides[0]])
-    return Documents(index, *([lines[row] for row in index.rows] for lines in sides))
+    return Documents(index, *([lines[row] for row in index.line_ids] for lines in sides))
 
 
 def score(scorer: ReferenceScorer, documents: Documents, context: str) -> List[Scores]:

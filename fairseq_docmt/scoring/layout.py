@@ -116,10 +116,10 @@ class Layout(NamedTuple):
 
     def _by_number(self, text: Output) -> List[str]:
         """Return the sentences of an output; its line numbers may or may not count blank lines."""
-        for rows in (self.index.rows.tolist(), range(self.index.num_sentences)):
+        for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):
             if text.hypotheses.keys() == set(rows):
                 return [text.hypotheses[row] for row in rows]
-        wanted = set(self.index.rows.tolist())
+        wanted = set(self.index.line_ids.tolist())
         if self.by_docids and len(text.hypotheses) == len(wanted):  # numbers count blank lines
             return [text.hypotheses[row] for row in sorted(text.hypotheses)]
         missing, extra = wanted - text.hypotheses.keys(), text.hypotheses.keys() - wanted
@@ -135,7 +135,7 @@ class Layout(NamedTuple):
 
     def _by_line(self, text: Lines) -> List[str]:
         """Return the lines of plain text that are sentences in the test set."""
-        lines, rows = text.lines, self.index.rows.tolist()
+        lines, rows = text.lines, self.index.line_ids.tolist()
         wanted = rows[-1] + 1 if rows else 0
         if self.by_docids and len(lines) == wanted:
             return lines

@@ -9,17 +9,17 @@ import contextlib
 import copy
 import logging
 import os
-from argparse import Namespace
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
-from fairseq.data import LanguagePairDataset, encoders
+from fairseq.data import LanguagePairDataset
 from omegaconf import open_dict
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from fairseq_docmt.data import DecodingUnits, DocumentIndex
+from fairseq_docmt.data.text_form import TextForm, checksum, read_text_forms
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.contrastive_items import Item
@@ -85,31 +85,7 @@ def text_encoder(
     Raises:
         UserError: the truecasing model is invalid.
     """
-    sides = {"source_lang": language, "target_lang": language}
-    cut = encoders.build_tokenizer(Namespace(tokenizer=tokenizer, **sides)) if tokenizer else None
-    bpe = encoders.build_bpe(Namespace(bpe="subword_nmt", bpe_codes=codes)) if codes else None
-    truecase = _truecaser(truecasing) if truecasing else None
-
-    def encode(sentence: str) -> str:
-        sentence = cut.encode(sentence) if cut else sentence
-        sentence = truecase(sentence) if truecase else sentence
-        return bpe.encode(sentence) if bpe else sentence
-
-    return encode
-
-
-def _truecaser(path: str) -> Callable[[str], str]:
-    """Return a function that truecases a line as data_prep/prepare.py does."""
-    from sacremoses import MosesTruecaser
-
-    try:
-        moses = MosesTruecaser(path)
-    except (ValueError, UnicodeDecodeError):
-        raise UserError(
-            f"{path} is not a truecasing model; give the file truecase.* that data_prep/prepare.py "
-            "--truecase has saved"
-        ) from None
-    return lambda sentence: moses.truecase(sentence, return_str=True)
+    return TextForm(tokenizer or "none", truecasing, codes).encoder(language)
 
 
 def add_model_arguments(parser) -> None:
@@ -125,6 +101,13 @@ def add_model_arguments(parser) -> None:
         "--target-truecaser",
         metavar="FILE",
         help="truecasing model of the target side; default: keep case",
+    )
+    add(
+        "--as-prepared",
+        action="store_true",
+        help="the text is in the form of the training text already; otherwise tokenizer, "
+        "truecasing and BPE of the training data are used if none of these options is given, and "
+        "its BPE if no codes are",
     )
     add("--max-tokens", type=int, default=4096, help="source tokens of a batch with padding")
     add("--batch-size", type=int, help="maximum number of documents of a batch")
@@ -155,10 +138,37 @@ def scorer_of(path: str, args) -> "ReferenceScorer":
     hub = hub.half() if args.fp16 else hub
     hub = hub.cuda() if on_gpu else hub
     languages = (hub.task.cfg.source_lang, hub.task.cfg.target_lang)
-    codes = (args.bpe_codes, args.target_bpe_codes or args.bpe_codes)
+    codes = (args.bpe_codes, args.target_bpe_codes)
     tokenizers = (args.source_tokenizer, args.target_tokenizer)
-    encode = [text_encoder(*side) for side in zip(languages, tokenizers, codes, truecasing)]
+    sides = zip(tokenizers, truecasing, codes)
+    given = [TextForm(tokenizer or "none", *models) for tokenizer, *models in sides]
+    forms = given if args.as_prepared else _completed(given, languages, hub.cfg.task.data)
+    if args.as_prepared and any(form != TextForm() for form in given):
+        raise UserError("--as-prepared is for text that needs no tokenizer, truecasing or BPE")
+    forms[1] = forms[1]._replace(bpe_codes=forms[1].bpe_codes or forms[0].bpe_codes)
+    encode = [form.encoder(language) for form, language in zip(forms, languages)]
     return ReferenceScorer(hub, *encode, args.max_tokens, args.batch_size)
+
+
+def _completed(given: List[TextForm], languages: Sequence[str], data: str) -> List[TextForm]:
+    """Complete the form of both sides by that of the training data, where it is known.
+
+    Raises:
+        UserError: the BPE codes given are not those of the training data.
+    """
+    found = read_text_forms(data)
+    if not all(language in found for language in languages):
+        return given
+    trained = [found[language] for language in languages]
+    if all(form == TextForm() for form in given):
+        return trained
+    for form, own in zip(given, trained):
+        if form.bpe_codes and checksum(form.bpe_codes) != checksum(own.bpe_codes):
+            raise UserError(
+                f"--bpe-codes {form.bpe_codes}: not the merges of the training data; leave the "
+                "option out, or give the codes in its folder"
+            )
+    return [form._replace(bpe_codes=own.bpe_codes) for form, own in zip(given, trained)]
 
 
 class ReferenceScorer:

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import os
-from typing import Iterator, List
+from typing import Iterator, List, Optional
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from fairseq_docmt.data import (
     open_corpus,
 )
 from fairseq_docmt.data.document_index import BLANK_SIZE
+from fairseq_docmt.data.iterators import ResumableIterator
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import SEARCHES, refuse_unsupported
 from fairseq_docmt.generation.sequence_generator import (
@@ -33,7 +34,7 @@ from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
 from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.scoring import document_bleu
-from fairseq_docmt.tasks import _validation_bleu
+from fairseq_docmt.tasks import _checkpoint_checks, _training_text, _validation_bleu
 from fairseq_docmt.tasks._decoding_input import DecodingInput, TypedLines
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
@@ -80,7 +81,12 @@ class DocumentTranslationTask(TranslationTask):
         self.stored = StoredOptions(
             self.task_name, given, defaults, self.learned_defaults, self.sentence_level
         )
-        self.state.merge_state_dict({KEY: self.stored.chosen()})
+        self.training_text = _training_text.describe(cfg, src_dict, tgt_dict)
+        self.state.merge_state_dict(
+            {KEY: self.stored.chosen(), _training_text.KEY: self.training_text}
+        )
+        #: checkpoint that training starts from
+        self.start: Optional[_checkpoint_checks.Start] = None
         self.check_options()
         self.decoding = cfg.decoding or self.decodings[0]
         if self.decoding not in self.decodings:
@@ -150,7 +156,10 @@ class DocumentTranslationTask(TranslationTask):
 
     def load_state_dict(self, state_dict):
         """Load the state of a checkpoint and adopt its options."""
-        adopted = self.stored.adopt(state_dict, self.cfg.override_checkpoint_options)
+        override = self.cfg.override_checkpoint_options
+        adopted = self.stored.adopt(state_dict, override)
+        if not override:
+            _training_text.refuse_other_text(state_dict.get(_training_text.KEY), self.training_text)
         super().load_state_dict(state_dict)
         self.state.merge_state_dict({KEY: adopted})
 
@@ -159,26 +168,54 @@ class DocumentTranslationTask(TranslationTask):
         """Load a dictionary and add the document symbols.
 
         Raises:
-            UserError: the file is missing.
+            UserError: the file is missing, or has a document symbol as a word.
         """
         if not os.path.exists(filename):
             raise UserError(
                 f"{filename} not found; give the directory that fairseq-preprocess wrote, with "
                 "its languages as --source-lang and --target-lang"
             )
-        return add_document_symbols(super().load_dictionary(filename))
+        dictionary = super().load_dictionary(filename)
+        _training_text.refuse_symbols(dictionary, filename)
+        return add_document_symbols(dictionary)
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
-        """Set up the task.
+        """Set up the task; check the checkpoints that fairseq is going to load.
 
         Raises:
-            UserError: a data directory is missing.
+            UserError: a data directory is missing, or a checkpoint cannot be used.
         """
         for path in utils.split_paths(cfg.data):
             if not os.path.isdir(path):
                 raise UserError(f"data directory {path} not found")
-        return super().setup_task(cfg, **kwargs)
+        first = utils.split_paths(cfg.data)[0]
+        given = cfg.source_lang and cfg.target_lang
+        if not given and data_utils.infer_language_pair(first)[0] is None:
+            raise UserError(
+                f"{first} has no binarised corpus; give the directory that fairseq-preprocess "
+                "wrote (of data_prep/prepare.py: bin/)"
+            )
+        task = super().setup_task(cfg, **kwargs)
+        if kwargs.get("from_checkpoint"):
+            return task
+        if task.cfg.checkpoint_to_decode:
+            _checkpoint_checks.check_checkpoints_to_decode(task)
+        else:
+            task.start_from(_checkpoint_checks.start_of_training(task))
+        return task
+
+    def start_from(self, start: Optional[_checkpoint_checks.Start]) -> None:
+        """Begin training with a checkpoint; adopt its options if training goes on.
+
+        Raises:
+            UserError: the options given contradict the checkpoint.
+        """
+        self.start = start
+        if start is not None and start.resumes:
+            override = self.cfg.override_checkpoint_options
+            adopted = self.stored.adopt(start.file.task_state, override)
+            self.state.merge_state_dict({KEY: adopted})
 
     def build_model(self, cfg, from_checkpoint=False):
         """Build a model and prepare it for document symbols, the CPU and pre-trained parts."""
@@ -190,6 +227,9 @@ class DocumentTranslationTask(TranslationTask):
             # Official fairseq 0.12.2 only: its fast path fails on this torch when decoding.
             if hasattr(module, "can_use_fastpath"):
                 module.can_use_fastpath = False
+        if self.start is not None and not from_checkpoint:
+            arch = getattr(cfg, "arch", None) or cfg._name
+            _checkpoint_checks.check_fit(model, self.start.file, arch, self.start.resumes)
         if not from_checkpoint:
             load_pretrained_parts(model, self._some_training_sources())
         if self.cfg.freeze_pretrained:
@@ -204,9 +244,39 @@ class DocumentTranslationTask(TranslationTask):
         lines = data_utils.load_indexed_dataset(name) if os.path.exists(f"{name}.idx") else None
         if lines is None:
             raise UserError(f"{name}.idx not found; check the data directory and the languages")
-        rows = np.flatnonzero(lines.sizes > BLANK_SIZE)
-        for row in rows[:: max(1, len(rows) // most)].tolist():
-            yield lines[row]
+        line_ids = np.flatnonzero(lines.sizes > BLANK_SIZE)
+        for line_id in line_ids[:: max(1, len(line_ids) // most)].tolist():
+            yield lines[line_id]
+
+    def build_tokenizer(self, args):
+        """Build the tokenizer.
+
+        Raises:
+            UserError: it is not that of the training text.
+        """
+        self._text_options().check_tokenizer(getattr(args, "_name", None))
+        return super().build_tokenizer(args)
+
+    def build_bpe(self, args):
+        """Build the subword encoder.
+
+        Raises:
+            UserError: the codes are missing, invalid or not those of the training text.
+        """
+        codes = getattr(args, "bpe_codes", None)
+        if codes and not os.path.isfile(codes):
+            raise UserError(f"BPE codes {codes} not found")
+        self._text_options().check_bpe(getattr(args, "_name", None), codes)
+        try:
+            return super().build_bpe(args)
+        except SystemExit:  # of subword-nmt, which has printed the line
+            raise UserError(f"{codes} is not a file of merges of subword-nmt") from None
+
+    def _text_options(self) -> _training_text.TextOptions:
+        stored = getattr(self.state, _training_text.KEY)
+        override = self.cfg.override_checkpoint_options
+        # fairseq-generate has loaded a dataset by then, fairseq-interactive never does.
+        return _training_text.TextOptions(None if override else stored, not self.datasets)
 
     # ---- data ----------------------------------------------------------------------------------
 
@@ -255,7 +325,12 @@ class DocumentTranslationTask(TranslationTask):
         return {}
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, constraints=None):
-        """Return a dataset of input lines, which are cut into units when batches are made."""
+        """Return a dataset of input lines, which are cut into units when batches are made.
+
+        Raises:
+            UserError: a line has a document symbol.
+        """
+        _training_text.refuse_typed_symbols(src_tokens, self.src_dict)
         return TypedLines(src_tokens, src_lengths, self.src_dict, constraints=constraints)
 
     def get_batch_iterator(self, dataset, *args, disable_iterator_cache=False, **kwargs):
@@ -269,6 +344,10 @@ class DocumentTranslationTask(TranslationTask):
             batches = super().get_batch_iterator(
                 dataset, *args, disable_iterator_cache=disable_iterator_cache, **kwargs
             )
+            if not isinstance(batches, ResumableIterator):
+                batches = ResumableIterator.of_stock(batches, _decided_by(kwargs))
+            if dataset in self.dataset_to_epoch_iter:
+                self.dataset_to_epoch_iter[dataset] = batches
             self._iterated = dataset, batches
             return batches
         if isinstance(dataset, TypedLines):
@@ -353,10 +432,10 @@ class DocumentTranslationTask(TranslationTask):
                 view, batches.frozen_batches
             )
             self._iterated = None
-        rows = self.validation_units(sample)
-        found = self.inference_step(generator, [model], rows)
+        by_unit = self.validation_units(sample)
+        found = self.inference_step(generator, [model], by_unit)
         hypotheses = [self._text(best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
-        targets = (utils.strip_pad(row, self.tgt_dict.pad()) for row in rows["target"])
+        targets = (utils.strip_pad(row, self.tgt_dict.pad()) for row in by_unit["target"])
         references = [self._text(tokens, "UNKNOWNTOKENINREF") for tokens in targets]
         if self.cfg.eval_bleu_print_samples:
             logger.info("example hypothesis: %s", hypotheses[0])
@@ -364,7 +443,7 @@ class DocumentTranslationTask(TranslationTask):
         metric = BLEU(tokenize="none" if self.cfg.eval_tokenized_bleu else None, force=True)
         finished = self._documents.add(
             *_validation_bleu.of_all_processes(
-                rows["id"].tolist(), list(zip(hypotheses, references))
+                by_unit["id"].tolist(), list(zip(hypotheses, references))
             )
         )
         self._d_bleu_statistics = _validation_bleu.statistics(finished, metric)
@@ -380,3 +459,19 @@ class DocumentTranslationTask(TranslationTask):
     def validation_units(self, sample) -> dict:
         """Return the units of a batch for validation BLEU, with the reference as context."""
         return units_of_view(sample, self)
+
+
+def _decided_by(batching: dict) -> dict:
+    """Return the values of the options that determine the batches of an epoch, by option.
+
+    Args:
+        batching: keyword arguments of ``get_batch_iterator``.
+    """
+    names = {
+        "--max-tokens": "max_tokens",
+        "--batch-size": "max_sentences",
+        "--required-batch-size-multiple": "required_batch_size_multiple",
+        "--seed": "seed",
+        "--distributed-world-size": "num_shards",
+    }
+    return {option: batching[name] for option, name in names.items() if name in batching}

@@ -41,8 +41,8 @@ class DocumentTranslationConfig(TranslationConfig):
     override_checkpoint_options: bool = field(
         default=False,
         metadata={
-            "help": "decode with the task and options given here (such as --window-size) even if "
-            "they differ from those of training"
+            "help": "use the task and options given here (such as --window-size) even if they "
+            "differ from those of the checkpoint"
         },
     )
     gold_context: bool = field(
@@ -74,3 +74,9 @@ class DocumentTranslationConfig(TranslationConfig):
     checkpoint_to_decode: Optional[str] = II("common_eval.path")
     max_batch_tokens: Optional[int] = II("dataset.max_tokens")
     language_model: Optional[str] = II("generation.lm_path")
+    checkpoint_shards: int = II("checkpoint.checkpoint_shard_count")
+    restore_file: str = II("checkpoint.restore_file")
+    save_dir: str = II("checkpoint.save_dir")
+    finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
+    reset_optimizer: bool = II("checkpoint.reset_optimizer")
+    no_progress_bar: bool = II("common.no_progress_bar")

@@ -11,6 +11,7 @@ from torch import Tensor
 from fairseq_docmt.data import DecodingUnits, DocumentCorpus, DocumentIndex
 from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation.progress import DecodingProgress
 from fairseq_docmt.tasks._open_document import OpenDocument
 
 logger = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class DecodingInput:
         options = {"name": corpus.name, **options}
         return self._units(pairs.src, pairs.tgt, pairs.src_sizes, corpus.index, **options)
 
-    def _units(self, src, tgt, line_sizes, index, empty_rows=(), **options) -> DecodingUnits:
+    def _units(self, src, tgt, line_sizes, index, empty_lines=(), **options) -> DecodingUnits:
         """Cut sentences into units, without those that exceed the maximum positions of the model.
 
         The dataset lists the sentences left out, as the option that allows this is given only when
@@ -53,8 +54,8 @@ class DecodingInput:
         """
         task = self.task
         most = task.cfg.max_source_positions - int(task.options["mark_document_start"])
-        fits = line_sizes[index.rows] <= most
-        too_long = index.rows[~fits].tolist()
+        fits = line_sizes[index.line_ids] <= most
+        too_long = index.line_ids[~fits].tolist()
         if too_long:
             index = index.without(~fits)
         return DecodingUnits(
@@ -63,9 +64,9 @@ class DecodingInput:
             line_sizes,
             task.source_dictionary,
             index,
-            task.decoding_spans(index, line_sizes[index.rows]),
+            task.decoding_spans(index, line_sizes[index.line_ids]),
             window_size=task.window_to_decode(),
-            empty_rows=[*empty_rows, *too_long],
+            empty_lines=[*empty_lines, *too_long],
             too_long=too_long,
             left_pad_source=task.cfg.left_pad_source,
             **options,
@@ -91,7 +92,7 @@ class DecodingInput:
             None,
             sizes,
             index,
-            empty_rows=np.flatnonzero(sizes <= BLANK_SIZE).tolist(),
+            empty_lines=np.flatnonzero(sizes <= BLANK_SIZE).tolist(),
             typed_before=opened.sentences,
             first_document=opened.number,
             first_position=opened.position,
@@ -174,7 +175,15 @@ class DecodingInput:
             max_tokens, max_sentences, keep_order=self.task.keeps_order(), shards=num_shards
         )
         mine = batches[shard_id::num_shards]
+        if num_shards > 1 and not any(mine):
+            raise UserError(
+                f"{units.name} is too small for {num_shards} processes: nothing is left for "
+                f"process {shard_id}; use fewer, or a smaller --max-tokens or --batch-size"
+            )
         self.task.search.begin(sum(len(batch) for batch in mine))
+        sentences = sum(units.num_rows(item) for batch in mine for item in batch)
+        hidden = self.task.cfg.no_progress_bar
+        self.task.search.progress = DecodingProgress(sentences, hidden)
         return iterators.EpochBatchIterator(
             dataset=units,
             collate_fn=collater,

@@ -5,7 +5,7 @@ from fairseq_docmt.data.document_index import BLANK_SIZE
 
 
 class OpenDocument:
-    """Document that is still open at the end of the input lines so far.
+    """Last document of the input lines so far, which the next lines may continue.
 
     Attributes:
         number: number of the document.
@@ -33,8 +33,8 @@ class OpenDocument:
                 self.position, self.sentences = 0, []
             self.number = number
             self.position += length
-            rows = index.rows[index.starts[-2] :].tolist()
-            kept = self.sentences + [src[row] for row in rows]
+            line_ids = index.line_ids[index.starts[-2] :].tolist()
+            kept = self.sentences + [src[line_id] for line_id in line_ids]
             self.sentences = kept[-context:] if context > 0 else []
         if len(sizes) > 0 and sizes[-1] <= BLANK_SIZE:
             self.close()

@@ -59,8 +59,8 @@ class StoredOptions:
                 option = "--" + name.replace("_", "-")
                 raise UserError(
                     f"{option} {value} contradicts the checkpoint, which was trained with "
-                    f"{option} {stored[name]}; leave the option out, or to decode with another "
-                    "value add --override-checkpoint-options"
+                    f"{option} {stored[name]}; leave the option out, or to use another value all "
+                    "the same add --override-checkpoint-options"
                 )
         if self.loaded is not None:
             self._check_ensemble(stored)

@@ -19,13 +19,13 @@ class DocumentsInProgress:
 
     Args:
         index: sentences and documents.
-        rows: rows of the sentences that will be translated; a document is complete when all its
-            sentences among these are.
+        line_ids: lines of the sentences that will be translated; a document is complete when all
+            its sentences among these are.
     """
 
-    def __init__(self, index: DocumentIndex, rows: Iterable[int]):
-        self._document = dict(zip(index.rows.tolist(), index.document.tolist()))
-        self._missing = Counter(self._document[row] for row in set(rows))
+    def __init__(self, index: DocumentIndex, line_ids: Iterable[int]):
+        self._document = dict(zip(index.line_ids.tolist(), index.document.tolist()))
+        self._missing = Counter(self._document[line_id] for line_id in set(line_ids))
         self._texts: Dict[int, Dict[int, Tuple[str, str]]] = {}
 
     @classmethod
@@ -36,35 +36,37 @@ class DocumentsInProgress:
             view: dataset of the split.
             batches: lists of items of the dataset.
         """
-        rows = (row for batch in batches for item in batch for row in view.rows_of(item))
-        return cls(view.index, rows)
+        line_ids = (n for batch in batches for item in batch for n in view.line_ids_of(item))
+        return cls(view.index, line_ids)
 
-    def add(self, rows: Sequence[int], texts: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
+    def add(
+        self, line_ids: Sequence[int], texts: Sequence[Tuple[str, str]]
+    ) -> List[Tuple[str, str]]:
         """Add translations and return hypothesis and reference of each document now complete.
 
         Args:
-            rows: rows of the sentences; those added before, in a repeated batch, are ignored.
+            line_ids: lines of the sentences; those added before, in a repeated batch, are ignored.
             texts: hypothesis and reference of each sentence.
         """
         finished = []
-        for row, text in zip(rows, texts):
-            number = self._document[row]
+        for line_id, text in zip(line_ids, texts):
+            number = self._document[line_id]
             found = self._texts.setdefault(number, {})
-            if row in found:
+            if line_id in found:
                 continue
-            found[row] = text
+            found[line_id] = text
             if len(found) == self._missing[number]:
-                sides = zip(*(found[row] for row in sorted(found)))
+                sides = zip(*(found[key] for key in sorted(found)))
                 finished.append(tuple(" ".join(side) for side in sides))
         return finished
 
 
-def of_all_processes(rows: Sequence[int], texts: Sequence[Tuple[str, str]]):
-    """Gather the rows and texts of this step from all processes."""
+def of_all_processes(line_ids: Sequence[int], texts: Sequence[Tuple[str, str]]):
+    """Gather the line ids and texts of this step from all processes."""
     if not (dist.is_available() and dist.is_initialized()):
-        return rows, texts
+        return line_ids, texts
     gathered: list = [None] * dist.get_world_size()
-    dist.all_gather_object(gathered, (list(rows), list(texts)))
+    dist.all_gather_object(gathered, (list(line_ids), list(texts)))
     return tuple(sum(parts, []) for parts in zip(*gathered))
 
 

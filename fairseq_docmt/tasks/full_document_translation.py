@@ -11,7 +11,7 @@ from fairseq_docmt.data import DocumentCorpus, DocumentIndex, part_spans, target
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import SEARCHES
 from fairseq_docmt.generation.iterative import ORDERS
-from fairseq_docmt.models.interface import reads_documents
+from fairseq_docmt.models.interface import reads_documents, remembers_translations
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import DocumentTranslationConfig
 from fairseq_docmt.tasks._document_rows import DocumentRows
@@ -87,7 +87,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     stored_defaults = {"max_document_tokens": 1000}
     learned_defaults = {"target_ratio": 1.0}
     #: data of models whose batch rows are sentences; set when the model is built, before loading
-    rows: Optional[DocumentRows] = None
+    document_rows: Optional[DocumentRows] = None
 
     def check_options(self) -> None:
         """See the base class."""
@@ -116,9 +116,9 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
             others = "segment or sequential" if iterative else "iterative"
             raise UserError(f"{arch} is decoded by --decoding {others}, not {self.decoding}")
         if as_rows:
-            self.rows = DocumentRows(self)
+            self.document_rows = DocumentRows(self)
             self.decoding, self.search = "iterative", SEARCHES["iterative"](self)
-            wanted = not from_checkpoint and model.remembers_translations
+            wanted = not from_checkpoint and remembers_translations(model)
             if wanted and not (self.cfg.drafts or self.cfg.gold_drafts):
                 raise UserError(
                     "a target memory needs --drafts, translations of the training and validation "
@@ -139,19 +139,19 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
         """See the base class."""
-        return (self.rows or super()).limits(src_sizes, tgt_sizes)
+        return (self.document_rows or super()).limits(src_sizes, tgt_sizes)
 
     def training_view(self, corpus: DocumentCorpus):
         """See the base class."""
-        return (self.rows or super()).training_view(corpus)
+        return (self.document_rows or super()).training_view(corpus)
 
     def decoding_options(self, corpus: DocumentCorpus) -> dict:
         """See the base class."""
-        return (self.rows or super()).decoding_options(corpus)
+        return (self.document_rows or super()).decoding_options(corpus)
 
     def validation_units(self, sample) -> dict:
         """See the base class."""
-        return (self.rows or super()).validation_units(sample)
+        return (self.document_rows or super()).validation_units(sample)
 
     def training_spans(self, corpus: DocumentCorpus) -> np.ndarray:
         """See the base class."""

@@ -10,7 +10,8 @@ from fairseq.tasks import register_task
 from omegaconf import II
 
 from fairseq_docmt.data import DocumentCorpus, DocumentIndex
-from fairseq_docmt.data.stream_view import StreamIterator, StreamView
+from fairseq_docmt.data.iterators import StreamIterator
+from fairseq_docmt.data.stream_view import StreamView
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.validation_units import units_of_stream
 from fairseq_docmt.models.interface import is_document_recurrent
@@ -35,12 +36,13 @@ class SentenceStreamTranslationConfig(DocumentTranslationConfig):
     chunk_sentences: int = field(
         default=1,
         metadata={
-            "help": "number of consecutive sentences of each of --batch-size documents in a batch"
+            "help": "number of consecutive sentences of each of the --batch-size documents in a "
+            "batch"
         },
     )
     random_chunk: bool = field(
         default=False,
-        metadata={"help": "draw the number for each batch, from 1 to --chunk-sentences"},
+        metadata={"help": "draw the number of sentences of each batch from 1 to --chunk-sentences"},
     )
     save_interval_updates: int = II("checkpoint.save_interval_updates")
     max_update: int = II("optimization.max_update")
@@ -94,9 +96,11 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             (corpus.tgt_sizes, self.cfg.max_target_positions),
         ):
             fits &= sizes + marks <= most
-        mark = self.options["mark_document_start"]
         return StreamView(
-            corpus, corpus.index.without(~fits), mark, too_long=corpus.index.rows[~fits].tolist()
+            corpus,
+            corpus.index.without(~fits),
+            self.options["mark_document_start"],
+            too_long=corpus.index.line_ids[~fits].tolist(),
         )
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:

@@ -46,8 +46,7 @@ def test_without_attention_weights():
 
 
 def test_command(binarised, document_checkpoint):
-    arguments = ["x", str(binarised), "--path", str(document_checkpoint), "--user-dir"]
-    arguments += [tiny.USER_DIR, "--task", "full_document_translation"]
+    arguments = ["x", str(binarised), "--path", str(document_checkpoint)]
     with mock.patch.object(sys, "argv", arguments):
         printed = tiny.run_main(analysis.main, *arguments[1:])
     shares = [float(line.split("\t")[2].split()[0]) for line in printed.splitlines()]

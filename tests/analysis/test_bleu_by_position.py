@@ -10,7 +10,7 @@ from fairseq_docmt.analysis import bleu_by_position as analysis
 from fairseq_docmt.errors import UserError
 
 
-def test_places_begin_anew_after_a_gap():
+def test_positions_restart_after_a_gap():
     assert analysis.places([5, 0, 1, 2, 4, 8]) == {0: 0, 1: 1, 2: 2, 4: 0, 5: 1, 8: 0}
 
 

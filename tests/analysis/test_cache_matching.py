@@ -12,7 +12,9 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.ops.translation_cache import NO_WORD, Cache
 
 
-def test_matching_is_what_the_decoder_reads(binarised, cache_stream_checkpoint, monkeypatch):
+def test_matching_equals_the_weights_of_the_decoder(
+    binarised, cache_stream_checkpoint, monkeypatch
+):
     from fairseq_docmt.modules.rnn.cache_decoder import Lookup
 
     model, task = load(str(cache_stream_checkpoint), str(binarised))

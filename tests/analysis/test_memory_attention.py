@@ -1,4 +1,7 @@
-"""Attention maps of recurrent memories."""
+"""Attention maps of recurrent memories.
+
+Covers analysis/_documents.py.
+"""
 
 import json
 

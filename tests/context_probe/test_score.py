@@ -38,7 +38,7 @@ def test_each_alternative_spoils_an_answer(words, right):
     assert result == {("ellipsis", 2): score.Accuracy(right, 1, 0.25)}
 
 
-def test_kinds_are_kept_apart_and_pooled():
+def test_accuracy_by_kind_and_pooled():
     items = [ROW, {**ROW, "line": 5, "distance": 1}, {**ROW, "line": 6, "distance": 9}]
     results = score.accuracy(items, {4: ["a"], 5: ["b"], 6: ["a"]})
     assert {key: result.rate for key, result in results.items()} == {

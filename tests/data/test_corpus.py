@@ -27,7 +27,7 @@ def pairs(src, tgt=None):
     return LanguagePairDataset(src, src.sizes, words[0], *target, words[1])
 
 
-def test_sizes_are_those_of_sentences_without_blank_lines():
+def test_sizes_leave_out_blank_lines():
     corpus = DocumentCorpus("name", pairs(side([3, 1, 4, 5]), side([2, 1, 7, 3])))
     assert corpus.name == "name"
     assert corpus.index.starts.tolist() == [0, 1, 3]
@@ -50,7 +50,7 @@ def test_a_corpus_without_target():
         ([1, 1], [1, 1], "name holds no sentence"),
     ],
 )
-def test_sides_that_disagree_or_hold_nothing(src, tgt, message):
+def test_different_or_empty_sides_are_refused(src, tgt, message):
     with pytest.raises(UserError, match=message):
         DocumentCorpus("name", pairs(side(src), side(tgt)))
 
@@ -102,7 +102,7 @@ def failing(error):
         (UserError("as it is"), "^as it is$"),
     ],
 )
-def test_failures_of_the_host_become_one_sentence(error, message):
+def test_errors_of_fairseq_become_one_sentence(error, message):
     with pytest.raises(UserError, match=message):
         open_corpus("bin/valid.de-en", failing(error))
 

@@ -1,3 +1,5 @@
+"""Decoding units of windows and documents, and their batches."""
+
 import numpy as np
 import torch
 from fairseq.data import Dictionary
@@ -10,15 +12,15 @@ EOS = 2
 
 def units_of(lengths, window_size, tgt=None, **options):
     index = DocumentIndex.from_lengths(lengths)
-    lines = [torch.tensor([EOS]) for _ in range(int(index.rows[-1]) + 1)]
-    for number, row in enumerate(index.rows):
+    lines = [torch.tensor([EOS]) for _ in range(int(index.line_ids[-1]) + 1)]
+    for number, row in enumerate(index.line_ids):
         lines[row] = torch.tensor([10 + number] * (1 + number % 3) + [EOS])
     sizes = np.array([len(line) for line in lines])
-    limits = [(sizes[index.rows], 10**6)]
+    limits = [(sizes[index.line_ids], 10**6)]
     if window_size:
         spans = window_spans(index, window_size, limits)
     else:
-        spans = part_spans(index, (sizes[index.rows], 8), limits)
+        spans = part_spans(index, (sizes[index.line_ids], 8), limits)
     words = Dictionary()
     if window_size:
         options["window_size"] = window_size
@@ -76,7 +78,7 @@ def test_batches_keep_the_token_limit():
             assert len(batch) == 1 or max(units.sizes[u] for u in batch) * len(batch) <= 30
 
 
-def test_lines_of_an_open_document_go_on_after_the_carried_sentences():
+def test_lines_of_an_open_document_follow_its_earlier_sentences():
     earlier = [torch.tensor([90, EOS]), torch.tensor([91, EOS])]
     units = units_of((2, 2), 3, typed_before=earlier, first_position=5, first_document=7)
     first, second, third = units[0], units[1], units[2]
@@ -102,18 +104,18 @@ def test_lines_of_an_open_document_need_no_more_context_than_a_window():
 
 
 def test_sizes_and_rows_with_nothing_to_translate():
-    units = units_of((3, 1), 2, empty_rows=[3, 5], first_document=4)
+    units = units_of((3, 1), 2, empty_lines=[3, 5], first_document=4)
     assert len(units) == 6
     assert units.sizes.tolist() == [2, 5, 7, 2, 1, 1]  # sentences of 2, 3, 4 and 2 tokens
     assert [units.size(2), units.num_tokens(1), units.num_tokens(5)] == [7, 5, 1]
     assert type(units.size(0)) is type(units.num_tokens(0)) is int
     assert units[5] == DecodingUnit([5], source=[])
-    assert (units[3].lines, units[3].document) == ([4], 5)
+    assert (units[3].line_ids, units[3].document) == ([4], 5)
     for keep_order in (False, True):
         assert units.batches(None, None, keep_order, shards=1)[-1] == [4, 5]
 
 
-def test_targets_drafts_and_constraints_are_those_of_the_rows():
+def test_targets_drafts_and_constraints_belong_to_their_rows():
     tgt = [torch.tensor([30 + row] * (5 - row) + [EOS]) for row in range(5)]
     drafts = [f"draft {row}" for row in range(5)]
     constraints = torch.arange(5).view(5, 1)
@@ -127,7 +129,7 @@ def test_targets_drafts_and_constraints_are_those_of_the_rows():
     assert sample["id"].tolist() == sample["constraints"].view(-1).tolist() == [3, 4, 0, 1]
     assert [row[0].item() for row in sample["target"]] == [33, 34, 30, 31]
     assert sample["net_input"]["src_lengths"].tolist() == [4, 2, 2, 3]
-    assert [unit.lines for unit in sample["units"]] == [[3, 4], [0, 1]]
+    assert [unit.line_ids for unit in sample["units"]] == [[3, 4], [0, 1]]
     assert units.collater([]) == {}
     plain = units_of((2, 2), 0)
     sample = plain.collater([plain[0]])
@@ -135,7 +137,7 @@ def test_targets_drafts_and_constraints_are_those_of_the_rows():
     assert (plain[0].target, plain[0].drafts) == (None, None)
 
 
-def test_the_source_is_padded_on_the_side_that_is_asked_for():
+def test_the_source_is_padded_on_the_requested_side():
     for left, want in ((True, [1, 10, EOS]), (False, [10, EOS, 1])):
         units = units_of((2,), 0, left_pad_source=left)
         sample = units.collater([units[0]])

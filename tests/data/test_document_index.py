@@ -1,3 +1,5 @@
+"""Documents read from the blank lines of a corpus."""
+
 import numpy as np
 import pytest
 
@@ -19,13 +21,13 @@ from fairseq_docmt.data import DocumentIndex
 )
 def test_from_sizes(sizes, joints, rows, starts):
     index = DocumentIndex.from_sizes(sizes, joints)
-    assert index.rows.tolist() == rows
+    assert index.line_ids.tolist() == rows
     assert index.starts.tolist() == starts
 
 
 def test_positions_and_documents():
     index = DocumentIndex.from_lengths([2, 1, 3])
-    assert index.rows.tolist() == [0, 1, 3, 5, 6, 7]
+    assert index.line_ids.tolist() == [0, 1, 3, 5, 6, 7]
     assert index.document.tolist() == [0, 0, 1, 2, 2, 2]
     assert index.position.tolist() == [0, 1, 0, 0, 1, 2]
     assert (index.num_documents, index.num_sentences) == (3, 6)
@@ -34,11 +36,11 @@ def test_positions_and_documents():
 def test_without_drops_sentences_and_documents_left_empty():
     index = DocumentIndex.from_lengths([2, 1, 3])
     kept = index.without(np.array([False, True, True, False, True, False]))
-    assert kept.rows.tolist() == [0, 5, 7]
+    assert kept.line_ids.tolist() == [0, 5, 7]
     assert kept.starts.tolist() == [0, 1, 3]
     assert kept.document.tolist() == [0, 1, 1]
     first = index.without(np.array([False, False, True, True, True, True]))
-    assert (first.rows.tolist(), first.starts.tolist()) == ([0, 1], [0, 2])
+    assert (first.line_ids.tolist(), first.starts.tolist()) == ([0, 1], [0, 2])
 
 
 def test_agrees_with_a_plain_loop_on_random_corpora():
@@ -54,5 +56,5 @@ def test_agrees_with_a_plain_loop_on_random_corpora():
                 current.append(row)
         documents += [current] if current else []
         index = DocumentIndex.from_sizes(sizes)
-        found = np.split(index.rows, index.starts[1:-1])
+        found = np.split(index.line_ids, index.starts[1:-1])
         assert [part.tolist() for part in found] == documents

@@ -1,3 +1,5 @@
+"""Training examples of joined sentences: tokens, sizes, loss, and batches that lose none."""
+
 import numpy as np
 import pytest
 import torch

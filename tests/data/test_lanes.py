@@ -57,7 +57,7 @@ def test_the_longest_goes_to_the_shortest_lane():
         assert sorted(sum(LENGTHS[d] for d in lane) for lane in lanes) == [10, 11, 11]
 
 
-def test_which_of_equally_long_documents_go_together_changes():
+def test_documents_of_equal_length_change_lanes_with_the_seed():
     index = DocumentIndex.from_lengths([2] * 6)
     pairs = {frozenset(fill_lanes(index, 3, seed)[0].tolist()) for seed in range(9)}
     assert len(pairs) > 3
@@ -82,8 +82,8 @@ def test_a_batch_by_hand():
     ]
 
 
-def test_seeds_may_be_of_any_size():
-    """numpy takes 32 bits; higher bits are dropped."""
+def test_seeds_of_any_size_are_accepted():
+    """numpy takes 32 bits of a seed; higher bits are dropped."""
     for seed in (3, 2**32 - 1):
         assert chunk_sizes(50, 4, seed) == chunk_sizes(50, 4, seed + 2**32)
         near, far = (fill_lanes(INDEX, 2, number) for number in (seed, seed + 2**32))

@@ -1,3 +1,5 @@
+"""Spans of sentences: windows, strides and parts of documents, with values worked out by hand."""
+
 import numpy as np
 import pytest
 

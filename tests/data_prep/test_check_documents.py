@@ -1,3 +1,5 @@
+"""Checks of the text of a corpus: each error names file and line."""
+
 import re
 import subprocess
 import sys
@@ -28,7 +30,7 @@ def write(folder, src, tgt):
         ("a\x07b\n", "\x00x\n", 1, 1),
     ],
 )
-def test_what_is_in_order(tmp_path, src, tgt, documents, sentences):
+def test_valid_corpora(tmp_path, src, tgt, documents, sentences):
     assert check_files(*write(tmp_path, src, tgt)) == (documents, sentences)
 
 
@@ -54,6 +56,7 @@ def test_what_is_in_order(tmp_path, src, tgt, documents, sentences):
         (b"a\rb\r\r\nc\xff", "x\ny\n", "c.src: line 4 is not valid UTF-8"),
         ("a\n", b"x\xe4", "c.tgt: line 1 is not valid UTF-8"),
         (b"a\xed\xa0\x80\n", "x\n", "c.src: line 1 is not valid UTF-8"),  # half of a surrogate pair
+        ("a\n", "x\ny\rz\n", "c.tgt: line 2 ends with a carriage return alone, other lines with"),
         ("\ufeffa\n", "x\n", "c.src: line 1 begins with a byte order mark"),
         ("\ufeff\na\n", "\nx\n", "c.src: line 1 begins with a byte order mark"),
         ("a\n\x01\x02 \nb\n", "x\ny\nz\n", "c.src: line 2 has only control characters"),
@@ -74,7 +77,7 @@ ODD_CHARACTERS = "\x0b\x0c\x1c\x1d\x1e\x1f\x85\u2028\u2029\u00a0\u3000\u200b\u00
 
 
 @pytest.mark.parametrize("character", ODD_CHARACTERS, ids=lambda c: f"U+{ord(c):04X}")
-def test_lines_and_blanks_are_those_of_fairseq(tmp_path, character):
+def test_lines_and_blank_lines_are_read_as_by_fairseq(tmp_path, character):
     """Accepted files have the lines and document ends that fairseq reads; others are refused."""
     from fairseq.file_chunker_utils import Chunker, find_offsets
     from fairseq.tokenizer import tokenize_line

@@ -321,7 +321,7 @@ def test_documents_are_held_out(tmp_path):
 @pytest.mark.parametrize(
     "target, numbers, message",
     [
-        ("a.de", (1, 1), "the corpus has 2 documents; holding out 2 leaves none"),
+        ("a.de", (1, 1), "holding out 2 of 2 documents leaves none"),
         ("a.de", (0, 1), "--valid and --test must be at least 1"),
         ("b/a.en", (1, 1), "both files end in '.en'"),
         ("c.de", (1, 1), "c.de: cannot be read"),

@@ -1,4 +1,12 @@
+"""Preparation of a corpus, from raw text to binarised data.
+
+Covers data/jieba_tokenizer.py, data/text_form.py.
+"""
+
 import argparse
+import errno
+import io
+import json
 import os
 import random
 import subprocess
@@ -28,7 +36,7 @@ def corpus(tmp_path):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Replace the slow call of fairseq-preprocess by a recorder of the commands."""
+    """Record the commands instead of running fairseq-preprocess, which is slow."""
     commands = []
 
     def run(command, folder):
@@ -138,7 +146,7 @@ def test_line_ends_and_outer_blanks_are_made_uniform(corpus, quick):
     assert raw == b"\n" + TEXT["en"].encode()
 
 
-def test_merges_are_those_of_subword_nmt(tmp_path):
+def test_merges_equal_those_of_subword_nmt(tmp_path):
     from subword_nmt.learn_bpe import learn_bpe
 
     source, ours, theirs = tmp_path / "text", tmp_path / "ours", tmp_path / "theirs"
@@ -173,7 +181,82 @@ def test_a_second_run_does_nothing_and_a_change_redoes_what_it_touches(corpus, q
     changed = {path for path in after if after[path] != before.get(path)}
     kinds = ("raw", "tokenized", "subwords")
     text = {f"text/{kind}/valid.{language}" for kind in kinds for language in TEXT}
-    assert changed == text | {"bin/binarised"}
+    assert changed == text | {"bin/binarised", "bin/codes", "bin/text_form.json"}
+
+
+@pytest.mark.parametrize("damaged", ["text/subwords/train.en", "codes", "bin/binarised"])
+def test_a_result_that_was_changed_is_made_again(corpus, quick, capsys, damaged):
+    """Also if the size of the file stays the same."""
+    prepare.main(options(corpus))
+    path = corpus / "out" / damaged
+    whole = path.read_bytes()
+    for change in (whole + b"one more line\n", b"?" + whole[1:]):
+        path.write_bytes(change)
+        capsys.readouterr()
+        prepare.main(options(corpus))
+        said = f"{path} has changed since it was written; making it again"
+        assert said in capsys.readouterr().err.splitlines()
+        assert path.read_bytes().strip() in (whole.strip(), b"2", b"3")
+
+
+def test_two_preparations_of_one_folder(corpus, quick, monkeypatch):
+    """The second process is refused and changes nothing; later the folder is free again."""
+    refused = []
+    run = prepare._run
+
+    def run_and_try_again(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            prepare.main(options(corpus))
+        refused.append(stop.value.code)
+        run(*arguments)
+
+    monkeypatch.setattr(prepare, "_run", run_and_try_again)
+    prepare.main(options(corpus))
+    assert refused == [
+        f"error: another preparation is writing to {corpus / 'out'}; wait for it, or give another "
+        "--destdir"
+    ]
+    prepare.main(options(corpus))
+
+
+@pytest.mark.parametrize("name", ["text/raw/train.zh", "text/tokenized/test.en", "codes"])
+def test_a_full_disk_is_named(corpus, quick, monkeypatch, name):
+    class Full(io.StringIO):
+        def write(self, _):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def writelines(self, lines):
+            list(map(self.write, lines))
+
+    def fill(path, *arguments, **keywords):
+        return (
+            Full() if str(path).endswith(f"{name}.partial") else open(path, *arguments, **keywords)
+        )
+
+    for module in (prepare, stages):
+        monkeypatch.setattr(module, "open", fill, raising=False)
+    with pytest.raises(SystemExit) as stop:
+        prepare.main(options(corpus))
+    assert stop.value.code == (
+        f"error: {corpus / 'out' / name}: No space left on device; free some space and run the "
+        "same command again"
+    )
+    assert not (corpus / "out" / name).exists() and not quick
+
+
+def test_the_binarised_folder_says_how_its_text_was_made(corpus, quick):
+    prepare.main(options(corpus, "--separate-bpe", "--truecase"))
+    assert json.loads((corpus / "out/bin/text_form.json").read_text()) == {
+        "zh": {"tokenizer": "jieba", "truecaser": "truecase.zh", "bpe_codes": "codes.zh"},
+        "en": {"tokenizer": "moses", "truecaser": "truecase.en", "bpe_codes": "codes.en"},
+    }
+    for name in ("truecase.zh", "codes.en"):
+        assert (corpus / "out/bin" / name).read_text() == (corpus / "out" / name).read_text()
+    prepare.main(options(corpus, "--bpe-operations", "0", "--target-tokenizer", "none"))
+    assert json.loads((corpus / "out/bin/text_form.json").read_text()) == {
+        "zh": {"tokenizer": "jieba", "truecaser": None, "bpe_codes": None},
+        "en": {"tokenizer": "none", "truecaser": None, "bpe_codes": None},
+    }
 
 
 @pytest.mark.parametrize(
@@ -248,7 +331,7 @@ def test_a_stage_that_fails_leaves_nothing_half_written(tmp_path):
         (lambda c: (c / "train.en").unlink(), r"error: .*train\.en: cannot be read"),
         (lambda c: (c / "test.en").write_text("x\n"), r"error: .*test\.zh: line 2 has no count"),
         (lambda c: (c / "more.zh").write_bytes(b"\xff\n"), r"error: .*more\.zh: line 1 is not"),
-        (lambda c: (c / "out").write_text("a file"), r"error: .*out.*: (Not a dir|File exists)"),
+        (lambda c: (c / "out").write_text("a file"), r"error: --destdir .*out is a file; give"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_nothing_is_binarised(corpus, quick, break_it, message):
@@ -279,7 +362,7 @@ def test_words_that_are_symbols_are_refused(corpus, quick):
         prepare.main(options(corpus, "--bpe-operations", "0", "--target-tokenizer", "none"))
 
 
-def test_what_fairseq_says_is_passed_on(tmp_path):
+def test_error_messages_of_fairseq_are_printed(tmp_path):
     command = [sys.executable, "-c", "print('one'); raise ValueError('two')"]
     with pytest.raises(CorpusError, match=r"failed \(status 1\): ValueError: two"):
         prepare._run(command, tmp_path)
@@ -312,9 +395,12 @@ def test_more_characters_than_symbols_are_refused(tmp_path):
     assert (tmp_path / "codes").read_text().splitlines()[1:] == ["x y"]
 
 
-def test_nothing_to_merge_is_said(tmp_path):
-    (tmp_path / "text").write_text("a b\n")
-    with pytest.raises(CorpusError, match="use --bpe-operations 0"):
+@pytest.mark.parametrize(
+    "text, message", [("a b\n", "no word of two characters"), ("ab cd\n", "side by side twice")]
+)
+def test_text_without_merges_is_refused(tmp_path, text, message):
+    (tmp_path / "text").write_text(text)
+    with pytest.raises(CorpusError, match=f"{message}.* use --bpe-operations 0"):
         prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 5)
 
 

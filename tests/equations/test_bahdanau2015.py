@@ -1,4 +1,7 @@
-"""``rnnsearch`` against its equations, written out as loops over words."""
+"""``rnnsearch`` against its equations, written out as loops over words.
+
+Covers modules/rnn/attentive_gru.py, modules/rnn/rnnsearch.py.
+"""
 
 import math
 
@@ -58,7 +61,7 @@ def encode(model, pairs, left_pad=True):
 
 
 @pytest.mark.parametrize("left_pad", [True, False], ids=["left", "right"])
-def test_encoder_states_are_those_of_both_directions(model, parameters, left_pad):
+def test_encoder_states_have_both_directions(model, parameters, left_pad):
     """``h_j = [forward_j; backward_j]`` of the top layer; padding is not read."""
     encoder_out = encode(model, PAIRS, left_pad)
     states, padding = encoder_out["encoder_out"][0], encoder_out["encoder_padding_mask"][0]
@@ -100,7 +103,7 @@ def test_word_by_word(model, parameters):
 
 
 @torch.no_grad()
-def test_beams_that_change_places(model, parameters):
+def test_beams_are_reordered(model, parameters):
     sources = [source for source, _ in PAIRS]
     words, found = random_search(model, encode(model, PAIRS), len(PAIRS), beams=3, steps=6)
     for source, hypotheses, outputs in zip(sources, words.tolist(), found):
@@ -169,7 +172,7 @@ def test_shared_embeddings_are_one_table():
 # Differences from related systems, without the loops.
 
 
-def test_attention_knows_the_last_word():
+def test_attention_depends_on_the_last_word():
     """Tu et al., section 4.1: with the same state and source, the alignment depends on y_0."""
     model = tiny.model(*SYSTEMS["one layer"])
     source = [4, 5, 6, EOS]
@@ -177,7 +180,7 @@ def test_attention_knows_the_last_word():
     assert (one - other).abs().max() > 1e-6
 
 
-def test_the_first_state_is_that_of_the_first_word_backwards():
+def test_the_initial_state_comes_from_the_first_backward_state():
     """Bahdanau et al., A.2.2: ``s_0`` follows the backward direction at the first word.
 
     Attention and readout are cut off from the source, so that ``s_0`` alone makes a difference.
@@ -198,7 +201,7 @@ def test_the_first_state_is_that_of_the_first_word_backwards():
     check([other, short], [one, one])
 
 
-def test_the_readout_knows_the_context_and_the_last_word():
+def test_the_readout_depends_on_context_and_last_word():
     """Tu et al., equation 2: c_t and y_{t-1} reach y_t directly, not only by way of the state.
 
     The state stays what it was at first: an update gate of 1.
@@ -220,7 +223,7 @@ def test_the_readout_knows_the_context_and_the_last_word():
 
 @torch.no_grad()
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_it_begins_near_the_uniform_distribution(system):
+def test_initial_outputs_are_nearly_uniform(system):
     """Every word of the vocabulary has about the same probability, whatever the source."""
     model = tiny.as_built(*SYSTEMS[system])
     check(

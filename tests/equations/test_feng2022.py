@@ -1,4 +1,8 @@
-"""memory_transformer against the equations of Feng et al. (2022), written as loops."""
+"""memory_transformer against the equations of Feng et al. (2022), written as loops.
+
+Covers models/memory_transformer.py, modules/recurrent_memory/memory_decoder.py,
+modules/shared/full_attention.py.
+"""
 
 import math
 
@@ -110,7 +114,7 @@ def by_model(model, chunks, left_pad=True):
 
 
 def by_loop(loop, chunks):
-    """The same, document by document."""
+    """Logits of each row, document by document."""
     cuts, found = {sum(chunks[:n]) for n in range(1, len(chunks))}, []
     for lane in LANES:
         found.append([])
@@ -132,7 +136,7 @@ def by_loop(loop, chunks):
 
 @pytest.mark.parametrize("chunks", [[5], [2, 3], [1, 1, 1, 1, 1]], ids=str)
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_outputs_and_gradients_are_those_of_the_equations(variant, chunks):
+def test_outputs_and_gradients_equal_the_equations(variant, chunks):
     """Documents in lanes and in batches of one or several sentences; gradients end at batches."""
     model, loop = built(variant)
     found, wanted = by_model(model, chunks), by_loop(loop, chunks)
@@ -143,8 +147,8 @@ def test_outputs_and_gradients_are_those_of_the_equations(variant, chunks):
 @pytest.mark.parametrize(
     "variant", ["all layers", "two sentences", "whole batches", "exact, all layers"]
 )
-def test_training_is_that_of_the_equations(variant):
-    """Without dropout; beginnings are updated from nothing, which must not count."""
+def test_training_equals_the_equations(variant):
+    """Without dropout; the update at the start of a document must have no effect."""
     model, loop = built(variant)
     found, wanted = by_model(model.train(), [3, 2], left_pad=False), by_loop(loop, [3, 2])
     check(found, wanted)
@@ -168,7 +172,7 @@ class Doubling(torch.nn.Module):
 
 @torch.no_grad()
 def test_where_dropout_acts_in_the_update():
-    """On the query, which is also what attention is added to, and behind each product."""
+    """Dropout is applied to the query, which is also the residual, and after each product."""
     model, loop = built("both")
     memory, states = model.encoder.memories["0"], torch.randn(1, 3, 16)
     memory.dropout, states = Doubling(), states.double()
@@ -279,8 +283,8 @@ def keep_rows(side, embedded):
 
 @torch.no_grad()
 @pytest.mark.parametrize("variant", ["both", "all layers", "two sentences, all layers", "target"])
-def test_steps_of_beam_search_are_those_of_the_equations(variant, monkeypatch):
-    """Memories do not change while beams are reordered; those of the best beams are kept.
+def test_steps_of_beam_search_equal_the_equations(variant, monkeypatch):
+    """Memories do not change while beams are reordered; those of the best hypotheses are kept.
 
     Each of them is updated once before a sentence.
     """
@@ -361,7 +365,7 @@ def scored_by_loop(loop, task, texts, forget=False):
 @pytest.mark.parametrize(
     "options", [["--nbest", "3"], ["--score-reference"]], ids=["search", "references"]
 )
-def test_scores_that_are_printed_are_those_of_the_equations(binarised, checkpoint, options):
+def test_printed_scores_equal_the_equations(binarised, checkpoint, options):
     """Documents side by side; the memory of the best hypothesis is passed on.
 
     It reads what training reads, ``</s>`` and the words, and not the last ``</s>`` again.

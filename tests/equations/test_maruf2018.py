@@ -106,7 +106,7 @@ def check_outputs_and_gradients(options, gold=False, train=False, left_pad=True)
 
 
 @pytest.mark.parametrize("gold", [False, True], ids=["drafts", "references"])
-def test_outputs_and_gradients_are_those_of_the_equations(variant, gold):
+def test_outputs_and_gradients_equal_the_equations(variant, gold):
     """Several documents, one of a single sentence; cells of translations get no gradient.
 
     Every sentence reads all others of its document, and none of another.  References in memory
@@ -133,7 +133,7 @@ def test_without_gradients(variant):
 
 
 @torch.no_grad()
-def test_sentences_without_a_document_are_those_of_the_sentence_level_decoder(variant):
+def test_sentences_without_a_document_equal_the_sentence_level_decoder(variant):
     """Section 3: the initial translations are those of the base model."""
     model, p = built(*variant)
     wanted = [decode(p, encode(p, source), words)[0] for source, words in PAIRS]
@@ -144,7 +144,7 @@ def test_sentences_without_a_document_are_those_of_the_sentence_level_decoder(va
 
 
 @torch.no_grad()
-def test_steps_of_beam_search_are_those_of_the_equations(variant):
+def test_steps_of_beam_search_equal_the_equations(variant):
     """Vectors read for a sentence stay with it while its beams are reordered."""
     model, p = built(*variant)
     sources, _, drafts = zip(*ROWS)
@@ -213,7 +213,7 @@ def test_training_reads_target_cells_without_dropout(place):
 
 @torch.no_grad()
 def test_vectors_of_sentences_are_standardised():
-    """Mean 0 and deviation 1 over the given sentences, which are more than one batch."""
+    """Mean 0 and standard deviation 1 over the given sentences, which need more than one batch."""
     model, p = built(*VARIANTS["source, context"])
     sentences = model.encoder.source_memory.sentences
     lengths = torch.randint(1, 6, (300,)).tolist()
@@ -235,7 +235,7 @@ def test_vectors_of_sentences_are_standardised():
 @torch.no_grad()
 @pytest.mark.parametrize("gold", [False, True], ids=["drafts", "references"])
 def test_second_stage_begins_with_what_rnnsearch_computes(variant, gold):
-    """Not nearly: insertion begins as zeros, whatever is read (not in the paper)."""
+    """Exactly, because the weights of the insertion are zero at first (not in the paper)."""
     base = tiny.model(*tiny.rnnsearch("--decoder-layers", "2"))
     model = tiny.as_built(*tiny.memnet(*variant))
     model.load_state_dict(base.state_dict(), strict=True)
@@ -244,8 +244,8 @@ def test_second_stage_begins_with_what_rnnsearch_computes(variant, gold):
         assert torch.equal(found, logits)
 
 
-def test_first_update_learns_to_insert_what_is_read(variant):
-    """Gradient comes to the insertion at once, and to queries and memories after it alone."""
+def test_the_first_update_trains_the_insertion_of_readings(variant):
+    """At first only the insertion has a gradient; queries and memories have one later."""
     model = tiny.as_built(*tiny.memnet(*variant))
     sum(x.log_softmax(-1)[:, 5].sum() for x in run_documents(model, DOCUMENTS)).backward()
     for name, parameter in model.named_parameters():
@@ -269,7 +269,7 @@ def new_parameters(*options):
     )
 
 
-def test_numbers_of_parameters_are_those_of_the_paper():
+def test_numbers_of_parameters_equal_the_paper():
     """Table 3, whose figures are rounded to 0.1 million; here without the biases of the GRU."""
     biases = 2 * 2 * 3 * 512
     assert new_parameters("--memory", "source") - biases == pytest.approx(6.29e6, abs=5e3)

@@ -1,4 +1,7 @@
-"""``cache_rnn`` against the equations of Tu et al. (2018), written out as loops over words."""
+"""``cache_rnn`` against the equations of Tu et al. (2018), written out as loops over words.
+
+Covers models/cache_rnn.py.
+"""
 
 import functools
 
@@ -146,7 +149,7 @@ def test_matching_for_analysis(system):
                 check([found[row, t, order]], [wanted])
 
 
-def test_a_search_finds_and_leaves_what_references_would(system):
+def test_a_search_has_the_scores_and_states_of_forced_decoding(system):
     """Beams are reordered; each sentence uses the best hypotheses of the previous ones."""
     lanes, found = translate_by_random_search(system.model, LANES[:2])
     check(found, system.outputs(lanes), system.atol)
@@ -217,7 +220,7 @@ def test_an_empty_cache_changes_nothing(fusion):
 
 
 @pytest.mark.parametrize("fusion", ["deep", "shallow"])
-def test_the_gate_is_all_that_is_new(fusion):
+def test_only_the_gate_is_new(fusion):
     """U, V and W without bias: 4.0 million in table 5; lambda is a vector, or one number (4.4)."""
     known = tiny.model(*tiny.rnnsearch()).state_dict()
     model = tiny.model(*tiny.cache("--fusion", fusion))
@@ -316,7 +319,7 @@ def test_where_dropout_acts(name, frozen):
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["few slots", "layers"])
-def test_slots_of_a_frozen_base_are_those_of_evaluation(name):
+def test_slots_of_a_frozen_base_equal_those_of_evaluation(name):
     """In training mode with any dropout, also between layers."""
     model = dropping(name, frozen=True)
     wanted = run_lanes(model, LANES)[1]["doc_state"]
@@ -364,8 +367,8 @@ def test_it_begins_with_rnnsearch_and_a_gate_half_open(fusion):
     check_beginning(*pretrained("--fusion", fusion), fusion)
 
 
-def test_the_second_pass_begins_like_that(binarised, tmp_path):
-    """With the commands of the two passes, the second with a tiny learning rate."""
+def test_the_second_stage_starts_from_the_first(binarised, tmp_path):
+    """With the commands of both stages; the second has a tiny learning rate."""
     sentence = ["--task", "sliding_window_translation", "--window-size", "1"]
     stream = ["--task", "sentence_stream_translation", "--batch-size", "2"]
     base = tiny.train(binarised, tmp_path / "a", *sentence, model=tiny.rnnsearch(), updates=3)

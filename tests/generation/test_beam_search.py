@@ -25,7 +25,7 @@ def dictionary(words):
 
 @pytest.mark.parametrize("words", [8, 60, 199, 200, 203])
 @pytest.mark.parametrize("step", [0, 1, 5])
-def test_it_chooses_as_the_host_does(words, step):
+def test_choices_equal_those_of_fairseq(words, step):
     known = dictionary(words)
     lprobs = torch.randn(BSZ, BEAMS, words).log_softmax(dim=-1)
     lprobs[0, :, 7:] = -float("inf")  # fewer words than are asked for

@@ -1,4 +1,7 @@
-"""Reading a prefix in one pass equals teacher forcing, at odd lengths, in float64."""
+"""Reading a prefix in one pass equals teacher forcing, at odd lengths, in float64.
+
+Covers generation/prefix_ensemble.py.
+"""
 
 import pytest
 import tiny

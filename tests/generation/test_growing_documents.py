@@ -1,4 +1,7 @@
-"""Reuse of states when documents grow equals reading them again, in float64."""
+"""Reuse of states when documents grow equals reading them again, in float64.
+
+Covers modules/window/growing_source.py.
+"""
 
 import pytest
 import tiny
@@ -64,7 +67,7 @@ class Growing:
 @pytest.mark.parametrize("alignment", ALIGNMENTS)
 @pytest.mark.parametrize("position", ["relative", "absolute"])
 @pytest.mark.parametrize("left_pad", [False, True], ids=["right", "left"])
-def test_growing_equals_reading_anew(position, alignment, left_pad):
+def test_reading_growing_documents_equals_reading_everything_again(position, alignment, left_pad):
     options = ["--position", position, "--alignment", alignment]
     model, words = build(*options, "--encoder-normalize-before")
     growing, kept = Growing(model, words, left_pad), 0
@@ -89,7 +92,7 @@ def test_forced_equals_incremental_after_growing():
     for batch in BATCHES[:3]:
         encoder_out, prefix, sources, tokens = growing.step(batch)
     beams = torch.arange(3).repeat_interleave(2)
-    state = decoder_prefix.select_rows(model.decoder, prefix.state, beams)
+    state = decoder_prefix.select_state(model.decoder, prefix.state, beams)
     written = prefix.tokens[beams]
     own = [tokens[row] for row in beams]
     for _ in range(5):
@@ -118,7 +121,7 @@ def test_attention_without_a_window(full):
 
 
 def test_only_the_end_is_encoded_and_read():
-    """Work for a sentence does not grow with the document."""
+    """The number of computed tokens does not grow with the document."""
     model, words = build()
     growing, calls = Growing(model, words), []
     layers = [model.encoder.layers[0], model.decoder.layers[0].self_attn]
@@ -131,7 +134,7 @@ def test_only_the_end_is_encoded_and_read():
     assert max(calls) < 60 < len(growing.sources[0]) * 4
 
 
-def test_who_can_grow():
+def test_models_that_can_grow():
     assert can_grow(build()[0])
     for arguments in (tiny.window("--full-encoder-attention"), tiny.MODEL, tiny.lst(), tiny.rfa()):
         assert not can_grow(tiny.model(*arguments))

@@ -1,3 +1,5 @@
+"""Limits of length and sentence count for each row of a search."""
+
 import torch
 from fairseq.data import Dictionary
 from fairseq.search import BeamSearch
@@ -52,6 +54,6 @@ def test_rows_are_found_after_others_have_finished():
     assert found == [{"</s>", "<sep>", "w"}]
 
 
-def test_no_end_before_the_least_number_of_tokens():
+def test_no_end_before_the_minimum_length():
     found = allowed([9, 9, 2], [0, 0, 0], [["w", "w"]] * 3, least=[2, 3, 3])
     assert found == [{"</s>", "<sep>", "w"}, {"<sep>", "w"}, {"</s>"}]

@@ -56,7 +56,7 @@ def found_by(generator, net_input, limits):
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_what_does_not_rank_is_as_in_fairseq(model, name):
+def test_strategies_that_do_not_rank_stop_as_in_fairseq(model, name):
     beam, strategy = STRATEGIES[name]
     words = tiny.dictionary()
     net_input = source(words, 6)
@@ -76,7 +76,7 @@ def test_what_does_not_rank_is_as_in_fairseq(model, name):
 @pytest.mark.parametrize(
     "beam, nbest, len_penalty", [(2, 1, 1.0), (3, 3, 0.5), (5, 2, 1.5), (4, 1, 0.0), (4, 4, 1.0)]
 )
-def test_beams_are_those_of_the_loop_in_any_batch(model, beam, nbest, len_penalty):
+def test_beams_equal_those_of_a_plain_loop_in_any_batch(model, beam, nbest, len_penalty):
     words = tiny.dictionary()
     net_input = source(words, 7)
     limits = [LIMIT, 3, LIMIT, 1, 6, LIMIT, LIMIT]
@@ -112,7 +112,7 @@ def test_beams_are_those_of_the_loop_in_any_batch(model, beam, nbest, len_penalt
 
 
 class SureOfSix(EnsembleModel):
-    """Model that predicts one word six times and then the end, always its second choice."""
+    """Model that predicts one word six times, then the end, which is always second before."""
 
     def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature=1.0):
         words, length = tiny.dictionary(), tokens.size(1) - 1

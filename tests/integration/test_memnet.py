@@ -1,4 +1,7 @@
-"""memnet_rnn through the stock commands."""
+"""memnet_rnn through the stock commands.
+
+Covers data/rows_view.py, generation/iterative.py, tasks/_document_rows.py.
+"""
 
 import math
 
@@ -130,7 +133,7 @@ def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, 
     check_scores(scores, scores_by_equations(checkpoint, place, texts, DRAFTS))
 
 
-def test_vectors_are_those_of_the_language_models(binarised, sentence_lm, tmp_path):
+def test_vectors_equal_states_of_the_language_models(binarised, sentence_lm, tmp_path):
     """They are loaded, frozen in training, and equal to the states of the stock model."""
     options = ["--memory", "source", "--sentence-lm", sentence_lm]
     checkpoint = train(binarised, tmp_path, options=options)
@@ -179,7 +182,7 @@ def test_documents_may_be_longer_than_positions(binarised, tmp_path):
     assert sorted(tiny.lines_of(output)) == tiny.rows_of(TEST)
 
 
-def test_two_processes_learn_what_one_learns(binarised, sentence_lm, tmp_path):
+def test_two_processes_learn_the_same_as_one(binarised, sentence_lm, tmp_path):
     """Two processes give the same result as one with ``--update-freq 2``."""
     arguments = [*DOCUMENTS, "--gold-drafts", "--max-tokens", "20", "--dropout", "0"]
     arguments += ["--memory-dropout", "0", "--max-update", "5"]
@@ -364,7 +367,7 @@ def test_ensembles_nbest_and_references(binarised, memnet_document_checkpoint):
         assert float(tiny.scores_of(apart)[row]) == pytest.approx(float(score), abs=1e-4)
 
 
-def test_options_that_speak_of_one_sentence(binarised, memnet_document_checkpoint):
+def test_options_for_single_sentences(binarised, memnet_document_checkpoint):
     options = [*DOCUMENTS[:2], "--prefix-size", "2", "--print-alignment", "hard"]
     output = tiny.generate(binarised, memnet_document_checkpoint, *options)
     wanted = tiny.lines_of(output, "T")

@@ -61,7 +61,7 @@ def test_programs_of_a_script(script, programs):
 
 
 def values(script: str, name: str, **environment) -> list:
-    """Values of an option in all calls of a script that give it."""
+    """Values of an option in all calls of a script with this option."""
     runs = [run for run in recipes.RUNS if run.script == script]
     given = [call.arguments for run in runs for call in run.calls(**environment)]
     return [words[words.index(name) + 1] for words in given if name in words]
@@ -130,13 +130,13 @@ def test_every_system_of_maruf2018_is_trained():
         ("feng2022_memory/train.sh", "WARMUP", "99", "--warmup-updates"),
     ],
 )
-def test_a_variable_comes_before_what_the_corpus_sets(script, name, value, option):
+def test_a_variable_overrides_the_value_of_the_corpus(script, name, value, option):
     found = values(script, option, **{name: value})
     assert value in found and set(found) <= {value, "0"}
 
 
 @pytest.mark.parametrize("name", ["herold2023_window_attention", "feng2022_memory", "wu2022_rfa"])
-def test_a_corpus_that_is_not_known_is_refused(name):
+def test_an_unknown_corpus_is_refused(name):
     run = next(run for run in recipes.RUNS if run.script == f"{name}/train.sh")
     with pytest.raises(AssertionError, match="unknown corpus other"):
         run.calls(CORPUS="other")

@@ -1,4 +1,7 @@
-"""rfa_transformer through the stock commands: options, initialisation, errors."""
+"""rfa_transformer through the stock commands: options, initialisation, errors.
+
+Covers models/rfa_transformer.py.
+"""
 
 import pytest
 import tiny
@@ -47,7 +50,7 @@ def test_activation_checkpointing_draws_the_same_matrices_again(binarised, tmp_p
 @pytest.mark.parametrize(
     "start", [tiny.MODEL, tiny.rfa()], ids=["stock transformer", "without a gate"]
 )
-def test_finetuning_from_what_lacks_some_parameters(binarised, tmp_path, start):
+def test_finetuning_from_checkpoints_without_some_parameters(binarised, tmp_path, start):
     old = tiny.train(binarised, tmp_path / "a", "--task", "translation", model=start, updates=5)
     gated = tiny.rfa("--sentence-gate", "decay")
     arguments = [*WINDOW, "--finetune-from-model", str(old), "--lr", "1e-9"]
@@ -85,6 +88,6 @@ def test_sentence_level_stock_task(binarised, tmp_path):
         (["--no-cross-attention"], "--no-cross-attention is not supported by rfa_transformer"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(binarised, tmp_path, options, message):
+def test_invalid_options_are_refused(binarised, tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         tiny.train(binarised, tmp_path, *WINDOW, model=tiny.rfa(*options))

@@ -1,4 +1,7 @@
-"""rnnsearch through the stock commands."""
+"""rnnsearch through the stock commands.
+
+Covers models/rnnsearch.py.
+"""
 
 import pytest
 import tiny
@@ -23,7 +26,7 @@ def test_variants_train_and_translate(binarised, tmp_path, variant):
 
 
 def test_it_learns_to_copy(tmp_path):
-    """It learns a word-by-word translation, for which it needs attention."""
+    """The model learns word-by-word translation, for which it needs attention."""
     data = tiny.corpus(tmp_path, train=[8] * 40)
     arguments = [*SENTENCE, "--max-tokens", "400", "--lr", "0.02", "--dropout", "0"]
     model = tiny.rnnsearch("--decoder-hidden-size", "24", "--encoder-hidden-size", "24")
@@ -61,6 +64,6 @@ def test_training_resumes(binarised, tmp_path):
         (["--share-all-embeddings"], "--share-all-embeddings needs one dictionary"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(binarised, tmp_path, options, message):
+def test_invalid_options_are_refused(binarised, tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         tiny.train(binarised, tmp_path, *SENTENCE, model=tiny.rnnsearch(*options))

@@ -1,4 +1,7 @@
-"""Training on streams through the stock commands: exact resumption, several processes."""
+"""Training on streams through the stock commands: exact resumption, several processes.
+
+Covers data/stream_view.py, tasks/sentence_stream_translation.py.
+"""
 
 import re
 import signal
@@ -63,7 +66,7 @@ def test_losses_after_resuming_are_the_same_to_the_bit(binarised, tmp_path, trac
 
 
 def test_pytorch_ddp(binarised, tmp_path, traced, monkeypatch):
-    """torch's own data parallelism gives what fairseq's does.
+    """torch's data parallelism gives the same result as fairseq's.
 
     fairseq passes numbers of GPUs, which torch refuses on a CPU.
     """
@@ -91,7 +94,7 @@ def test_pytorch_ddp(binarised, tmp_path, traced, monkeypatch):
     [tiny.cache(), tiny.context(), tiny.context("--context", "hierarchical")],
     ids=["cache", "previous target", "previous sources"],
 )
-def test_other_carries_resume(binarised, tmp_path, traced, model):
+def test_other_document_states_resume(binarised, tmp_path, traced, model):
     """Document states with integer tensors (words, ages of slots) and float tensors resume."""
     arguments = [*STREAM, "--chunk-sentences", "2"]
     whole = traced("whole")
@@ -119,7 +122,7 @@ def train_in_processes(data, save_dir, *arguments):
     tiny.train_in_processes(data, save_dir, *STREAM, *arguments, model=tiny.memory())
 
 
-def test_a_killed_run_goes_on_from_its_last_checkpoint(binarised, tmp_path, traced):
+def test_a_killed_run_continues_from_its_last_checkpoint(binarised, tmp_path, traced):
     options = ["--save-interval-updates", "4", "--chunk-sentences", "2", "--max-update", "11"]
 
     def run(save_dir, **environment):
@@ -153,7 +156,7 @@ def test_two_processes_resume(binarised, tmp_path, traced, validation):
         assert len(found[0]) == 7
 
 
-def test_two_processes_learn_what_one_learns(tmp_path, traced):
+def test_two_processes_learn_the_same_as_one(tmp_path, traced):
     """Same global batch; with uneven documents, one process has only fillers at the end."""
     data = tiny.corpus(tmp_path, train=(9, 1, 2, 5))
     options = ["--dropout", "0", "--chunk-sentences", "2", "--max-epoch", "3"]
@@ -181,7 +184,7 @@ def test_two_processes_learn_what_one_learns(tmp_path, traced):
 
 @pytest.mark.parametrize("option", [["--update-freq", "3"], ["--chunk-sentences", "4"]])
 def test_processes_with_nothing_left_do_not_hang(tmp_path, traced, option):
-    """Every sentence is read once an epoch, by one of the processes."""
+    """Every sentence is read once in an epoch, by one of the processes."""
     trace = traced("trace")
     data = tiny.corpus(tmp_path, train=(7, 1), valid=(2,))
     train_in_processes(data, tmp_path / "a", *option, "--batch-size", "1", "--max-epoch", "2")
@@ -195,7 +198,7 @@ def test_processes_with_nothing_left_do_not_hang(tmp_path, traced, option):
 
 
 def test_validation_does_not_depend_on_chunks(binarised, tmp_path, caplog):
-    """Nor does it depend on training, as it has its own lanes."""
+    """It does not depend on training either, because validation has its own lanes."""
     caplog.set_level("INFO")
     found = []
     for number, extra in enumerate(
@@ -249,7 +252,7 @@ def test_validation_translates_as_the_command_does(binarised, memory_stream_chec
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(binarised, tmp_path, model, options, message):
+def test_invalid_combinations_are_refused(binarised, tmp_path, model, options, message):
     with pytest.raises(UserError, match=message):
         tiny.train(binarised, tmp_path, *PLAIN, *options, model=model)
 
@@ -267,7 +270,7 @@ ORDER = ["--batch-size", "2", "--chunk-sentences", "2"]
     ],
 )
 def test_another_order_is_for_another_epoch(binarised, tmp_path, other, message):
-    """Within an epoch another order would skip sentences; between epochs it is allowed."""
+    """Within an epoch, another order would skip sentences; between epochs it is allowed."""
     arguments = [*PLAIN, *ORDER]
     tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
     with pytest.raises(UserError, match=message):
@@ -281,7 +284,7 @@ def test_another_order_is_for_another_epoch(binarised, tmp_path, other, message)
 
 
 def test_fillers_are_no_sentences(binarised, memory_stream_checkpoint):
-    """Neither in the counts of a batch nor in averages over sentences."""
+    """Fillers are not counted in batches or in averages over sentences."""
     models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(memory_stream_checkpoint)])
     task.load_dataset("valid")
     iterator = task.get_batch_iterator(task.dataset("valid"), max_sentences=3)
@@ -310,7 +313,7 @@ def test_sentences_that_are_too_long_are_left_out(binarised, tmp_path, caplog):
     assert "such sentences are left out" in caplog.text
 
 
-def test_the_carry_is_in_the_checkpoint(binarised, tmp_path):
+def test_the_document_state_is_in_the_checkpoint(binarised, tmp_path):
     arguments = [*PLAIN, "--batch-size", "2"]
     path = tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))

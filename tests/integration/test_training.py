@@ -1,4 +1,8 @@
-"""Training through the stock commands."""
+"""Training through the stock commands.
+
+Covers generation/validation_units.py, tasks/_base.py, tasks/_validation_bleu.py,
+tasks/full_document_translation.py, tasks/sliding_window_translation.py.
+"""
 
 import itertools
 import re
@@ -79,7 +83,7 @@ def test_documents_are_whole_and_seen_once(binarised):
     assert words == expected
 
 
-def test_parts_put_together_by_the_host_keep_their_documents_apart(tmp_path):
+def test_concatenated_parts_keep_their_documents_apart(tmp_path):
     """The last document of ``train`` does not continue in ``train1``."""
     data = tiny.corpus(tmp_path, train=(2, 2))
     for suffix in ("bin", "idx"):
@@ -210,7 +214,7 @@ def test_a_stock_checkpoint_is_decoded_as_sentence_level(binarised, tmp_path):
 
 
 def test_recurrent_stock_models_decode_windows(binarised, tmp_path):
-    """They cannot read prefixes in parallel, so rows are decoded one by one."""
+    """These models cannot read prefixes in parallel, so rows are decoded one by one."""
     model = tiny.train(
         binarised,
         tmp_path,
@@ -228,13 +232,34 @@ def test_recurrent_stock_models_decode_windows(binarised, tmp_path):
 
 @pytest.mark.parametrize("model", [tiny.MODEL, tiny.rfa()], ids=["transformer", "rfa"])
 def test_training_resumes(binarised, tmp_path, model):
-    """Dropout, and the random matrices of random feature attention, are drawn as before."""
+    """The same dropout masks and random matrices are drawn after resuming."""
     arguments = [*WINDOW, "--window-size", "2", "--max-tokens", "30", "--dropout", "0.1"]
     whole = tiny.train(binarised, tmp_path / "whole", *arguments, updates=20, model=model)
     tiny.train(binarised, tmp_path / "parts", *arguments, updates=7, model=model)
     parts = tiny.train(binarised, tmp_path / "parts", *arguments, updates=20, model=model)
     for name, value in tiny.weights(whole).items():
         assert torch.equal(value, tiny.weights(parts)[name]), name
+
+
+@pytest.mark.parametrize("task", [[*WINDOW, "--window-size", "2"], DOCUMENT], ids=["window", "doc"])
+@pytest.mark.parametrize(
+    "other, message",
+    [
+        (["--max-tokens", "50"], "with --max-tokens 30, not 50, which would leave sentences out"),
+        (["--batch-size", "1"], "with --batch-size None, not 1"),
+        (["--seed", "7"], "with --seed 1, not 7"),
+    ],
+)
+def test_other_batches_are_for_another_epoch(binarised, tmp_path, task, other, message):
+    """Within an epoch other batches would skip sentences; between epochs they are allowed."""
+    arguments = [*task, "--max-tokens", "30"]
+    tiny.train(binarised, tmp_path, *arguments, updates=2)
+    with pytest.raises(UserError, match=message):
+        tiny.train(binarised, tmp_path, *arguments, *other, updates=4)
+    tiny.train(binarised, tmp_path, *arguments, "--max-epoch", "1", updates=99)
+    path = tiny.train(binarised, tmp_path, *arguments, *other, "--max-epoch", "2", updates=99)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert state["extra_state"]["train_iterator"]["epoch"] == 3
 
 
 def test_two_processes(binarised, tmp_path):

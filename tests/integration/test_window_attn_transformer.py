@@ -1,4 +1,7 @@
-"""window_attn_transformer and lst_transformer through the stock commands."""
+"""window_attn_transformer and lst_transformer through the stock commands.
+
+Covers models/window_attn_transformer.py, models/lst_transformer.py.
+"""
 
 import re
 
@@ -29,7 +32,7 @@ def test_variants_train_and_translate(binarised, tmp_path, variant):
 
 @pytest.fixture
 def wordy(tmp_path):
-    """A corpus whose source says every word twice."""
+    """A corpus whose source repeats every word."""
     folder = tmp_path / "wordy"
     folder.mkdir()
     for seed, (split, lengths) in enumerate(
@@ -43,7 +46,7 @@ def wordy(tmp_path):
 
 
 def test_alignment_is_chosen_at_decoding(wordy, tmp_path):
-    """The ratio of lengths is in the checkpoint; the other alignments need nothing."""
+    """The length ratio is in the checkpoint; other alignments do not need it."""
     checkpoint = tiny.train(wordy, tmp_path, *DOCUMENT, model=tiny.window(), updates=60)
     found = {}
     for kind in ("sentence", "linear", "one-to-one"):
@@ -75,7 +78,7 @@ def test_finetuning_from_a_stock_transformer(binarised, tmp_path):
         (tiny.lst("--checkpoint-activations"), "--checkpoint-activations is not supported"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(binarised, tmp_path, model, message):
+def test_invalid_options_are_refused(binarised, tmp_path, model, message):
     with pytest.raises(UserError, match=message):
         tiny.train(binarised, tmp_path, *DOCUMENT, model=model)
 

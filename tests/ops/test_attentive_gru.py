@@ -58,7 +58,7 @@ def test_rows_share_a_source():
         torch.testing.assert_close(a, b)
 
 
-def test_the_step_is_that_of_torch():
+def test_a_step_equals_that_of_torch():
     cell = torch.nn.GRUCell(4, D).double()
     x, state = torch.randn(6, 4, dtype=torch.double), torch.randn(6, D, dtype=torch.double)
     from_input = x @ cell.weight_ih.t() + cell.bias_ih

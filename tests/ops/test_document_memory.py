@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_docmt.ops import naive
-from fairseq_docmt.ops.document_memory import recall_others, rows_of_documents
+from fairseq_docmt.ops.document_memory import recall_others, sentences_per_document
 
 
 @pytest.mark.parametrize("sizes", [[1, 2], [1, 4, 1, 2], [33], [7, 41]])
@@ -41,5 +41,5 @@ def test_half_precision(dtype):
     )
 
 
-def test_rows_of_documents():
-    assert rows_of_documents(torch.tensor([0, 0, 3, 1, 1, 1])) == [2, 1, 3]
+def test_sentences_per_document():
+    assert sentences_per_document(torch.tensor([0, 0, 3, 1, 1, 1])) == [2, 1, 3]

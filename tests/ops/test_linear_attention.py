@@ -1,4 +1,7 @@
-"""Fast linear attention against the loops that define it."""
+"""Fast linear attention against the loops that define it.
+
+Covers ops/naive.py.
+"""
 
 import pytest
 import torch
@@ -25,7 +28,7 @@ def values(length, seed, dtype=torch.float64):
 
 
 def decays(length, every=4):
-    """Log gates: 0 but for the starts of sentences, there down to a gate of e^-30."""
+    """Log gates: 0 except at sentence starts, where gates are as small as e^-30."""
     log_decay = torch.zeros(HEADS, BSZ, length, dtype=torch.float64)
     starts = torch.arange(length) % every == every - 1
     log_decay[:, :, starts] = -(3 * torch.randn(HEADS, BSZ, int(starts.sum())).double()).abs()
@@ -68,7 +71,7 @@ def test_causal_attention_equals_the_recurrence(length, continued, gated):
 
 
 @pytest.mark.parametrize("length", [5, 40])
-def test_output_is_the_same_when_no_summary_is_asked_for(length):
+def test_output_does_not_depend_on_requesting_the_summary(length):
     q, k, v = features(length, 1), features(length, 2), values(length, 3)
     got, summary = ops.causal_attention(q, k, v, FLOOR, chunk_size=16)
     assert summary is None

@@ -38,7 +38,7 @@ def test_outputs_and_gradients_are_those_of_torch(shape, bias, transposed):
         torch.testing.assert_close(found, want)
 
 
-def test_only_gradients_that_are_asked_for_are_computed():
+def test_only_required_gradients_are_computed():
     x, weight = torch.randn(3, 7), torch.randn(11, 7, requires_grad=True)
     onednn_linear(x, weight).sum().backward()
     assert x.grad is None and weight.grad is not None

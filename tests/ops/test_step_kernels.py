@@ -39,7 +39,7 @@ def double(*tensors):
 @pytest.mark.parametrize("rows", [1, 4, 7, 33])
 @pytest.mark.parametrize("vectors, size", [(16, 16), (80, 48)])
 def test_features(rows, vectors, size, dtype):
-    """Of heads that lie side by side, as projections leave them; zero has features too."""
+    """With heads side by side in memory, as after a projection; also for zero vectors."""
     x = torch.randn(rows, HEADS, size).to(dtype).transpose(0, 1)
     x[0, 0] = 0
     matrices = torch.randn(HEADS, size, vectors).to(dtype)
@@ -73,7 +73,7 @@ def test_attention_to_a_summary(beams, features, values, dtype):
 @pytest.mark.parametrize("weight_heads", [1, HEADS])
 @pytest.mark.parametrize("summaries, used", [(0, 1), (1, 12), (5, 7)])
 def test_memory_of_beams(summaries, used, weight_heads, dtype):
-    """Any shares and weights, some of them zero; what is not used is not looked at."""
+    """With any shares and weights, some of them zero; unused buffer columns have no effect."""
     beams, features, values, room = 5, 32, 48, 12
 
     def draw(*shape, kind=dtype):
@@ -98,7 +98,7 @@ def test_memory_of_beams(summaries, used, weight_heads, dtype):
     check(read(*parts), read(*double(*parts)))
 
 
-def test_what_is_not_a_number_stays_so(dtype):
+def test_nan_stays_nan(dtype):
     x = torch.full((HEADS, 3, 16), float("nan"), dtype=dtype)
     matrices, ones = torch.ones(HEADS, 16, 16, dtype=dtype), torch.ones(HEADS, 1, 1, dtype=dtype)
     assert step_kernels.features(x, matrices, ones, SHORTEST).isnan().all()
@@ -106,7 +106,7 @@ def test_what_is_not_a_number_stays_so(dtype):
     assert step_kernels.attend(queries, sums, sums[..., 0].contiguous(), FLOOR).isnan().all()
 
 
-def test_who_is_served(monkeypatch):
+def test_supported_tensors(monkeypatch):
     x = torch.zeros(2, 32)
     assert step_kernels.can_serve(x, x.clone())
     assert not step_kernels.can_serve(x, x.bfloat16())

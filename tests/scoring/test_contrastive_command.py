@@ -1,4 +1,7 @@
-"""The contrastive command: scores equal forced decoding of each candidate in any batch."""
+"""The contrastive command: scores equal forced decoding of each candidate in any batch.
+
+Covers scoring/contrastive.py, scoring/contrastive_items.py, scoring/reference_scores.py.
+"""
 
 import io
 import json

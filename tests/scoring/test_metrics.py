@@ -1,4 +1,7 @@
-"""Corpus metrics: values computed by hand, agreement with the sacreBLEU command, significance."""
+"""Corpus metrics: values computed by hand, agreement with the sacreBLEU command, significance.
+
+Covers scoring/_files.py, scoring/_tables.py, scoring/corpus_metrics.py, scoring/meteor.py.
+"""
 
 import json
 import random

@@ -1,4 +1,7 @@
-"""Pronouns and formality: counts compared with counts by hand, with minimal pipelines."""
+"""Pronouns and formality: counts compared with counts by hand, with minimal pipelines.
+
+Covers scoring/pronoun_rules.py.
+"""
 
 import json
 

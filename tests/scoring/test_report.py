@@ -1,4 +1,7 @@
-"""The report: content, escaping, and display in a browser."""
+"""The report: content, escaping, and display in a browser.
+
+Covers scoring/_difference.py, scoring/_plots.py.
+"""
 
 import base64
 import hashlib

@@ -43,7 +43,7 @@ def test_outputs_bring_their_references(write):
     assert found.systems["y"] == ["A", "B", "C"]
     assert found.references == [["a", "b", "c d"]]
     assert found.index.starts.tolist() == [0, 2, 3]
-    assert found.index.rows.tolist() == [0, 1, 4]
+    assert found.index.line_ids.tolist() == [0, 1, 4]
 
 
 @pytest.mark.parametrize(

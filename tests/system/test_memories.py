@@ -7,7 +7,7 @@ import score
 
 @pytest.fixture(scope="module")
 def memories(tmp_path_factory):
-    """Questions, and outputs of memories on both sides or one, and of one that forgets."""
+    """Questions, and outputs with memories on both sides, on one side, and without memory."""
     systems = ["both", "source", "target", "forget"]
     questions, found = probe.run("run_stream.sh", tmp_path_factory.mktemp("memory"), *systems)
     return questions, {name: found[f"{name}_stream"] for name in systems}
@@ -22,7 +22,7 @@ def pooled(memories, system, phenomenon):
 @pytest.mark.system
 @pytest.mark.parametrize("phenomenon", probe.PHENOMENA)
 @pytest.mark.parametrize("side", ["both", "source", "target"])
-def test_memories_carry_what_is_needed(memories, side, phenomenon):
+def test_memories_keep_the_context_of_whole_documents(memories, side, phenomenon):
     """Over whole documents.  Here each side has the context of all questions."""
     assert pooled(memories, side, phenomenon).rate > 0.9
 

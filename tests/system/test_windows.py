@@ -24,7 +24,7 @@ def outputs(folder, options):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Questions and outputs by architecture, each trained when first asked for."""
+    """Questions and outputs by architecture, each trained at the first request."""
     known = {}
 
     def train(architecture):
@@ -72,7 +72,7 @@ def test_without_context_the_ceiling_holds(accuracies, architecture, phenomenon)
 
 @pytest.mark.system
 @pytest.mark.parametrize("phenomenon", probe.PHENOMENA)
-def test_rfa_reaches_what_the_transformer_reaches(accuracies, phenomenon):
+def test_rfa_reaches_the_accuracy_of_the_transformer(accuracies, phenomenon):
     softmax, rfa = (
         score.pooled(accuracies(architecture, "window4_window"), phenomenon, REACH).rate
         for architecture in ("transformer", "rfa_transformer")

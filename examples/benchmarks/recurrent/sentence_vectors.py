@@ -1,9 +1,10 @@
-"""CPU seconds of updates of memnet_rnn whose sentences the frozen language models have read or not.
+"""Measure the cost of reading new sentences with the frozen language models of memnet_rnn.
 
     python sentence_vectors.py
 
 Sizes of Maruf and Haffari (2018), random weights and words, one document in an update, one thread.
-An update of new sentences and one of the same sentences take turns; figures are medians.
+Each update of new sentences is followed by an update of the same sentences, whose vectors are
+cached; results are medians of CPU seconds.
 """
 
 import argparse
@@ -22,7 +23,7 @@ COMMAND = "data -s src -t tgt --task full_document_translation --arch memnet_rnn
 
 
 def build(types: int):
-    """Model of the size of the paper."""
+    """Build a model of the paper's size and its dictionary."""
     from benchmark import invented_dictionary
 
     parsed = options.parse_args_and_arch(options.get_training_parser(), COMMAND.split())
@@ -34,7 +35,7 @@ def build(types: int):
 
 
 def update(model, optimizer, tokens) -> float:
-    """CPU seconds of forward, backward and step."""
+    """Measure the CPU seconds of an update: forward, backward and optimizer step."""
     rows = len(tokens)
     lengths = torch.full((rows,), tokens.size(1))
     begin = time.process_time()
@@ -48,9 +49,9 @@ def update(model, optimizer, tokens) -> float:
 def main() -> None:
     """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--sentences", type=int, default=32, help="of a document")
+    parser.add_argument("--sentences", type=int, default=32, help="sentences of the document")
     parser.add_argument("--length", type=int, default=25, help="tokens of a sentence")
-    parser.add_argument("--words", type=int, default=8000, help="in the vocabulary")
+    parser.add_argument("--words", type=int, default=8000, help="size of the vocabulary")
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
     logging.disable(logging.INFO)
@@ -58,7 +59,7 @@ def main() -> None:
     model, dictionary = build(args.words)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(trained, lr=0.01)
-    found: dict = {"sentences seen for the first time": [], "the same sentences again": []}
+    found: dict = {"new sentences": [], "the same sentences again": []}
     for _ in range(args.repeats + 1):
         size = (args.sentences, args.length)
         tokens = torch.randint(dictionary.nspecial, len(dictionary) - 2, size)

@@ -1,13 +1,13 @@
-"""What it costs to translate a document sentence by sentence without the source to come.
+"""Measure the cost of translating a document sentence by sentence without future source sentences.
 
     python benchmark.py                              # small model, some minutes on a CPU
     python benchmark.py --paper --sentences 15 40    # sizes of Herold and Ney (2023)
 
 One document of random sentences of 25 tokens, random weights, outputs as long as the sentences, a
-beam of 12, through the task as ``fairseq-generate`` runs it on a CPU, one thread.  Compared are
-``--decoding sequential-full-source``, which encodes the source once; ``sequential``; and this with
-all that came before encoded and read anew for each sentence, as systems without windows do.  They
-take turns; figures are medians of the seconds of CPU time.
+beam of 12, decoded by the task as in ``fairseq-generate`` on a CPU, one thread.  Three ways are
+compared: ``--decoding sequential-full-source``, which encodes the source once; ``sequential``; and
+``sequential`` without reusing states, which encodes and reads the whole context again for each
+sentence, as systems without windows do.  They take turns; results are medians of CPU seconds.
 """
 
 import argparse
@@ -33,14 +33,14 @@ from common import SMALL, describe_machine, invented_dictionary  # noqa: E402
 
 SENTENCE = 25
 BASE = "sequential-full-source"
-ANEW = "sequential, all anew"
-WAYS = (BASE, "sequential", ANEW)
+AGAIN = "sequential, everything again"
+WAYS = (BASE, "sequential", AGAIN)
 #: model options and vocabulary
 SCALES = {"small": (SMALL, 8000), "paper": ([], 15000)}
 
 
 class Decoder:
-    """A model of window attention, or another one, that translates documents.
+    """A system that translates documents of random tokens.
 
     Args:
         way: one of ``WAYS``.
@@ -62,10 +62,10 @@ class Decoder:
         self.task = tasks.TASK_REGISTRY[args.task](cfg.task, dictionary, dictionary)
         self.model = self.task.build_model(args).eval()
         self.model.prepare_for_inference_(cfg)
-        self.anew = way == ANEW
+        self.again = way == AGAIN
 
     def seconds(self, sentences: int) -> float:
-        """CPU time of a document of so many sentences."""
+        """Measure the CPU time of a document of ``sentences`` sentences."""
         dictionary = self.task.src_dict
         generator = torch.Generator().manual_seed(1)
         first, last = dictionary.nspecial, len(dictionary) - 2
@@ -80,7 +80,7 @@ class Decoder:
         ).next_epoch_itr(shuffle=False)
         begin = time.process_time()
         for sample in batches:
-            if self.anew:
+            if self.again:
                 with mock.patch.object(PrefixEnsemble, "grows", False):
                     self.task.inference_step(generator, [self.model], sample)
             else:

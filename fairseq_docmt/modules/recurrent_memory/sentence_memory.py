@@ -114,9 +114,9 @@ class SentenceMemory(nn.Module):
 
     # ---- the memory ----------------------------------------------------------------------------
 
-    def first(self, rows: int) -> Tensor:
+    def first(self, num_rows: int) -> Tensor:
         """Return the (rows, m, C) memory at the start of documents."""
-        return self.initial_norm(self.initial).expand(rows, -1, -1)
+        return self.initial_norm(self.initial).expand(num_rows, -1, -1)
 
     def update(self, memory: Tensor, sentence: ReadSentence) -> Tensor:
         """Update a memory by a sentence (equations 2 to 4).
@@ -205,7 +205,7 @@ class SentenceMemory(nn.Module):
         """Return the states that update the memory, given the input of the sublayer."""
         return self.output_norm(x) if self.normalize_before else x
 
-    def remember(self, memory: Tensor) -> AttendedSource:
+    def project_memory(self, memory: Tensor) -> AttendedSource:
         """Compute keys and values of a memory (B, m, C) for output attention."""
         return self.output_attention.project_source(memory)
 
@@ -214,7 +214,7 @@ class SentenceMemory(nn.Module):
 
         Args:
             x: (B * N, T, C) states; N consecutive rows share a memory.
-            source: keys and values of the memory, see :meth:`remember`.
+            source: keys and values of the memory, see :meth:`project_memory`.
 
         Returns:
             (B * N, T, C) states.

@@ -54,7 +54,7 @@ class RFATransformerDecoder(StatefulDecoder):
         log_decay = torch.stack(gates).detach() if self.gated else None
         return x, {"inner_states": inner_states, "log_decay": log_decay}
 
-    def init_state(self, encoder_out):
+    def init_layers(self, encoder_out):
         """See the base class."""
         source, padding, separators = batch_first_source(encoder_out)
         layers = [

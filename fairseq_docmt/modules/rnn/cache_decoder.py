@@ -7,9 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_docmt.data.symbols import begin_index
-from fairseq_docmt.modules.rnn.rnnsearch import KEY, GRUDecoder, GRUState, init_uniform
+from fairseq_docmt.modules.rnn.rnnsearch import GRUDecoder, GRUState, init_uniform
 from fairseq_docmt.modules.rnn.search_trace import SearchTrace
 from fairseq_docmt.modules.shared.document_state import DocumentState
+from fairseq_docmt.modules.shared.incremental_state import stored_state
 from fairseq_docmt.modules.shared.stream import Stream
 from fairseq_docmt.ops.translation_cache import (
     NO_WORD,
@@ -53,8 +54,8 @@ class Lookup(NamedTuple):
         words: (B, I) words in the slots.
         values: (B, I, d) values in the slots.
         likeness: (B, S, I) dot products of source states and keys.
-        gates: (B, S + I, g) ``V h`` and ``W v``; (B, S, g) without the latter if there are so many
-            slots that computing ``W m`` is cheaper.
+        gates: (B, S + I, g) products ``V h`` of source states and ``W v`` of slots; (B, S, g)
+            without those of slots if there are so many that computing ``W m`` is cheaper.
         filled: (B, 1, 1) 1, or 0 for an empty cache.
     """
 
@@ -73,6 +74,11 @@ class Lookup(NamedTuple):
             gates = torch.cat([gates, gate.of_cache(cache.values)], dim=1)
         filled = cache.words.ne(NO_WORD).any(dim=1).to(gates.dtype)[:, None, None]
         return cls(cache.words, cache.values, compare(cache, sources), gates, filled)
+
+    @property
+    def has_slot_gates(self) -> bool:
+        """Whether ``gates`` has the products of the slots."""
+        return self.gates.size(1) > self.likeness.size(1)
 
     def of_rows(self, rows: Tensor) -> "Lookup":
         """Select sentences by index."""
@@ -95,7 +101,7 @@ class Lookup(NamedTuple):
         weights = weights.to(hidden.dtype)
         recalled = weights @ self.values
         opening = gate.of_state(hidden).reshape(documents, len(seen[0]), -1)
-        if self.gates.size(1) > seen.size(-1):
+        if self.has_slot_gates:
             seen = torch.cat([seen, weights], dim=-1)
         else:
             opening = opening + gate.of_cache(recalled)
@@ -162,10 +168,10 @@ class CacheDecoder(GRUDecoder):
         """See the base class; each sentence reads the cache of earlier sentences of its lane."""
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
-        rows = len(prev_output_tokens)
-        state = self._for_rows(super().init_state(encoder_out), rows)
+        num_rows = len(prev_output_tokens)
+        state = self.repeated(super().init_state(encoder_out), num_rows)
         words, hidden, contexts, attention = self._forward_sequence(prev_output_tokens, state)
-        stream = encoder_out["stream"].for_rows(rows)
+        stream = encoder_out["stream"].for_rows(num_rows)
         found, cache = self._follow(stream, prev_output_tokens, hidden, contexts)
         # Without incremental state each beam has its own cache.
         sources = state.source.states.repeat_interleave(state.beams, dim=0)
@@ -175,13 +181,13 @@ class CacheDecoder(GRUDecoder):
 
     def prefill(self, new_tokens, encoder_out, incremental_state):
         """See the base class; the steps of a search are recorded for :meth:`next_doc_state`."""
-        if KEY not in incremental_state and new_tokens.size(1) == 1:
+        if stored_state(incremental_state) is None and new_tokens.size(1) == 1:
             trace = SearchTrace(len(encoder_out["stream"].starts))
             incremental_state[TRACE] = {"trace": trace}
             encoder_out["remembered"]["trace"] = trace
         features, extra = super().prefill(new_tokens, encoder_out, incremental_state)
         if TRACE in incremental_state:
-            state = incremental_state[KEY]["state"]
+            state = stored_state(incremental_state)
             top = state.hidden if self.upper is None else state.upper[-1]
             trace = incremental_state[TRACE]["trace"]
             trace.add(new_tokens[:, -1], top, extra["attn"][0][:, -1])
@@ -226,7 +232,7 @@ class CacheDecoder(GRUDecoder):
     def _without_cache(self, tokens: Tensor, encoder_out: dict):
         """Compute embeddings, states, contexts and attention of (rows, T) tokens, without cache."""
         return self._forward_sequence(
-            tokens, self._for_rows(super().init_state(encoder_out), len(tokens))
+            tokens, self.repeated(super().init_state(encoder_out), len(tokens))
         )
 
     def _incoming_state(self, stream: Stream) -> Cache:
@@ -262,8 +268,8 @@ class CacheDecoder(GRUDecoder):
             mixed = torch.lerp(hidden, recalled.to(hidden), gate.to(hidden))
             return super()._features(words, mixed, contexts, attention, None)
         features, _ = super()._features(words, hidden, contexts, attention, None)
-        rows = len(hidden) // len(history.words)
-        known = history.words.repeat_interleave(rows, dim=0).unsqueeze(1).expand_as(weights)
+        beams = len(hidden) // len(history.words)
+        known = history.words.repeat_interleave(beams, dim=0).unsqueeze(1).expand_as(weights)
         return features, {"recall": (gate, weights, known)}
 
     @staticmethod

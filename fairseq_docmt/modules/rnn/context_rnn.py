@@ -144,7 +144,7 @@ class SourceContextDecoder(GRUDecoder):
         )
         return features, {**extra, "doc_state": encoder_out["next_doc_state"]}
 
-    def _context_vector(self, history, rows: int):
+    def _context_vector(self, history, num_rows: int):
         return history
 
 
@@ -172,14 +172,14 @@ class PreviousTargetDecoder(GRUDecoder):
         """See the base class; for whole sequences the extra outputs include ``doc_state``."""
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
-        rows = len(prev_output_tokens)
-        stream = encoder_out["stream"].for_rows(rows)
-        state = self._for_rows(super().init_state(encoder_out), rows)
+        num_rows = len(prev_output_tokens)
+        stream = encoder_out["stream"].for_rows(num_rows)
+        state = self.repeated(super().init_state(encoder_out), num_rows)
         before, found = self._incoming_state(stream), []
         for number, starts in enumerate(stream.starts.view(-1, stream.lanes)):
             here = slice(number * stream.lanes, (number + 1) * stream.lanes)
             before = before.masked_fill(starts.unsqueeze(1), 0.0)
-            part = state if stream.lanes == rows else _of_lanes(state, here)
+            part = state if stream.lanes == num_rows else _of_lanes(state, here)
             part = part._replace(history=PerSentence(before))
             tokens = prev_output_tokens[here]
             found.append(self._forward_sequence(tokens, part))
@@ -195,9 +195,9 @@ class PreviousTargetDecoder(GRUDecoder):
             return self.output_projection.weight.new_zeros(stream.lanes, self.attending.hidden_dim)
         return stream.doc_state[PREVIOUS_STATE].to(self.output_projection.weight.dtype)
 
-    def _context_vector(self, history, rows: int):
+    def _context_vector(self, history, num_rows: int):
         # Without incremental state each beam is a lane.
-        return self.context_gates(history.for_rows(rows))
+        return self.context_gates(history.for_rows(num_rows))
 
 
 def _of_lanes(state: GRUState, rows: slice) -> GRUState:

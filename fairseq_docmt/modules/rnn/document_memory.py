@@ -15,7 +15,7 @@ from fairseq_docmt.modules.rnn.rnnsearch import (
     init_uniform,
 )
 from fairseq_docmt.modules.rnn.vector_cache import VectorCache
-from fairseq_docmt.ops.document_memory import recall_others, rows_of_documents
+from fairseq_docmt.ops.document_memory import recall_others, sentences_per_document
 
 INSERTIONS = ("context", "output")
 DIRECTIONS = ("forward", "backward")
@@ -28,8 +28,8 @@ KEPT_BYTES = 2**30
 class SentenceVectors(nn.Module):
     """Frozen sentence encoder: last states of a forward and a backward language model.
 
-    The vectors are standardised: most of a language model state is the same for all sentences, and
-    memories of unnormalised states learn hardly anything.
+    The vectors are standardised: language model states have a large part that is the same for all
+    sentences, and memories of such states hardly learn.
 
     Each sentence is encoded once and cached until the weights change. Its vector does not depend on
     the other sentences of the batch, so it is bitwise reproducible, for example after resuming.
@@ -170,7 +170,8 @@ class SourceMemory(nn.Module):
         """Compute (rows, 2 d) cells of (rows, S) sentences of the documents (rows,)."""
         vectors = self.sentences(src_tokens).to(next(self.document_gru.parameters()).dtype)
         vectors = F.dropout(vectors, self.dropout, self.training)
-        packed = pack_sequence(vectors.split(rows_of_documents(documents)), enforce_sorted=False)
+        of_documents = vectors.split(sentences_per_document(documents))
+        packed = pack_sequence(of_documents, enforce_sorted=False)
         cells = torch.cat(unpack_sequence(self.document_gru(packed)[0]))
         return F.dropout(cells, self.dropout, self.training)
 
@@ -296,10 +297,10 @@ class MemnetDecoder(GRUDecoder):
             state = state._replace(history=PerSentence(values))
         return state
 
-    def _context_vector(self, history, rows: int):
+    def _context_vector(self, history, num_rows: int):
         if history is None or self.insertion != "context":
             return None
-        return self.of_memory(history.for_rows(rows))
+        return self.of_memory(history.for_rows(num_rows))
 
     def forward(
         self,

@@ -10,12 +10,12 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from fairseq_docmt.modules.rnn.attentive_gru import AttendedStates, AttentiveGRU
 from fairseq_docmt.modules.shared.beam_rows import split_order
+from fairseq_docmt.modules.shared.incremental_state import KeepsState, store_state
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSource
 from fairseq_docmt.modules.shared.stream import Stream
 
 #: recurrent models have no length limit; longer than any sentence
 MAX_POSITIONS = 100000
-KEY = "state of the recurrence"
 
 
 def init_uniform(module: nn.Module, size: int) -> None:
@@ -137,9 +137,9 @@ class PerSentence(NamedTuple):
         """Select sentences by index."""
         return PerSentence(self.values.index_select(0, rows))
 
-    def for_rows(self, rows: int) -> Tensor:
+    def for_rows(self, num_rows: int) -> Tensor:
         """Repeat the vectors for the beams of each sentence, giving (rows, d)."""
-        return self.values.repeat_interleave(rows // len(self.values), dim=0)
+        return self.values.repeat_interleave(num_rows // len(self.values), dim=0)
 
 
 class GRUState(NamedTuple):
@@ -160,12 +160,16 @@ class GRUState(NamedTuple):
     beams: int
     history: Any = None
 
+    @property
+    def bsz(self) -> int:
+        """Number of sentences B."""
+        return len(self.source.states)
+
     def reorder(self, order: Tensor) -> "GRUState":
         """Reorder, repeat or drop rows by a (rows,) index of former rows."""
-        bsz = len(self.source.states)
-        rows = split_order(order, bsz, self.beams)
+        rows = split_order(order, self.bsz, self.beams)
         if rows is None:
-            owners = torch.arange(bsz, device=order.device).repeat_interleave(self.beams)
+            owners = torch.arange(self.bsz, device=order.device).repeat_interleave(self.beams)
             return self._of_sentences(owners)._replace(beams=1).reorder(order)
         state = self if rows.sentences is None else self._of_sentences(rows.sentences)
         hidden, upper = self.hidden.index_select(0, order), self.upper.index_select(1, order)
@@ -176,7 +180,7 @@ class GRUState(NamedTuple):
         return self._replace(source=self.source.of_sentences(sentences), history=history)
 
 
-class GRUDecoder(FairseqIncrementalDecoder):
+class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
     """GRU with attention, optional GRU layers above it, and a deep output layer.
 
     Args:
@@ -265,7 +269,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
         """Compute (rows, T, E) features; extra outputs include ``attn`` [(rows, T, S)]."""
         if incremental_state is not None:
             return self.prefill(prev_output_tokens[:, -1:], encoder_out, incremental_state)
-        state = self._for_rows(self.init_state(encoder_out), len(prev_output_tokens))
+        state = self.repeated(self.init_state(encoder_out), len(prev_output_tokens))
         *parts, attention = self._forward_sequence(prev_output_tokens, state)
         features, extra = self._features(*parts, attention, None)
         return features, {"attn": [attention], **extra}
@@ -283,7 +287,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
         Returns:
             (B, T, E) features and extra outputs; ``incremental_state`` is updated.
         """
-        state = self._state(incremental_state, encoder_out, len(new_tokens))
+        state = self.current_state(incremental_state, encoder_out, len(new_tokens))
         words, hidden, contexts, attention = self._attend(new_tokens, state)
         lengths = new_tokens.ne(self.padding_idx).sum(dim=1)
         rows = torch.arange(len(lengths), device=lengths.device)
@@ -291,7 +295,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
         if self.upper is not None:
             hidden, upper = self._read_upper(self.dropout(hidden), state.upper, lengths)
             after = after._replace(upper=upper)
-        incremental_state[KEY] = {"state": after}
+        store_state(incremental_state, after)
         features, extra = self._features(words, hidden, contexts, attention, state.history)
         return features, {"attn": [attention], **extra}
 
@@ -299,29 +303,9 @@ class GRUDecoder(FairseqIncrementalDecoder):
         """Project features to logits."""
         return self.output_projection(features)
 
-    def reorder_incremental_state(self, incremental_state, new_order):
-        """Reorder the rows of the state after each step of beam search."""
-        if KEY in incremental_state:
-            state = incremental_state[KEY]["state"].reorder(new_order)
-            incremental_state[KEY] = {"state": state}
-
     def max_positions(self):
         """Return the maximum target length."""
         return MAX_POSITIONS
-
-    def _state(self, incremental_state, encoder_out, rows: int) -> GRUState:
-        if KEY in incremental_state:
-            return incremental_state[KEY]["state"]
-        return self._for_rows(self.init_state(encoder_out), rows)
-
-    @staticmethod
-    def _for_rows(state: GRUState, rows: int) -> GRUState:
-        """Repeat the rows of a new state for the beams of each sentence."""
-        bsz = len(state.hidden)
-        if rows == bsz:
-            return state
-        owners = torch.arange(bsz, device=state.hidden.device)
-        return state.reorder(owners.repeat_interleave(rows // bsz))
 
     def _attend(self, tokens: Tensor, state: GRUState):
         """Compute embeddings, states of the attending layer, contexts and attention."""
@@ -329,7 +313,7 @@ class GRUDecoder(FairseqIncrementalDecoder):
         context = self._context_vector(state.history, len(tokens))
         return (words, *self.attending(words, state.hidden, state.source, context))
 
-    def _context_vector(self, history, rows: int):
+    def _context_vector(self, history, num_rows: int):
         """Return the input of the attending layer from earlier sentences; None for none."""
         return None
 

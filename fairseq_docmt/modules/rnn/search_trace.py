@@ -54,9 +54,9 @@ class SearchTrace:
         """
         if not self._steps or tokens.size(1) > len(self._steps):
             return None
-        rows = len(self._steps[0].tokens)
+        num_rows = len(self._steps[0].tokens)
         owners = torch.arange(self.sentences, device=tokens.device)
-        owners = owners.repeat_interleave(rows // self.sentences)
+        owners = owners.repeat_interleave(num_rows // self.sentences)
         same = torch.ones_like(owners, dtype=torch.bool)
         places = []
         for step, wanted in zip(self._steps, tokens.unbind(1)):

@@ -13,7 +13,7 @@ from torch import Tensor
 DocumentState = Dict[str, Tensor]
 
 
-def select_rows(doc_state: DocumentState, rows: Tensor) -> DocumentState:
+def select_documents(doc_state: DocumentState, rows: Tensor) -> DocumentState:
     """Select documents of a state by index."""
     return {name: value.index_select(0, rows) for name, value in doc_state.items()}
 

@@ -1,4 +1,4 @@
-"""Multi-head attention without a window; parameters keep fairseq's names."""
+"""Full multi-head attention, and what causal attention of all kinds shares."""
 
 from typing import NamedTuple, Optional, Tuple
 
@@ -27,22 +27,25 @@ class AttendedSource(NamedTuple):
         return AttendedSource(*(None if x is None else x.index_select(0, sentences) for x in self))
 
 
-class _FullAttention(AttentionProjections):
-    def __init__(
-        self, embed_dim: int, heads: int, dropout: float = 0.0, key_dim: Optional[int] = None
-    ):
-        super().__init__(embed_dim, heads, key_dim)
-        self.dropout = dropout
+class CachedCausalAttention:
+    """Mixin for causal attention of target tokens, in one pass or continued from a cache.
 
-    def _attend(self, q, k, v, seen: Optional[Tensor], causal: bool = False) -> Tensor:
-        output = F.scaled_dot_product_attention(
-            q, k, v, seen, self.dropout if self.training else 0.0, is_causal=causal
-        )
-        return self.out_proj(output.transpose(1, 2).flatten(2))
+    The other base class gives ``queries`` and ``keys_and_values`` of (rows, T, C) input. A subclass
+    defines :meth:`attend_sequence` and :meth:`attend_cached`.
 
+    Attributes:
+        window: number of earlier tokens that a token attends to; None for all.
+    """
 
-class CausalAttention(_FullAttention):
-    """Attention of target tokens to themselves and all earlier target tokens."""
+    window: Optional[int] = None
+
+    def attend_sequence(self, q: Tensor, k: Tensor, v: Tensor, padding: Optional[Tensor]) -> Tensor:
+        """Attend from the queries of T tokens to the same tokens, giving (rows, T, C)."""
+        raise NotImplementedError
+
+    def attend_cached(self, q: Tensor, tokens: RecentTokens) -> Tensor:
+        """Attend from the queries of the latest T cached tokens to the cache: (rows, T, C)."""
+        raise NotImplementedError
 
     def forward(
         self,
@@ -57,28 +60,57 @@ class CausalAttention(_FullAttention):
             x: (rows, T, C) input, right-padded.
             padding: (rows, T) True at padding; None without padding.
             before: previously read tokens, None for none.
-            need_state: whether to return the tokens for later calls.
+            need_state: whether to return the tokens that later ones attend to.
 
         Returns:
-            (rows, T, C) output, and all tokens read, or None if neither ``before`` nor
-            ``need_state`` is given.
+            (rows, T, C) output; and these tokens, or None if neither ``before`` nor ``need_state``
+            is given.
         """
-        q = self.split_heads(self.q_proj(x))
+        q = self.queries(x)
         k, v = self.keys_and_values(x)
         if before is None and not need_state:
-            # With right padding the causal mask also hides padding.
-            return self._attend(q, k, v, None, causal=True), None
+            return self.attend_sequence(q, k, v, padding), None
         tokens = RecentTokens.of(k, v, padding)
         if before is not None:
             tokens = before.followed_by(tokens)
+        return self.attend_cached(q, tokens), tokens.packed(padding).latest(self.window)
+
+
+class _FullAttention(AttentionProjections):
+    def __init__(
+        self, embed_dim: int, heads: int, dropout: float = 0.0, key_dim: Optional[int] = None
+    ):
+        super().__init__(embed_dim, heads, key_dim)
+        self.dropout = dropout
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Project inputs (B, T, C) to queries (B, H, T, d)."""
+        return self.split_heads(self.q_proj(x))
+
+    def _attend(self, q, k, v, seen: Optional[Tensor], causal: bool = False) -> Tensor:
+        output = F.scaled_dot_product_attention(
+            q, k, v, seen, self.dropout if self.training else 0.0, is_causal=causal
+        )
+        return self.out_proj(output.transpose(1, 2).flatten(2))
+
+
+class CausalAttention(CachedCausalAttention, _FullAttention):
+    """Attention of target tokens to themselves and all earlier target tokens."""
+
+    def attend_sequence(self, q, k, v, padding):
+        """See the base class. With right padding the causal mask also hides padding."""
+        return self._attend(q, k, v, None, causal=True)
+
+    def attend_cached(self, q, tokens):
+        """See the base class."""
         seen = ~tokens.hidden[:, None, None]
-        if x.size(1) > 1:
-            length, total = x.size(1), tokens.keys.size(2)
-            order = torch.ones(length, total, dtype=torch.bool, device=x.device)
+        if q.size(2) > 1:
+            length, total = q.size(2), tokens.keys.size(2)
+            order = torch.ones(length, total, dtype=torch.bool, device=q.device)
             seen = seen & order.tril(total - length)
             # Padding outputs are unused, but a fully masked row would give NaN.
             seen = seen | (~seen.any(-1, keepdim=True))
-        return self._attend(q, tokens.keys, tokens.values, seen), tokens.packed(padding)
+        return self._attend(q, tokens.keys, tokens.values, seen)
 
 
 class SourceAttention(_FullAttention):
@@ -90,14 +122,13 @@ class SourceAttention(_FullAttention):
 
     def forward(self, x: Tensor, source: AttendedSource) -> Tensor:
         """Attend from queries (B * N, T, C), N consecutive rows for each source."""
-        queries = x.unflatten(0, (len(source.keys), -1)).flatten(1, 2)
+        by_source = x.unflatten(0, (len(source.keys), -1)).flatten(1, 2)
         seen = None if source.padding is None else ~source.padding[:, None, None]
-        q = self.split_heads(self.q_proj(queries))
-        return self._attend(q, source.keys, source.values, seen).view_as(x)
+        return self._attend(self.queries(by_source), source.keys, source.values, seen).view_as(x)
 
     def weights(self, x: Tensor, source: AttendedSource) -> Tensor:
         """Compute (B, H, T, S) attention weights of queries (B, T, C)."""
-        q = self.split_heads(self.q_proj(x)) * self.head_dim**-0.5
+        q = self.queries(x) * self.head_dim**-0.5
         logits = q @ source.keys.transpose(-1, -2)
         if source.padding is not None:
             logits = logits.masked_fill(source.padding[:, None, None], -float("inf"))

@@ -12,8 +12,7 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor
 
 from fairseq_docmt.modules.shared.beam_rows import split_order
-
-KEY = "layers of the decoder"
+from fairseq_docmt.modules.shared.incremental_state import KeepsState, store_state
 
 
 class DecoderState(NamedTuple):
@@ -58,11 +57,11 @@ class DecoderState(NamedTuple):
         )
 
 
-class StatefulDecoder(TransformerDecoderBase):
+class StatefulDecoder(KeepsState, TransformerDecoderBase):
     """Base class of the transformer decoders; layers are batch-first.
 
     Subclasses define the pass over whole sequences (:meth:`forward_sequence`), the initial state
-    (:meth:`init_state`), and its continuation by several tokens (:meth:`read`) or by one
+    (:meth:`init_layers`), and its continuation by several tokens (:meth:`read`) or by one
     (:meth:`step`).
 
     Args:
@@ -96,7 +95,7 @@ class StatefulDecoder(TransformerDecoderBase):
         """
         raise NotImplementedError
 
-    def init_state(self, encoder_out: dict) -> tuple:
+    def init_layers(self, encoder_out: dict) -> tuple:
         """Return the layer states before the first token, one row per sentence, and ``rest``."""
         raise NotImplementedError
 
@@ -143,11 +142,11 @@ class StatefulDecoder(TransformerDecoderBase):
             encoder_out = _for_rows(encoder_out, len(prev_output_tokens))
             x, extra = self.forward_sequence(x, prev_output_tokens, encoder_out, alignment_layer)
             return self._project(x), {"attn": [None], "inner_states": [], **extra}
-        state = self._state(incremental_state, encoder_out, len(prev_output_tokens))
+        state = self.current_state(incremental_state, encoder_out, len(prev_output_tokens))
         tokens = prev_output_tokens[:, -1]
         x = self._embed(tokens.unsqueeze(1), state.positions.unsqueeze(1), state.most + 1)
         x, layers, rest, extra = self.step(x.squeeze(1), tokens, state)
-        self._remember(incremental_state, state, layers, rest, torch.ones_like(tokens), 1)
+        self._store(incremental_state, state, layers, rest, torch.ones_like(tokens), 1)
         extra = {"attn": [None], "inner_states": [], **extra}
         return self._project(x).unsqueeze(1), extra
 
@@ -157,40 +156,27 @@ class StatefulDecoder(TransformerDecoderBase):
         Returns:
             (B, T, C) features and extra outputs; ``incremental_state`` is updated.
         """
-        state = self._state(incremental_state, encoder_out, len(new_tokens))
+        state = self.current_state(incremental_state, encoder_out, len(new_tokens))
         length = new_tokens.size(1)
         x = self._embed(new_tokens, state.positions.unsqueeze(1), state.most + length)
         x, layers, rest, extra = self.read(x, new_tokens, state)
         read = new_tokens.ne(self.padding_idx).sum(dim=1)
-        self._remember(incremental_state, state, layers, rest, read, length)
+        self._store(incremental_state, state, layers, rest, read, length)
         return self._project(x), {"attn": [None], "inner_states": [], **extra}
 
-    def reorder_incremental_state(self, incremental_state, new_order):
-        """Reorder the rows of the state after each step of beam search."""
-        if KEY in incremental_state:
-            state = incremental_state[KEY]["state"].reorder(new_order)
-            incremental_state[KEY] = {"state": state}
-
-    def _state(self, incremental_state, encoder_out, rows: int) -> DecoderState:
-        """Return the current state, or the initial state at the first call."""
-        if KEY in incremental_state:
-            return incremental_state[KEY]["state"]
+    def init_state(self, encoder_out):
+        """Return the state before the first token, with one row per sentence."""
         bsz = encoder_out["encoder_padding_mask"][0].size(0)
-        layers, rest = self.init_state(encoder_out)
+        layers, rest = self.init_layers(encoder_out)
         positions = torch.zeros(bsz, dtype=torch.long, device=self.embed_tokens.weight.device)
-        state = DecoderState(layers, rest, positions, 0, bsz, 1)
-        if rows == bsz:
-            return state
-        return state.reorder(
-            torch.arange(bsz, device=positions.device).repeat_interleave(rows // bsz)
-        )
+        return DecoderState(layers, rest, positions, 0, bsz, 1)
 
     @staticmethod
-    def _remember(incremental_state, state, layers, rest, read, most: int) -> None:
+    def _store(incremental_state, state, layers, rest, read, most: int) -> None:
         state = state._replace(
             layers=layers, rest=rest, positions=state.positions + read, most=state.most + most
         )
-        incremental_state[KEY] = {"state": state}
+        store_state(incremental_state, state)
 
     # ---- embeddings and output projection ------------------------------------------------------
 
@@ -234,12 +220,12 @@ class StatefulDecoder(TransformerDecoderBase):
         return x if self.project_out_dim is None else self.project_out_dim(x)
 
 
-def _for_rows(encoder_out: dict, rows: int) -> dict:
+def _for_rows(encoder_out: dict, num_rows: int) -> dict:
     """Repeat encoder output for each beam, as decoding without incremental state needs it."""
     bsz = encoder_out["encoder_padding_mask"][0].size(0)
-    if rows == bsz:
+    if num_rows == bsz:
         return encoder_out
-    beams = rows // bsz
+    beams = num_rows // bsz
     return {
         **encoder_out,
         "encoder_out": [encoder_out["encoder_out"][0].repeat_interleave(beams, dim=1)],

@@ -5,7 +5,7 @@ from typing import NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_docmt.modules.shared.document_state import DocumentState, select_rows
+from fairseq_docmt.modules.shared.document_state import DocumentState, select_documents
 
 
 class Stream(NamedTuple):
@@ -27,10 +27,10 @@ class Stream(NamedTuple):
     @classmethod
     def of(cls, src_tokens: Tensor, starts=None, lanes=None, doc_state=None) -> "Stream":
         """Create the stream of (rows, S) tokens; without ``starts`` each row is a document."""
-        rows = len(src_tokens)
+        num_rows = len(src_tokens)
         if starts is None:
-            starts = torch.ones(rows, dtype=torch.bool, device=src_tokens.device)
-        return cls(starts, lanes or rows, doc_state)
+            starts = torch.ones(num_rows, dtype=torch.bool, device=src_tokens.device)
+        return cls(starts, lanes or num_rows, doc_state)
 
     def copies(self, *values: Tensor) -> Tuple[Tensor, ...]:
         """Select the rows of the copies, (rows / 2, ...), from values (rows, ...)."""
@@ -44,15 +44,15 @@ class Stream(NamedTuple):
 
     def of_rows(self, rows: Tensor) -> "Stream":
         """Select rows by index; each row must be a lane of its own."""
-        doc_state = None if self.doc_state is None else select_rows(self.doc_state, rows)
+        doc_state = None if self.doc_state is None else select_documents(self.doc_state, rows)
         return Stream(self.starts.index_select(0, rows), len(rows), doc_state)
 
-    def for_rows(self, rows: int) -> "Stream":
+    def for_rows(self, num_rows: int) -> "Stream":
         """Repeat each lane for its beams, when decoding without incremental state."""
-        if rows == len(self.starts):
+        if num_rows == len(self.starts):
             return self
         sentences = torch.arange(len(self.starts), device=self.starts.device)
-        return self.of_rows(sentences.repeat_interleave(rows // len(sentences)))
+        return self.of_rows(sentences.repeat_interleave(num_rows // len(sentences)))
 
 
 def side_by_side(values: Tensor, copies: Tensor, lanes: int) -> Tensor:

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from fairseq_docmt.modules.shared.batch_first_layer import BatchFirstDecoderLayer
 from fairseq_docmt.modules.shared.beam_rows import BeamRows
+from fairseq_docmt.modules.shared.full_attention import SourceAttention
 from fairseq_docmt.modules.shared.layer_kwargs import pass_layer_kwargs
+from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.window.lst_attention import CausalLSTAttention, EncoderLSTAttention
-from fairseq_docmt.modules.window.window_attention import CrossWindowAttention
-from fairseq_docmt.modules.window.window_decoder import WindowLayerState
 
 
 class SentenceNumber(NamedTuple):
@@ -66,68 +66,41 @@ class LSTDecoderLayer(BatchFirstDecoderLayer):
     def build_encoder_attention(self, embed_dim, cfg):
         """See the base class."""
         heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout
-        return CrossWindowAttention(embed_dim, heads, None, dropout, key_dim=cfg.encoder.embed_dim)
+        return SourceAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
 
     def forward(
-        self, x: Tensor, state: WindowLayerState, sentences: Tensor, padding: Optional[Tensor]
-    ) -> Tuple[Tensor, WindowLayerState]:
-        """Continue a state by several tokens, one row per sentence.
+        self, x: Tensor, state: AttentionLayerState, sentences: Tensor, padding: Optional[Tensor]
+    ) -> Tuple[Tensor, AttentionLayerState]:
+        """Continue a state by one or more tokens.
 
         Args:
-            x: (B, T, C) input, right-padded.
+            x: (rows, T, C) input, right-padded; the beams of a sentence are adjacent.
             state: state before these tokens.
-            sentences: (B, T) sentence number of each token.
-            padding: (B, T) True at padding; None without padding.
+            sentences: (rows, T) sentence number of each token.
+            padding: (rows, T) True at padding; None without padding.
 
         Returns:
-            (B, T, C) output and the new state.
+            (rows, T, C) output and the new state.
         """
-        return self._after(x, state, sentences, padding, len(x))
-
-    def source_weights(self, x, state, sentences, padding) -> Tensor:
-        """Compute (B, T, S) cross attention weights, averaged over heads; see :meth:`forward`."""
-        seen = {}
-
-        def cross(y):
-            nowhere = torch.zeros(y.shape[:2], dtype=torch.long, device=y.device)
-            seen["weights"] = self.encoder_attn.weights(y, state.source, nowhere)
-            return y
-
-        self.sublayers(x, lambda y: self.self_attn(y, sentences, padding)[0], cross)
-        return seen["weights"].mean(dim=1)
-
-    def step(
-        self, x: Tensor, state: WindowLayerState, sentences: Tensor
-    ) -> Tuple[Tensor, WindowLayerState]:
-        """Continue a state by one token per row.
-
-        Args:
-            x: (B * N, C) input; the N beams of a sentence are adjacent.
-            state: state before this token.
-            sentences: (B * N, 1) sentence number of each token.
-
-        Returns:
-            (B * N, C) output and the new state.
-        """
-        bsz = len(state.source.keys)
-        x, state = self._after(x.unsqueeze(1), state, sentences, None, bsz)
-        return x.squeeze(1), state
-
-    def _after(self, x, state, sentences, padding, bsz):
         new = {}
 
         def causal(y):
             y, new["recent"] = self.self_attn(y, sentences, padding, state.recent)
             return y
 
-        def cross(y):
-            # The beams of a sentence share a source.  Without a window the alignment is unused.
-            queries = y.unflatten(0, (bsz, -1)).flatten(1, 2)
-            nowhere = torch.zeros(queries.shape[:2], dtype=torch.long, device=y.device)
-            return self.encoder_attn(queries, state.source, nowhere).view_as(y)
-
-        x = self.sublayers(x, causal, cross)
+        x = self.sublayers(x, causal, lambda y: self.encoder_attn(y, state.source))
         return x, state._replace(**new)
+
+    def source_weights(self, x, state, sentences, padding) -> Tensor:
+        """Compute (B, T, S) cross attention weights, averaged over heads; see :meth:`forward`."""
+        seen = {}
+
+        def cross(y):
+            seen["weights"] = self.encoder_attn.weights(y, state.source)
+            return y
+
+        self.sublayers(x, lambda y: self.self_attn(y, sentences, padding)[0], cross)
+        return seen["weights"].mean(dim=1)
 
 
 class LSTTransformerDecoder(StatefulDecoder):
@@ -139,7 +112,7 @@ class LSTTransformerDecoder(StatefulDecoder):
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """See the base class."""
-        states, counter = self.init_state(encoder_out)
+        states, counter = self.init_layers(encoder_out)
         inner_states, padding, attention = [x], self._padding(tokens), None
         sentences, _ = self._count(counter, tokens)
         for number, (layer, state) in enumerate(zip(self.layers, states)):
@@ -149,11 +122,11 @@ class LSTTransformerDecoder(StatefulDecoder):
             inner_states.append(x)
         return x, {"inner_states": inner_states, "attn": [attention]}
 
-    def init_state(self, encoder_out):
+    def init_layers(self, encoder_out):
         """See the base class."""
         source, padding, _ = batch_first_source(encoder_out)
         layers = [
-            WindowLayerState(None, layer.encoder_attn.project_source(source, padding), 1)
+            AttentionLayerState(None, layer.encoder_attn.project_source(source, padding), 1)
             for layer in self.layers
         ]
         number = torch.zeros(len(source), dtype=torch.long, device=source.device)
@@ -170,12 +143,8 @@ class LSTTransformerDecoder(StatefulDecoder):
 
     def step(self, x, tokens, state):
         """See the base class."""
-        sentences, counter = self._count(state.rest, tokens.unsqueeze(1))
-        layers = []
-        for layer, before in zip(self.layers, state.layers):
-            x, after = layer.step(x, before, sentences)
-            layers.append(after)
-        return x, layers, counter, {}
+        x, layers, counter, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
+        return x.squeeze(1), layers, counter, extra
 
     def _count(self, counter: SentenceNumber, tokens: Tensor):
         """Return (B, T) sentence numbers, which increase at separators, and the new counter."""

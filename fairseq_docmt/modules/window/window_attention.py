@@ -1,13 +1,12 @@
 """Multi-head attention within a window (Herold and Ney 2023); fairseq's parameter names."""
 
-from typing import Optional, Tuple
+from typing import Optional
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_docmt.modules.shared.attention_projections import AttentionProjections
-from fairseq_docmt.modules.shared.full_attention import AttendedSource
-from fairseq_docmt.modules.shared.recent_tokens import RecentTokens
+from fairseq_docmt.modules.shared.full_attention import AttendedSource, CachedCausalAttention
 from fairseq_docmt.ops.window_attention import Window, window_attention
 
 
@@ -41,7 +40,8 @@ class _WindowAttention(AttentionProjections):
             self.relative = nn.Parameter(torch.empty(2 * relative + 1, self.head_dim))
             nn.init.normal_(self.relative, std=self.head_dim**-0.5)
 
-    def _queries(self, x: Tensor) -> Tensor:
+    def queries(self, x: Tensor) -> Tensor:
+        """Project inputs (B, T, C) to scaled queries (B, H, T, d)."""
         return self.split_heads(self.q_proj(x)) * self.head_dim**-0.5
 
     def _attend(self, q, k, v, centers, causal, padding) -> Tensor:
@@ -52,39 +52,22 @@ class _WindowAttention(AttentionProjections):
         return self.out_proj(output.transpose(1, 2).flatten(2))
 
 
-class CausalWindowAttention(_WindowAttention):
+class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
     """Causal attention of target tokens to themselves and the ``window`` tokens before."""
 
-    def forward(
-        self,
-        x: Tensor,
-        padding: Optional[Tensor] = None,
-        before: Optional[RecentTokens] = None,
-        need_state: bool = False,
-    ) -> Tuple[Tensor, Optional[RecentTokens]]:
-        """Attend from one or more new tokens of each row.
+    def attend_sequence(self, q, k, v, padding):
+        """See the base class."""
+        return self._attend_columns(q, 0, k, v, padding)
 
-        Args:
-            x: (rows, T, C) input, right-padded.
-            padding: (rows, T) True at padding; None without padding.
-            before: previously read tokens, None for none.
-            need_state: whether to return the tokens within the window of later ones.
+    def attend_cached(self, q, tokens):
+        """See the base class."""
+        first = tokens.keys.size(2) - q.size(2)
+        return self._attend_columns(q, first, tokens.keys, tokens.values, tokens.hidden)
 
-        Returns:
-            (rows, T, C) output, and state or None.
-        """
-        q = self._queries(x)
-        k, v = self.keys_and_values(x)
-        if before is None and not need_state:
-            columns = torch.arange(x.size(1), device=x.device).expand(len(x), -1)
-            return self._attend(q, k, v, columns, True, padding), None
-        tokens = RecentTokens.of(k, v, padding)
-        if before is not None:
-            tokens = before.followed_by(tokens)
-        past = tokens.keys.size(2) - x.size(1)
-        columns = torch.arange(past, past + x.size(1), device=x.device).expand(len(x), -1)
-        output = self._attend(q, tokens.keys, tokens.values, columns, True, tokens.hidden)
-        return output, tokens.packed(padding).latest(self.window)
+    def _attend_columns(self, q, first: int, k, v, padding) -> Tensor:
+        """Attend from the queries of the tokens in columns ``first`` and later."""
+        columns = torch.arange(first, first + q.size(2), device=q.device).expand(len(q), -1)
+        return self._attend(q, k, v, columns, True, padding)
 
 
 class CrossWindowAttention(_WindowAttention):
@@ -96,7 +79,7 @@ class CrossWindowAttention(_WindowAttention):
 
     def forward(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
         """Attend from queries (B, T, C) aligned to source columns ``centers`` (B, T)."""
-        q = self._queries(x)
+        q = self.queries(x)
         return self._attend(q, memory.keys, memory.values, centers, False, memory.padding)
 
     def weights(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
@@ -104,7 +87,7 @@ class CrossWindowAttention(_WindowAttention):
 
         For analysis: memory is quadratic in length.
         """
-        logits = self._queries(x) @ memory.keys.transpose(-1, -2)
+        logits = self.queries(x) @ memory.keys.transpose(-1, -2)
         columns = torch.arange(logits.size(-1), device=x.device)
         size = logits.size(-1) if self.window is None else self.window
         hidden = (columns - centers.unsqueeze(-1)).abs() > size
@@ -125,7 +108,7 @@ class CrossWindowAttention(_WindowAttention):
         if memory.padding is not None:
             hidden = hidden | memory.padding[owners, columns]
         keys, values = memory.keys[owners, :, columns], memory.values[owners, :, columns]
-        q = self._queries(x.unsqueeze(1))  # (rows, H, 1, d)
+        q = self.queries(x.unsqueeze(1))  # (rows, H, 1, d)
         logits = q @ keys.permute(0, 2, 3, 1)
         weights = logits.masked_fill(hidden[:, None, None], -float("inf")).softmax(dim=-1)
         return self.out_proj((weights @ values.transpose(1, 2)).flatten(1))
@@ -150,7 +133,7 @@ class EncoderWindowAttention(_WindowAttention):
         if attn_mask is not None:
             raise ValueError("window attention does not support an attention mask")
         x = query.transpose(0, 1)
-        q = self._queries(x)
+        q = self.queries(x)
         k, v = self.keys_and_values(x)
         columns = torch.arange(x.size(1), device=x.device).expand(len(x), -1)
         output = self._attend(q, k, v, columns, False, key_padding_mask)

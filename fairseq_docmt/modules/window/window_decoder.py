@@ -1,17 +1,17 @@
 """Decoder of ``window_attn_transformer``."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
 import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor
 
 from fairseq_docmt.modules.shared.batch_first_layer import BatchFirstDecoderLayer
-from fairseq_docmt.modules.shared.beam_rows import BeamRows
 from fairseq_docmt.modules.shared.full_attention import AttendedSource
-from fairseq_docmt.modules.shared.recent_tokens import RecentTokens
+from fairseq_docmt.modules.shared.incremental_state import store_state, stored_state
+from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
 from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
-from fairseq_docmt.modules.shared.stateful_decoder import KEY, StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.window.source_alignment import (
     LengthRatio,
     SourcePointer,
@@ -23,34 +23,6 @@ from fairseq_docmt.modules.window.window_attention import (
     CrossWindowAttention,
     EncoderWindowAttention,
 )
-
-
-class WindowLayerState(NamedTuple):
-    """Incremental state of a layer.
-
-    Attributes:
-        recent: latest target tokens, None before the first.
-        source: source for cross attention, shared by the beams of a sentence.
-        beams: number of beams of each sentence.
-    """
-
-    recent: Optional[RecentTokens]
-    source: AttendedSource
-    beams: int
-
-    def reorder(self, rows: BeamRows) -> "WindowLayerState":
-        """Select sentences and reorder, repeat or drop their beams."""
-        recent = None if self.recent is None else self.recent.reorder(rows)
-        source = self.source
-        if rows.sentences is not None:
-            source = source.of_sentences(rows.sentences)
-        return WindowLayerState(recent, source, rows.beams)
-
-    def unshare_beams(self) -> "WindowLayerState":
-        """Return the state with each beam as a separate sentence."""
-        owners = torch.arange(len(self.source.keys), device=self.source.keys.device)
-        owners = owners.repeat_interleave(self.beams)
-        return WindowLayerState(self.recent, self.source.of_sentences(owners), 1)
 
 
 def _farthest(cfg) -> Optional[int]:
@@ -135,8 +107,8 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
         return seen["weights"].mean(dim=1)
 
     def read(
-        self, x: Tensor, state: WindowLayerState, centers: Tensor, padding: Optional[Tensor]
-    ) -> Tuple[Tensor, WindowLayerState]:
+        self, x: Tensor, state: AttentionLayerState, centers: Tensor, padding: Optional[Tensor]
+    ) -> Tuple[Tensor, AttentionLayerState]:
         """Continue a state by several tokens, one row per sentence.
 
         Args:
@@ -158,8 +130,8 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
         return x, state._replace(**new)
 
     def step(
-        self, x: Tensor, state: WindowLayerState, centers: Tensor
-    ) -> Tuple[Tensor, WindowLayerState]:
+        self, x: Tensor, state: AttentionLayerState, centers: Tensor
+    ) -> Tuple[Tensor, AttentionLayerState]:
         """Continue a state by one token per row.
 
         Args:
@@ -220,11 +192,11 @@ class WindowTransformerDecoder(StatefulDecoder):
             inner_states.append(x)
         return x, {"inner_states": inner_states, "attn": [attention]}
 
-    def init_state(self, encoder_out):
+    def init_layers(self, encoder_out):
         """See the base class."""
         source, padding, separators = batch_first_source(encoder_out)
         layers = [
-            WindowLayerState(None, layer.encoder_attn.project_source(source, padding), 1)
+            AttentionLayerState(None, layer.encoder_attn.project_source(source, padding), 1)
             for layer in self.layers
         ]
         return layers, SourcePointer.init_state(SourceSentences.of(separators, padding))
@@ -262,13 +234,13 @@ class WindowTransformerDecoder(StatefulDecoder):
         window = self.layers[0].encoder_attn.window
         if window is None:
             return torch.zeros_like(final)
-        state = self._state(incremental_state, encoder_out, len(tokens))
+        state = self.current_state(incremental_state, encoder_out, len(tokens))
         centers, _ = self._advance(state.rest, tokens)
         changes = (centers + window >= final.unsqueeze(1)) | tokens.eq(self.padding_idx)
         return changes.long().cumsum(dim=1).eq(0).sum(dim=1)
 
     def with_source(self, incremental_state, encoder_out, unchanged: int):
-        """Return an incremental state that continues with a longer source.
+        """Return the incremental state for a source that has become longer.
 
         All tokens read so far must be :meth:`independent` of the new part.
 
@@ -277,7 +249,7 @@ class WindowTransformerDecoder(StatefulDecoder):
             encoder_out: output of the encoder for the longer source.
             unchanged: number of leading source columns that are unchanged in all rows.
         """
-        state = incremental_state[KEY]["state"]
+        state = stored_state(incremental_state)
         source, padding, separators = batch_first_source(encoder_out)
         layers = []
         for layer, old in zip(self.layers, state.layers):
@@ -287,7 +259,9 @@ class WindowTransformerDecoder(StatefulDecoder):
             )
             layers.append(old._replace(source=AttendedSource(keys, values, padding)))
         pointer = state.rest._replace(source=SourceSentences.of(separators, padding))
-        return {KEY: {"state": state._replace(layers=layers, rest=pointer)}}
+        longer: dict = {}
+        store_state(longer, state._replace(layers=layers, rest=pointer))
+        return longer
 
     def _advance(self, pointer: SourcePointer, tokens: Tensor):
         ratio = self.train_ratio if self.alignment == "linear" else 1.0

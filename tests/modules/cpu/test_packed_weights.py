@@ -1,4 +1,7 @@
-"""Packed weights give the same products and are used only where possible."""
+"""Packed weights give the same products and are used only where possible.
+
+Covers modules/cpu/packed_gru.py, modules/cpu/packed_linear.py.
+"""
 
 import pytest
 import torch
@@ -43,7 +46,7 @@ def test_all_plain_layers_of_a_model_are_replaced():
 @pytest.mark.parametrize("begins", [True, False])
 @pytest.mark.parametrize("kind", ["sorted", "unsorted", "whole"])
 def test_recurrences_are_the_same(kind, begins, bidirectional):
-    """Of two layers, over sentences of different lengths or over whole rows."""
+    """GRUs of two layers, over sentences of different lengths and over full rows."""
     gru = nn.GRU(7, 5, 2, batch_first=True, bidirectional=bidirectional)
     x = torch.randn(3, 4, 7)
     state = torch.randn(4 if bidirectional else 2, 3, 5) if begins else None

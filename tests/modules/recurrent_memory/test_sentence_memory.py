@@ -88,7 +88,7 @@ def test_lanes_equal_documents_one_by_one(gradient_sentences):
 
 @pytest.mark.parametrize("gradient_sentences", [1, 2])
 @pytest.mark.parametrize("cut", [1, 3, 6])
-def test_chunks_go_on_where_the_last_one_ended(gradient_sentences, cut):
+def test_chunks_continue_the_memory_of_the_last_one(gradient_sentences, cut):
     module = build(gradient_sentences)
     states, present, starts = batch()
     whole, after_all = module.read_sentences(states, present, starts, LANES, None)

@@ -8,7 +8,7 @@ PAD = 1
 
 
 def searched():
-    """Two sentences of two beams; the value of a row tells its sentence and all it has read."""
+    """Two sentences of two beams; values encode the sentence and all tokens read."""
     trace, table = SearchTrace(2), torch.tensor([2, 2, 2, 2])
     trace.add(table, torch.tensor([[12.0], [12.0], [22.0], [22.0]]))
     trace.reorder(torch.tensor([0, 0, 2, 2]))
@@ -31,14 +31,14 @@ def test_shorter_than_the_search():
     assert found.tolist() == [[[12.0], [125.0]], [[22.0], [225.0]]]
 
 
-def test_what_was_not_searched():
-    """Another word, a branch that had no successor, a sentence that is too long, no search."""
+def test_hypotheses_that_were_not_searched_are_not_found():
+    """Another word, a hypothesis without continuation, too long a sentence, no search."""
     for tokens in ([[2, 7], [2, 5]], [[2, 6, PAD], [2, 5, 5]], [[2, 6, 5, 5], [2, 7, 5, 5]]):
         assert searched().find(torch.tensor(tokens), PAD) is None
     assert SearchTrace(2).find(torch.tensor([[2], [2]]), PAD) is None
 
 
-def test_orders_without_a_step_follow_each_other():
+def test_orders_without_a_step_are_composed():
     trace = SearchTrace(1)
     trace.add(torch.tensor([2, 3]), torch.tensor([1.0, 2.0]))
     trace.reorder(torch.tensor([1, 0]))

@@ -5,7 +5,6 @@ import torch
 
 from fairseq_docmt.modules.rnn import document_memory
 from fairseq_docmt.modules.rnn.document_memory import SentenceVectors
-from fairseq_docmt.modules.rnn.vector_cache import VectorCache
 
 PAD, EOS, WORDS = 1, 2, 50
 
@@ -69,7 +68,7 @@ def test_equal_stock_lstms():
 
 @pytest.mark.parametrize("sizes", [(5, 7), (33, 129), (256, 256)])
 def test_neighbours_never_change_a_vector(sizes):
-    """To the last bit, in single precision: alone, in any order and among any others."""
+    """Not even in the last bit of single precision: alone, in any order, with any others."""
     module = vectors_of(*sizes)
     sentences = sentences_of(100)
     wanted = module.last_states(sentences)
@@ -80,7 +79,7 @@ def test_neighbours_never_change_a_vector(sizes):
         assert torch.equal(found, wanted[rows]), count
 
 
-def test_kept_vectors_are_those_computed(monkeypatch):
+def test_cached_vectors_equal_computed_ones(monkeypatch):
     read = counted(monkeypatch)
     module, again = vectors_of(), vectors_of()
     sentences = sentences_of(60)
@@ -96,7 +95,7 @@ def test_kept_vectors_are_those_computed(monkeypatch):
 
 
 @pytest.mark.parametrize("change", ["in place", "load_state_dict", "double"])
-def test_other_weights_are_computed_with(monkeypatch, change):
+def test_changed_weights_change_the_vectors(monkeypatch, change):
     module, batch = vectors_of(), batch_of(sentences_of(10))
     module(batch)
     with torch.no_grad():
@@ -112,7 +111,7 @@ def test_other_weights_are_computed_with(monkeypatch, change):
     assert torch.equal(module(batch), fresh(batch))
 
 
-def test_the_scale_is_that_of_now():
+def test_cached_states_are_standardised_with_the_current_mean_and_deviation():
     """The stored states are not yet standardised."""
     module, batch = vectors_of(), batch_of(sentences_of(10))
     states = module(batch) * module.deviation + module.mean
@@ -128,7 +127,7 @@ def test_nothing_is_saved():
 
 
 def test_memory_is_bounded(monkeypatch):
-    """The least recently used go first, and a batch may exceed the bound."""
+    """The least recently used vectors are dropped, and a batch may exceed the limit."""
     monkeypatch.setattr(document_memory, "KEPT_BYTES", 3 * 4 * 14)
     read = counted(monkeypatch)
     module = vectors_of()
@@ -148,14 +147,3 @@ def test_memory_is_bounded(monkeypatch):
         assert len(module.kept.vectors) <= 3
     rows = list(module.kept.vectors.values())
     assert all(row.untyped_storage().nbytes() == 4 * 14 for row in rows)
-
-
-def test_a_cache_of_none_keeps_none():
-    cache = VectorCache(0)
-    sentences = [torch.tensor([3]), torch.tensor([4]), torch.tensor([3])]
-
-    def compute(rows):
-        return torch.stack([row.float() for row in rows])
-
-    assert cache(sentences, compute, []).tolist() == [[3], [4], [3]]
-    assert not cache.vectors

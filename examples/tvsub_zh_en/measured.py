@@ -1,0 +1,99 @@
+"""Run a command once, and record the command, its time and memory, and where it ran.
+
+    python measured.py RECORD.json COMMAND ...
+
+The record is a list with an entry for each time the command was run, until it ends well; then it is
+not run again.  The output goes to RECORD.log.
+"""
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+#: environment variables that change how fast or how exactly a CPU computes
+SETTINGS = ("OMP_NUM_THREADS", "ONEDNN_DEFAULT_FPMATH_MODE", "MALLOC_TRIM_THRESHOLD_")
+
+
+def commit() -> str:
+    """Return the commit of the project, with "+" where files differ from it; "" without git."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return described.stdout.strip()
+
+
+def processor() -> str:
+    """Return the name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((x.split(": ")[1] for x in lines if x.startswith("model name")), platform.machine())
+
+
+def hardware() -> dict:
+    """Return what the command runs on; the recipe uses CPUs only."""
+    return {
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "torch": version("torch"),
+        "settings": {name: os.environ[name] for name in SETTINGS if name in os.environ},
+    }
+
+
+def run(command: list, log: Path) -> dict:
+    """Run a command; return its exit status, seconds, CPU seconds and peak memory."""
+    began, before = time.time(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    with open(log, "a", encoding="utf-8") as output:
+        status = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "exit": status,
+        "began": time.strftime("%Y-%m-%d %H:%M", time.gmtime(began)),
+        "seconds": round(time.time() - began, 1),
+        "cpu_seconds": round(
+            after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1
+        ),
+        "peak_megabytes": after.ru_maxrss // 1024,
+        "commit": commit(),
+        "hardware": hardware(),
+    }
+
+
+def main(record: Path, command: list) -> int:
+    """Run the command unless the record says that it was done; return the exit status."""
+    runs = json.loads(record.read_text(encoding="utf-8")) if record.exists() else []
+    done = next((part for part in runs if part["exit"] == 0), None)
+    if done and done["command"] != command:
+        print(
+            f"{record} was made by another command: {' '.join(done['command'])}; to begin anew, "
+            f"remove {record.parent}",
+            file=sys.stderr,
+        )
+        return 1
+    if done:
+        return 0
+    record.parent.mkdir(parents=True, exist_ok=True)
+    log = record.with_suffix(".log")
+    part = {"command": command, **run(command, log)}
+    new = record.with_suffix(".new")
+    new.write_text(json.dumps([*runs, part], indent=1), encoding="utf-8")
+    new.replace(record)
+    if part["exit"] != 0:
+        end = log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
+        print("\n".join([*end, f"failed: see {log}"]), file=sys.stderr)
+    return part["exit"]
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))

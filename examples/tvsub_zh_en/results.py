@@ -1,0 +1,76 @@
+"""Gather the results of run.sh in one file.
+
+    python results.py collect WORK SYSTEMS.txt > results.json
+    python results.py best SCORES.json
+
+``best`` prints the name of the system with the highest BLEU.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import List
+
+
+def read(path: Path):
+    """Read a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def settings(path: Path) -> dict:
+    """Read the lines of systems.txt: name -> start, decodings and options."""
+    systems = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            name, start, decodings, options = (part.strip() for part in line.split("|"))
+            systems[name] = {"start": start, "decodings": decodings.split(","), "options": options}
+    return systems
+
+
+def curve(log: Path) -> List[dict]:
+    """Return the validation losses of a log of fairseq-train."""
+    pattern = r"valid on 'valid' subset \| loss ([\d.]+) .*? num_updates (\d+)"
+    text = log.read_text(encoding="utf-8", errors="replace")
+    return [{"updates": int(n), "loss": float(loss)} for loss, n in re.findall(pattern, text)]
+
+
+def of_system(folder: Path) -> dict:
+    """Return everything that was recorded about a system."""
+    records = {
+        str(path.relative_to(folder).with_suffix("")): read(path)
+        for path in sorted(folder.glob("**/*.json"))
+        if path.parent.name != "scores" and path.name != "valid.json"
+    }
+    scores = {
+        path.stem: {**read(path), "made_by": read(path.with_name(f"{path.stem}-record.json"))[-1]}
+        for path in sorted((folder / "scores").glob("*.json"))
+        if not path.stem.endswith("-record")
+    }
+    return {"curve": curve(folder / "train.log"), "runs": records, "scores": scores}
+
+
+def collect(work: Path, systems: Path) -> dict:
+    """Return the results of all systems that have been scored."""
+    found = {
+        name: {**line, **of_system(work / name)}
+        for name, line in settings(systems).items()
+        if (work / name / "scores" / "contexts.json").exists()
+    }
+    penalties = (
+        read(work / "base" / "valid.json") if (work / "base" / "valid.json").exists() else {}
+    )
+    return {"length_penalties": penalties, "systems": found}
+
+
+def best(scores: Path) -> str:
+    """Return the name of the system with the highest score of the first metric."""
+    values = read(scores)["metrics"][0]["scores"]
+    return max(values, key=values.get)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "best":
+        print(best(Path(sys.argv[2])))
+    else:
+        print(json.dumps(collect(Path(sys.argv[2]), Path(sys.argv[3])), indent=1))

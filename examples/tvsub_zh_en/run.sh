@@ -1,0 +1,208 @@
+#!/usr/bin/env bash
+# Train and compare the systems of systems.txt on TVSub: prepare, train, translate, score, tabulate.
+#
+#   CORPUS=FOLDER bash run.sh WORK [SYSTEM ...]
+#
+# CORPUS has train, valid, test and zpdev with the suffixes zh and en, and zpdev.zp.zh: one subtitle
+# per line, and a blank line between episodes.  SYSTEMs are names in systems.txt; default: all.  What is done is not
+# done again; training that was interrupted goes on.  WORK/results.json holds all results so far.
+#
+# Environment: EPOCHS, at most, of the bases (12); TOKENS, the target tokens that each other system reads
+# (4000000); THREADS (1).
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+top=$here/../..
+recipes=$top/examples
+work=$1
+shift
+mkdir -p "$work"
+work=$(cd "$work" && pwd)
+bin=$work/data/bin raw=$work/data/text/raw
+export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${THREADS:-1}
+# Products in bfloat16 where the processor has them, and memory that is kept between updates: the same
+# for all systems.
+export ONEDNN_DEFAULT_FPMATH_MODE=BF16
+export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=20000000000 MALLOC_TOP_PAD_=200000000
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
+
+transformer=(--encoder-layers 3 --decoder-layers 2
+  --encoder-embed-dim 256 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4
+  --decoder-embed-dim 256 --decoder-ffn-embed-dim 512 --decoder-attention-heads 4
+  --share-decoder-input-output-embed --encoder-normalize-before --decoder-normalize-before)
+rnn=(--encoder-embed-dim 256 --encoder-hidden-size 256 --attention-dim 256
+  --decoder-embed-dim 256 --decoder-hidden-size 256 --decoder-layers 1)
+lm_size=256
+
+# Sets start, decodings and options (the task first) to those of a system, and the options of decoding.
+read_settings() {
+  local line
+  line=$(grep -E "^$1 *\|" "$here/systems.txt") || { echo "$1 is not in systems.txt" >&2; exit 1; }
+  IFS='|' read -r _ start decodings options <<< "$line"
+  start=${start// /} decodings=${decodings// /}
+  read -r -a options <<< "$options"
+  search=(--task "${options[1]}")
+}
+
+# measured RECORD COMMAND ...
+measured() { python "$here/measured.py" "$work/$1.json" "${@:2}"; }
+
+prepare() {
+  [ -e "$work/data.json" ] || : "${CORPUS:?give the folder of the corpus}"
+  [ -e "$work/data.json" ] || measured data python "$top/data_prep/prepare.py" \
+    --source-lang zh --target-lang en --train "$CORPUS/train" --valid "$CORPUS/valid" \
+    --test "$CORPUS/test" "$CORPUS/zpdev" --destdir "$work/data" --bpe-operations 4000 --separate-bpe
+  [ -e "$work/zpdev.zp.zh" ] || cp "$CORPUS/zpdev.zp.zh" "$work"
+  # zpdev is named test1 from preparation on.
+  [ -e "$work/contexts/own.zh" ] || python "$here/contexts.py" make \
+    "$work/data/text/subwords/test1.zh" "$work/data/text/subwords/test1.en" "$work/contexts"
+  measured contexts/binarised fairseq-preprocess -s zh -t en \
+    --testpref "$work/contexts/own,$work/contexts/other" --destdir "$work/contexts/bin" \
+    --srcdict "$bin/dict.zh.txt" --tgtdict "$bin/dict.en.txt"
+}
+
+# Language models for a source memory and translations for a target memory, by rnnsearch.
+memories() {
+  sentence_lm=$work/lm/forward/checkpoint_best.pt:$work/lm/backward/checkpoint_best.pt
+  case " ${options[*]} " in
+    *" memnet_rnn "*) ;;
+    *) return 0 ;;
+  esac
+  case " ${options[*]} " in
+    *" --memory source "* | *" --memory both "*)
+      measured lm/record env SIZE=$lm_size EPOCHS=3 bash "$recipes/maruf2018_memnet/train_sentence_lm.sh" \
+        "$work/data/text/subwords/train.zh" "$work/data/text/subwords/valid.zh" "$bin/dict.zh.txt" \
+        "$work/lm" --cpu --num-workers 0 --log-format simple
+      options+=(--sentence-lm "$sentence_lm" --sentence-lm-embed-dim "$lm_size"
+        --sentence-lm-hidden-size "$lm_size")
+      ;;
+  esac
+  case " ${options[*]} " in
+    *" --memory target "* | *" --memory both "*)
+      measured drafts/record bash "$recipes/maruf2018_memnet/make_drafts.sh" "$bin" zh en \
+        "$work/rnnsearch/checkpoint_best.pt" "$work/drafts" train valid test test1 -- --cpu --num-workers 0
+      options+=(--drafts "$work/drafts")
+      search+=(--drafts "$work/drafts")
+      ;;
+  esac
+}
+
+train() {
+  local sizes schedule most
+  case " ${options[*]} " in *rnn*) sizes=("${rnn[@]}") ;; *) sizes=("${transformer[@]}") ;; esac
+  local common=("${options[@]}" "${sizes[@]}" --dropout 0.2
+    --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
+    --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --seed 1)
+  if [ "$start" = - ]; then
+    schedule=(--lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 500
+      --max-epoch "${EPOCHS:-12}" --keep-last-epochs 1)
+  else
+    if [ ! -e "$work/$1/updates" ]; then
+      mkdir -p "$work/$1"
+      most=$(python "$here/updates.py" "${TOKENS:-4000000}" "$bin" --user-dir "$user_dir" "${common[@]}" \
+        2> "$work/$1/updates.log") || { tail -n 5 "$work/$1/updates.log" >&2; exit 1; }
+      echo "$most" > "$work/$1/updates"
+    fi
+    most=$(cat "$work/$1/updates")
+    schedule=(--lr 0.0005 --lr-scheduler polynomial_decay --warmup-updates 100 --total-num-update "$most"
+      --max-update "$most" --finetune-from-model "$work/$start/checkpoint_best.pt" --no-epoch-checkpoints)
+  fi
+  measured "$1/train" fairseq-train "$bin" --user-dir "$user_dir" "${common[@]}" "${schedule[@]}" \
+    --cpu --num-workers 0 --log-format simple --log-interval 50 \
+    --save-interval-updates 200 --keep-interval-updates 1 --save-dir "$work/$1"
+}
+
+# translate RECORD DATA SUBSET DECODING BEAM LENGTH_PENALTY CHECKPOINT
+translate() {
+  measured "$1" fairseq-generate "$2" --user-dir "$user_dir" --path "$7" \
+    --gen-subset "$3" --decoding "$4" --beam "$5" --lenpen "$6" "${search[@]}" \
+    --source-lang zh --target-lang en --max-len-a 1.5 --max-len-b 10 --max-tokens 6000 \
+    --cpu --num-workers 0 --remove-bpe --tokenizer moses --results-path "$work/$1"
+}
+
+# Finds the length penalty with the best BLEU of the base on the validation set.
+tune() {
+  local penalty best
+  [ ! -e "$work/lenpen" ] || return 0
+  for penalty in 0.6 0.8 1.0 1.2 1.4 1.6; do
+    translate "base/valid/$penalty" "$bin" valid window 4 "$penalty" "$work/base/checkpoint_best.pt"
+    systems_valid+=("$penalty=$work/base/valid/$penalty/generate-valid.txt")
+  done
+  python -m fairseq_docmt.scoring metrics --metrics s-bleu --format json --out "$work/base/valid.json" \
+    --reference "$raw/valid.en" "${systems_valid[@]}"
+  best=$(python "$here/results.py" best "$work/base/valid.json")
+  echo "$best" > "$work/lenpen"
+}
+
+# Translates the test sets with beams of 1 and 4, and zpdev with limited contexts.
+translate_all() {
+  local decoding beam lenpen checkpoint=$work/$1/checkpoint_best.pt
+  lenpen=$(cat "$work/lenpen")
+  for decoding in ${decodings//,/ }; do
+    for beam in 4 1; do
+      translate "$1/$decoding/test-$beam" "$bin" test "$decoding" $beam "$lenpen" "$checkpoint"
+      translate "$1/$decoding/zpdev-$beam" "$bin" test1 "$decoding" $beam "$lenpen" "$checkpoint"
+    done
+  done
+  # There are no drafts of these texts; a system that needs some makes its own.
+  search=("${search[@]:0:2}")
+  decoding=${decodings%%,*}
+  translate "$1/contexts/own" "$work/contexts/bin" test "$decoding" 4 "$lenpen" "$checkpoint"
+  translate "$1/contexts/other" "$work/contexts/bin" test1 "$decoding" 4 "$lenpen" "$checkpoint"
+}
+
+# score SYSTEM: all its outputs beside the main output of the control that started from the same base.
+score() {
+  local control=$1 system=$1 subset file reference decoding beam outputs
+  case $start in base) control=control ;; rnnsearch) control=rnn-control ;; esac
+  mkdir -p "$work/$system/scores"
+  for subset in test:test zpdev:test1; do
+    file=generate-${subset#*:}.txt reference=$raw/${subset#*:}.en subset=${subset%:*}
+    outputs=()
+    [ "$control" = "$system" ] || outputs+=("$control=$work/$control/window/$subset-4/$file")
+    for decoding in ${decodings//,/ }; do
+      for beam in 4 1; do
+        outputs+=("$system-$decoding-$beam=$work/$system/$decoding/$subset-$beam/$file")
+      done
+    done
+    measured "$system/scores/$subset-record" python -m fairseq_docmt.scoring metrics \
+      --metrics s-bleu,d-bleu,chrf --tests bootstrap,sign --reference "$reference" \
+      --format json --out "$work/$system/scores/$subset.json" "${outputs[@]}"
+  done
+  measured "$system/scores/pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
+    --source "$work/zpdev.zp.zh" --reference "$reference" \
+    --format json --out "$work/$system/scores/pronouns.json" "${outputs[@]}"
+  outputs=()
+  for subset in own:test other:test1; do
+    python "$here/contexts.py" take "$work/$system/contexts/${subset%:*}/generate-${subset#*:}.txt" \
+      > "$work/$system/contexts/${subset%:*}.en"
+    outputs+=("${subset%:*}=$work/$system/contexts/${subset%:*}.en")
+  done
+  measured "$system/scores/contexts-record" python -m fairseq_docmt.scoring metrics \
+    --metrics s-bleu,chrf --tests bootstrap,sign --reference "$reference" \
+    --format json --out "$work/$system/scores/contexts.json" "${outputs[@]}"
+  measured "$system/scores/context-pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
+    --source "$work/zpdev.zp.zh" --reference "$reference" \
+    --format json --out "$work/$system/scores/context-pronouns.json" "${outputs[@]}"
+  case " ${options[*]} " in
+    *" --window-size 1 "*) ;;
+    *) measured "$system/scores/usage-record" python -m fairseq_docmt.scoring context-usage \
+      --path "$work/$system/checkpoint_best.pt" --source "$raw/test.zh" --reference "$raw/test.en" \
+      --context 10 other-document:10 --max-tokens 6000 --cpu \
+      --format json --out "$work/$system/scores/usage.json" ;;
+  esac
+}
+
+prepare
+names=("$@")
+[ ${#names[@]} -gt 0 ] || mapfile -t names < <(grep -v '^#' "$here/systems.txt" | cut -d'|' -f1 | tr -d ' ')
+for system in "${names[@]}"; do
+  echo "$system"
+  read_settings "$system"
+  memories
+  train "$system"
+  [ "$system" != base ] || tune
+  translate_all "$system"
+  score "$system"
+done
+python "$here/results.py" collect "$work" "$here/systems.txt" > "$work/results.new"
+mv "$work/results.new" "$work/results.json"

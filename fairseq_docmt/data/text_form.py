@@ -1,0 +1,157 @@
+"""The form of the text of a corpus: tokenizer, truecasing and subwords of each language.
+
+``data_prep/prepare.py`` describes it in a file of the binarised folder.  Training stores it in the
+checkpoint, together with checksums of the models, so that raw text can be brought into this form.
+"""
+
+import hashlib
+import json
+import os
+from argparse import Namespace
+from typing import Callable, Dict, NamedTuple, Optional
+
+from fairseq.data import encoders
+
+from fairseq_docmt.errors import UserError
+
+#: file of a binarised folder; data_prep/prepare.py writes it
+FILE = "text_form.json"
+
+
+class TextForm(NamedTuple):
+    """Form of the text of one language.
+
+    Attributes:
+        tokenizer: ``moses``, ``jieba`` or ``none``.
+        truecaser: path of the Moses truecasing model, None for text in its own case.
+        bpe_codes: path of the merges of subword-nmt, None for whole words.
+    """
+
+    tokenizer: str = "none"
+    truecaser: Optional[str] = None
+    bpe_codes: Optional[str] = None
+
+    def record(self) -> Dict[str, Optional[str]]:
+        """Return what a checkpoint stores: the tokenizer and the checksums of the models."""
+        models = {"truecaser": self.truecaser, "bpe_codes": self.bpe_codes}
+        return {"tokenizer": self.tokenizer, **{k: checksum(v) for k, v in models.items()}}
+
+    def tokenize(self, language: str) -> Callable[[str], str]:
+        """Return a function that tokenizes and truecases a raw sentence of a language.
+
+        Raises:
+            UserError: the truecasing model is invalid.
+        """
+        cut = _tokenizer(self.tokenizer, language).encode if self.tokenizer != "none" else _spaced
+        if not self.truecaser:
+            return cut
+        truecase = _truecaser(self.truecaser)
+        return lambda sentence: truecase(cut(sentence))
+
+    def detokenize(self, language: str) -> Callable[[str], str]:
+        """Return a function from tokens to raw text; their case stays."""
+        if self.tokenizer == "none":
+            return str
+        # jieba only splits; Moses joins Chinese words again.
+        return _tokenizer("moses", language).decode
+
+    def segment(self) -> Callable[[str], str]:
+        """Return a function that cuts tokens into subwords.
+
+        Raises:
+            UserError: the codes are invalid.
+        """
+        if not self.bpe_codes:
+            return str
+        try:
+            return encoders.build_bpe(
+                Namespace(bpe="subword_nmt", bpe_codes=self.bpe_codes, bpe_separator="@@")
+            ).encode
+        except SystemExit:  # of subword-nmt, which has printed the line
+            raise UserError(f"{self.bpe_codes} is not a file of merges of subword-nmt") from None
+
+    def join(self) -> Callable[[str], str]:
+        """Return a function from subwords to tokens."""
+        return _joined if self.bpe_codes else str
+
+    def encoder(self, language: str) -> Callable[[str], str]:
+        """Return a function that brings a raw sentence of a language into this form.
+
+        Raises:
+            UserError: a model is invalid.
+        """
+        tokenize, segment = self.tokenize(language), self.segment()
+        return lambda sentence: segment(tokenize(sentence))
+
+
+def _spaced(sentence: str) -> str:
+    return " ".join(sentence.split())
+
+
+def _joined(sentence: str) -> str:
+    return f"{sentence} ".replace("@@ ", "").rstrip()
+
+
+def _tokenizer(name: str, language: str):
+    sides = {"source_lang": language, "target_lang": language}
+    return encoders.build_tokenizer(Namespace(tokenizer=name, **sides))
+
+
+def read_text_forms(folder: str) -> Dict[str, TextForm]:
+    """Return the form of the text of each language of a binarised folder.
+
+    Returns:
+        Forms by language; none if the folder does not describe its text.
+
+    Raises:
+        UserError: the description is damaged, or a model that it names is missing.
+    """
+    path = os.path.join(folder, FILE)
+    if not os.path.exists(path):
+        return {}
+    try:
+        with open(path, encoding="utf-8") as stream:
+            described = json.load(stream)
+        forms = {language: TextForm(**form) for language, form in described.items()}
+    except (ValueError, TypeError, AttributeError):
+        raise UserError(
+            f"{path} is damaged; run data_prep/prepare.py again, or remove the file to give "
+            "tokenizer and BPE yourself"
+        ) from None
+    return {language: _in_folder(form, folder) for language, form in forms.items()}
+
+
+def _in_folder(form: TextForm, folder: str) -> TextForm:
+    models = {}
+    for name in ("truecaser", "bpe_codes"):
+        file = getattr(form, name)
+        models[name] = os.path.join(folder, file) if file else None
+        if file and not os.path.isfile(models[name]):
+            raise UserError(f"{models[name]} not found; run data_prep/prepare.py again")
+    return form._replace(**models)
+
+
+def checksum(path: Optional[str]) -> Optional[str]:
+    """Return the SHA-256 checksum of a file, None for no file."""
+    if path is None:
+        return None
+    with open(path, "rb") as stream:
+        return hashlib.sha256(stream.read()).hexdigest()
+
+
+def _truecaser(path: str) -> Callable[[str], str]:
+    """Return a function that truecases a line as data_prep/prepare.py does.
+
+    Raises:
+        UserError: the model is invalid.
+    """
+    from sacremoses import MosesTruecaser
+
+    try:
+        moses = MosesTruecaser(path)
+    except (ValueError, UnicodeDecodeError):
+        raise UserError(
+            f"{path} is not a truecasing model; give the file truecase.* that data_prep/prepare.py "
+            "--truecase has saved"
+        ) from None
+    return lambda sentence: moses.truecase(sentence, return_str=True)

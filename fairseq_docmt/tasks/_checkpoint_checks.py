@@ -1,0 +1,133 @@
+"""Checks of checkpoints before fairseq loads them, in decoding and at the start of training."""
+
+import logging
+import os
+import re
+from typing import NamedTuple, Optional
+
+import torch
+from fairseq import utils
+
+from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
+from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.tasks import _training_text
+from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
+
+#: what fairseq-train continues if nothing else is said
+LAST = "checkpoint_last.pt"
+
+
+class Start(NamedTuple):
+    """Checkpoint that training starts from.
+
+    Attributes:
+        file: content of the checkpoint.
+        resumes: whether training goes on; otherwise the parameters alone are used.
+    """
+
+    file: CheckpointFile
+    resumes: bool
+
+
+def check_checkpoints_to_decode(task) -> None:
+    """Check that the checkpoints of ``--path`` can be read and have the sizes of the dictionaries.
+
+    Raises:
+        UserError: a checkpoint is missing or damaged, or does not fit the dictionaries.
+    """
+    for path in utils.split_paths(task.cfg.checkpoint_to_decode):
+        if os.path.exists(path) or task.cfg.checkpoint_shards == 1:
+            _check_sizes(read_checkpoint(path), task)
+
+
+def start_of_training(task) -> Optional[Start]:
+    """Return the checkpoint that fairseq-train will load, chosen as fairseq does.
+
+    Returns:
+        The checkpoint, None to train a new model.
+
+    Raises:
+        UserError: the checkpoint is missing or damaged, or was trained with other text.
+    """
+    cfg = task.cfg
+    path, resumes = cfg.restore_file, not cfg.reset_optimizer
+    if path == LAST:
+        path = os.path.join(cfg.save_dir or "", LAST)
+        if not os.path.exists(path):
+            path, resumes = cfg.finetune_from_model, False
+        if not path:
+            return None
+    elif not os.path.exists(path):
+        raise UserError(f"--restore-file {path} not found; leave it out to train a new model")
+    start = Start(read_checkpoint(path), resumes)
+    if resumes and OPTIONS_KEY not in start.file.task_state:
+        raise UserError(
+            f"{path} was trained with --task {start.file.task}, not {task.task_name}; start from "
+            "it with --finetune-from-model and another --save-dir"
+        )
+    _check_sizes(start.file, task)
+    stored = start.file.task_state.get(_training_text.KEY)
+    if not cfg.override_checkpoint_options:
+        _training_text.refuse_other_text(stored, task.training_text, languages=resumes)
+    return start
+
+
+def _check_sizes(file: CheckpointFile, task) -> None:
+    languages = (task.cfg.source_lang, task.cfg.target_lang)
+    dictionaries = (task.source_dictionary, task.target_dictionary)
+    for side, language, dictionary in zip(("encoder", "decoder"), languages, dictionaries):
+        weight = file.weights.get(f"{side}.embed_tokens.weight")
+        if weight is None or len(dictionary) - len(weight) in (0, len(DOCUMENT_SYMBOLS)):
+            continue
+        words = len(dictionary) - dictionary.nspecial - len(DOCUMENT_SYMBOLS)
+        trained = len(weight) - dictionary.nspecial - len(DOCUMENT_SYMBOLS)
+        raise UserError(
+            f"dict.{language}.txt has {words} words, but checkpoint {file.path} was trained with "
+            f"{trained}; give the data folder of training, or binarise the text with its "
+            "dictionaries (--srcdict, --tgtdict of fairseq-preprocess)"
+        )
+
+
+def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
+    """Check that a model can load the parameters of a checkpoint.
+
+    Args:
+        model: model as built; its parameters are overwritten.
+        file: checkpoint.
+        arch: architecture of the model.
+        resumes: whether training goes on.
+
+    Raises:
+        UserError: it cannot.
+    """
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # fairseq loads the same parameters once more
+    try:
+        absent = [name for name, _ in model.named_parameters() if name not in file.weights]
+        if resumes and absent:
+            raise RuntimeError(f"Missing key(s): {' '.join(map(repr, absent))}")
+        with torch.random.fork_rng(devices=[]):
+            model.load_state_dict(dict(file.weights), strict=True)
+    except RuntimeError as error:
+        fix = "give the options of that training"
+        raise UserError(
+            f"checkpoint {file.path} (--arch {file.arch}) does not fit the model (--arch {arch}): "
+            f"{_misfit(str(error))}; {fix}{', or another --save-dir' if resumes else ''}"
+        ) from None
+    finally:
+        logging.disable(before)
+
+
+def _misfit(message: str) -> str:
+    """Return the first difference that torch reports, in short."""
+    sizes = re.search(r"size mismatch for (\S+): .*?Size\(\[(.*?)\]\).*?Size\(\[(.*?)\]\)", message)
+    if sizes:
+        name, trained, built = sizes.groups()
+        return f"{name} has the sizes {trained} there and {built} here"
+    names = re.findall(r"""["']([\w.]+)["']""", message)
+    if not names:
+        return message.splitlines()[0]
+    kind = "surplus" if "Missing" not in message else "missing"
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{names[0]}{more} {'are' if more else 'is'} {kind} there"

@@ -1,0 +1,180 @@
+"""Languages, dictionaries and form of the text that a checkpoint was trained with."""
+
+import hashlib
+from typing import Dict, Optional
+
+from fairseq import utils
+from fairseq.data import Dictionary
+
+from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
+from fairseq_docmt.data.text_form import checksum, read_text_forms
+from fairseq_docmt.errors import UserError
+
+KEY = "training_text"
+IGNORE = "or to use it all the same add --override-checkpoint-options"
+
+
+def describe(cfg, src_dict: Dictionary, tgt_dict: Dictionary) -> dict:
+    """Return what a checkpoint stores about the text of a task.
+
+    Args:
+        cfg: options of the task.
+        src_dict, tgt_dict: dictionaries.
+
+    Raises:
+        UserError: the description of the text in the data folder is damaged.
+    """
+    folder = utils.split_paths(cfg.data)[0] if cfg.data else ""
+    forms = read_text_forms(folder)
+    both = cfg.source_lang in forms and cfg.target_lang in forms
+    return {
+        "languages": [cfg.source_lang, cfg.target_lang],
+        "dictionaries": [_words(src_dict), _words(tgt_dict)],
+        "forms": [forms[name].record() for name in (cfg.source_lang, cfg.target_lang)]
+        if both
+        else None,
+    }
+
+
+def _words(dictionary: Dictionary) -> str:
+    """Return a checksum of the words of a dictionary, in order, without the document symbols."""
+    words = [word for word in dictionary.symbols if word not in DOCUMENT_SYMBOLS]
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()
+
+
+def refuse_other_text(stored: Optional[dict], own: dict, languages: bool = True) -> None:
+    """Refuse a checkpoint that was trained with other text.
+
+    Args:
+        stored: description in the checkpoint, None in checkpoints that have none.
+        own: description of the data given.
+        languages: whether the languages have to agree too.
+
+    Raises:
+        UserError: languages, direction, dictionaries or the form of the text differ.
+    """
+    if stored is None:
+        return
+    pair, given = stored["languages"], own["languages"]
+    if languages and pair != given:
+        raise UserError(
+            f"the checkpoint translates {pair[0]} to {pair[1]}, not {given[0]} to {given[1]}; give "
+            f"--source-lang {pair[0]} --target-lang {pair[1]}, {IGNORE}"
+        )
+    for side, name, trained, found in zip(
+        ("source", "target"), given, stored["dictionaries"], own["dictionaries"]
+    ):
+        if trained != found:
+            raise UserError(
+                f"the checkpoint was trained with another {side} dictionary than dict.{name}.txt; "
+                "give the data folder of training, or binarise the text with its dictionaries "
+                "(--srcdict, --tgtdict of fairseq-preprocess)"
+            )
+    if stored["forms"] and own["forms"] and stored["forms"] != own["forms"]:
+        differing = [
+            f"{key} of {name}"
+            for name, trained, found in zip(given, stored["forms"], own["forms"])
+            for key in trained
+            if trained[key] != found[key]
+        ]
+        raise UserError(
+            "the text of the data folder was prepared in another way than that of the checkpoint "
+            f"({', '.join(differing)} differ); give the data folder of training, {IGNORE}"
+        )
+
+
+class TextOptions:
+    """Check of ``--tokenizer`` and ``--bpe`` against the text that a checkpoint was trained with.
+
+    Args:
+        training_text: description in the checkpoint, or None.
+        typed: whether source text is typed, as in fairseq-interactive; otherwise the options are
+            used for the output alone.
+    """
+
+    def __init__(self, training_text: Optional[dict], typed: bool):
+        forms = (training_text or {}).get("forms")
+        self.forms = forms and (forms[:1] if typed else forms)
+        self.text = "source text" if typed else "text"
+
+    def check_tokenizer(self, name: Optional[str]) -> None:
+        """Refuse a tokenizer that is not that of training.
+
+        Raises:
+            UserError: it is another one.
+        """
+        if not name or self.forms is None:
+            return
+        wanted = list(dict.fromkeys(form["tokenizer"] for form in self.forms))
+        if {"space": "none"}.get(name, name) in wanted:
+            return
+        fixes = [f"--tokenizer {other}" for other in wanted if other != "none"]
+        fix = f"give {' or '.join(fixes)}" if fixes else "leave it out"
+        trained = f"was tokenized with {' and '.join(wanted)}" if fixes else "was not tokenized"
+        raise UserError(
+            f"--tokenizer {name} contradicts the checkpoint, whose {self.text} {trained}; {fix}, "
+            f"{IGNORE}"
+        )
+
+    def check_bpe(self, name: Optional[str], codes: Optional[str]) -> None:
+        """Refuse subwords that are not those of training.
+
+        Raises:
+            UserError: they are others.
+        """
+        if not name or self.forms is None:
+            return
+        wanted = [form["bpe_codes"] for form in self.forms]
+        if not any(wanted):
+            raise UserError(
+                f"--bpe {name} contradicts the checkpoint, whose {self.text} has whole words; "
+                f"leave it out, {IGNORE}"
+            )
+        if name != "subword_nmt":
+            raise UserError(
+                f"--bpe {name} contradicts the checkpoint, whose {self.text} has --bpe "
+                f"subword_nmt; give that, {IGNORE}"
+            )
+        if codes and checksum(codes) not in wanted:
+            raise UserError(
+                f"--bpe-codes {codes}: not the merges of the {self.text} of the checkpoint; give "
+                f"the codes in the data folder of training, {IGNORE}"
+            )
+
+
+def refuse_symbols(dictionary: Dictionary, path: str) -> None:
+    """Refuse a dictionary of text that has the document symbols among its words.
+
+    A dictionary that fairseq has saved with the symbols of this package ends in them.
+
+    Raises:
+        UserError: a symbol is a word of the text.
+    """
+    if tuple(dictionary.symbols[-len(DOCUMENT_SYMBOLS) :]) == DOCUMENT_SYMBOLS:
+        return
+    for symbol in DOCUMENT_SYMBOLS:
+        if symbol in dictionary.indices:
+            raise UserError(
+                f"{path}: the text has the word {symbol}, which is reserved for a symbol of the "
+                "model; write it differently and binarise again"
+            )
+
+
+def refuse_typed_symbols(lines, dictionary: Dictionary) -> None:
+    """Refuse lines of input with document symbols.
+
+    Args:
+        lines: tokens of each line, 1-D tensors.
+        dictionary: source dictionary.
+
+    Raises:
+        UserError: a line has a document symbol.
+    """
+    symbols: Dict[int, str] = {dictionary.index(name): name for name in DOCUMENT_SYMBOLS}
+    for number, tokens in enumerate(lines, start=1):
+        for token in tokens.tolist():
+            if token in symbols:
+                raise UserError(
+                    f"line {number} of the input has the word {symbols[token]}, which is reserved "
+                    "for a symbol of the model; write it differently"
+                )

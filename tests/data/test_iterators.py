@@ -1,0 +1,58 @@
+"""Iterators that continue an interrupted epoch only with the batches it began with."""
+
+import pytest
+import torch
+from fairseq.data.iterators import EpochBatchIterator
+
+from fairseq_docmt.data.iterators import ResumableIterator
+from fairseq_docmt.errors import UserError
+
+
+class Numbers(torch.utils.data.Dataset):
+    """The numbers 0 to 9."""
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, item):
+        return item
+
+
+def pairs(dataset, epoch):
+    """Return batches of two that depend on the epoch."""
+    order = [(item + epoch) % 10 for item in range(10)]
+    return [order[i : i + 2] for i in range(0, 10, 2)]
+
+
+def iterator(seed=1):
+    stock = EpochBatchIterator(Numbers(), collate_fn=list, batch_sampler=pairs, seed=seed)
+    return stock, ResumableIterator.of_stock(stock, {"--seed": seed})
+
+
+def test_batches_equal_those_of_the_stock_iterator():
+    stock, ours = iterator()
+    for _ in range(3):
+        assert list(ours.next_epoch_itr()) == list(stock.next_epoch_itr())
+
+
+def test_an_interrupted_epoch_continues():
+    _, ours = iterator()
+    list(ours.next_epoch_itr())
+    epoch = ours.next_epoch_itr()
+    read = [next(epoch), next(epoch)]
+    _, again = iterator()
+    again.load_state_dict(ours.state_dict())
+    read += list(again.next_epoch_itr())
+    assert sorted(sum(read, [])) == list(range(10))
+    assert read[2:] == list(epoch)
+
+
+def test_other_batches_are_refused_within_an_epoch_only():
+    _, ours = iterator()
+    epoch = ours.next_epoch_itr()
+    next(epoch)
+    message = "in the middle of an epoch with --seed 1, not 2, which would leave sentences out"
+    with pytest.raises(UserError, match=message):
+        iterator(seed=2)[1].load_state_dict(ours.state_dict())
+    list(epoch)
+    iterator(seed=2)[1].load_state_dict(ours.state_dict())

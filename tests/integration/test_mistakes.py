@@ -1,0 +1,1234 @@
+"""Every mistake gets one sentence and a non-zero exit status, and leaves nothing half written.
+
+A case is a way to break things, the command line of a user, and the whole message.  Commands run in
+this process; test_errors.py shows once what a process makes of their exceptions.
+"""
+
+import runpy
+import shutil
+from pathlib import Path
+from typing import Callable, NamedTuple, Sequence
+
+import check_documents
+import hold_out
+import prepare
+import pytest
+import tab_separated
+import tiny
+import torch
+from fairseq.data import indexed_dataset
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.scoring import __main__ as scoring
+
+WINDOWS = ["--task", "sliding_window_translation"]
+DOCUMENTS = ["--task", "full_document_translation"]
+STREAM = ["--task", "sentence_stream_translation", "--batch-size", "2"]
+CHECK = "run data_prep/check_documents.py on the text and binarise it again"
+CORRECT = "give the data folder of training, or binarise the text with its dictionaries "
+CORRECT += "(--srcdict, --tgtdict of fairseq-preprocess)"
+ALL_THE_SAME = "or to use it all the same add --override-checkpoint-options"
+OTHER_VALUE = "leave the option out, or to use another value all the same add "
+OTHER_VALUE += "--override-checkpoint-options"
+DAMAGED = "is damaged or not a checkpoint; copy it again, use an earlier one or train again"
+
+
+class Case(NamedTuple):
+    """A mistake.
+
+    Attributes:
+        message: what the user reads after ``error: ``, ``{…}`` for paths of the test.
+        arguments: command line, or keyword arguments of Python calls.
+        break_it: changes the files of the test before.
+        model: options of the model.
+    """
+
+    message: str
+    arguments: Sequence = ()
+    break_it: Callable = lambda place: None
+    model: Sequence = tuple(tiny.MODEL)
+
+
+class Place:
+    """Folder of a test: the data of the checkpoint in ``data/``, the checkpoint as ``ck/…``."""
+
+    def __init__(self, folder: Path, binarised: Path, checkpoint: Path):
+        self.folder, self.data, self.save_dir = folder, folder / "data", folder / "ck"
+        shutil.copytree(binarised, self.data)
+        self.save_dir.mkdir()
+        self.checkpoint = folder / "trained.pt"
+        shutil.copy(checkpoint, self.checkpoint)
+
+    def filled(self, text: str) -> str:
+        """Text with the paths of this test."""
+        names = {"folder": self.folder, "data": self.data, "checkpoint": self.checkpoint}
+        for name, path in names.items():
+            text = text.replace(f"{{{name}}}", str(path))
+        return text
+
+    def arguments(self, case: Case) -> list:
+        return [self.filled(argument) for argument in case.arguments]
+
+    def files(self) -> dict:
+        return {
+            str(path.relative_to(self.folder)): path.read_bytes()
+            for path in sorted(self.folder.rglob("*"))
+            if path.is_file() and path.suffix != ".lock"
+        }
+
+
+@pytest.fixture
+def place(tmp_path, binarised, window_checkpoint):
+    return Place(tmp_path / "place", binarised, window_checkpoint)
+
+
+def complaint(run, capsys):
+    """Exit status and last line on standard error of a command."""
+    try:
+        run()
+    except UserError as error:
+        return 1, f"error: {error}"
+    except SystemExit as stop:
+        if isinstance(stop.code, str):
+            return 1, stop.code
+        return stop.code, capsys.readouterr().err.splitlines()[-1]
+    return 0, ""
+
+
+def assert_refused(run, case, place, capsys):
+    case.break_it(place)
+    before = place.files()
+    status, said = complaint(run, capsys)
+    assert (status, said) == (1, f"error: {place.filled(case.message)}")
+    assert "\n" not in said
+    assert place.files() == before
+
+
+# ---- breaking things -----------------------------------------------------------------------------
+
+
+def remove(*names):
+    def break_it(place):
+        for name in names:
+            for path in place.folder.glob(name):
+                path.unlink() if path.is_file() else shutil.rmtree(path)
+
+    return break_it
+
+
+def write(name, text):
+    def break_it(place):
+        path = place.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else place.filled(text).encode())
+
+    return break_it
+
+
+def cut(name, by=9):
+    def break_it(place):
+        path = place.folder / name
+        path.write_bytes(path.read_bytes()[:-by])
+
+    return break_it
+
+
+def both(*ways):
+    def break_it(place):
+        for way in ways:
+            way(place)
+
+    return break_it
+
+
+def as_last(place):
+    """The checkpoint is the last one of an earlier training."""
+    shutil.copy(place.checkpoint, place.save_dir / "checkpoint_last.pt")
+
+
+def binarise(split, src, tgt):
+    """Replace a split by text in which 7 is a word and 2 the end of a sentence."""
+
+    def break_it(place):
+        for side, lines in (("src", src), ("tgt", tgt)):
+            path = str(place.data / f"{split}.src-tgt.{side}")
+            builder = indexed_dataset.make_builder(f"{path}.bin", "mmap", vocab_size=20)
+            for length in lines:
+                builder.add_item(torch.tensor([7] * length + [2]))
+            builder.finalize(f"{path}.idx")
+
+    return break_it
+
+
+def changed_checkpoint(change, name="trained.pt"):
+    def break_it(place):
+        state = torch.load(place.checkpoint, weights_only=True)
+        change(state)
+        torch.save(state, place.folder / name)
+
+    return break_it
+
+
+def _swapped(place):
+    """The checkpoint translates the other way round, with the same dictionaries."""
+
+    def change(state):
+        text = state["task_state"]["training_text"]
+        text["languages"] = text["languages"][::-1]
+
+    changed_checkpoint(change)(place)
+
+
+def _stock(state):
+    state["task_state"] = {}
+    state["cfg"]["task"]["_name"] = "translation"
+
+
+def _not_a_number(state):
+    state["model"]["decoder.layers.0.fc1.weight"][0, 0] = float("nan")
+
+
+class _RunsPrograms:
+    def __reduce__(self):
+        return (open, ("was_here", "w"))
+
+
+def more_words(place):
+    with open(place.data / "dict.src.txt", "a", encoding="utf-8") as words:
+        words.write("another 1\nandanother 1\nandone 1\n")
+
+
+def other_words(place):
+    path = place.data / "dict.tgt.txt"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join([lines[1], lines[0], *lines[2:]]), encoding="utf-8")
+
+
+FORM = '{{"src": {src}, "tgt": {tgt}}}'
+PLAIN = '{"tokenizer": "none", "truecaser": null, "bpe_codes": null}'
+
+
+def form(src=PLAIN, tgt=PLAIN):
+    text = FORM.replace("{{", "{").replace("}}", "}").replace("{src}", src).replace("{tgt}", tgt)
+    return write("data/text_form.json", text)
+
+
+def trained_with(src, tgt):
+    """The checkpoint knows the form of its text."""
+
+    def change(state):
+        form = {"truecaser": None, "bpe_codes": None}
+        state["task_state"]["training_text"]["forms"] = [{**form, **src}, {**form, **tgt}]
+
+    return changed_checkpoint(change)
+
+
+MOSES, JIEBA = {"tokenizer": "moses"}, {"tokenizer": "jieba"}
+SUBWORDS = {"tokenizer": "none", "bpe_codes": "0123"}
+
+# ---- training ------------------------------------------------------------------------------------
+
+NEW = ["--max-tokens", "200"]
+FROM = [*WINDOWS, *NEW, "--finetune-from-model", "{folder}/other.pt"]
+TRAINING = {
+    "no data": Case("data directory {data} not found", [*WINDOWS, *NEW], remove("data")),
+    "empty data": Case(
+        (
+            "{data} has no binarised corpus; give the directory that fairseq-preprocess wrote "
+            "(of data_prep/prepare.py: bin/)"
+        ),
+        [*WINDOWS, *NEW],
+        both(remove("data"), write("data/text", "a")),
+    ),
+    "no dictionary": Case(
+        (
+            "{data}/dict.src.txt not found; give the directory that fairseq-preprocess wrote, "
+            "with its languages as --source-lang and --target-lang"
+        ),
+        [*WINDOWS, *NEW],
+        remove("data/dict.src.txt"),
+    ),
+    "no training set": Case(
+        (
+            "{data}/train.src-tgt.* not found; check the data directory, --source-lang, "
+            "--target-lang and the name of the split"
+        ),
+        [*WINDOWS, *NEW],
+        remove("data/train.*"),
+    ),
+    "no validation set": Case(
+        (
+            "{data}/valid.src-tgt.* not found; check the data directory, --source-lang, "
+            "--target-lang and the name of the split"
+        ),
+        [*WINDOWS, *NEW],
+        remove("data/valid.*"),
+    ),
+    "no target side": Case(
+        "{data}/train.src-tgt has no target side; training and validation need one",
+        [*WINDOWS, *NEW],
+        remove("data/train.src-tgt.tgt.*"),
+    ),
+    "truncated text": Case(
+        (
+            "{data}/train.src-tgt.tgt.bin is truncated: 197 bytes, but its index needs 206; "
+            "binarise the split again"
+        ),
+        [*WINDOWS, *NEW],
+        cut("data/train.src-tgt.tgt.bin"),
+    ),
+    "truncated index": Case(
+        ("{data}/train.src-tgt: damaged binarised file (buffer is smaller than requested size); ")
+        + CHECK,
+        [*WINDOWS, *NEW],
+        cut("data/train.src-tgt.tgt.idx"),
+    ),
+    "blank on one side": Case(
+        (
+            "{data}/train.src-tgt: line 2 is blank on the source side only, but blank lines end "
+            "documents and must be the same on both sides; "
+        )
+        + CHECK,
+        [*WINDOWS, *NEW],
+        binarise("train", [3, 0, 4], [3, 4, 4]),
+    ),
+    "lines of one side": Case(
+        "{data}/train.src-tgt: the two sides have different numbers of lines (src 2, tgt 1); "
+        + CHECK,
+        [*WINDOWS, *NEW],
+        binarise("train", [3, 4], [3]),
+    ),
+    "no sentence": Case(
+        "{data}/train.src-tgt holds no sentence; give it at least one non-blank line",
+        [*WINDOWS, *NEW],
+        binarise("train", [0, 0], [0, 0]),
+    ),
+    "symbol in the text": Case(
+        (
+            "{data}/dict.src.txt: the text has the word <sep>, which is reserved for a symbol of "
+            "the model; write it differently and binarise again"
+        ),
+        [*WINDOWS, *NEW],
+        write("data/dict.src.txt", "w1 9\n<sep> 5\nw2 3\n"),
+    ),
+    "window of 0": Case(
+        "--window-size must be at least 1 sentence, got 0; 1 translates without context",
+        [*WINDOWS, *NEW, "--window-size", "0"],
+    ),
+    "documents of 0": Case(
+        "--max-document-tokens must be at least 1 token, got 0",
+        [*DOCUMENTS, *NEW, "--max-document-tokens", "0"],
+    ),
+    "chunks of 0": Case(
+        "--chunk-sentences must be at least 1 sentence, got 0",
+        [*STREAM, "--chunk-sentences", "0"],
+        model=tiny.memory(),
+    ),
+    "batches too small": Case(
+        (
+            "{data}/valid.src-tgt: line 1 has 4 tokens, but a batch has at most --max-tokens 3; "
+            "give at least 7"
+        ),
+        [*WINDOWS, "--max-tokens", "3"],
+    ),
+    "batches too small for documents": Case(
+        (
+            "{data}/valid.src-tgt: line 1 has 4 tokens, but a batch has at most --max-tokens 3; "
+            "give at least 7"
+        ),
+        [*DOCUMENTS, "--max-tokens", "3"],
+    ),
+    "no lanes": Case(
+        (
+            "give --batch-size, the number of documents to read side by side; --max-tokens does "
+            "not limit a stream, which reads as many sentences of every document"
+        ),
+        [*STREAM[:2], *NEW],
+        model=tiny.memory(),
+    ),
+    "stream of windows": Case(
+        (
+            "--arch transformer has no document state; train it with --task "
+            "sliding_window_translation, where --window-size 1 is sentence level"
+        ),
+        STREAM,
+    ),
+    "alignments": Case(
+        "--load-alignments is not supported by document tasks; leave it out",
+        [*WINDOWS, *NEW, "--load-alignments"],
+    ),
+    "passes": Case(
+        "--decode-passes must not be negative, got -1", [*DOCUMENTS, *NEW, "--decode-passes", "-1"]
+    ),
+    "two kinds of drafts": Case(
+        "give either --drafts or --gold-drafts",
+        [*DOCUMENTS, *NEW, "--gold-drafts", "--drafts", "d"],
+    ),
+    "no drafts": Case(
+        (
+            "a target memory needs --drafts, translations of the training and validation sets "
+            "(examples/maruf2018_memnet/make_drafts.sh), or --gold-drafts"
+        ),
+        [*DOCUMENTS, *NEW],
+        model=tiny.memnet("--memory", "target"),
+    ),
+    "missing drafts": Case(
+        (
+            "--drafts: {folder}/drafts/valid.tgt-None.tgt.idx not found; "
+            "examples/maruf2018_memnet/make_drafts.sh makes it"
+        ),
+        [*DOCUMENTS, *NEW, "--drafts", "{folder}/drafts"],
+        model=tiny.memnet("--memory", "target"),
+    ),
+    "no language models": Case(
+        (
+            "--memory source and --memory both need --sentence-lm FORWARD:BACKWARD, two language "
+            "models of the source; examples/maruf2018_memnet/train_sentence_lm.sh trains them"
+        ),
+        [*DOCUMENTS, *NEW],
+        model=tiny.memnet("--memory", "source"),
+    ),
+    "missing language models": Case(
+        "--sentence-lm: checkpoint a not found",
+        [*DOCUMENTS, *NEW],
+        model=tiny.memnet("--memory", "source", "--sentence-lm", "a:b"),
+    ),
+    "damaged language models": Case(
+        "checkpoint {folder}/lm.pt " + DAMAGED,
+        [*DOCUMENTS, *NEW],
+        write("lm.pt", "PK"),
+        model=tiny.memnet("--memory", "source", "--sentence-lm", "{folder}/lm.pt:{folder}/lm.pt"),
+    ),
+    "feature size": Case(
+        "--cross-feature-dim must be at least 1, not 0",
+        [*WINDOWS, *NEW],
+        model=tiny.rfa("--cross-feature-dim", "0"),
+    ),
+    "gate of nothing": Case(
+        "--shared-gate needs --sentence-gate decay or average",
+        [*WINDOWS, *NEW],
+        model=tiny.rfa("--shared-gate"),
+    ),
+    "too few matrices": Case(
+        "--random-matrices 0 is not enough for 2 attention heads; set it to 2 or more",
+        [*WINDOWS, *NEW],
+        model=tiny.rfa("--random-matrices", "0"),
+    ),
+    "cache size": Case(
+        "--cache-size must not be negative, got -1", STREAM, model=tiny.cache("--cache-size", "-1")
+    ),
+    "memory layers": Case(
+        "--memory-layers 7 must name layers from 0 to 0 of the encoder, separated by commas",
+        STREAM,
+        model=tiny.memory("--memory-layers", "7"),
+    ),
+    "no layers": Case(
+        "--encoder-layers must be at least 1, not 0",
+        [*WINDOWS, *NEW],
+        model=tiny.rnnsearch("--encoder-layers", "0"),
+    ),
+    "attention window": Case(
+        "--attention-window must not be negative, got -1",
+        [*DOCUMENTS, *NEW],
+        model=tiny.window("--attention-window", "-1"),
+    ),
+    "nothing to train": Case(
+        (
+            "--freeze-pretrained leaves nothing to train: this --arch adds no parameters to a "
+            "pre-trained model"
+        ),
+        [*WINDOWS, *NEW, "--freeze-pretrained"],
+    ),
+    "no new parameters": Case(
+        (
+            "--optimizer grouped_adam finds no new parameters: choose an --arch that adds some "
+            "to a transformer (memory_transformer, rfa_transformer ...), and with --fp16 give "
+            "--fp16-no-flatten-grads too"
+        ),
+        [*WINDOWS, *NEW, "--optimizer", "grouped_adam"],
+    ),
+    "no model to start from": Case("checkpoint {folder}/other.pt not found", FROM),
+    "folder to start from": Case(
+        "checkpoint {folder}/ck is a folder; give a file in it",
+        [*WINDOWS, *NEW, "--finetune-from-model", "{folder}/ck"],
+    ),
+    "empty file to start from": Case(
+        "checkpoint {folder}/other.pt is empty; use an earlier one or train again",
+        FROM,
+        write("other.pt", ""),
+    ),
+    "text to start from": Case(
+        "checkpoint {folder}/other.pt " + DAMAGED, FROM, write("other.pt", "a text\n")
+    ),
+    "half a model to start from": Case(
+        "checkpoint {folder}/other.pt " + DAMAGED,
+        FROM,
+        both(changed_checkpoint(lambda state: None, "other.pt"), cut("other.pt", 2000)),
+    ),
+    "tensors to start from": Case(
+        "{folder}/other.pt is not a checkpoint of fairseq; give a file that it has saved",
+        FROM,
+        lambda place: torch.save({"a": torch.ones(2)}, place.folder / "other.pt"),
+    ),
+    "foreign model to start from": Case(
+        (
+            "checkpoint {folder}/other.pt (--arch transformer) does not fit the model (--arch "
+            "rnnsearch): "
+            "encoder.embed_tokens.weight has the sizes 18, 16 there and 18, 12 here; give "
+            "the options of that training"
+        ),
+        FROM,
+        changed_checkpoint(lambda state: None, "other.pt"),
+        model=tiny.rnnsearch(),
+    ),
+    "other dictionary to start from": Case(
+        "the checkpoint was trained with another target dictionary than dict.tgt.txt; " + CORRECT,
+        FROM,
+        both(changed_checkpoint(lambda state: None, "other.pt"), other_words),
+    ),
+    "larger dictionary to start from": Case(
+        "dict.src.txt has 15 words, but checkpoint {folder}/other.pt was trained with 12; "
+        + CORRECT,
+        FROM,
+        both(changed_checkpoint(lambda state: None, "other.pt"), more_words),
+    ),
+    "no file to restore": Case(
+        "--restore-file {folder}/no.pt not found; leave it out to train a new model",
+        [*WINDOWS, *NEW, "--restore-file", "{folder}/no.pt"],
+    ),
+    "resumed with another window": Case(
+        "--window-size 5 contradicts the checkpoint, which was trained with --window-size 3; "
+        + OTHER_VALUE,
+        [*WINDOWS, *NEW, "--window-size", "5"],
+        as_last,
+    ),
+    "resumed with another loss": Case(
+        "--loss-on last contradicts the checkpoint, which was trained with --loss-on window; "
+        + OTHER_VALUE,
+        [*WINDOWS, *NEW, "--loss-on", "last"],
+        as_last,
+    ),
+    "resumed with another task": Case(
+        (
+            "the checkpoint was trained with --task sliding_window_translation, not "
+            "full_document_translation; use --task sliding_window_translation, or to decode it "
+            "in another way --override-checkpoint-options"
+        ),
+        [*DOCUMENTS, *NEW],
+        as_last,
+    ),
+    "resumed with another architecture": Case(
+        (
+            "checkpoint {folder}/ck/checkpoint_last.pt (--arch transformer) does not fit the "
+            "model (--arch rfa_transformer): "
+            "decoder.layers.0.self_attn.feature_map.temperature and 1 more are missing "
+            "there; give the options of that training, or another --save-dir"
+        ),
+        [*WINDOWS, *NEW],
+        as_last,
+        model=tiny.rfa(),
+    ),
+    "resumed with another size": Case(
+        (
+            "checkpoint {folder}/ck/checkpoint_last.pt (--arch transformer) does not fit the "
+            "model (--arch transformer): decoder.layers.0.fc1.weight has the sizes 32, 16 there "
+            "and 48, 16 here; give the options of that training, or another --save-dir"
+        ),
+        [*WINDOWS, *NEW, "--decoder-ffn-embed-dim", "48"],
+        as_last,
+    ),
+    "resumed in the other direction": Case(
+        (
+            "the checkpoint translates tgt to src, not src to tgt; give --source-lang tgt "
+            "--target-lang src, "
+        )
+        + ALL_THE_SAME,
+        [*WINDOWS, *NEW],
+        both(_swapped, as_last),
+    ),
+    "resumed after a stock task": Case(
+        (
+            "{folder}/ck/checkpoint_last.pt was trained with --task translation, not "
+            "sliding_window_translation; start from it with --finetune-from-model and another "
+            "--save-dir"
+        ),
+        [*WINDOWS, *NEW],
+        both(changed_checkpoint(_stock), as_last),
+    ),
+    "resumed with half a checkpoint": Case(
+        "checkpoint {folder}/ck/checkpoint_last.pt " + DAMAGED,
+        [*WINDOWS, *NEW],
+        both(as_last, cut("ck/checkpoint_last.pt", 2000)),
+    ),
+    "resumed with other text": Case(
+        (
+            "the text of the data folder was prepared in another way than that of the checkpoint "
+            "(tokenizer of src, tokenizer of tgt differ); give the data folder of training, "
+        )
+        + ALL_THE_SAME,
+        [*WINDOWS, *NEW],
+        both(trained_with(MOSES, MOSES), form(), as_last),
+    ),
+    "damaged description": Case(
+        (
+            "{data}/text_form.json is damaged; run data_prep/prepare.py again, or remove the "
+            "file to give tokenizer and BPE yourself"
+        ),
+        [*WINDOWS, *NEW],
+        write("data/text_form.json", "{"),
+    ),
+    "description without codes": Case(
+        "{data}/codes not found; run data_prep/prepare.py again",
+        [*WINDOWS, *NEW],
+        form(tgt='{"tokenizer": "moses", "bpe_codes": "codes"}'),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_training(place, capsys, name):
+    case = TRAINING[name]
+    model = [place.filled(option) for option in case.model]
+    arguments = [*tiny.TRAINING, "--max-update", "1", "--save-dir", place.save_dir]
+
+    def run():
+        from fairseq_cli import train
+
+        tiny.run_main(
+            train.cli_main,
+            *[place.data, "--user-dir", tiny.USER_DIR, *model, *arguments],
+            *place.arguments(case),
+        )
+
+    assert_refused(run, case, place, capsys)
+
+
+# ---- decoding ------------------------------------------------------------------------------------
+
+DECODING = {
+    "no checkpoint": Case("checkpoint {checkpoint} not found", WINDOWS, remove("trained.pt")),
+    "folder as checkpoint": Case(
+        "checkpoint {folder}/ck is a folder; give a file in it", [*WINDOWS, "--path", "{folder}/ck"]
+    ),
+    "empty checkpoint": Case(
+        "checkpoint {checkpoint} is empty; use an earlier one or train again",
+        WINDOWS,
+        write("trained.pt", ""),
+    ),
+    "text as checkpoint": Case(
+        "checkpoint {checkpoint} " + DAMAGED, WINDOWS, write("trained.pt", "a text\n")
+    ),
+    "half a checkpoint": Case(
+        "checkpoint {checkpoint} " + DAMAGED, WINDOWS, cut("trained.pt", 2000)
+    ),
+    "tensors as checkpoint": Case(
+        "{checkpoint} is not a checkpoint of fairseq; give a file that it has saved",
+        WINDOWS,
+        lambda place: torch.save([torch.ones(2)], place.checkpoint),
+    ),
+    "checkpoint with a program": Case(
+        (
+            "checkpoint {checkpoint} has objects that may run programs when they are loaded, "
+            "which torch refuses (weights only); use a checkpoint with tensors and options alone"
+        ),
+        WINDOWS,
+        changed_checkpoint(lambda state: state.update(extra=_RunsPrograms())),
+    ),
+    "no numbers": Case(
+        (
+            "the checkpoint has parameters that are no numbers (NaN or infinite), so its "
+            "training has diverged; use an earlier checkpoint"
+        ),
+        WINDOWS,
+        changed_checkpoint(_not_a_number),
+    ),
+    "no data for decoding": Case("data directory {data} not found", WINDOWS, remove("data")),
+    "no such split": Case(
+        (
+            "{data}/nosplit.src-tgt.* not found; check the data directory, --source-lang, "
+            "--target-lang and the name of the split"
+        ),
+        [*WINDOWS, "--gen-subset", "nosplit"],
+    ),
+    "truncated test set": Case(
+        (
+            "{data}/test.src-tgt.src.bin is truncated: 157 bytes, but its index needs 166; "
+            "binarise the split again"
+        ),
+        WINDOWS,
+        cut("data/test.src-tgt.src.bin"),
+    ),
+    "another task": Case(
+        (
+            "the checkpoint was trained with --task sliding_window_translation, not "
+            "full_document_translation; use --task sliding_window_translation, or to decode it "
+            "in another way --override-checkpoint-options"
+        ),
+        DOCUMENTS,
+    ),
+    "another window": Case(
+        "--window-size 2 contradicts the checkpoint, which was trained with --window-size 3; "
+        + OTHER_VALUE,
+        [*WINDOWS, "--window-size", "2"],
+    ),
+    "gold context of windows": Case(
+        (
+            "--gold-context has no meaning with --decoding window, which does not translate "
+            "sentences one after the other; leave it out"
+        ),
+        [*WINDOWS, "--gold-context", "--decoding", "window"],
+    ),
+    "normalised context": Case(
+        (
+            "--normalize-with-context has no meaning with --decoding segment, which does not "
+            "read target context before the search; leave it out"
+        ),
+        [*WINDOWS, "--normalize-with-context", "--decoding", "segment"],
+    ),
+    "another direction": Case(
+        (
+            "the checkpoint translates tgt to src, not src to tgt; give --source-lang tgt "
+            "--target-lang src, "
+        )
+        + ALL_THE_SAME,
+        WINDOWS,
+        _swapped,
+    ),
+    "another dictionary": Case(
+        "the checkpoint was trained with another target dictionary than dict.tgt.txt; " + CORRECT,
+        WINDOWS,
+        other_words,
+    ),
+    "larger dictionary": Case(
+        "dict.src.txt has 15 words, but checkpoint {checkpoint} was trained with 12; " + CORRECT,
+        WINDOWS,
+        more_words,
+    ),
+    "beam of 0": Case("--beam must be at least 1, got 0", [*WINDOWS, "--beam", "0"]),
+    "no best": Case("--nbest must be at least 1, got 0", [*WINDOWS, "--nbest", "0"]),
+    "prefix of windows": Case(
+        (
+            "--prefix-size applies to one sentence, but --decoding window translates several in "
+            "one output; use --decoding sequential"
+        ),
+        [*WINDOWS, "--decoding", "window", "--prefix-size", "1"],
+    ),
+    "soft alignment": Case(
+        "--print-alignment soft gives weights over all context; use --print-alignment hard",
+        [*WINDOWS, "--print-alignment", "soft"],
+    ),
+    "length of the source": Case(
+        "--match-source-len compares with the source of the whole window; leave it out",
+        [*WINDOWS, "--match-source-len"],
+    ),
+    "history": Case(
+        "--retain-iter-history is for non-autoregressive models; leave it out",
+        [*WINDOWS, "--retain-iter-history"],
+    ),
+    "language model": Case(
+        (
+            "--lm-path is not supported by document tasks: language models of fairseq do not "
+            "have <sep> and <bod>; leave it out"
+        ),
+        [*WINDOWS, "--lm-path", "lm.pt"],
+    ),
+    "normalised references": Case(
+        (
+            "--normalize-with-context changes the search; leave it out with --score-reference, "
+            "which scores each sentence by its own tokens"
+        ),
+        [*WINDOWS, "--score-reference", "--normalize-with-context"],
+    ),
+    "long sentence": Case(
+        (
+            "{data}/test.src-tgt: line 2 has more tokens than the model's 1024 source positions; "
+            "split it, cut it with --truncate-source, or leave it untranslated with "
+            "--skip-invalid-size-inputs-valid-test"
+        ),
+        WINDOWS,
+        binarise("test", [3, 2000], [3, 3]),
+    ),
+    "no references to score": Case(
+        "--score-reference needs references; this input has no target side",
+        [*WINDOWS, "--score-reference"],
+        remove("data/test.src-tgt.tgt.*"),
+    ),
+    "no references as context": Case(
+        "--gold-context needs references; this input has no target side",
+        [*WINDOWS, "--gold-context"],
+        remove("data/test.src-tgt.tgt.*"),
+    ),
+    "too many processes": Case(
+        (
+            "{data}/test.src-tgt is too small for 2 processes: nothing is left for process 1; "
+            "use fewer, or a smaller --max-tokens or --batch-size"
+        ),
+        [*WINDOWS, "--decoding", "window", "--max-tokens", "4000"]
+        + ["--distributed-world-size", "2", "--distributed-rank", "1"],
+    ),
+    "unlike ensemble": Case(
+        "checkpoints of one ensemble must agree in --window-size: 3 and 2",
+        [*WINDOWS, "--path", "{checkpoint}:{folder}/other.pt"],
+        changed_checkpoint(
+            lambda state: state["task_state"]["document_options"].update(window_size=2), "other.pt"
+        ),
+    ),
+    "another tokenizer": Case(
+        (
+            "--tokenizer space contradicts the checkpoint, whose text was tokenized with jieba "
+            "and moses; give --tokenizer jieba or --tokenizer moses, "
+        )
+        + ALL_THE_SAME,
+        [*WINDOWS, "--tokenizer", "space"],
+        trained_with(JIEBA, MOSES),
+    ),
+    "a tokenizer for tokens": Case(
+        (
+            "--tokenizer jieba contradicts the checkpoint, whose text was not tokenized; leave "
+            "it out, "
+        )
+        + ALL_THE_SAME,
+        [*WINDOWS, "--tokenizer", "jieba"],
+        trained_with({"tokenizer": "none"}, {"tokenizer": "none"}),
+    ),
+    "no codes": Case(
+        "BPE codes {folder}/no not found",
+        [*WINDOWS, "--bpe", "subword_nmt", "--bpe-codes", "{folder}/no"],
+    ),
+    "other codes": Case(
+        (
+            "--bpe-codes {folder}/codes: not the merges of the text of the checkpoint; give the "
+            "codes in the data folder of training, "
+        )
+        + ALL_THE_SAME,
+        [*WINDOWS, "--bpe", "subword_nmt", "--bpe-codes", "{folder}/codes"],
+        both(trained_with(SUBWORDS, SUBWORDS), write("codes", "#version: 0.2\na b\n")),
+    ),
+    "codes for whole words": Case(
+        ("--bpe subword_nmt contradicts the checkpoint, whose text has whole words; leave it out, ")
+        + ALL_THE_SAME,
+        [*WINDOWS, "--bpe", "subword_nmt", "--bpe-codes", "{folder}/codes"],
+        both(trained_with(MOSES, MOSES), write("codes", "#version: 0.2\na b\n")),
+    ),
+    "another BPE": Case(
+        "--bpe gpt2 contradicts the checkpoint, whose text has --bpe subword_nmt; give that, "
+        + ALL_THE_SAME,
+        [*WINDOWS, "--bpe", "gpt2"],
+        trained_with(SUBWORDS, SUBWORDS),
+    ),
+    "text as codes": Case(
+        "{folder}/codes is not a file of merges of subword-nmt",
+        [*WINDOWS, "--bpe", "subword_nmt", "--bpe-codes", "{folder}/codes"],
+        write("codes", "some text of more than two words\n"),
+    ),
+    "other prepared text": Case(
+        (
+            "the text of the data folder was prepared in another way than that of the checkpoint "
+            "(tokenizer of src, tokenizer of tgt differ); give the data folder of training, "
+        )
+        + ALL_THE_SAME,
+        WINDOWS,
+        both(trained_with(MOSES, MOSES), form()),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DECODING)
+def test_decoding(place, capsys, name):
+    case = DECODING[name]
+    run = lambda: tiny.generate(place.data, place.checkpoint, *place.arguments(case))  # noqa: E731
+    assert_refused(run, case, place, capsys)
+    assert not Path("was_here").exists()
+
+
+INTERACTIVE = {
+    "typed symbol": Case(
+        (
+            "line 2 of the input has the word <sep>, which is reserved for a symbol of the "
+            "model; write it differently"
+        ),
+        [],
+        write("input", "w1 w2\nw3 <sep> w1\n"),
+    ),
+    "typed long sentence": Case(
+        (
+            "input: line 1 has more tokens than the model's 1024 source positions; split it, cut "
+            "it with --truncate-source, or leave it untranslated with "
+            "--skip-invalid-size-inputs-valid-test"
+        ),
+        [],
+        write("input", "w1 " * 2000),
+    ),
+    "tokenizer of the target": Case(
+        (
+            "--tokenizer moses contradicts the checkpoint, whose source text was tokenized with "
+            "jieba; give --tokenizer jieba, "
+        )
+        + ALL_THE_SAME,
+        ["--tokenizer", "moses", "--source-lang", "src", "--target-lang", "tgt"],
+        both(write("input", "w1\n"), trained_with(JIEBA, MOSES)),
+    ),
+    "gold context of typed text": Case(
+        "--gold-context needs references; this input has no target side",
+        ["--gold-context"],
+        write("input", "w1\nw2\n"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INTERACTIVE)
+def test_interactive(place, capsys, name):
+    from fairseq_cli import interactive
+
+    case = INTERACTIVE[name]
+    arguments = [place.data, "--user-dir", tiny.USER_DIR, *WINDOWS, "--path", place.checkpoint]
+    arguments += ["--cpu", "--beam", "2", "--buffer-size", "9", "--input", place.folder / "input"]
+    run = lambda: tiny.run_main(interactive.cli_main, *arguments, *place.arguments(case))  # noqa: E731
+    assert_refused(run, case, place, capsys)
+
+
+# ---- Python --------------------------------------------------------------------------------------
+
+LOADING = {
+    "no file": Case("checkpoint {checkpoint} not found", {}, remove("trained.pt")),
+    "no dictionaries": Case(
+        "data directory nowhere not found; give the one with the dictionaries", {"data": "nowhere"}
+    ),
+    "misspelt option": Case(
+        "unknown option windw_size; do you mean window_size?", {"windw_size": 2}
+    ),
+    "unknown option": Case("unknown option qqq; leave it out", {"qqq": 2}),
+    "window": Case(
+        "--window-size 2 contradicts the checkpoint, which was trained with --window-size 3; "
+        + OTHER_VALUE,
+        {"window_size": 2},
+    ),
+    "direction": Case(
+        (
+            "the checkpoint translates src to tgt, not tgt to src; give --source-lang src "
+            "--target-lang tgt, "
+        )
+        + ALL_THE_SAME,
+        {"source_lang": "tgt", "target_lang": "src"},
+    ),
+    "codes": Case("BPE codes nowhere not found", {"bpe": "subword_nmt", "bpe_codes": "nowhere"}),
+    "tokenizer": Case(
+        (
+            "--tokenizer space contradicts the checkpoint, whose source text was tokenized with "
+            "moses; give --tokenizer moses, "
+        )
+        + ALL_THE_SAME,
+        {"tokenizer": "space"},
+        trained_with(MOSES, MOSES),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOADING)
+def test_loading_in_python(place, capsys, name):
+    case = LOADING[name]
+    options = {"data": str(place.data), **dict(case.arguments)}
+    run = lambda: DocumentTranslator.from_pretrained(str(place.checkpoint), **options)  # noqa: E731
+    assert_refused(run, case, place, capsys)
+
+
+@pytest.fixture(scope="module")
+def translator(window_checkpoint):
+    return DocumentTranslator.from_pretrained(str(window_checkpoint))
+
+
+TRANSLATING = [
+    ("w1 w2", {}, "give a list of documents, each a list of sentences, not a single string"),
+    (
+        ["w1 w2"],
+        {},
+        (
+            "document 1 is 'w1 w2'; a document is a list of sentences, so translate a single one "
+            "as [[sentence, sentence]]"
+        ),
+    ),
+    (
+        [3],
+        {},
+        (
+            "document 1 is 3; a document is a list of sentences, so translate a single one as "
+            "[[sentence, sentence]]"
+        ),
+    ),
+    ([["w1", 3]], {}, "document 1, sentence 2 is 3; give a string"),
+    ([["w1"], ["w1", " "]], {}, "document 2, sentence 2 is empty; leave it out"),
+    (
+        [["w1 <bod>"]],
+        {},
+        (
+            "line 1 of the input has the word <bod>, which is reserved for a symbol of the "
+            "model; write it differently"
+        ),
+    ),
+    ([["w1"]], {"beem": 3}, "unknown option beem; do you mean beam?"),
+    ([["w1"]], {"beam": 0}, "--beam must be at least 1, got 0"),
+    (
+        [["w1"]],
+        {"score_reference": True},
+        "--score-reference needs references; this input has no target side",
+    ),
+]
+
+
+@pytest.mark.parametrize("documents, options, message", TRANSLATING)
+def test_translating_in_python(translator, documents, options, message):
+    with pytest.raises(UserError) as refused:
+        translator.translate(documents, **options)
+    assert str(refused.value) == message
+
+
+# ---- preparation ---------------------------------------------------------------------------------
+
+TEXT = "one two two\nthree three one\n\nfour five four five\n"
+PREPARATION = {
+    "missing file": Case(
+        "{folder}/valid.en: cannot be read (No such file or directory)", [], remove("valid.en")
+    ),
+    "folder for a file": Case(
+        "{folder}/valid.en: cannot be read (Is a directory)",
+        [],
+        both(remove("valid.en"), write("valid.en/a", "")),
+    ),
+    "not UTF-8": Case(
+        ("{folder}/train.de: line 2 is not valid UTF-8; convert the file, for example with iconv"),
+        [],
+        write("train.de", b"one\n\xe4\n"),
+    ),
+    "byte order mark": Case(
+        (
+            "{folder}/train.de: line 1 begins with a byte order mark, which fairseq would read "
+            "as part of the first word; save the file as UTF-8 without it"
+        ),
+        [],
+        write("train.de", "\ufeff" + TEXT),
+    ),
+    "carriage return": Case(
+        (
+            "{folder}/train.en: line 1 ends with a carriage return alone, other lines with a "
+            "line feed; remove the carriage return, or end all lines alike"
+        ),
+        [],
+        write("train.en", TEXT.replace("two two", "two\rtwo")),
+    ),
+    "line separator": Case(
+        (
+            "{folder}/train.en: line 1 has the line break U+2028, where some programs would "
+            "split it in two; replace the character by a space"
+        ),
+        [],
+        write("train.en", TEXT.replace("two two", "two\u2028two")),
+    ),
+    "control characters": Case(
+        (
+            "{folder}/train.de: line 2 has only control characters, which Moses removes; put a "
+            "sentence there or remove the line from both sides"
+        ),
+        [],
+        write("train.de", TEXT.replace("three three one", "\x01")),
+    ),
+    "missing line": Case(
+        (
+            "{folder}/train.en: line 2 is blank, but not in {folder}/train.de (4 lines against "
+            "3); blank lines end documents and must be the same on both sides, so look for a "
+            "missing or an extra line before this one"
+        ),
+        [],
+        write("train.en", TEXT.replace("one two two\n", "")),
+    ),
+    "missing lines at the end": Case(
+        (
+            "{folder}/test.de: line 2 has no counterpart, {folder}/test.en ends before it (4 "
+            "lines against 1); line i of one side must be the translation of line i of the "
+            "other, so add the missing lines"
+        ),
+        [],
+        write("test.en", TEXT[:12]),
+    ),
+    "missing boundary": Case(
+        (
+            "{folder}/test.en: line 3 is blank, but not in {folder}/test.de (3 lines against 4); "
+            "blank lines end documents and must be the same on both sides, so look for a missing "
+            "or an extra line before this one"
+        ),
+        [],
+        write("test.de", TEXT.replace("\n\n", "\n")),
+    ),
+    "empty files": Case(
+        "{folder}/test.de: the file has no sentences; add at least one non-blank line",
+        [],
+        both(write("test.de", ""), write("test.en", "")),
+    ),
+    "one language": Case("--source-lang and --target-lang are both 'de'", ["--target-lang", "de"]),
+    "negative merges": Case(
+        "--bpe-operations must not be negative and --workers at least 1", ["--bpe-operations", "-1"]
+    ),
+    "no workers": Case(
+        "--bpe-operations must not be negative and --workers at least 1", ["--workers", "0"]
+    ),
+    "nothing to merge": Case(
+        (
+            "the training text has no word of two characters, so no merges can be learned; use "
+            "--bpe-operations 0"
+        ),
+        ["--bpe-operations", "9"],
+        both(*(write(f"train.{lang}", "a b\n\nc d\n") for lang in ("de", "en"))),
+    ),
+    "no pair twice": Case(
+        (
+            "no two characters stand side by side twice in the training text, so no merges can "
+            "be learned; give more text, or use --bpe-operations 0"
+        ),
+        ["--bpe-operations", "9"],
+        both(*(write(f"train.{lang}", text) for lang, text in (("de", "ab\n"), ("en", "cd\n")))),
+    ),
+    "small vocabulary": Case(
+        (
+            "--bpe-operations 2 leaves nothing to merge, as the training text has 14 symbols of "
+            "one character; give more, or leave out --bpe-total-symbols"
+        ),
+        ["--bpe-operations", "2", "--bpe-total-symbols"],
+    ),
+    "symbol as a word": Case(
+        (
+            "{folder}/test.de: line 4 has the word <sep>, which is reserved for a symbol of the "
+            "model; write it differently"
+        ),
+        [],
+        write("test.de", TEXT.replace("five", "<sep>")),
+    ),
+    "file for a folder": Case(
+        "--destdir {folder}/train.de is a file; give a folder", ["--destdir", "{folder}/train.de"]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PREPARATION)
+def test_preparation(place, capsys, monkeypatch, name):
+    """Finished stages are complete; nothing is binarised."""
+    case = PREPARATION[name]
+    for split in ("train", "valid", "test"):
+        for language in ("de", "en"):
+            write(f"{split}.{language}", TEXT)(place)
+    arguments = ["--source-lang", "de", "--target-lang", "en", "--destdir", "{folder}/out"]
+    arguments += [a for s in ("train", "valid", "test") for a in (f"--{s}", f"{{folder}}/{s}")]
+    arguments += ["--source-tokenizer", "none", "--target-tokenizer", "none", "--workers", "1"]
+    case.break_it(place)
+    command = [place.filled(a) for a in (*arguments, "--bpe-operations", "0", *case.arguments)]
+    assert complaint(lambda: prepare.main(command), capsys) == (
+        1,
+        f"error: {place.filled(case.message)}",
+    )
+    made = [str(path) for path in place.folder.glob("out/**/*")]
+    assert not any(path.endswith("/bin") or "partial" in path for path in made)
+
+
+def _read_tab_separated():
+    runpy.run_path(tab_separated.__file__, run_name="__main__")
+
+
+READERS = {
+    "unlike sides": (
+        check_documents.main,
+        ["{folder}/a", "{folder}/b"],
+        (
+            "{folder}/a: line 2 is blank, but not in {folder}/b (3 lines against 2); blank lines "
+            "end documents and must be the same on both sides, so look for a missing or an extra "
+            "line before this one"
+        ),
+    ),
+    "no such file": (
+        check_documents.main,
+        ["{folder}/a", "{folder}/no"],
+        "{folder}/no: cannot be read (No such file or directory)",
+    ),
+    "one suffix": (
+        hold_out.main,
+        ["a.en", "b.en", "--valid", "1", "--test", "1", "--out", "o"],
+        "both files end in '.en'; give each language a suffix",
+    ),
+    "everything held out": (
+        hold_out.main,
+        ["{folder}/c.x", "{folder}/c.y", "--valid", "1", "--test", "1", "--out", "{folder}"],
+        "holding out 2 of 1 documents leaves none for training; draw fewer",
+    ),
+    "no tab": (
+        _read_tab_separated,
+        ["{folder}/a", "--out", "{folder}/x", "{folder}/y"],
+        (
+            "{folder}/a: line 1 has 0 tabs; expected a sentence, one tab and its translation, or "
+            "a blank line between documents"
+        ),
+    ),
+    "no folder to write to": (
+        _read_tab_separated,
+        ["{folder}/tabs", "--out", "{folder}/a/x", "{folder}/a/y"],
+        "{folder}/a/x cannot be written (File exists)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_readers(place, capsys, name):
+    main, arguments, message = READERS[name]
+    texts = {"a": "one\n\ntwo\n", "b": "one\ntwo\n", "tabs": "one\tuno\n"}
+    texts.update({"c.x": "a\n", "c.y": "b\n"})
+    for file, text in texts.items():
+        write(file, text)(place)
+    run = lambda: tiny.run_main(main, *map(place.filled, arguments))  # noqa: E731
+    assert_refused(run, Case(message), place, capsys)
+
+
+# ---- scoring -------------------------------------------------------------------------------------
+
+USAGE = ["context-usage", "--path", "{checkpoint}", "--data", "{data}", "--cpu"]
+USAGE += ["--source", "{folder}/a", "--reference", "{folder}/b"]
+SCORING = {
+    "unlike lines": Case("{folder}/a has 3 lines, but {folder}/b has 1", USAGE, write("b", "v1\n")),
+    "blank in one": Case(
+        "line 2 is blank in only one of {folder}/a and {folder}/b",
+        USAGE,
+        write("b", "v1\nv2\nv3\n"),
+    ),
+    "no source": Case("{folder}/a cannot be read: No such file or directory", USAGE, remove("a")),
+    "context": Case(
+        "--context some: give positive numbers of sentences, or all", [*USAGE, "--context", "some"]
+    ),
+    "no codes": Case("BPE codes no not found", [*USAGE, "--bpe-codes", "no"]),
+    "no truecaser": Case("truecasing model no not found", [*USAGE, "--source-truecaser", "no"]),
+    "codes of other text": Case(
+        (
+            "--bpe-codes {folder}/codes: not the merges of the training data; leave the option "
+            "out, or give the codes in its folder"
+        ),
+        [*USAGE, "--bpe-codes", "{folder}/codes"],
+        both(
+            write("codes", "#version: 0.2\na b\n"),
+            write("data/own", "#version: 0.2\na c\n"),
+            form(*2 * ['{"bpe_codes": "own"}']),
+        ),
+    ),
+    "prepared text with codes": Case(
+        "--as-prepared is for text that needs no tokenizer, truecasing or BPE",
+        [*USAGE, "--as-prepared", "--bpe-codes", "{folder}/a"],
+    ),
+    "half precision": Case("--fp16 needs a GPU; leave it out", [*USAGE, "--fp16"]),
+    "no room": Case(
+        "--max-tokens and --batch-size must be at least 1", [*USAGE, "--max-tokens", "0"]
+    ),
+    "broken checkpoint": Case("checkpoint {checkpoint} " + DAMAGED, USAGE, cut("trained.pt", 2000)),
+}
+
+
+@pytest.mark.parametrize("name", SCORING)
+def test_scoring(place, capsys, name):
+    case = SCORING[name]
+    write("a", "w1\n\nw2\n")(place)
+    write("b", "v1\n\nv2\n")(place)
+    run = lambda: tiny.run_main(scoring.main, *place.arguments(case))  # noqa: E731
+    assert_refused(run, case, place, capsys)

@@ -1,0 +1,134 @@
+"""What a checkpoint knows of its text: tokenizer, truecasing and BPE of raw text, languages."""
+
+import json
+import os
+from unittest import mock
+
+import line_functions
+import prepare
+import pytest
+import tiny
+import torch
+
+from fairseq_docmt.data.text_form import TextForm, read_text_forms
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.scoring import __main__ as scoring
+
+WINDOW = ["--task", "sliding_window_translation"]
+RAW = {
+    "de": "Das Haus, das gehört ihm.\nIst's groß?\n\nEs ist groß. Das Haus ist's!\n",
+    "en": "The house, it's his.\nIs it big?\n\nIt's big. The house isn't!\n",
+}
+
+
+def binarise_here(command, folder):
+    """fairseq-preprocess without a new process."""
+    from fairseq_cli import preprocess
+
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        tiny.run_main(preprocess.cli_main, *command[3:])
+    finally:
+        os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Folder of data made by prepare.py, with one dictionary, truecased and with BPE."""
+    folder = tmp_path_factory.mktemp("prepared")
+    for split in ("train", "valid", "test"):
+        for language, text in RAW.items():
+            (folder / f"{split}.{language}").write_text((text + "\n") * 6, encoding="utf-8")
+    options = ["--source-lang", "de", "--target-lang", "en", "--destdir", str(folder / "out")]
+    options += ["--train", str(folder / "train"), "--valid", str(folder / "valid"), "--truecase"]
+    options += ["--test", str(folder / "test"), "--bpe-operations", "15", "--joined-dictionary"]
+    with mock.patch.object(prepare, "_run", binarise_here):
+        prepare.main(options)
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(prepared):
+    options = [*WINDOW, "--window-size", "3", "--share-all-embeddings"]
+    return tiny.train(prepared / "bin", prepared / "ck", *options, updates=20)
+
+
+def as_prepared(prepared, language, sentence):
+    """The steps of prepare.py."""
+    cut = line_functions.tokenizer("moses", language)
+    case = line_functions.truecaser(str(prepared / f"truecase.{language}"))
+    return line_functions.subword_segmenter(str(prepared / "codes"))(case(cut(sentence)))
+
+
+def test_raw_text_gets_the_form_of_training(prepared):
+    for language, form in read_text_forms(str(prepared / "bin")).items():
+        encode = form.encoder(language)
+        raw = (prepared / f"text/raw/test.{language}").read_text(encoding="utf-8").splitlines()
+        kept = (prepared / f"text/subwords/test.{language}").read_text(encoding="utf-8")
+        assert [encode(line) if line else "" for line in raw] == kept.splitlines()
+        back = [form.detokenize(language)(form.join()(line)) for line in kept.splitlines()]
+        assert [line.lower() for line in back] == [line.lower() for line in raw]
+
+
+def test_chinese_words_are_joined():
+    assert TextForm("jieba").detokenize("zh")("你好 ， 世界 ！") == "你好，世界！"
+
+
+def test_python_takes_and_returns_raw_text(prepared, checkpoint):
+    documents = [["Das Haus, das gehört ihm.", "Ist's groß?"], ["Es ist groß."]]
+    options = {"beam": 2, "max_len_b": 9}
+    found = DocumentTranslator.from_pretrained(str(checkpoint)).translate(documents, **options)
+    plain = DocumentTranslator.from_pretrained(str(checkpoint), tokenizer=None, bpe=None)
+    tokens = [[as_prepared(prepared, "de", line) for line in document] for document in documents]
+    form = TextForm("moses", None, "codes")
+    assert found == [
+        [form.detokenize("en")(form.join()(line)) for line in document]
+        for document in plain.translate(tokens, **options)
+    ]
+    assert not any("@@" in line for document in found for line in document)
+
+
+def test_context_usage_takes_raw_text(prepared, checkpoint):
+    kinds = {"raw": [], "subwords": ["--as-prepared"]}
+    kinds["truecased"] = ["--bpe-codes", prepared / "codes"]
+    found = []
+    for kind, options in kinds.items():
+        text = prepared / "text" / kind
+        arguments = ["context-usage", "--path", checkpoint, "--cpu", "--format", "json", *options]
+        arguments += ["--source", text / "test.de", "--reference", text / "test.en"]
+        found.append(json.loads(tiny.run_main(scoring.main, *arguments)))
+    assert found[0]["sentences"] == found[1]["sentences"] == found[2]["sentences"]
+    assert any("@@" in word for word in found[0]["sentences"][0]["words"])
+
+
+def task_state(checkpoint):
+    return torch.load(checkpoint, weights_only=True)["task_state"]
+
+
+def test_training_goes_on_with_the_options_of_the_checkpoint(binarised, tmp_path):
+    tiny.train(binarised, tmp_path, *WINDOW, "--window-size", "2", "--loss-on", "last", updates=1)
+    path = tiny.train(binarised, tmp_path, *WINDOW, updates=2)
+    options = task_state(path)["document_options"]
+    assert (options["window_size"], options["loss_on"]) == (2, "last")
+    other = [*WINDOW, "--window-size", "3", "--override-checkpoint-options"]
+    options = task_state(tiny.train(binarised, tmp_path, *other, updates=3))["document_options"]
+    assert (options["window_size"], options["loss_on"]) == (3, "last")
+
+
+def test_the_other_direction_is_refused_with_one_dictionary(prepared, checkpoint):
+    """Nothing else would tell."""
+    swapped = ["--source-lang", "en", "--target-lang", "de"]
+    message = "the checkpoint translates de to en, not en to de; give --source-lang de"
+    with pytest.raises(UserError, match=message):
+        tiny.generate(prepared / "bin", checkpoint, *WINDOW, *swapped)
+    tiny.generate(prepared / "bin", checkpoint, *WINDOW, *swapped, "--override-checkpoint-options")
+
+
+def test_output_is_detokenized_by_either_side(prepared, checkpoint):
+    """fairseq-generate uses the tokenizer for its output alone."""
+    text = ["--tokenizer", "moses", "-s", "de", "-t", "en", "--bpe", "subword_nmt"]
+    codes = ["--bpe-codes", str(prepared / "codes")]
+    output = tiny.generate(prepared / "bin", checkpoint, *WINDOW, *text, *codes)
+    assert "@@" not in "".join(tiny.lines_of(output, "D").values())

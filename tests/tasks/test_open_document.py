@@ -1,0 +1,38 @@
+"""A document that continues from one buffer of input lines to the next."""
+
+import pytest
+
+from fairseq_docmt.data import DocumentIndex
+from fairseq_docmt.tasks._open_document import OpenDocument
+
+BLANK = ""
+
+
+def read(opened, *buffers, context=2):
+    """Read buffers of lines; a line of size 1 is blank."""
+    for lines in buffers:
+        sizes = [1 if line == BLANK else 2 for line in lines]
+        opened.advance(lines, sizes, DocumentIndex.from_sizes(sizes), context)
+    return opened.number, opened.position, opened.sentences
+
+
+@pytest.mark.parametrize(
+    "buffers, want",
+    [
+        ([], (0, 0, [])),
+        ([["a"]], (0, 1, ["a"])),
+        ([["a", "b", "c"]], (0, 3, ["b", "c"])),
+        ([["a"], ["b"], ["c"]], (0, 3, ["b", "c"])),
+        ([["a"], ["b", BLANK]], (1, 0, [])),  # the blank line ends the document
+        ([["a", BLANK, "b"]], (1, 1, ["b"])),
+        ([["a"], ["b", BLANK, "c"], ["d"]], (1, 2, ["c", "d"])),
+        ([[BLANK]], (0, 0, [])),  # no document to end
+        ([["a", BLANK], [BLANK], ["b"]], (1, 1, ["b"])),
+    ],
+)
+def test_number_position_and_context_by_hand(buffers, want):
+    assert read(OpenDocument(), *buffers) == want
+
+
+def test_without_context_no_sentences_are_kept():
+    assert read(OpenDocument(), ["a", "b"], context=0) == (0, 2, [])

@@ -1,0 +1,79 @@
+"""What is hidden of the messages of fairseq, and how to see it."""
+
+import logging
+import warnings
+
+import pytest
+import tiny
+
+from fairseq_docmt import _quiet
+from fairseq_docmt._quiet import quietly
+
+LOGGER = logging.getLogger("fairseq_cli.train")
+WINDOW = ["--task", "sliding_window_translation"]
+
+
+@pytest.fixture
+def without_filters(monkeypatch):
+    """Filters of this process as before the package was imported."""
+    monkeypatch.setattr(LOGGER, "filters", [])
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        yield
+
+
+def logged(data, folder, caplog, *task):
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        tiny.train(data, folder, *task, updates=1)
+    return [str(record.msg) for record in caplog.records if record.name == LOGGER.name]
+
+
+def test_document_tasks_train_without_dumps(binarised, tmp_path, caplog):
+    """Everything else is logged; with a stock task everything is."""
+    ours = logged(binarised, tmp_path / "a", caplog, *WINDOW)
+    stock = logged(binarised, tmp_path / "b", caplog, "--task", "translation")
+    for beginning, shown in (("{'_name': None, 'common'", 0), ("TransformerModel(", 0)):
+        assert sum(line.startswith(beginning) for line in ours) == shown
+        assert sum(line.startswith(beginning) for line in stock) == shown + 1
+    for beginning in ("task: ", "num. shared model params", "done training in"):
+        assert any(line.startswith(beginning) for line in ours)
+
+
+def test_all_is_shown_on_request(binarised, tmp_path, caplog, without_filters, monkeypatch):
+    monkeypatch.setenv("LOGLEVEL", "DEBUG")
+    _quiet.hide_known_messages()
+    assert not warnings.filters
+    assert any("'_name'" in line for line in logged(binarised, tmp_path, caplog, *WINDOW))
+
+
+def test_only_known_warnings_are_hidden(without_filters, monkeypatch):
+    monkeypatch.setattr(_quiet.sys, "warnoptions", [])
+    _quiet.hide_known_messages()
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.warn("'pin_memory' argument is set as true but no accelerator is found")  # noqa: B028
+        warnings.warn("something of the user's own")  # noqa: B028
+    assert [str(warning.message) for warning in shown] == ["something of the user's own"]
+
+
+def test_filters_of_the_user_stay(without_filters, monkeypatch):
+    monkeypatch.setattr(_quiet.sys, "warnoptions", ["default"])
+    _quiet.hide_known_messages()
+    assert not warnings.filters
+
+
+def test_messages_are_suppressed_inside_only(caplog):
+    logger = logging.getLogger("fairseq.test")
+    with caplog.at_level(logging.INFO):
+        with quietly():
+            logger.info("inside")
+            logger.warning("a warning")
+        logger.info("after")
+    assert caplog.messages == ["a warning", "after"]
+
+
+def test_an_error_ends_the_silence():
+    before = logging.root.manager.disable
+    with pytest.raises(RuntimeError), quietly():
+        raise RuntimeError
+    assert logging.root.manager.disable == before
