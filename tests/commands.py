@@ -35,10 +35,18 @@ LEFT_OUT = {"--fp16", "--fp16-no-flatten-grads"}
 TRANSFORMER = "encoder-layers 1 decoder-layers 1 encoder-embed-dim 16 decoder-embed-dim 16 "
 TRANSFORMER += "encoder-ffn-embed-dim 32 decoder-ffn-embed-dim 32 encoder-attention-heads 2 "
 TRANSFORMER += "decoder-attention-heads 2 warmup-updates 1"
+RECURRENT = "encoder-embed-dim 12 decoder-embed-dim 12 encoder-hidden-size 8 "
+RECURRENT += "decoder-hidden-size 8 attention-dim 8"
+#: the same for sizes, by the beginning of the architecture's name
+SIZES = {
+    **dict.fromkeys(("rnnsearch", "cache_rnn", "memnet_rnn", "context_rnn"), RECURRENT),
+    "lstm_lm": "",
+    "": TRANSFORMER,
+}
 DECODING = "cpu num-workers 0 beam 2 max-len-a 0 max-len-b 6"
 #: options that come last on a command line, and so make it small
 SMALL = {
-    "fairseq-train": f"cpu num-workers 0 max-update 2 log-interval 1 {TRANSFORMER}",
+    "fairseq-train": "cpu num-workers 0 max-update 2 log-interval 1",
     "fairseq-generate": DECODING,
     "fairseq-interactive": DECODING,
     "make_data.py": "train-documents 12 valid-documents 3 test-documents 3",
@@ -172,6 +180,10 @@ class Shell:
         given = [a for a in arguments if a not in LEFT_OUT]
         given = [tiny.USER_DIR if a == "fairseq_docmt" else a for a in given]
         sys.argv = [program, *given, *self._small.get(program, [])]
+        if "--arch" in given:
+            arch = given[given.index("--arch") + 1]
+            beginning = next(name for name in SIZES if arch.startswith(name))
+            sys.argv += _options(SIZES[beginning])
         module = sys.modules[PROGRAMS[program]]
         (module.main if program == "sacrebleu" else module.cli_main)()
 

@@ -10,7 +10,11 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import List
+from typing import Dict, List
+
+from sacrebleu.metrics import BLEU
+
+from fairseq_docmt.scoring.translations import read_translations
 
 
 def read(path: Path):
@@ -35,6 +39,18 @@ def curve(log: Path) -> List[dict]:
     return [{"updates": int(n), "loss": float(loss)} for loss, n in re.findall(pattern, text)]
 
 
+def length_ratios(folder: Path) -> Dict[str, float]:
+    """Return the length ratio of each output of a system, by the name of its record."""
+    ratios = {}
+    for path in sorted(folder.glob("*/*-[14]/generate-test*.txt")):
+        subset = path.stem.split("-")[1]
+        reference = folder.parent / "data" / "text" / "raw" / f"{subset}.en"
+        texts = read_translations({"system": str(path)}, [str(reference)])
+        score = BLEU().corpus_score(texts.systems["system"], texts.references)
+        ratios[str(path.parent.relative_to(folder))] = score.ratio
+    return ratios
+
+
 def of_system(folder: Path) -> dict:
     """Return everything that was recorded about a system."""
     records = {
@@ -47,7 +63,12 @@ def of_system(folder: Path) -> dict:
         for path in sorted((folder / "scores").glob("*.json"))
         if not path.stem.endswith("-record")
     }
-    return {"curve": curve(folder / "train.log"), "runs": records, "scores": scores}
+    return {
+        "curve": curve(folder / "train.log"),
+        "length_ratios": length_ratios(folder),
+        "runs": records,
+        "scores": scores,
+    }
 
 
 def collect(work: Path, systems: Path) -> dict:

@@ -7,6 +7,7 @@ checkpoint, together with checksums of the models, so that raw text can be broug
 import hashlib
 import json
 import os
+import re
 from argparse import Namespace
 from typing import Callable, Dict, NamedTuple, Optional
 
@@ -52,8 +53,9 @@ class TextForm(NamedTuple):
         """Return a function from tokens to raw text; their case stays."""
         if self.tokenizer == "none":
             return str
-        # jieba only splits; Moses joins Chinese words again.
-        return _tokenizer("moses", language).decode
+        if self.tokenizer == "jieba":
+            return _without_spaces
+        return _tokenizer(self.tokenizer, language).decode
 
     def segment(self) -> Callable[[str], str]:
         """Return a function that cuts tokens into subwords.
@@ -86,6 +88,11 @@ class TextForm(NamedTuple):
 
 def _spaced(sentence: str) -> str:
     return " ".join(sentence.split())
+
+
+def _without_spaces(sentence: str) -> str:
+    """Join words of Chinese text, where jieba has put spaces beside its characters."""
+    return re.sub(r"(?<=[\u2e80-\uffef]) | (?=[\u2e80-\uffef])", "", sentence)
 
 
 def _joined(sentence: str) -> str:

@@ -11,7 +11,7 @@ context, ``log p(y | x, context) - log p(y | x)``.  Two figures are given:
 The same gain for single tokens is called pointwise CXMI.  Positive values mean that context helps.
 Without context each sentence is scored as a document of its own, by the same model or by that of
 --baseline.  --context other-document is a control: a model that gains as much from sentences of
-another document does not use what they say.
+another document does not use what they say.  The gain of the other contexts over it is given too.
 """
 
 import argparse
@@ -181,6 +181,23 @@ def usage(
     )
 
 
+def over_other_documents(
+    found: Dict[str, Sequence[Scores]], document: Sequence[int]
+) -> Dict[str, Usage]:
+    """Compute the gain of each context over sentences of another document, where both were scored.
+
+    Args:
+        found: context -> (sentences,)
+        document: (sentences,) number of the document of each sentence.
+
+    Returns:
+        Gains by names such as ``10 over other-document:10``.
+    """
+    others = [context for context in found if context.startswith(OTHER)]
+    own = [context for context in found if context not in others]
+    return {f"{a} over {b}": usage(found[b], found[a], document) for a in own for b in others}
+
+
 def _gain(values: Sequence[float], document: Sequence[int]) -> Gain:
     numbers = np.unique(np.asarray(document), return_inverse=True)[1]
     sums, counts = np.bincount(numbers, weights=values), np.bincount(numbers)
@@ -251,6 +268,7 @@ def main(args: argparse.Namespace) -> None:
     found = {context: score(scorer, documents, context) for context in args.context}
     number = documents.index.document
     used = {context: usage(without, scores, number) for context, scores in found.items()}
+    used.update(over_other_documents(found, number))
     words = by_word(without, found[args.context[-1]])
     best = sorted(
         (word for word, gains in words.items() if len(gains) >= args.least),

@@ -14,7 +14,7 @@ def bars(monkeypatch):
     class Bar(progress.tqdm):
         def __init__(self, *arguments, **options):
             super().__init__(*arguments, **{**options, "delay": 0})
-            self.steps = []
+            self.steps, self.hidden = [], self.disable
             made.append(self)
 
         def update(self, n=1):
@@ -50,7 +50,7 @@ def test_every_sentence_counts_once(binarised, request, bars, capsys, kind, deco
     arguments = [binarised, "--user-dir", tiny.USER_DIR, "--path", checkpoint, "--cpu", *options]
     tiny.run_main(generate.cli_main, *arguments, "--beam", "1", "--max-len-b", "8")
     bar = [bar for bar in bars if bar.total == 15][-1]
-    assert bar.n == 15 and not bar.disable
+    assert bar.n == 15 and not bar.hidden
     assert [step for step in bar.steps if step] == steps or not steps
     assert "translating: 100%" in capsys.readouterr().err
 
@@ -58,7 +58,7 @@ def test_every_sentence_counts_once(binarised, request, bars, capsys, kind, deco
 def test_it_can_be_hidden(binarised, window_checkpoint, bars, capsys):
     tiny.generate(binarised, window_checkpoint, *TASKS["window"])  # with --no-progress-bar
     assert "translating" not in capsys.readouterr().err
-    assert bars and all(bar.disable for bar in bars)
+    assert bars and all(bar.hidden for bar in bars)
 
 
 def test_sentences_within_a_batch_are_not_counted_again(monkeypatch, capsys):

@@ -155,6 +155,6 @@ def test_a_malicious_checkpoint_is_refused_and_runs_nothing(binarised, window_ch
     state = torch.load(window_checkpoint, weights_only=True)
     state["extra_state"] = Malicious(str(tmp_path / "was_here"))
     torch.save(state, tmp_path / "evil.pt")
-    with pytest.raises(UserError, match="objects that may run programs .* [Ww]eights.only"):
+    with pytest.raises(UserError, match="has objects that may run programs"):
         tiny.generate(binarised, tmp_path / "evil.pt", *WINDOW)
     assert not (tmp_path / "was_here").exists()

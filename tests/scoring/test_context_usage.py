@@ -113,12 +113,15 @@ def test_the_command(files, scoring, window_checkpoint, other_window_checkpoint,
     scoring("context-usage", *options, "--format", "json", "--out", out)
     found = json.loads(out.read_text())
     for context, used in found["usage"].items():
-        gains = [np.subtract(s[context], s["without"]) for s in found["sentences"]]
+        # "1 over other-document:2" is the gain over sentences of another document.
+        context, _, base = context.partition(" over ")
+        gains = [np.subtract(s[context], s[base or "without"]) for s in found["sentences"]]
         bits = [gain[:-1].sum() for gain in gains]
         assert used["sentence"]["mean"] == pytest.approx(np.mean(bits))
         nats = [gain.mean() * np.log(2) for gain in gains]
         assert used["published"]["mean"] == pytest.approx(np.mean(nats))
-    assert len({used["token"] for used in found["usage"].values()}) == 3
+    assert len({used["token"] for used in found["usage"].values()}) == 5
+    assert list(found["usage"])[3:] == ["1 over other-document:2", "all over other-document:2"]
     baseline = ["--baseline", other_window_checkpoint, "--format", "json", "--out", out]
     scoring("context-usage", *options, *baseline)
     other = json.loads(out.read_text())["sentences"]

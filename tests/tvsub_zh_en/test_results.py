@@ -1,0 +1,132 @@
+"""The TVSub recipe: recorded commands, limited contexts, and tables written from one file."""
+
+import json
+import sys
+
+import contexts
+import measured
+import results
+import tables
+
+COUNT = "import sys; open(sys.argv[1], 'a').write('x'); sys.exit(int(sys.argv[2]))"
+
+
+def test_a_command_is_run_until_it_ends_well(tmp_path, capsys):
+    record, runs = tmp_path / "stage" / "train.json", tmp_path / "runs"
+    fails, works = ([sys.executable, "-c", COUNT, str(runs), status] for status in "10")
+    assert measured.main(record, fails) == 1
+    assert "failed: see" in capsys.readouterr().err
+    assert measured.main(record, works) == 0
+    assert measured.main(record, works) == 0  # not run again
+    assert runs.read_text() == "xx"
+    first, second = json.loads(record.read_text())
+    assert (first["exit"], second["exit"]) == (1, 0) and second["command"] == works
+    assert second["peak_megabytes"] > 1 and second["hardware"]["cores"] >= 1
+    assert measured.main(record, fails) == 1
+    assert "was made by another command" in capsys.readouterr().err
+    assert runs.read_text() == "xx"
+
+
+def test_contexts_of_the_own_and_of_another_document(tmp_path):
+    for side in ("zh", "en"):
+        lines = [[f"{side}{d}.{i}" for i in range(14)] for d in range(3)]
+        (tmp_path / f"text.{side}").write_text("\n\n".join("\n".join(doc) for doc in lines) + "\n")
+    contexts.make(str(tmp_path / "text.zh"), str(tmp_path / "text.en"), tmp_path)
+    own, other, target = (
+        contexts.documents(str(tmp_path / name)) for name in ("own.zh", "other.zh", "other.en")
+    )
+    wanted = [f"zh{d}.{i}" for d in range(3) for i in range(14)]
+    assert [doc[-1] for doc in own] == [doc[-1] for doc in other] == wanted
+    for number, (mine, theirs) in enumerate(zip(own, other)):
+        document, place = divmod(number, 14)
+        assert mine[:-1] == wanted[number - min(place, 10) : number]
+        assert len(theirs) == len(mine)
+        named = {sentence.split(".")[0] for sentence in theirs[:-1]}
+        assert len(named) == min(place, 1) and f"zh{document}" not in named
+        first = [int(sentence.split(".")[1]) for sentence in theirs[:-1]]
+        assert first == list(range(first[0], first[0] + len(first))) if first else place == 0
+    assert [[s.replace("en", "zh") for s in doc] for doc in target] == other
+
+
+def test_the_last_sentence_of_each_document_is_taken(tmp_path):
+    lines = {0: "a", 1: "b", 3: "c", 5: "d", 6: "e", 7: "f"}
+    output = "".join(f"T-{n}\tt\nH-{n}\t-0.5\t{text}\n" for n, text in lines.items())
+    (tmp_path / "out").write_text(output)
+    assert contexts.take(str(tmp_path / "out")) == ["b", "c", "f"]
+
+
+def test_settings_have_each_system_once():
+    systems = results.settings(tables.HERE / "systems.txt")
+    assert all(s["start"] == "-" or s["start"] in systems for s in systems.values())
+    assert all(s["options"].startswith("--task ") for s in systems.values())
+    names = [line.split("|")[0].strip() for line in open(tables.HERE / "systems.txt")]
+    assert len(systems) == len([name for name in names if not name.startswith("#")])
+
+
+def test_the_curve_is_read_from_the_log(tmp_path):
+    line = "| valid | epoch 002 | valid on 'valid' subset | loss 5.2 | ppl 16 | num_updates {}\n"
+    (tmp_path / "log").write_text(line.format(200) + "train | loss 4\n" + line.format(400))
+    found = results.curve(tmp_path / "log")
+    assert found == [{"updates": 200, "loss": 5.2}, {"updates": 400, "loss": 5.2}]
+
+
+def made_up():
+    """Return results of one system in the form that run.sh writes."""
+
+    def scores(*names):
+        def found(label, first):
+            tests = {
+                "bootstrap": {name: {"p": 0.01} for name in names},
+                "sign": {name: {"p": 0.2} for name in names},
+            }
+            values = {name: first + n for n, name in enumerate(names)}
+            return {"label": label, "signature": f"sig-{label}", "scores": values, "tests": tests}
+
+        return {"metrics": [found("s-BLEU", 10), found("d-BLEU", 20), found("chrF2", 30)]}
+
+    pronouns = {"all": {"precision": 0.5, "recall": 0.25, "f1": 1 / 3}}
+    gains = {"sentence": {"mean": 0.2, "low": 0.1, "high": 0.3}}
+    run = {
+        "cpu_seconds": 120,
+        "peak_megabytes": 300,
+        "commit": "abc",
+        "hardware": {"processor": "P", "cores": 2, "torch": "2", "settings": {}},
+    }
+    both = ("memory-stream-4", "memory-stream-1")
+    return {
+        "systems": {
+            "memory": {
+                "start": "base",
+                "decodings": ["stream"],
+                "curve": [{"updates": 7, "loss": 4.5}],
+                "length_ratios": {"stream/test-4": 0.987},
+                "runs": {"train": [run, run], "stream/test-4": [run]},
+                "scores": {
+                    "test": scores(*both),
+                    "zpdev": scores(*both),
+                    "contexts": scores("own", "other"),
+                    "pronouns": {"systems": dict.fromkeys(both, pronouns)},
+                    "context-pronouns": {"systems": dict.fromkeys(("own", "other"), pronouns)},
+                    "usage": {"usage": {"10": gains, "10 over other-document:10": gains}},
+                },
+            }
+        }
+    }
+
+
+def test_tables():
+    text = tables.text(made_up())
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n")]
+    scores = ["10.0*", "20.0*", "30.0*", "11.0", "0.99", "10.0*", "30.0*", "50.0", "25.0", "33.3"]
+    assert ["memory", "`stream`", *scores, "120", "300"] in rows
+    gain = "0.200 (0.100 to 0.300)"
+    assert ["memory", gain, gain, "10", "11", "33.3", "33.3"] in rows
+    assert ["memory", "base", "7", "4.500", "4", "abc"] in rows
+    assert "s-BLEU `sig-s-BLEU`" in text
+
+
+def test_the_readme_has_the_tables_of_the_results():
+    found = json.loads((tables.HERE / "results.json").read_text(encoding="utf-8"))
+    readme = (tables.HERE / "README.md").read_text(encoding="utf-8")
+    assert all(readme.count(mark) == 1 for mark in tables.MARKS)
+    assert tables.inserted(readme, tables.text(found)) == readme
