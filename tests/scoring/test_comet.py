@@ -1,6 +1,8 @@
 """COMET in a process of its own: the wrapper with a stand-in, the package with a small model.
 
 The test of the package needs COMET_PYTHON, the Python of an environment with unbabel-comet.
+
+Covers scoring/comet_metric.py and scoring/comet_worker.py.
 """
 
 import json

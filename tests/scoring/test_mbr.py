@@ -1,4 +1,7 @@
-"""Choice among candidates: minimum Bayes risk against plain loops, reranking."""
+"""Choice among candidates: minimum Bayes risk against plain loops, reranking.
+
+Covers scoring/rerank.py and scoring/candidates.py.
+"""
 
 import json
 

@@ -1,6 +1,6 @@
 """The report: content, escaping, and display in a browser.
 
-Covers scoring/_difference.py, scoring/_plots.py.
+Covers scoring/_difference.py, scoring/_plots.py and scoring/tags.py.
 """
 
 import base64

@@ -31,7 +31,7 @@ def ctxpro(write):
         ("ctxpro", "Ja, das.Sie", "sie", False),  # as in its script: punctuation is only removed
         ("ctxpro", "siehe da", "sie", False),
         ("genpro", "Ja, er.", "Er", True),
-        ("genpro", "Je sais qu'elles partent", "elles", True),
+        ("genpro", "La route qu'elles prennent", "elles", True),
         ("genpro", "aber", "er", False),
     ],
 )

@@ -1,4 +1,7 @@
-"""Consistency checks of source, reference and output texts."""
+"""Consistency checks of source, reference and output texts.
+
+Covers scoring/layout.py.
+"""
 
 import pytest
 
