@@ -1,8 +1,9 @@
 """Every mistake gets one sentence and a non-zero exit status, and leaves nothing half written.
 
 A case is a way to break things, the command line of a user, and the whole message.  Commands run in
-this process; test_errors.py shows once what a process makes of their exceptions.  Covers
-checkpoint_file.py and tasks/_checkpoint_checks.py.
+this process; test_errors.py shows once what a process makes of their exceptions.
+
+Covers checkpoint_file.py and tasks/_checkpoint_checks.py.
 """
 
 import runpy
