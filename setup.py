@@ -31,7 +31,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["fairseq_docmt", "fairseq_docmt.*"]),
-    package_data={"fairseq_docmt.scoring": ["*.html"], "fairseq_docmt.ops": ["*.cpp"]},
+    package_data={"fairseq_docmt.scoring": ["*.html", "*.js"], "fairseq_docmt.ops": ["*.cpp"]},
     ext_modules=[step_kernels],
     python_requires=">=3.8",
     install_requires=[
@@ -60,9 +60,11 @@ setup(
             "codespell>=2.4.1",
             "nltk",
             "mweralign>=1.4.1; python_version >= '3.10'",
+            "sentence-splitter>=1.4",
         ],
         "meteor": ["nltk"],
         # Licensed under the GPL; only imported for --align.
         "align": ["mweralign>=1.4.1"],
+        "targeted": ["sentence-splitter>=1.4"],
     },
 )

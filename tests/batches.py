@@ -35,7 +35,7 @@ def with_drafts(pairs, drafts):
 
 
 def in_lanes(lanes, filler=FILLER):
-    """Return the rows of a stream batch and whether each begins a document.
+    """Return the rows of a stream batch, and for each whether it begins a document.
 
     Row ``k * B + b`` is sentence k of lane b, which reads its documents one after the other.
     Anything that a document has for each of its sentences can be laid out like this.
@@ -71,7 +71,7 @@ def run_lanes(model, lanes, doc_state=None, **options):
 
 
 def run_in_chunks(model, lanes, sizes, filler=FILLER, left_pad=True):
-    """As :func:`run_lanes` in batches of some sentences of each lane, what is carried between."""
+    """Run lanes in batches of a few sentences, passing on the document state."""
     rows, starts = in_lanes(lanes, filler)
     outputs, doc_state, done = [], None, 0
     for size in sizes:
@@ -186,7 +186,7 @@ def random_search(model, encoder_out, sentences, beams, steps, seed=0):
 def translate_by_random_search(model, lanes, beams=3, steps=5):
     """Translate documents sentence by sentence, like stream decoding.
 
-    A random hypothesis of each sentence is its translation, what later sentences find.
+    A random hypothesis of each sentence is the translation that later sentences read.
 
     Returns:
         lanes of documents with those translations as decoder inputs, and the outputs of their rows.

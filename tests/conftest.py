@@ -30,7 +30,7 @@ def fixed_seed():
 
 @pytest.fixture(scope="session", autouse=True)
 def settings_are_parsed_once():
-    """Every command of fairseq has hydra parse some 270 settings, nearly the same each time.
+    """Each fairseq command makes hydra parse some 270 settings, nearly the same each time.
 
     That costs as much computing as the rest of a tiny command.
     """

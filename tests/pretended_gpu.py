@@ -23,12 +23,12 @@ class OnGPU(Tensor):
 
 
 def put(x):
-    """Tensors in any nested structure, on the pretended GPU."""
+    """Move tensors in any nested structure to the simulated GPU."""
     return tree_map(lambda y: y.as_subclass(OnGPU) if type(y) is Tensor else y, x)
 
 
 def back(x):
-    """Tensors in any nested structure, on the CPU."""
+    """Move tensors in any nested structure to the CPU."""
     return tree_map(lambda y: y.as_subclass(Tensor) if isinstance(y, OnGPU) else y, x)
 
 
@@ -74,7 +74,7 @@ class PretendedGPU(TorchFunctionMode):
 
 
 def _without_devices(name: str, args, kwargs):
-    """Arguments that name no GPU, and the type of the device they have named, None if none."""
+    """Return arguments without a GPU, and the type of the device that they named or None."""
     target = None
     if kwargs.get("device") is not None:
         target, kwargs["device"] = torch.device(kwargs["device"]).type, "cpu"

@@ -33,7 +33,7 @@ def assert_at_ceiling(result):
 
 
 def assert_whole_sentences(output, equal):
-    """Sentences are neither cut nor drawn out, and a share of them is right in every word."""
+    """Assert that lengths are right and that a share of the sentences equals the reference."""
     found = score.quality(output)
     assert 0.97 < found.length_ratio < 1.03
     assert found.rate > equal

@@ -47,14 +47,14 @@ done
 
 
 class Call(NamedTuple):
-    """A program and its arguments; scripts and modules of Python go by their own names."""
+    """A program with its arguments; Python scripts and modules have their own names."""
 
     program: str
     arguments: List[str]
 
 
 class Run(NamedTuple):
-    """A way to call a script: a system of its recipe on one of the corpora."""
+    """Variant of a script call: a system of the recipe on one of the corpora."""
 
     script: str
     arguments: str
@@ -224,12 +224,12 @@ RUNS = [
 
 
 def variables(script: str) -> List[str]:
-    """Environment variables that a script has a default for."""
+    """Environment variables with a default in a script."""
     return sorted(set(re.findall(r"\$\{([A-Z_]+):-", (EXAMPLES / script).read_text())))
 
 
 def parse(program: str, arguments: List[str]):
-    """Options of a stock command by its own parser, those of the architecture with them."""
+    """Parse the options of a stock command with its parser, architecture options included."""
     if program == "fairseq-preprocess":
         return options.get_preprocessing_parser().parse_args(arguments)
     if program == "fairseq-train":

@@ -87,7 +87,7 @@ def test_a_tree_is_read():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_pages_name_are_there(page):
-    """Paths in code font that begin with a folder of the project."""
+    """Paths in code font that begin with a folder of the project exist."""
     text = page.read_text(encoding="utf-8")
     tops = "|".join(sub_folders(tiny.ROOT))
     paths = re.findall(rf"`((?:{tops})/[\w/.-]+)`", text)

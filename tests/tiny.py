@@ -96,7 +96,7 @@ def text_of(docs: Sequence[Sequence[str]]) -> str:
 
 
 def translate(docs: Sequence[Sequence[str]]) -> List[List[str]]:
-    """The target side of the tiny language: every word in its own translation, in order."""
+    """The target side of the tiny language: word-by-word translation in the same order."""
     return [[sentence.replace("w", "v") for sentence in doc] for doc in docs]
 
 
@@ -224,7 +224,7 @@ def train_in_processes(data: Path, save_dir: Path, *arguments: str, model=MODEL)
 
 
 def sentence_lm(data: Path, folder: Path) -> str:
-    """Two barely trained language models of the source, as ``--sentence-lm`` takes them."""
+    """Two barely trained language models of the source, for ``--sentence-lm``."""
     from fairseq_cli import preprocess
     from fairseq_cli import train as command
 
@@ -304,7 +304,7 @@ def dictionary(words: int = 12):
 
 
 def as_built(*arguments: str, seed: int = 0):
-    """A model in evaluation mode and float64, with the values that its constructor leaves."""
+    """A model in evaluation mode and float64, with its initial parameters."""
     import torch
     from fairseq import options
     from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -316,7 +316,7 @@ def as_built(*arguments: str, seed: int = 0):
 
 
 def model(*arguments: str, seed: int = 0):
-    """As :func:`as_built`, with random values where training begins with the same everywhere.
+    """As :func:`as_built`, with random values for parameters that are initialised as constants.
 
     Biases, norms and what begins as zeros get them too, so that nothing hides behind them.
     """
@@ -347,7 +347,7 @@ def with_noise(checkpoint: Path, deviation: float = 0.3) -> Path:
 
 
 def lines_of(output: str, kind: str = "H") -> Dict[int, str]:
-    """Text of the lines ``H-12 <score> text`` of an output, by number; of several, the first."""
+    """Text of the lines ``H-12 <score> text`` of an output by number; the first of several."""
     found: Dict[int, str] = {}
     for match in re.finditer(rf"^{kind}-(\d+)\t(.*)$", output, flags=re.M):
         text = match.group(2).split("\t")[-1]
@@ -373,7 +373,7 @@ def scores_of(output: str) -> Dict[int, str]:
 
 
 def links_within_sentences(output: str) -> int:
-    """Number of links of all ``A-`` lines; raises where one leaves its source or hypothesis."""
+    """Number of links of all ``A-`` lines; raises if one is outside its sentence pair."""
     count = 0
     sources, hypotheses = lines_of(output, "S"), lines_of(output)
     for row, text in lines_of(output, "A").items():

@@ -137,7 +137,7 @@ def main() -> None:
         lower = scores[base] if others else dict.fromkeys(scores[base], 0.0)
         values = [scores[name][at] - lower[at] for at in scores[base]]
         axes.plot(list(scores[base]), values, "-o", label=name)
-    axes.set_xlabel("place of the sentence in its document")
+    axes.set_xlabel("position of the sentence in its document")
     axes.set_ylabel(f"BLEU above {base}" if others else "BLEU")
     axes.tick_params(axis="x", rotation=45)
     axes.legend()

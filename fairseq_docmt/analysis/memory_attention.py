@@ -108,7 +108,7 @@ def _maps(module: SentenceMemory, updates: list, output: tuple, present: Tensor)
                 for memory, (_, source) in zip(random, updates)
             ]
         ),
-        module.output_attention.weights(states, module.remember(random)),
+        module.output_attention.weights(states, module.project_memory(random)),
         present,
     )
 

@@ -1,9 +1,9 @@
 """Decoding data: spans that are translated together.
 
-A :class:`DecodingUnit` is a span of source sentences.  Of a window the last sentence is translated,
-of a part of a document all sentences.  A batch of units is a sample whose rows are the original
-sentences, so that the stock commands print one hypothesis per line under its line number.  Its
-additional key ``units`` is the list of units, in the order of the rows.
+A :class:`DecodingUnit` is a span of source sentences.  In a window only the last sentence is
+translated, in a part of a document all sentences are.  A batch of units is a sample whose rows are
+the sentences to translate, so the stock commands print one hypothesis per line under its line
+number.  Its additional key ``units`` is the list of units, in the order of the rows.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from fairseq_docmt.data.unsort import sample_in_order
 
 @dataclass(frozen=True)
 class DecodingUnit:
-    """Source sentences that are read together and of which the last ones are translated.
+    """Consecutive source sentences; the last ones are translated, the others are context.
 
     Attributes:
         line_ids: line of each sentence to translate; each is a row of the sample.
@@ -200,7 +200,7 @@ class DecodingUnits(FairseqDataset):
         )
 
     def collater(self, units: List[DecodingUnit]) -> dict:
-        """Return the sample whose rows are the original sentences of the units, in order."""
+        """Return the sample whose rows are the sentences to translate, in the order of units."""
         if len(units) == 0:
             return {}
         sample = collate_rows(units, self.src, self.tgt, self.src_dict, self.left_pad_source)
@@ -211,7 +211,7 @@ class DecodingUnits(FairseqDataset):
     def batches(
         self, max_tokens: Optional[int], max_units: Optional[int], keep_order: bool, shards: int
     ) -> List[List[int]]:
-        """Group units into batches, the longest first.
+        """Group units into batches, the longest first unless their order matters.
 
         Args:
             max_tokens: maximum number of padded source tokens of a batch, None for no limit.

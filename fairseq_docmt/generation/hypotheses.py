@@ -44,8 +44,9 @@ def _as_one(sentences: List[Hypothesis]) -> List[Hypothesis]:
 def nbest_of_sentences(ranked: Sequence[JointHypothesis], most: int) -> List[List[Hypothesis]]:
     """Return the distinct hypotheses of each sentence among joint hypotheses, best first.
 
-    The score of each is that of the best joint hypothesis that contains it, by which the search
-    ranks; the score of its own tokens depends on the sentences before it.
+    Each has the score of the best joint hypothesis that contains it, which is the score that the
+    search compares.  Scores of single sentences are not comparable, as they depend on the sentences
+    before.
 
     Args:
         ranked: joint hypotheses with the same number of sentences, best first.

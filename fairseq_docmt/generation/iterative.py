@@ -164,7 +164,7 @@ class IterativeSearch(JointSearch):
     ) -> Dict[int, List[Hypothesis]]:
         """Translate all sentences given the translations until these no longer change."""
         current, found = list(translations), {}
-        self._remember(memories, sentences, range(len(sentences)), current)
+        self._write_memories(memories, sentences, range(len(sentences)), current)
         for _ in range(self.task.cfg.decode_passes):
             before = list(current)
             for wave in self._waves(sentences):
@@ -172,7 +172,7 @@ class IterativeSearch(JointSearch):
                 found.update(new)
                 for i in wave:
                     current[i] = best_tokens(new[i], self.pad)
-                self._remember(memories, sentences, wave, current)
+                self._write_memories(memories, sentences, wave, current)
             if all(torch.equal(a, b) for a, b in zip(before, current)):
                 break
         return found
@@ -186,7 +186,7 @@ class IterativeSearch(JointSearch):
         current = [
             line[:-1] for unit in units for line in (unit.drafts if drafted else unit.target)
         ]
-        self._remember(memories, sentences, everything, current)
+        self._write_memories(memories, sentences, everything, current)
         order = self._longest_first(sentences, everything)
         rows = torch.tensor(order, device=memories.documents.device)
         readings = [r.index_select(0, rows) for r in memories.recall(own=drafted)]
@@ -206,7 +206,7 @@ class IterativeSearch(JointSearch):
         src_tokens = pad_rows(rows, dictionary, left_pad).to(device)
         return _Memories(models, src_tokens, documents, dictionary.pad())
 
-    def _remember(self, memories: _Memories, sentences, wave: Sequence[int], current) -> None:
+    def _write_memories(self, memories: _Memories, sentences, wave: Sequence[int], current) -> None:
         """Write the current translations of the given sentences into the target memories."""
         end = torch.tensor([self.eos])
         ended = [

@@ -50,10 +50,10 @@ class EncoderInput(NamedTuple):
 
 
 class DocumentSearch:
-    """Base of the searches, which find hypotheses for the sentences of decoding units.
+    """Base of the searches for translations of decoding units.
 
-    A subclass defines :meth:`translate`.  It may keep translations from one sample to the next;
-    samples then have to be in the order of their documents.
+    A subclass defines :meth:`translate`.  If it keeps translations from one sample to the next, the
+    samples must come in the order of their documents.
 
     Args:
         task: document task with dictionaries, ``decoding`` and ``options``.
@@ -158,9 +158,9 @@ class DocumentSearch:
         return EncoderInput(order, {"src_tokens": padded.to(device), "src_lengths": lengths})
 
     def context_tokens(self, unit: DecodingUnit, row: int, hypotheses: List[Hypothesis]) -> Tensor:
-        """Return the target context that a row is for later sentences, without end symbol.
+        """Return the tokens of a row that later sentences read as target context, without ``</s>``.
 
-        It is the best hypothesis, or the reference with ``--gold-context``.
+        They are the best hypothesis, or the reference with ``--gold-context``.
 
         Raises:
             UserError: ``--gold-context`` without references.

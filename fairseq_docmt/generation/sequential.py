@@ -111,7 +111,7 @@ class SequentialSearch(DocumentSearch):
             for i, (unit, row), hypotheses in zip(active, current, found):
                 results[i].append(hypotheses)
                 tokens = self.context_tokens(unit, row, hypotheses)
-                self._remember(unit, tokens)
+                self._keep_context(unit, tokens)
                 chunks.append(torch.cat([tokens, torch.tensor([self.separator])]))
             going_on = [at for at, (unit, row) in enumerate(current) if row + 1 < unit.num_rows]
             if not going_on:
@@ -203,7 +203,8 @@ class SequentialSearch(DocumentSearch):
             )
         return known[-wanted:]
 
-    def _remember(self, unit: DecodingUnit, tokens: Tensor) -> None:
+    def _keep_context(self, unit: DecodingUnit, tokens: Tensor) -> None:
+        """Keep a translation as target context of the next windows of its document."""
         window = self.task.window_to_decode()
         if window < 2 or unit.target_context is not None:
             return

@@ -77,14 +77,14 @@ class DocumentDecoder(Protocol):
     def independent(
         self, tokens: Tensor, encoder_out: dict, incremental_state: Dict, final: Tensor
     ) -> Tensor:
-        """Return how many first tokens of each row do not depend on later source columns.
+        """Count the leading tokens of each row that do not depend on sentences still to come.
 
-        Of the (bsz, T) right-padded tokens, these attend only to the first ``final`` (bsz,) source
-        columns, which stay the same when the source grows.
+        They attend only to the first ``final`` (bsz,) source columns, which stay the same when the
+        source grows.  ``tokens`` are (bsz, T), right-padded.
         """
 
     def with_source(self, incremental_state: Dict, encoder_out: dict, unchanged: int) -> Dict:
-        """Return an incremental state for a longer source with the same ``unchanged`` columns."""
+        """Return the state for a longer source whose first ``unchanged`` columns are the same."""
 
 
 def is_document_recurrent(model) -> bool:

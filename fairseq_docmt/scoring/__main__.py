@@ -13,7 +13,10 @@ COMMANDS = {
     "pronouns": "pronouns",
     "dropped-pronouns": "dropped_pronouns",
     "contrastive": "contrastive",
+    "targeted": "targeted",
     "context-usage": "context_usage",
+    "mbr": "mbr",
+    "rerank": "rerank",
     "report": "report",
 }
 

@@ -14,6 +14,7 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 from scipy.stats import binomtest
 
+from fairseq_docmt.scoring.comet_metric import CONTEXT, Comet
 from fairseq_docmt.scoring.meteor import Meteor
 from fairseq_docmt.scoring.translations import Translations
 
@@ -30,10 +31,14 @@ class Options(NamedTuple):
     Attributes:
         tokenize: tokenizer of sacreBLEU for BLEU; None is its default, 13a.
         lowercase: compute BLEU and chrF case-insensitively.  TER and METEOR always are.
+        comet_model: name or checkpoint; None for the default.
+        comet_python: Python that has unbabel-comet; None for this one.
     """
 
     tokenize: Optional[str] = None
     lowercase: bool = False
+    comet_model: Optional[str] = None
+    comet_python: Optional[str] = None
 
 
 DEFAULT_OPTIONS = Options()
@@ -45,20 +50,30 @@ class Kind(NamedTuple):
     label: str
     unit: str
     higher_is_better: bool
-    build: Callable[[Options], Metric]
+    build: Callable[[Options, Translations], Metric]
 
 
-def _bleu(options: Options) -> BLEU:
+def _bleu(options: Options, texts: Translations) -> BLEU:
     return BLEU(lowercase=options.lowercase, tokenize=options.tokenize)
+
+
+def _chrf(options: Options, texts: Translations) -> CHRF:
+    return CHRF(lowercase=options.lowercase)
+
+
+def _comet(context: int) -> Callable[[Options, Translations], Comet]:
+    return lambda options, texts: Comet(texts, options.comet_model, options.comet_python, context)
 
 
 METRICS: Dict[str, Kind] = {
     "s-bleu": Kind("s-BLEU", "sentence", True, _bleu),
     "d-bleu": Kind("d-BLEU", "document", True, _bleu),
-    "chrf": Kind("chrF2", "sentence", True, lambda options: CHRF(lowercase=options.lowercase)),
-    "d-chrf": Kind("d-chrF2", "document", True, lambda options: CHRF(lowercase=options.lowercase)),
-    "ter": Kind("TER", "sentence", False, lambda options: TER()),
-    "meteor": Kind("METEOR", "sentence", True, lambda options: Meteor()),
+    "chrf": Kind("chrF2", "sentence", True, _chrf),
+    "d-chrf": Kind("d-chrF2", "document", True, _chrf),
+    "ter": Kind("TER", "sentence", False, lambda options, texts: TER()),
+    "meteor": Kind("METEOR", "sentence", True, lambda options, texts: Meteor()),
+    "comet": Kind("COMET", "sentence", True, _comet(0)),
+    "comet-doc": Kind("doc-COMET", "sentence", True, _comet(CONTEXT)),
 }
 DEFAULT_METRICS = ("s-bleu", "d-bleu", "chrf")
 
@@ -87,6 +102,7 @@ class MetricResult(NamedTuple):
     Attributes:
         scores: system -> score, from 0 to 100 (TER can exceed 100).
         tests: name of the test -> system -> comparison with the baseline.
+        segments: system -> (sentences,) scores, for metrics that are means of them.
     """
 
     label: str
@@ -94,6 +110,7 @@ class MetricResult(NamedTuple):
     higher_is_better: bool
     scores: Dict[str, float]
     tests: Dict[str, Dict[str, Comparison]]
+    segments: Dict[str, List[float]] = {}
 
 
 def corpus_metrics(
@@ -125,7 +142,9 @@ def _one_metric(translations: Translations, kind: Kind, tests, options, samples)
         references = [translations.joined(texts) for texts in translations.references]
     else:
         systems, references = translations.systems, translations.references
-    metric = _with_memory(kind.build(options))
+    metric = kind.build(options, translations)
+    neural = isinstance(metric, Comet)
+    metric = _with_memory(metric)
     scores = {
         name: float(metric.corpus_score(texts, references).score) for name, texts in systems.items()
     }
@@ -137,7 +156,11 @@ def _one_metric(translations: Translations, kind: Kind, tests, options, samples)
             found[test] = sign_tests(systems, references, metric, kind.higher_is_better)
         else:
             found[test] = paired_tests(systems, references, metric, test, samples)
-    return MetricResult(kind.label, signature, kind.higher_is_better, scores, found)
+    by_segment = {
+        name: [100 * row[0] for row in metric._extract_corpus_statistics(texts, references)]
+        for name, texts in (systems.items() if neural else ())
+    }
+    return MetricResult(kind.label, signature, kind.higher_is_better, scores, found, by_segment)
 
 
 def _with_memory(metric: Metric) -> Metric:

@@ -1,7 +1,7 @@
 """Scorer ``--scoring document_bleu`` of fairseq-generate: d-BLEU and s-BLEU with their signature.
 
-fairseq passes only texts to a scorer, in the order of its batches.  The document tasks therefore
-announce the document and line of each text beforehand.
+fairseq passes only texts to a scorer, in the order of its batches, and neither task nor scorer gets
+the other.  The document tasks therefore announce document and line of each text to all scorers.
 """
 
 import weakref
@@ -15,6 +15,7 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.errors import UserError
 
+#: scorers that have not been deleted
 _open: "weakref.WeakSet[DocumentBleuScorer]" = weakref.WeakSet()
 
 

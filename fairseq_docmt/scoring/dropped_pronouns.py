@@ -21,7 +21,7 @@ from collections import Counter
 from typing import Dict, List, NamedTuple, Sequence
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import _tables, translations
+from fairseq_docmt.scoring import _tables, tags, translations
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.translations import Translations
 
@@ -175,6 +175,7 @@ def marks_of(texts: Translations) -> List[Dropped]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     translations.add_arguments(parser, source_required=True)
+    tags.add_argument(parser)
     _tables.add_arguments(parser)
 
 
@@ -187,6 +188,9 @@ def main(args: argparse.Namespace) -> None:
         for name, found in texts.systems.items()
     }
     reference = count_restored(sentences, texts.references[0], texts.references)
+    if args.tags:
+        persons = [[f"dropped {person}" for person in dropped.marked] for dropped in sentences]
+        tags.write(args.tags, texts, persons)
     left_out = sum((dropped.left_out for dropped in sentences), Counter())
     _tables.show(
         args,

@@ -11,12 +11,14 @@ do not match the reference are aligned by --align, or scored as whole documents 
 import argparse
 from typing import Callable, Dict, Iterable, List, Optional
 
+import numpy as np
 from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.analysis.bleu_by_position import bleu_of_ranges
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables, corpus_metrics, translations
 from fairseq_docmt.scoring._tables import Table
+from fairseq_docmt.scoring.comet_metric import DEFAULT_MODEL
 from fairseq_docmt.scoring.corpus_metrics import Comparison, MetricResult, Options
 from fairseq_docmt.scoring.translations import Translations
 
@@ -56,6 +58,20 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lowercase", action="store_true", help="compute BLEU and chrF case-insensitively"
     )
+    parser.add_argument(
+        "--comet-model", metavar="NAME|FILE", help=f"for comet; default: {DEFAULT_MODEL}"
+    )
+    parser.add_argument(
+        "--comet-python",
+        metavar="FILE",
+        help="Python of an environment with unbabel-comet, which cannot live beside fairseq; "
+        "default: this Python",
+    )
+
+
+def options_of(args: argparse.Namespace) -> Options:
+    """Return the settings of the metrics from the command line."""
+    return Options(args.tokenize, args.lowercase, args.comet_model, args.comet_python)
 
 
 def _names_among(known: Iterable[str]) -> Callable[[str], List[str]]:
@@ -94,7 +110,7 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
         raise UserError("--tests compare systems with the first one; give two or more systems")
     if args.samples < 0:
         raise UserError(f"--samples must not be negative, got {args.samples}")
-    options = Options(args.tokenize, args.lowercase)
+    options = options_of(args)
     return corpus_metrics.corpus_metrics(texts, args.metrics, args.tests, options, args.samples)
 
 
@@ -116,6 +132,20 @@ def by_position(
     }
 
 
+def neural_by_position(texts: Translations, result: MetricResult, size: int) -> Table:
+    """Return the mean scores of segments by ranges of their positions."""
+    ranges = texts.index.position // size
+    rows = [
+        [
+            f"{number * size + 1}-{(number + 1) * size}",
+            *(f"{np.asarray(s)[ranges == number].mean():.2f}" for s in result.segments.values()),
+        ]
+        for number in np.unique(ranges).tolist()
+    ]
+    title = f"{result.label} by place in the document"
+    return Table(title, ["sentences", *result.segments], rows)
+
+
 def main(args: argparse.Namespace) -> None:
     """Run the command."""
     by_document = all(corpus_metrics.METRICS[name].unit == "document" for name in args.metrics)
@@ -129,11 +159,12 @@ def main(args: argparse.Namespace) -> None:
         "alignment": {name: alignment_as_json(texts, name) for name in texts.aligned},
     }
     if args.by_position is not None:
-        scores = by_position(texts, args.by_position, Options(args.tokenize, args.lowercase))
+        scores = by_position(texts, args.by_position, options_of(args))
         numbers["by_position"] = scores
         ranges = next(iter(scores.values()))
         rows = [[at, *(f"{s[at]:.2f}" for s in scores.values())] for at in ranges]
         tables.append(Table("BLEU by place in the document", ["sentences", *scores], rows))
+        tables += [neural_by_position(texts, r, args.by_position) for r in results if r.segments]
     _tables.show(args, tables, notes, numbers)
 
 

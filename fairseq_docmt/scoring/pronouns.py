@@ -16,7 +16,7 @@ from collections import Counter
 from typing import Dict, List, NamedTuple, Sequence
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import _tables, translations
+from fairseq_docmt.scoring import _tables, tags, translations
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.pronoun_rules import PAIRS, PronounRules, Tagged
 
@@ -74,6 +74,21 @@ def count_pronouns(
     return {**counts, "all": total}
 
 
+def pronoun_tags(
+    phenomena: Dict[str, PronounRules], source: Sequence[Tagged], references: Sequence[Tagged]
+) -> List[List[str]]:
+    """Return for each sentence the classes that its reference has, e.g. ``pronouns: feminine``."""
+    return [
+        [
+            f"{phenomenon}: {name}"
+            for phenomenon, rules in phenomena.items()
+            for name in rules.classes_of(original)
+            if rules.count(name, reference)
+        ]
+        for original, reference in zip(source, references)
+    ]
+
+
 def tagger(name: str):
     """Load a spaCy pipeline for tagging.
 
@@ -115,6 +130,7 @@ def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     translations.add_arguments(parser, source_required=True)
+    tags.add_argument(parser)
     parser.add_argument("--pair", choices=PAIRS, default="en-de", help="languages; default: en-de")
     parser.add_argument("--source-model", metavar="NAME", help="spaCy model of the source side")
     parser.add_argument("--target-model", metavar="NAME", help="spaCy model of the target side")
@@ -138,6 +154,8 @@ def main(args: argparse.Namespace) -> None:
         for phenomenon, rules in pair.phenomena.items():
             by_class = count_pronouns(rules, source, found, reference)
             counts.setdefault(phenomenon, {})[name] = by_class
+    if args.tags:
+        tags.write(args.tags, texts, pronoun_tags(pair.phenomena, source, reference))
     taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
     notes = [f"pair:{args.pair}|case:{'lc' if args.lowercase else 'mixed'}|{'|'.join(taggers)}"]
     tables = [_table(phenomenon, systems) for phenomenon, systems in counts.items()]

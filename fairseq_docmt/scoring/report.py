@@ -3,20 +3,24 @@ r"""Write an HTML page that compares systems: scores, plots and their documents 
     python -m fairseq_docmt.scoring report --out report.html --source test.zh --reference test.en \
         sentence=sentence.out window=window.out
 
-The page is self-contained: it needs no other files, no network and no scripts.  Scores are those of
-`metrics`; --contrastive adds results of `contrastive`.
+The page is self-contained: it needs no other files and no network.  Scores are those of `metrics`;
+--contrastive adds results of `contrastive`, --tags adds phenomena to filter sentences by.
 """
 
 import argparse
+import base64
+import hashlib
 import json
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+import math
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import metrics, translations
+from fairseq_docmt.scoring import metrics, tags, translations
 from fairseq_docmt.scoring._difference import Run, runs
 from fairseq_docmt.scoring._files import read_text, write_text
 from fairseq_docmt.scoring._plots import line_plot
@@ -24,29 +28,52 @@ from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.corpus_metrics import Options
 from fairseq_docmt.scoring.translations import Translations
 
+#: Number of ranges that the plot of BLEU by position can label.
+MOST_RANGES = 12
+
 
 class Sentence(NamedTuple):
     """A row of the document browser: a sentence with its references and translations.
 
     Attributes:
-        source: source sentence, empty if unknown.
+        source: source sentence, None if unknown.
         references: reference translations.
         systems: translation of each system, with its differences marked.
+        tags: names of phenomena.
         same: whether all systems have the same translation.
     """
 
-    source: str
+    source: Optional[str]
     references: List[str]
     systems: List[List[Run]]
+    tags: List[str]
     same: bool
+
+    def as_json(self) -> list:
+        """Return the row as report.js reads it."""
+        cells = [_cell(found) for found in self.systems]
+        return [self.source, self.references, cells, self.tags, self.same]
 
 
 class Document(NamedTuple):
     """A document of the document browser, with BLEU of each system."""
 
-    number: int
-    bleu: Dict[str, float]
+    name: str
+    bleu: List[float]
     sentences: List[Sentence]
+
+    def as_json(self) -> dict:
+        """Return the document as report.js reads it."""
+        sentences = [sentence.as_json() for sentence in self.sentences]
+        bleu = [round(score, 2) for score in self.bleu]
+        return {"name": self.name, "bleu": bleu, "sentences": sentences}
+
+
+def _cell(found: List[Run]):
+    """Return a translation as text, or if parts are marked as pairs of text and 0 to 3."""
+    if all(not (run.off or run.changed) for run in found):
+        return "".join(run.text for run in found)
+    return [[run.text, run.off + 2 * run.changed] for run in found]
 
 
 class Contrastive(NamedTuple):
@@ -63,9 +90,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(tests=None)
     parser.add_argument("--out", metavar="FILE", required=True, help="HTML file to write")
     parser.add_argument("--title", default="Translations of documents", help="title of the page")
-    parser.add_argument("--range", type=int, default=10, help="size of position ranges in the plot")
+    parser.add_argument(
+        "--range",
+        type=int,
+        help=f"size of position ranges in the plot; default: 10, or more for at most {MOST_RANGES} "
+        "ranges",
+    )
     parser.add_argument(
         "--documents", type=int, default=0, help="show the text of the first N; default: all"
+    )
+    parser.add_argument(
+        "--tags",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="phenomena of sentences, as `pronouns` and `dropped-pronouns` write; may be repeated",
     )
     parser.add_argument(
         "--contrastive",
@@ -84,9 +123,11 @@ def main(args: argparse.Namespace) -> None:
     if args.tests is None:
         args.tests = ("bootstrap",) if len(texts.systems) > 1 else ()
     contrastive = read_contrastive(args.contrastive)
+    phenomena = tags.read(args.tags, texts)
     results = metrics.measure(args, texts)
-    options = Options(args.tokenize, args.lowercase)
-    positions = metrics.by_position(texts, args.range, options)
+    options = metrics.options_of(args)
+    size = size_of_ranges(texts) if args.range is None else args.range
+    positions = metrics.by_position(texts, size, options)
     plots = [
         ("BLEU by place in the document", line_plot(positions, "place of the sentence", "BLEU"))
     ]
@@ -96,10 +137,16 @@ def main(args: argparse.Namespace) -> None:
         tables=[*metrics.tables_of(results), *contrastive_tables(contrastive)],
         notes=[*metrics.notes_of(results, texts), *_signatures(contrastive)],
         plots=[*plots, *contrastive_plots(contrastive)],
-        documents=list(documents_of(texts, options, args.documents)),
+        documents=list(documents_of(texts, phenomena, options, args.documents)),
     )
     write_text(args.out, page)
     print(f"wrote {args.out}")
+
+
+def size_of_ranges(texts: Translations) -> int:
+    """Return the size of position ranges, a multiple of ten, that gives a readable plot."""
+    longest = int(texts.index.position.max()) + 1
+    return 10 * max(1, math.ceil(longest / MOST_RANGES / 10))
 
 
 def page_of(
@@ -125,48 +172,73 @@ def page_of(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    script = Path(__file__).with_name("report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    several = len(texts.references) > 1
+    data = {
+        "systems": list(texts.systems),
+        "references": [
+            f"reference {number + 1}" if several else "reference"
+            for number in range(len(texts.references))
+        ],
+        "source": texts.source is not None,
+        "documents": [document.as_json() for document in documents],
+    }
+    found = {tag for d in documents for sentence in d.sentences for tag in sentence.tags}
     return templates.get_template("report.html").render(
         title=title,
         documents=texts.index.num_documents,
         sentences=texts.index.num_sentences,
         systems=list(texts.systems),
-        references=range(1, len(texts.references) + 1),
-        has_source=texts.source is not None,
         tables=tables,
         notes=notes,
         plots=plots,
-        browser=documents,
+        document_names=[document.name for document in documents],
+        tags=sorted(found),
         left_out=texts.index.num_documents - len(documents),
+        data=_json_in_html(data),
+        script=Markup(script),
+        script_hash=f"sha256-{digest}",
     )
 
 
-def documents_of(texts: Translations, options: Options, most: int = 0) -> Iterator[Document]:
+def _json_in_html(data: dict) -> Markup:
+    """Return JSON that cannot end its element or begin another one."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def documents_of(
+    texts: Translations, phenomena: List[List[str]], options: Options, most: int = 0
+) -> Iterator[Document]:
     """Yield documents for the document browser.
 
     Args:
         texts: translations.
+        phenomena: (sentences,) names of phenomena.
         options: settings of BLEU.
         most: maximum number of documents; 0 for all.
     """
     metric = BLEU(tokenize=options.tokenize, lowercase=options.lowercase, force=True)
     starts = texts.index.starts.tolist()
     spans = list(zip(starts[:-1], starts[1:]))
-    for number, (first, end) in enumerate(spans[: most or None], start=1):
+    for number, (first, end) in enumerate(spans[: most or None]):
         references = [[" ".join(reference[first:end])] for reference in texts.references]
-        bleu = {
-            name: metric.corpus_score([" ".join(found[first:end])], references).score
-            for name, found in texts.systems.items()
-        }
-        yield Document(number, bleu, [_sentence(texts, i) for i in range(first, end)])
+        bleu = [
+            metric.corpus_score([" ".join(found[first:end])], references).score
+            for found in texts.systems.values()
+        ]
+        sentences = [_sentence(texts, phenomena, i) for i in range(first, end)]
+        yield Document(texts.name_of(number), bleu, sentences)
 
 
-def _sentence(texts: Translations, i: int) -> Sentence:
+def _sentence(texts: Translations, phenomena: List[List[str]], i: int) -> Sentence:
     found = [sentences[i] for sentences in texts.systems.values()]
     reference, base = texts.references[0][i], found[0]
     cells = [runs(base, reference), *(runs(text, reference, base) for text in found[1:])]
-    source = texts.source[i] if texts.source else ""
+    source = texts.source[i] if texts.source else None
     same = all(text == base for text in found)
-    return Sentence(source, [r[i] for r in texts.references], cells, same)
+    return Sentence(source, [r[i] for r in texts.references], cells, phenomena[i], same)
 
 
 # ---- results of contrastive sets ---------------------------------------------------------------

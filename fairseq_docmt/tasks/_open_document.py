@@ -5,7 +5,7 @@ from fairseq_docmt.data.document_index import BLANK_SIZE
 
 
 class OpenDocument:
-    """Document that is still open at the end of the input lines so far.
+    """Last document of the input lines so far, which the next lines may continue.
 
     Attributes:
         number: number of the document.

@@ -36,12 +36,13 @@ class SentenceStreamTranslationConfig(DocumentTranslationConfig):
     chunk_sentences: int = field(
         default=1,
         metadata={
-            "help": "number of consecutive sentences of each of --batch-size documents in a batch"
+            "help": "number of consecutive sentences of each of the --batch-size documents in a "
+            "batch"
         },
     )
     random_chunk: bool = field(
         default=False,
-        metadata={"help": "draw the number for each batch, from 1 to --chunk-sentences"},
+        metadata={"help": "draw the number of sentences of each batch from 1 to --chunk-sentences"},
     )
     save_interval_updates: int = II("checkpoint.save_interval_updates")
     max_update: int = II("optimization.max_update")

@@ -83,7 +83,7 @@ def test_a_batch_by_hand():
 
 
 def test_seeds_of_any_size_are_accepted():
-    """numpy takes 32 bits; higher bits are dropped."""
+    """numpy takes 32 bits of a seed; higher bits are dropped."""
     for seed in (3, 2**32 - 1):
         assert chunk_sizes(50, 4, seed) == chunk_sizes(50, 4, seed + 2**32)
         near, far = (fill_lanes(INDEX, 2, number) for number in (seed, seed + 2**32))

@@ -1,6 +1,6 @@
 """Preparation of a corpus, from raw text to binarised data.
 
-Covers data/jieba_tokenizer.py.
+Covers data/jieba_tokenizer.py, data/text_form.py.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def corpus(tmp_path):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Replace the slow call of fairseq-preprocess by a recorder of the commands."""
+    """Record the commands instead of running fairseq-preprocess, which is slow."""
     commands = []
 
     def run(command, folder):
@@ -186,7 +186,7 @@ def test_a_second_run_does_nothing_and_a_change_redoes_what_it_touches(corpus, q
 
 @pytest.mark.parametrize("damaged", ["text/subwords/train.en", "codes", "bin/binarised"])
 def test_a_result_that_was_changed_is_made_again(corpus, quick, capsys, damaged):
-    """Also where the size stays the same."""
+    """Also if the size of the file stays the same."""
     prepare.main(options(corpus))
     path = corpus / "out" / damaged
     whole = path.read_bytes()
@@ -200,7 +200,7 @@ def test_a_result_that_was_changed_is_made_again(corpus, quick, capsys, damaged)
 
 
 def test_two_preparations_of_one_folder(corpus, quick, monkeypatch):
-    """The second is refused and harms nothing; afterwards the folder is free again."""
+    """The second process is refused and changes nothing; later the folder is free again."""
     refused = []
     run = prepare._run
 

@@ -16,7 +16,7 @@ EOS = 2
 
 
 def summary(encoded: Encoded) -> Tensor:
-    """What has read all words of a source, h_t of section 4: last forward, first backward state."""
+    """Representation h_t of a source (section 4): last forward and first backward state."""
     size = len(encoded.first_backward)
     return torch.cat([encoded.states[-1][:size], encoded.first_backward])
 

@@ -119,7 +119,7 @@ def test_the_last_state_of_the_top_layer_is_left(layers):
 
 @torch.no_grad()
 def test_a_document_begins_as_rnnsearch(system):
-    """Nothing comes before the first sentence; later sentences differ from those of RNNSearch."""
+    """The first sentence has no context; later sentences differ from those of RNNSearch."""
     found, _ = run_lanes(system.model, LANES)
     base = [[loops.rnnsearch(system.parameters, d) for d in lane] for lane in LANES]
     for output, wanted, first in zip(found, *in_lanes(base, None)):
@@ -141,7 +141,7 @@ REACH = [
 @torch.no_grad()
 @pytest.mark.parametrize("context, side, reach", REACH)
 def test_how_far_back_it_looks(context, side, reach):
-    """The last sentence of six when one sentence before it has another first word."""
+    """Outputs of the last of six sentences when the first word of an earlier sentence changes."""
     model, pairs = System(f"{context}, one layer").model, LANES[0][0]
     before = run_lanes(model, [[pairs]])[0][-1]
     for back in range(1, 6):
@@ -163,7 +163,7 @@ def test_the_order_of_earlier_sentences_matters_to_wang():
 
 @torch.no_grad()
 def test_checkpoints_from_before_load(caplog):
-    """They have a former encoder layer, which is dropped with a message."""
+    """They have an encoder layer of an older version, which is dropped with a warning."""
     system = System("hierarchical, layers")
     other, size = tiny.model(*tiny.context("--context", system.context, *LAYERS), seed=5), 8
     of_today = system.model.state_dict()
@@ -211,7 +211,7 @@ def base_checkpoint(binarised, tmp_path_factory):
 
 @pytest.mark.parametrize("context", LOOPS)
 def test_the_second_stage_starts_from_the_first(binarised, base_checkpoint, tmp_path, context):
-    """With the commands of the two stages, the second with a tiny learning rate."""
+    """With the commands of both stages; the second has a tiny learning rate."""
     stream = ["--task", "sentence_stream_translation", "--batch-size", "2", "--lr", "1e-12"]
     stream += ["--finetune-from-model", base_checkpoint, "--freeze-pretrained"]
     model = tiny.context("--context", context, *LAYERS)

@@ -114,7 +114,7 @@ def by_model(model, chunks, left_pad=True):
 
 
 def by_loop(loop, chunks):
-    """The same, document by document."""
+    """Logits of each row, document by document."""
     cuts, found = {sum(chunks[:n]) for n in range(1, len(chunks))}, []
     for lane in LANES:
         found.append([])
@@ -148,7 +148,7 @@ def test_outputs_and_gradients_equal_the_equations(variant, chunks):
     "variant", ["all layers", "two sentences", "whole batches", "exact, all layers"]
 )
 def test_training_equals_the_equations(variant):
-    """Without dropout; beginnings are updated from nothing, which must not count."""
+    """Without dropout; the update at the start of a document must have no effect."""
     model, loop = built(variant)
     found, wanted = by_model(model.train(), [3, 2], left_pad=False), by_loop(loop, [3, 2])
     check(found, wanted)
@@ -172,7 +172,7 @@ class Doubling(torch.nn.Module):
 
 @torch.no_grad()
 def test_where_dropout_acts_in_the_update():
-    """On the query, which is also what attention is added to, and behind each product."""
+    """Dropout is applied to the query, which is also the residual, and after each product."""
     model, loop = built("both")
     memory, states = model.encoder.memories["0"], torch.randn(1, 3, 16)
     memory.dropout, states = Doubling(), states.double()
@@ -284,7 +284,7 @@ def keep_rows(side, embedded):
 @torch.no_grad()
 @pytest.mark.parametrize("variant", ["both", "all layers", "two sentences, all layers", "target"])
 def test_steps_of_beam_search_equal_the_equations(variant, monkeypatch):
-    """Memories do not change while beams are reordered; those of the best beams are kept.
+    """Memories do not change while beams are reordered; those of the best hypotheses are kept.
 
     Each of them is updated once before a sentence.
     """

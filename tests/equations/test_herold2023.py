@@ -184,7 +184,7 @@ def built(*arguments, layers=2):
 
 
 def count(model, documents):
-    """Run a training pass, which counts tokens."""
+    """Run a forward pass in training mode, which counts tokens."""
     model.train()
     loops.whole(model, documents)
     return model.eval()
@@ -206,7 +206,7 @@ def test_references(options, arguments, documents):
 @torch.no_grad()
 @loops.each(VARIANTS, "default")
 def test_decoding(options, arguments, documents):
-    """With the alignment of decoding: token by token, and after a prefix that was read at once."""
+    """With the alignment of decoding: token by token, and after a prefix read in one pass."""
     model = count(built(*arguments), PAIRS)
     want = by_loops(model, documents, options, RATIO)
     loops.assert_close(loops.by_steps(model, documents), want)
@@ -214,7 +214,7 @@ def test_decoding(options, arguments, documents):
 
 
 def test_alignments_by_hand():
-    """Two sentences of source, two of target; a third has no source."""
+    """Two source sentences and three target sentences, the third without a source."""
     source, target = [4, 5, 6, SEP, 7, 8, EOS], [EOS, 4, SEP, 5, 6, SEP, 7, 8]
     assert sentence_lengths(source) == [4, 3]
     assert sentence(source, target) == [1, 2, 5, 6, 7, 5, 6, 7]
@@ -244,7 +244,7 @@ def test_train_ratio_is_an_average_over_documents():
 
 @torch.no_grad()
 def test_token_counts_of_older_checkpoints_are_converted():
-    """They continue with their ratio of all tokens as one document, and their alignments stay."""
+    """The ratio of all their tokens counts as one document, and their alignments do not change."""
     model, documents = built("--alignment", "linear"), BATCHES["left-padded"]
     state = model.state_dict()
     assert state.pop("decoder.length_ratio.documents") == 0
@@ -276,7 +276,7 @@ def started_from(transformer, *arguments):
 @torch.no_grad()
 @pytest.mark.parametrize("kind", ["sentence", "linear", "one-to-one"])
 def test_a_window_over_all_is_the_transformer(kind):
-    """Absolute positions and a window of the length of documents; whatever the alignment."""
+    """With absolute positions and a window as long as the documents, for any alignment."""
     transformer, documents = stock(), BATCHES["left-padded"]
     model = started_from(transformer, *ABSOLUTE, "--attention-window", "35", "--alignment", kind)
     # fairseq's cross attention takes its softmax in single precision, that of the loops does not.
@@ -290,7 +290,7 @@ def test_a_window_over_all_is_the_transformer(kind):
 
 @torch.no_grad()
 def test_relative_positions_are_initialised_in_finetuning():
-    """Weights of a transformer are loaded without positions; relative ones begin small."""
+    """Weights of a transformer are loaded; relative positions are new and small at first."""
     transformer, documents = stock(), BATCHES["left-padded"]
     model = started_from(transformer)
     w = {**weights_of(model), **weights_of(transformer)}

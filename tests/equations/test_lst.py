@@ -100,7 +100,7 @@ def test_whole_sequences(options, arguments, documents):
 @torch.no_grad()
 @loops.each(VARIANTS)
 def test_decoding(options, arguments, documents):
-    """Token by token, and after a prefix that was read at once."""
+    """Token by token, and after a prefix read in one pass."""
     model = built(*arguments)
     want = by_loops(model, documents, norm_first=options)
     loops.assert_close(loops.by_steps(model, documents), want)
@@ -117,7 +117,7 @@ def test_sentences_by_hand():
 
 @torch.no_grad()
 def test_a_single_sentence_is_translated_by_a_transformer():
-    """Without separators both variants are the same: halves of the projection add up."""
+    """Without separators both attentions are equal, so the halves of the projection add up."""
     model = tiny.as_built(*tiny.lst())
     w = weights_of(model)
     for name, value in w.items():
@@ -130,6 +130,6 @@ def test_a_single_sentence_is_translated_by_a_transformer():
 
 
 def test_a_transformer_is_no_start():
-    """Its output projections take one context vector, not two."""
+    """Its output projections have one context vector as input, not two."""
     with pytest.raises(RuntimeError, match="size mismatch for .*self_attn.out_proj.weight"):
         tiny.as_built(*tiny.lst()).load_state_dict(tiny.model(*tiny.MODEL).state_dict())

@@ -213,7 +213,7 @@ def test_training_reads_target_cells_without_dropout(place):
 
 @torch.no_grad()
 def test_vectors_of_sentences_are_standardised():
-    """Mean 0 and deviation 1 over the given sentences, which are more than one batch."""
+    """Mean 0 and standard deviation 1 over the given sentences, which need more than one batch."""
     model, p = built(*VARIANTS["source, context"])
     sentences = model.encoder.source_memory.sentences
     lengths = torch.randint(1, 6, (300,)).tolist()
@@ -235,7 +235,7 @@ def test_vectors_of_sentences_are_standardised():
 @torch.no_grad()
 @pytest.mark.parametrize("gold", [False, True], ids=["drafts", "references"])
 def test_second_stage_begins_with_what_rnnsearch_computes(variant, gold):
-    """Not nearly: insertion begins as zeros, whatever is read (not in the paper)."""
+    """Exactly, because the weights of the insertion are zero at first (not in the paper)."""
     base = tiny.model(*tiny.rnnsearch("--decoder-layers", "2"))
     model = tiny.as_built(*tiny.memnet(*variant))
     model.load_state_dict(base.state_dict(), strict=True)
@@ -245,7 +245,7 @@ def test_second_stage_begins_with_what_rnnsearch_computes(variant, gold):
 
 
 def test_the_first_update_trains_the_insertion_of_readings(variant):
-    """Gradient comes to the insertion at once, and to queries and memories after it alone."""
+    """At first only the insertion has a gradient; queries and memories have one later."""
     model = tiny.as_built(*tiny.memnet(*variant))
     sum(x.log_softmax(-1)[:, 5].sum() for x in run_documents(model, DOCUMENTS)).backward()
     for name, parameter in model.named_parameters():

@@ -368,7 +368,7 @@ def test_it_begins_with_rnnsearch_and_a_gate_half_open(fusion):
 
 
 def test_the_second_stage_starts_from_the_first(binarised, tmp_path):
-    """With the commands of the two passes, the second with a tiny learning rate."""
+    """With the commands of both stages; the second has a tiny learning rate."""
     sentence = ["--task", "sliding_window_translation", "--window-size", "1"]
     stream = ["--task", "sentence_stream_translation", "--batch-size", "2"]
     base = tiny.train(binarised, tmp_path / "a", *sentence, model=tiny.rnnsearch(), updates=3)

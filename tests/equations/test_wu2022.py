@@ -274,7 +274,7 @@ def test_whole_sequences(options, arguments, documents):
 @torch.no_grad()
 @loops.each(VARIANTS, "cross-average")
 def test_decoding(options, arguments, documents):
-    """Token by token, and after a prefix that was read at once."""
+    """Token by token, and after a prefix read in one pass."""
     model = built(*arguments)
     want = by_loops(weights_of(model), documents, options)
     loops.assert_close(loops.by_steps(model, documents), want, tolerance(options))
@@ -303,7 +303,7 @@ def with_padding(model, documents, options: RFA):
 
 @pytest.mark.parametrize("gate", ["none", "average"])
 def test_longest_key_among_padding(gate):
-    """As in the code of the paper, where a row depends on the other rows of the batch."""
+    """As in the code of the paper, a row depends on the other rows of the batch."""
     arguments = ["--sentence-gate", gate] + (["--gate-cross-attention"] if gate != "none" else [])
     # A seed with which keys of padding are the longest of some heads.
     model = built("--key-rescale-with-padding", *arguments, seed=1)
@@ -340,7 +340,7 @@ def test_compiled_kernels(compiled_kernels):
 
 
 def test_random_matrices_of_training():
-    """Each pass draws them separately for causal and cross attention and for each head."""
+    """In each forward pass, for causal and cross attention and for each head separately."""
     model, options = built("--dropout", "0", "--random-matrices", "3", layers=1).train(), RFA()
     documents = loops.batch([5, 3], [4, 6], left_pad=True)
     drawn = list(itertools.permutations(range(3), HEADS))
@@ -361,7 +361,7 @@ def test_random_matrices_of_training():
 
 
 def test_shared_matrices_of_training():
-    """Every head of every layer has another matrix of the pool, anew in each pass."""
+    """In each forward pass, every head of every layer has a different matrix of the pool."""
     pool = ["--share-random-matrices", "--same-matrices-in-decoding", "--random-matrices", "5"]
     model, options = built("--dropout", "0", *pool).train(), RFA(pool="same")
     documents, draws = loops.batch([5, 3], [4, 6], left_pad=True), []
@@ -390,7 +390,7 @@ def test_shared_matrices_of_training():
 
 @torch.no_grad()
 def test_matrices_of_decoding():
-    """Others in each layer, or the same eight in all; nothing else differs."""
+    """Different matrices in each layer, or the same in all layers; nothing else differs."""
     documents, shared = BATCHES["short"], ["--share-random-matrices"]
     other, same = built(*shared), built(*shared, "--same-matrices-in-decoding")
     same.load_state_dict(other.state_dict(), strict=True)
@@ -455,7 +455,7 @@ def test_without_options():
 
 @torch.no_grad()
 def test_shared_matrices_are_added_to_a_transformer():
-    """Pools in the checkpoint; a transformer has none, and they start as they were drawn."""
+    """Pools are saved in the checkpoint; finetuning from a transformer keeps the new ones."""
     options, documents = RFA(pool="shared"), BATCHES["short"]
     model = tiny.as_built(*tiny.rfa("--share-random-matrices", "--random-matrices", "500"))
     pools = [model.decoder.causal_matrices.pool, model.decoder.cross_matrices.pool]
@@ -472,7 +472,7 @@ def test_shared_matrices_are_added_to_a_transformer():
 
 @torch.no_grad()
 def test_a_gate_is_added_to_a_trained_model():
-    """Finetuning of a model without gates goes on with its weights, features and temperatures."""
+    """Finetuning of a model without gates keeps its weights, features and temperatures."""
     trained, documents = built(), BATCHES["left-padded"]
     sizes = ["--encoder-layers", "2", "--decoder-layers", "2"]
     model = tiny.as_built(*tiny.rfa("--sentence-gate", "decay", *sizes))
@@ -509,7 +509,7 @@ def attention_of_unit_vectors(w, x, source, seen, rescale: bool) -> Tensor:
 @pytest.mark.parametrize("kind", ["sincos", "positive"])
 @pytest.mark.parametrize("rescale", [True, False])
 def test_finetuning_starts_near_softmax_attention_over_unit_vectors(kind, rescale):
-    """Where finetuning from a transformer starts: near its softmax attention over unit vectors.
+    """The model before finetuning is near the transformer's softmax attention over unit vectors.
 
     phi(x) . phi(y) estimates exp(x . y), the better the more random vectors (section 3.1); the
     causal and the cross attention change, the encoder does not.

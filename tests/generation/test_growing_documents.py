@@ -121,7 +121,7 @@ def test_attention_without_a_window(full):
 
 
 def test_only_the_end_is_encoded_and_read():
-    """Work for a sentence does not grow with the document."""
+    """The number of computed tokens does not grow with the document."""
     model, words = build()
     growing, calls = Growing(model, words), []
     layers = [model.encoder.layers[0], model.decoder.layers[0].self_attn]

@@ -40,7 +40,7 @@ def test_split_hypothesis():
 
 
 def test_split_hypothesis_after_a_symbol_at_the_front():
-    """More sentences than sources: the third has no source tokens, and so no links."""
+    """The third sentence of the output has no source, so it has no links."""
     tokens = torch.tensor([8, 5, SEP, 6, SEP, 7, EOS])
     links = [(0, 0), (1, 1), (2, 1), (3, 1), (4, 3), (5, 3), (4, 5), (6, 5)]
     scores = -torch.arange(7.0)

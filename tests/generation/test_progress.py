@@ -59,3 +59,16 @@ def test_it_can_be_hidden(binarised, window_checkpoint, bars, capsys):
     tiny.generate(binarised, window_checkpoint, *TASKS["window"])  # with --no-progress-bar
     assert "translating" not in capsys.readouterr().err
     assert bars and all(bar.hidden for bar in bars)
+
+
+def test_sentences_within_a_batch_are_not_counted_again(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "DELAY", 0)
+    bar = progress.DecodingProgress(10, hidden=False)
+    bar.advance(2)
+    bar.advance(1)
+    bar.finish_batch(4)
+    bar.finish_batch(3)  # a batch without intermediate steps
+    bar.advance(3)
+    bar.finish_batch(2)  # padding sentences may have been counted
+    bar.close()
+    assert "translating: 100%" in capsys.readouterr().err

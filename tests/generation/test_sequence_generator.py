@@ -112,7 +112,7 @@ def test_beams_equal_those_of_a_plain_loop_in_any_batch(model, beam, nbest, len_
 
 
 class SureOfSix(EnsembleModel):
-    """Model that predicts one word six times and then the end, always its second choice."""
+    """Model that predicts one word six times, then the end, which is always second before."""
 
     def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature=1.0):
         words, length = tiny.dictionary(), tokens.size(1) - 1

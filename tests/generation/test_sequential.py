@@ -116,14 +116,14 @@ def test_windows(
 
 @pytest.fixture(params=["", "rfa_", "window_attention_", "lst_"])
 def checkpoint(request):
-    """Of full documents, of one architecture after the other."""
+    """With full documents, for one architecture after the other."""
     return request.getfixturevalue(f"{request.param}document_checkpoint")
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("decoding", ["sequential", "sequential-full-source"])
 def test_full_documents(binarised, checkpoint, decoding):
-    """From the source up to the sentence, or from that of the whole part."""
+    """Given the source up to the sentence, or the source of the whole part."""
     check_documents(binarised, [checkpoint], decoding)
 
 
@@ -131,7 +131,7 @@ def test_full_documents(binarised, checkpoint, decoding):
 def test_full_documents_by_an_ensemble(
     binarised, window_attention_document_checkpoint, document_checkpoint
 ):
-    """One model reuses states, the other reads everything again."""
+    """One model reuses states; the other computes everything again."""
     checkpoints = [window_attention_document_checkpoint, document_checkpoint]
     check_documents(binarised, checkpoints, "sequential")
 
@@ -169,7 +169,7 @@ def check_documents(binarised, checkpoints, decoding):
     ],
 )
 def test_every_hypothesis_of_the_beam(binarised, window_checkpoint, options, search):
-    """Under any length penalty, after the references, so that rows do not depend on each other."""
+    """With any length penalty; context is the reference, so that rows are independent."""
     task, models = load([window_checkpoint])
     docs, expected = tiny.documents((1, 5, 2, 7), 2), []
     for document, reference in zip(source_documents(task), tiny.translate(docs)):
@@ -209,7 +209,7 @@ def test_scores_with_the_context(
     options,
     search,
 ):
-    """Hypotheses are ranked by, and printed with, the score of context and sentence together."""
+    """The score of context and sentence together is used for ranking and printed."""
     monkeypatch.setattr(prefix_ensemble, "TOKENS_AT_ONCE", 5)
     checkpoints = {
         "ensemble": [window_checkpoint, other_window_checkpoint],
@@ -241,7 +241,7 @@ def test_scores_with_the_context(
 
 @torch.no_grad()
 def test_scores_with_the_context_of_a_document(binarised, document_checkpoint):
-    """Context that is read sentence by sentence, and rows that end early."""
+    """Context is read sentence by sentence, and some rows end early."""
     task, models = load([document_checkpoint])
     expected = []
     for document in source_documents(task):
@@ -278,7 +278,7 @@ def test_scores_with_the_context_are_refused(binarised, window_checkpoint, optio
 @torch.no_grad()
 @pytest.mark.parametrize("kind", ["window", "document"])
 def test_references_as_context(binarised, request, kind):
-    """Every sentence after the true translations of those before it."""
+    """Each sentence is decoded after the references of the previous ones."""
     checkpoint = request.getfixturevalue(f"{kind}_checkpoint")
     task, models = load([checkpoint])
     docs, expected = tiny.documents((1, 5, 2, 7), 2), []

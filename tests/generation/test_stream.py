@@ -13,7 +13,7 @@ STREAM = ["--task", "sentence_stream_translation"]
 
 
 def greedy(task, model, sources, translated):
-    """Translation of the sentence after those that are translated already."""
+    """Return the translation of the next sentence, given the previous translations."""
     dictionary = task.tgt_dict
     eos, pad = dictionary.eos(), dictionary.pad()
     mark = [dictionary.index("<bod>")] * int(task.options["mark_document_start"])
@@ -77,7 +77,7 @@ def test_greedy_search(binarised, checkpoint, gold):
 def test_hypotheses_of_the_search_are_not_read_again(
     binarised, barely_trained, monkeypatch, options
 ):
-    """The cache after a beam search equals the cache after reading the hypotheses again."""
+    """The cache after a beam search equals the cache after forced decoding of its hypotheses."""
     arguments = [*STREAM, "--batch-size", "2", "--chunk-sentences", "3"]
     checkpoint = barely_trained(*arguments, model=tiny.cache(*options))
     next_doc_state, known = CacheDecoder.next_doc_state, []

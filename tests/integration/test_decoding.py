@@ -92,7 +92,7 @@ def test_each_sentence_is_translated_once_with_any_batches(binarised, system):
 
 @pytest.mark.parametrize("system", WAYS, indirect=True, ids=str)
 def test_processes_share_the_sentences(binarised, system):
-    """Each sentence is translated by one; and batches may be loaded by processes of their own."""
+    """Each sentence is translated by one process; worker processes may load the batches."""
     checkpoint, options = system
     expected, shards = hypotheses(translated(binarised, checkpoint, *options)), {}
     for rank in ("0", "1"):
@@ -226,7 +226,7 @@ def test_python_gives_the_same(binarised, system):
 
 
 def test_a_sentence_too_long_leaves_the_rest_of_its_document_alone(binarised, window_checkpoint):
-    """It gets an empty line, and the next buffer continues without it."""
+    """It gets an empty line, and the context of the next buffer leaves it out."""
     long = " ".join(["w1"] * 4000)
     options = [*WINDOW, "--decoding", "sequential", "--skip-invalid-size-inputs-valid-test"]
     lines = [["w1 w2", long, "w3", "w4 w5"], ["w1 w2", "w3", "w4 w5"]]
@@ -294,7 +294,7 @@ def test_forced_sentence_count_leaves_nothing_to_repair(binarised, document_chec
 def test_wrong_sentence_counts_are_kept_on_request(
     binarised, document_checkpoint, caplog, monkeypatch
 ):
-    """All words that were found are printed."""
+    """No word of the output is lost."""
     caplog.set_level("INFO", logger="fairseq_docmt")
     options = [*DOCUMENT, "--decoding", "segment"]
     repaired = tiny.lines_of(tiny.generate(binarised, document_checkpoint, *options))

@@ -1,6 +1,7 @@
 """Error messages for wrong input.
 
-Covers _checkpoint_classes.py, errors.py, tasks/_config.py.
+Covers _checkpoint_classes.py, checkpoint_file.py, errors.py, tasks/_checkpoint_checks.py,
+tasks/_config.py, tasks/_training_text.py.
 """
 
 import functools

@@ -57,7 +57,7 @@ NO_SETTINGS = {
 
 
 class Row(NamedTuple):
-    """A line of a table."""
+    """A line of a settings table."""
 
     script: str
     program: str
@@ -79,7 +79,7 @@ class Row(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """A call as its program understands it."""
+    """A call of a program with its parsed arguments."""
 
     script: str
     program: str
@@ -137,7 +137,7 @@ def understood(program: str, arguments: List[str]):
 
 
 def written(value) -> str:
-    """A parsed value as tables have it."""
+    """Text of a parsed value, as written in tables."""
     if isinstance(value, (list, tuple)):
         return " ".join(written(each) for each in value)
     if value is None:
@@ -169,7 +169,7 @@ def test_commands_agree_with_the_table(recipe):
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_line_is_about_a_command(recipe):
-    """No line is unused or contradicts another."""
+    """Every line is used, and no line contradicts another."""
     calls = parsed(recipe)
     for row in table(recipe):
         if row.program != "none":
@@ -202,7 +202,7 @@ def test_readme_names_the_table(recipe):
     ],
 )
 def test_environment_changes_a_value(run, name):
-    """Of some system: not every variable is about all of them."""
+    """For at least one system; not every variable applies to all systems."""
     runs = [other for other in RUNS if other.script == run.script]
     calls = (call for other in runs for call in other.calls(**{name: "37"}))
     assert any("37" in word for call in calls for word in call.arguments)

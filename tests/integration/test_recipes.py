@@ -61,7 +61,7 @@ def test_programs_of_a_script(script, programs):
 
 
 def values(script: str, name: str, **environment) -> list:
-    """Values of an option in all calls of a script that give it."""
+    """Values of an option in all calls of a script with this option."""
     runs = [run for run in recipes.RUNS if run.script == script]
     given = [call.arguments for run in runs for call in run.calls(**environment)]
     return [words[words.index(name) + 1] for words in given if name in words]

@@ -26,7 +26,7 @@ def test_variants_train_and_translate(binarised, tmp_path, variant):
 
 
 def test_it_learns_to_copy(tmp_path):
-    """It learns a word-by-word translation, for which it needs attention."""
+    """The model learns word-by-word translation, for which it needs attention."""
     data = tiny.corpus(tmp_path, train=[8] * 40)
     arguments = [*SENTENCE, "--max-tokens", "400", "--lr", "0.02", "--dropout", "0"]
     model = tiny.rnnsearch("--decoder-hidden-size", "24", "--encoder-hidden-size", "24")

@@ -66,7 +66,7 @@ def test_losses_after_resuming_are_the_same_to_the_bit(binarised, tmp_path, trac
 
 
 def test_pytorch_ddp(binarised, tmp_path, traced, monkeypatch):
-    """torch's own data parallelism gives what fairseq's does.
+    """torch's data parallelism gives the same result as fairseq's.
 
     fairseq passes numbers of GPUs, which torch refuses on a CPU.
     """
@@ -184,7 +184,7 @@ def test_two_processes_learn_the_same_as_one(tmp_path, traced):
 
 @pytest.mark.parametrize("option", [["--update-freq", "3"], ["--chunk-sentences", "4"]])
 def test_processes_with_nothing_left_do_not_hang(tmp_path, traced, option):
-    """Every sentence is read once an epoch, by one of the processes."""
+    """Every sentence is read once in an epoch, by one of the processes."""
     trace = traced("trace")
     data = tiny.corpus(tmp_path, train=(7, 1), valid=(2,))
     train_in_processes(data, tmp_path / "a", *option, "--batch-size", "1", "--max-epoch", "2")
@@ -198,7 +198,7 @@ def test_processes_with_nothing_left_do_not_hang(tmp_path, traced, option):
 
 
 def test_validation_does_not_depend_on_chunks(binarised, tmp_path, caplog):
-    """Nor does it depend on training, as it has its own lanes."""
+    """It does not depend on training either, because validation has its own lanes."""
     caplog.set_level("INFO")
     found = []
     for number, extra in enumerate(
@@ -270,7 +270,7 @@ ORDER = ["--batch-size", "2", "--chunk-sentences", "2"]
     ],
 )
 def test_another_order_is_for_another_epoch(binarised, tmp_path, other, message):
-    """Within an epoch another order would skip sentences; between epochs it is allowed."""
+    """Within an epoch, another order would skip sentences; between epochs it is allowed."""
     arguments = [*PLAIN, *ORDER]
     tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
     with pytest.raises(UserError, match=message):
@@ -284,7 +284,7 @@ def test_another_order_is_for_another_epoch(binarised, tmp_path, other, message)
 
 
 def test_fillers_are_no_sentences(binarised, memory_stream_checkpoint):
-    """Neither in the counts of a batch nor in averages over sentences."""
+    """Fillers are not counted in batches or in averages over sentences."""
     models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(memory_stream_checkpoint)])
     task.load_dataset("valid")
     iterator = task.get_batch_iterator(task.dataset("valid"), max_sentences=3)

@@ -214,7 +214,7 @@ def test_a_stock_checkpoint_is_decoded_as_sentence_level(binarised, tmp_path):
 
 
 def test_recurrent_stock_models_decode_windows(binarised, tmp_path):
-    """They cannot read prefixes in parallel, so rows are decoded one by one."""
+    """These models cannot read prefixes in parallel, so rows are decoded one by one."""
     model = tiny.train(
         binarised,
         tmp_path,
@@ -232,7 +232,7 @@ def test_recurrent_stock_models_decode_windows(binarised, tmp_path):
 
 @pytest.mark.parametrize("model", [tiny.MODEL, tiny.rfa()], ids=["transformer", "rfa"])
 def test_training_resumes(binarised, tmp_path, model):
-    """Dropout, and the random matrices of random feature attention, are drawn as before."""
+    """The same dropout masks and random matrices are drawn after resuming."""
     arguments = [*WINDOW, "--window-size", "2", "--max-tokens", "30", "--dropout", "0.1"]
     whole = tiny.train(binarised, tmp_path / "whole", *arguments, updates=20, model=model)
     tiny.train(binarised, tmp_path / "parts", *arguments, updates=7, model=model)

@@ -35,7 +35,7 @@ def sentence_level(request, binarised, tmp_path_factory):
 
 
 def rates(save_dir):
-    """Learning rates of the groups, as the optimizer's state in the checkpoint has them."""
+    """Learning rates of the parameter groups in the checkpoint's optimizer state."""
     state = checkpoint_utils.load_checkpoint_to_cpu(str(save_dir / "checkpoint_last.pt"))
     groups = state["last_optimizer_state"]["param_groups"]
     return [group["lr"] for group in groups]
@@ -52,7 +52,7 @@ def test_memory_starts_from_a_sentence_level_model(binarised, sentence_level, tm
 
 
 def test_cache_starts_from_rnnsearch(binarised, tmp_path):
-    """In the second pass of Tu et al. (2018), only the gate is trained."""
+    """In the second stage of Tu et al. (2018), only the gate is trained."""
     base = tiny.train(binarised, tmp_path / "a", *SENTENCE, model=tiny.rnnsearch(), updates=5)
     arguments = [*STREAM, "--finetune-from-model", str(base), "--freeze-pretrained"]
     path = tiny.train(binarised, tmp_path / "b", *arguments, model=tiny.cache(), updates=5)
@@ -175,7 +175,7 @@ HALF_PRECISION = {
 
 @pytest.mark.parametrize("kind", HALF_PRECISION)
 def test_groups_of_half_precision_optimizers(kind):
-    """The wrappers of fairseq that need no GPU to be built; flat parameters lose their marks."""
+    """Optimizer wrappers of fairseq that work without a GPU; flat parameters lose the mark."""
     wrapper, flags = HALF_PRECISION[kind]
     arguments = ["data", *tiny.memory(), *GROUPED, *flags, "--lr", "3e-4"]
     args = options.parse_args_and_arch(options.get_training_parser(), arguments)

@@ -32,7 +32,7 @@ def test_variants_train_and_translate(binarised, tmp_path, variant):
 
 @pytest.fixture
 def wordy(tmp_path):
-    """A corpus whose source says every word twice."""
+    """A corpus whose source repeats every word."""
     folder = tmp_path / "wordy"
     folder.mkdir()
     for seed, (split, lengths) in enumerate(
@@ -46,7 +46,7 @@ def wordy(tmp_path):
 
 
 def test_alignment_is_chosen_at_decoding(wordy, tmp_path):
-    """The ratio of lengths is in the checkpoint; the other alignments need nothing."""
+    """The length ratio is in the checkpoint; other alignments do not need it."""
     checkpoint = tiny.train(wordy, tmp_path, *DOCUMENT, model=tiny.window(), updates=60)
     found = {}
     for kind in ("sentence", "linear", "one-to-one"):

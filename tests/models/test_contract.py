@@ -1,8 +1,8 @@
 """Properties that every architecture must have.
 
 Covers modules/shared/attention_projections.py, modules/shared/batch_first_layer.py,
-modules/shared/encoder_output.py, modules/shared/shared_source_encoder.py,
-modules/shared/stateful_decoder.py, ops/autocast.py.
+modules/shared/encoder_output.py, modules/shared/layer_state.py,
+modules/shared/shared_source_encoder.py, modules/shared/stateful_decoder.py, ops/autocast.py.
 """
 
 import inspect
@@ -128,7 +128,7 @@ def test_nothing_leaks_from_the_future(model):
 
 
 def random_orders(bsz, beams, steps, finish_at):
-    """New orders of rows as beam search gives them; sentence 1 ends at a step of its own."""
+    """New orders of rows as in beam search; sentence 1 ends earlier than the others."""
     generator = torch.Generator().manual_seed(5)
     for step in range(steps):
         kept = [i for i in range(bsz) if not (step == finish_at and i == 1)]
@@ -140,7 +140,7 @@ def random_orders(bsz, beams, steps, finish_at):
 @pytest.mark.parametrize("source_lengths", [[9, 4, 6], [70, 40, 60]])
 @pytest.mark.parametrize("size", [1, 2], ids=["single", "ensemble"])
 def test_steps_equal_the_whole_sequence_while_beams_move(arguments, size, source_lengths):
-    """Enough steps to merge tokens into summaries; beams are split, and a sentence ends."""
+    """With enough steps to merge tokens into summaries; beams branch, and a sentence ends."""
     ensemble = EnsembleModel([tiny.model(*arguments, seed=seed) for seed in range(size)])
     beams, steps, bsz = 3, 40, 3
     source = batch(source_lengths, left_pad=True)
@@ -184,7 +184,7 @@ def test_beams_without_a_state(arguments):
 
 
 def test_rows_can_move_to_other_sentences(arguments):
-    """Orders that no beam search gives: rows of different sentences change places."""
+    """Rows of different sentences change places, which beam search never does."""
     if "transformer" in arguments:
         pytest.skip("the stock transformer relies on the orders of beam search")
     model = tiny.model(*arguments)
@@ -207,7 +207,7 @@ def test_rows_can_move_to_other_sentences(arguments):
 
 
 def test_every_parameter_learns_from_every_batch(model):
-    """As data parallel training expects; here of beginnings of documents alone."""
+    """As data-parallel training expects, also in batches of first sentences only."""
     source, target = batch([9, 4], left_pad=True), batch([6, 12], seed=10)
     inputs = {**following(model), "starts": torch.ones(2) > 0, "documents": torch.arange(2)}
     inputs = {name: inputs[name] for name in following(model)}
@@ -219,7 +219,7 @@ def test_every_parameter_learns_from_every_batch(model):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
 def test_half_precision(arguments, dtype):
-    """Outputs near those in double precision, and gradients that are numbers."""
+    """Outputs are close to double precision, and gradients are finite."""
     model = tiny.model(*arguments)
     source, target = batch([9, 4, 13], left_pad=True), batch([6, 12, 3], seed=10)
     lengths = source.ne(PAD).sum(1)
@@ -236,7 +236,7 @@ def test_half_precision(arguments, dtype):
 
 
 def test_automatic_mixed_precision(arguments):
-    """Autocast (``--amp``) in training and evaluation, of sentences that follow each other."""
+    """Autocast (``--amp``) in training and evaluation, with consecutive sentences."""
     model = tiny.model(*arguments).float()
     source, target = batch([9, 4, 13, 7], left_pad=True), batch([6, 12, 3, 5], seed=10)
     inputs = following(model)
@@ -289,7 +289,7 @@ def test_documents_are_decoded_side_by_side(model):
 
 
 def test_keys_of_the_encoder_output_are_listed():
-    """Every key that an encoder or a new order of rows gives, and no other, is documented."""
+    """The documented keys are exactly those of encoders and of reordered outputs."""
     source, found = batch([9, 4], left_pad=True), set()
     for arguments in ARCHITECTURES.values():
         model = tiny.model(*arguments)

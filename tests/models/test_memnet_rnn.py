@@ -23,7 +23,7 @@ def differ(found, wanted):
 
 @torch.no_grad()
 def test_only_the_source_memory_knows_the_order_of_sentences(model):
-    """Shuffling the document has no effect on a target memory, whose cells have no positions."""
+    """Shuffling a document has no effect on a target memory, whose cells have no positions."""
     drafts = random_document([2, 5, 1, 4, 3], 11)
     sentences, order = with_drafts(random_document([3, 1, 5, 2, 4], 1), drafts), [3, 0, 4, 1, 2]
     before = run_documents(model, [sentences])

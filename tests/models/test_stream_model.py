@@ -41,7 +41,7 @@ def model(request):
 
 @torch.no_grad()
 def test_rows_without_marks_are_documents_of_their_own(model):
-    """As with tasks that have no streams."""
+    """As in tasks without streams."""
     found = without_padding(run(model, PAIRS)[0], PAIRS)
     alone = {"starts": torch.tensor([True]), "lanes": 1}
     check(found, [run(model, [pair], **alone)[0][0] for pair in PAIRS])
@@ -53,7 +53,7 @@ def test_exact_gradients_need_an_end():
 
 
 def test_every_parameter_takes_part_in_every_batch(model):
-    """As data parallel training of torch expects, even where no sentence came before."""
+    """As torch's data-parallel training expects, also in batches without previous sentences."""
     starts = torch.tensor([True, True])
     output, _ = run(model.train(), PAIRS[:2], starts=starts, lanes=2)
     output.log_softmax(-1)[..., 5].sum().backward()

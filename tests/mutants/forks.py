@@ -29,7 +29,7 @@ MEMORY = 12 << 30
 
 
 def copy_tree(root: Path, folder: Path) -> Path:
-    """Copy the tree."""
+    """Copy the source tree."""
     return shutil.copytree(root, folder / "project", ignore=shutil.ignore_patterns(*LEFT_OUT))
 
 
@@ -130,13 +130,13 @@ def _run(copy: Path, tests: dict) -> int:
 
 
 def limit(seconds: float) -> None:
-    """Limit the seconds of computing, and those of waiting to a multiple."""
+    """Limit CPU seconds, and waiting seconds to a multiple of them."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
 
 
 class _Chosen:
-    """Pytest plugin: the chosen tests alone, in their order, none for too long."""
+    """Pytest plugin that runs only the chosen tests, in order, each with a time limit."""
 
     def __init__(self, tests: dict, killed_by: Path) -> None:
         self._tests, self._killed_by = tests, killed_by

@@ -51,7 +51,7 @@ class Mutant(NamedTuple):
 
 
 def mutants(root: Path, file: str) -> Iterator[Mutant]:
-    """Yield all mutants of a file, a few of which may not compile."""
+    """Yield all mutants of a file; a few may not compile."""
     source = (root / file).read_text(encoding="utf-8")
     visitor = _Visitor(source)
     MetadataWrapper(cst.parse_module(source)).visit(visitor)
@@ -75,7 +75,7 @@ def compiles(source: str) -> bool:
 
 
 def _difference(source: str, edit: Tuple[int, int, str]) -> str:
-    """Changed lines, as ``- before | + after``."""
+    """Return the changed lines as ``- before | + after``."""
     start, end, text = edit
     first, last = source.rfind("\n", 0, start) + 1, (source + "\n").index("\n", end)
     before = _lines(source[first:last])
@@ -119,7 +119,7 @@ OPERATORS = [(kind, make) for kind, make in OPERATORS if make]
 
 
 class _Visitor(cst.CSTVisitor):
-    """Walks a file; ``found`` gets function, line, lines reached, lines of the body, edit."""
+    """Visitor of a file; collects function, line, reached lines, body lines and edit."""
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
@@ -164,7 +164,7 @@ class _Visitor(cst.CSTVisitor):
             self._names.pop()
 
     def _is_text(self, node) -> bool:
-        """Annotations, imports, decorators, messages, and what makes loggers and types."""
+        """Return whether code is left alone: annotations, imports, decorators, messages, types."""
         if isinstance(node, (cst.Annotation, cst.Import, cst.ImportFrom, cst.Decorator)):
             return True
         if isinstance(node, cst.Arg):

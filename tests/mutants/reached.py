@@ -23,7 +23,7 @@ _running = [""]  # names of the test and the fixtures that run, the innermost la
 
 
 def _clock() -> float:
-    """Seconds of computing, which others on the machine do not change."""
+    """CPU seconds, which do not depend on other work on the machine."""
     times = os.times()
     return time.process_time() + times.children_user + times.children_system
 

@@ -125,7 +125,7 @@ class Verdicts:
 
 
 def report(sample: dict, verdicts: Verdicts, args) -> int:
-    """Prints survivors and figures; 1 where a group is below its goal."""
+    """Print survivors and scores; return 1 if a group is below its goal."""
     below = 0
     figures = [f"sample {args.sample}, seed {args.seed}"]
     for group, mutants in sample.items():

@@ -13,7 +13,7 @@ HERE = "tests/mutants"
 
 
 def digest(*paths: Path) -> str:
-    """Of the files that decide about verdicts."""
+    """Checksum of the files that results depend on."""
     total = hashlib.sha256()
     for path in paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
@@ -23,14 +23,14 @@ def digest(*paths: Path) -> str:
 
 
 def folders(root: Path) -> list:
-    """Folders of tests, but those of ``system`` tests."""
+    """Folders of tests, without long tests."""
     tests = root / "tests"
     found = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}
     return sorted(tests / name for name in found - {"system"})
 
 
 class Selection:
-    """Tests of a copy of the tree, recorded folder by folder and kept while nothing changes."""
+    """Tests of a copy of the tree, recorded by folder and reused while nothing changes."""
 
     def __init__(self, project: Path, kept: Path, jobs: int, names: list) -> None:
         self._seconds, self._fixtures = defaultdict(float), {}
@@ -54,7 +54,7 @@ class Selection:
                 self._lines[file][int(line)].update(names)
 
     def seconds(self, test: str) -> float:
-        """Of a test with all fixtures that it takes."""
+        """Seconds of a test with all its fixtures."""
         return self._seconds[test] + sum(self._seconds[name] for name in self._fixtures[test])
 
     def tests(self, mutant, budget: float) -> tuple:

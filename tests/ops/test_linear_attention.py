@@ -28,7 +28,7 @@ def values(length, seed, dtype=torch.float64):
 
 
 def decays(length, every=4):
-    """Log gates: 0 but for the starts of sentences, there down to a gate of e^-30."""
+    """Log gates: 0 except at sentence starts, where gates are as small as e^-30."""
     log_decay = torch.zeros(HEADS, BSZ, length, dtype=torch.float64)
     starts = torch.arange(length) % every == every - 1
     log_decay[:, :, starts] = -(3 * torch.randn(HEADS, BSZ, int(starts.sum())).double()).abs()

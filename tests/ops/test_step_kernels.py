@@ -39,7 +39,7 @@ def double(*tensors):
 @pytest.mark.parametrize("rows", [1, 4, 7, 33])
 @pytest.mark.parametrize("vectors, size", [(16, 16), (80, 48)])
 def test_features(rows, vectors, size, dtype):
-    """Of heads that lie side by side, as projections leave them; zero has features too."""
+    """With heads side by side in memory, as after a projection; also for zero vectors."""
     x = torch.randn(rows, HEADS, size).to(dtype).transpose(0, 1)
     x[0, 0] = 0
     matrices = torch.randn(HEADS, size, vectors).to(dtype)
@@ -73,7 +73,7 @@ def test_attention_to_a_summary(beams, features, values, dtype):
 @pytest.mark.parametrize("weight_heads", [1, HEADS])
 @pytest.mark.parametrize("summaries, used", [(0, 1), (1, 12), (5, 7)])
 def test_memory_of_beams(summaries, used, weight_heads, dtype):
-    """Any shares and weights, some of them zero; what is not used is not looked at."""
+    """With any shares and weights, some of them zero; unused buffer columns have no effect."""
     beams, features, values, room = 5, 32, 48, 12
 
     def draw(*shape, kind=dtype):

@@ -20,7 +20,7 @@ def sentences(number, words=6):
 
 
 def slots_of(cache, row):
-    """As the loop version keeps them: the least recently written first."""
+    """Slots in the order of the loop version: the least recently written first."""
     order = cache.ages[row].argsort()
     order = [i for i in order.tolist() if cache.words[row, i] != NO_WORD]
     return [(cache.keys[row, i], cache.values[row, i], int(cache.words[row, i])) for i in order]
@@ -29,7 +29,7 @@ def slots_of(cache, row):
 @pytest.mark.parametrize("overwrite", [True, False])
 @pytest.mark.parametrize("size", [1, 3, 10, 100])
 def test_equals_the_loop_version(size, overwrite):
-    """Several sentences: the cache fills up and the oldest go; a query after each."""
+    """Several sentences fill the cache until old words are replaced; a query follows each."""
     cache = Cache.empty(torch.zeros((), dtype=torch.double), ROWS, size, KEY, VALUE)
     wanted = [[] for _ in range(ROWS)]
     for number in range(6):

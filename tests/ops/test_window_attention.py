@@ -22,7 +22,7 @@ def tensors(*lengths):
 
 
 def alignment(kind, queries, keys):
-    """(centers, keys) by kind; both rows differ in length, so one has padding."""
+    """(centers, keys) by kind of alignment; the two rows differ in length, so one has padding."""
     lengths = torch.tensor([keys, max(1, keys - 3)])
     if kind == "identity":
         return torch.arange(queries).expand(BSZ, -1)
@@ -85,7 +85,7 @@ def test_dropout_keeps_the_mean_and_its_gradient_fits(attend):
 
 @pytest.mark.parametrize("attend", [window_attention, fused_window_attention])
 def test_dropout_leaves_out_weights(attend):
-    """A weight of 1 / 6 is dropped, or divided by what is kept."""
+    """A weight of 1 / 6 is dropped, or divided by the probability of keeping it."""
     nothing = torch.zeros(BSZ, HEADS, 6, 6, dtype=torch.float64)
     weights = torch.eye(6, dtype=torch.float64).expand(BSZ, HEADS, 6, 6)
     window = Window(torch.arange(6).expand(BSZ, -1), 6)

@@ -220,7 +220,7 @@ def test_unknown_names_are_told(scoring, texts, capsys):
     with pytest.raises(SystemExit):
         scoring("metrics", f"a={texts['base']}", "--metrics", "s-bleu,d-blue")
     assert (
-        "'d-blue' is not one of s-bleu, d-bleu, chrf, d-chrf, ter, meteor"
+        "'d-blue' is not one of s-bleu, d-bleu, chrf, d-chrf, ter, meteor, comet, comet-doc"
         in capsys.readouterr().err
     )
 

@@ -1,4 +1,8 @@
-"""Formats of documents: the same test set in each of them, mistakes, conversion."""
+"""Formats of documents: the same test set in each of them, mistakes, conversion.
+
+Covers scoring/convert.py, scoring/layout.py, scoring/readers/inputs.py,
+scoring/readers/records.py, scoring/readers/wmt_xml.py.
+"""
 
 import json
 import subprocess

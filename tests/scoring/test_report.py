@@ -3,6 +3,8 @@
 Covers scoring/_difference.py, scoring/_plots.py.
 """
 
+import base64
+import hashlib
 import html
 import json
 import re
@@ -69,14 +71,20 @@ def test_page(report, write):
     results = {"1": 0.5, "2": 0.75, HOSTILE: 0.25}
     contrastive = write("c.json", json.dumps({HOSTILE: figures(0.6, **results)}))
     page = report("--contrastive", f"first={contrastive}").read_text()
-    assert "<script" not in page and "<img" not in page
-    assert page.count(html.escape(HOSTILE, quote=False).replace("'", "&#39;")) > 5
+    # The data and the script of the page; no text makes another one.
+    assert page.count("<script") == page.count("</script") == 2 and "<img" not in page
+    assert page.count(html.escape(HOSTILE, quote=False).replace("'", "&#39;")) > 3
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, flags=re.S).group(1))
+    assert data["documents"][0]["sentences"][1][0] == HOSTILE
+    assert data["systems"] == ["first", NAME]
     assert page.count("<svg") == 2 and "by distance" in page
     cells = re.findall(r"<td>([^<]*)</td>", page)
     assert ["60.0", "1", "25.0"] == cells[-3:]
     # Nothing is taken from elsewhere.
     assert not re.search(r"(?:src|href|url)[=(]\W*[a-z]+:", page)
-    assert "default-src 'none'" in page
+    script = re.search(r"<script>(.*?)</script>", page, flags=re.S).group(1)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page
 
 
 def test_marks_of_significance(scoring, write, tmp_path):
@@ -103,9 +111,9 @@ def test_marks_of_significance(scoring, write, tmp_path):
 
 def test_some_documents_only(report):
     page = report("--documents", "1", name="second").read_text()
-    assert page.count("<details") == 1
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, flags=re.S).group(1))
+    assert [document["name"] for document in data["documents"]] == ["1"]
     assert "1 more documents are not shown" in page
-    assert "Document 1, 2 sentences" in page
 
 
 @pytest.mark.parametrize(
@@ -114,12 +122,15 @@ def test_some_documents_only(report):
         (["--contrastive", "FILE"], "--contrastive .*: give results as NAME=FILE"),
         (["--contrastive", "a=FILE"], "wrong.json is not a JSON file of the command contrastive"),
         (["--documents", "-1"], "--documents must not be negative, got -1"),
+        (["--tags", "FILE"], 'wrong.json: line 1 must have "doc_id", "segment"'),
+        (["--tags", "TAGS"], "line 1: the test set has no segment 3 of document 1"),
         (["--range", "0"], "a range must have at least 1 position, not 0"),
     ],
 )
 def test_mistakes(report, write, tmp_path, arguments, message):
     path = write("wrong.json", "no json")
-    arguments = [argument.replace("FILE", path) for argument in arguments]
+    tags = write("tags", '{"doc_id": 1, "segment": 3, "tags": []}')
+    arguments = [argument.replace("FILE", path).replace("TAGS", tags) for argument in arguments]
     with pytest.raises(UserError, match=message):
         report(*arguments)
     assert not (tmp_path / "report.html").exists()
@@ -131,27 +142,42 @@ def test_other_json_is_refused(report, write, content):
         report("--contrastive", f"a={write('wrong.json', content)}")
 
 
-PROBE = """<script id="probe">
+PROBE = """
 const shown = () => [...document.querySelectorAll("details[open] tbody tr")]
   .filter(row => row.getBoundingClientRect().height > 0).length;
-const cells = [...document.querySelectorAll(".texts td:not(.place)")]
-  .map(cell => cell.textContent.trim());
-const before = shown();
-document.getElementById("differing").click();
-const after = shown();
-const details = document.querySelectorAll("details");
-details[1].querySelector("summary").click();
-const plot = document.querySelector("svg").getBoundingClientRect();
-const mark = document.querySelector("td .off");
-document.body.dataset.found = JSON.stringify({
-  cells, before, after, opened: details[1].open, plot: [plot.width, plot.height],
-  mark: [mark.textContent, getComputedStyle(mark).backgroundColor],
-  line: getComputedStyle(document.querySelector("td .changed")).borderBottomStyle,
-  strange: document.querySelectorAll("script:not(#probe), img, link, iframe, object").length,
-  fetched: performance.getEntriesByType("resource").length,
-  legend: [...document.querySelectorAll("svg text")].map(t => t.textContent),
-});
-</script>"""
+const details = () => document.querySelectorAll("details");
+const choose = (id, value) => {
+  const field = document.getElementById(id);
+  if (field.type === "checkbox") field.checked = value; else field.value = value;
+  field.dispatchEvent(new Event("change"));
+};
+details()[1].open = true;
+setTimeout(() => {
+  const found = {};
+  found.cells = [...document.querySelectorAll(".texts td:not(.place)")]
+    .map(cell => cell.textContent.trim());
+  const plot = document.querySelector("svg").getBoundingClientRect();
+  found.plot = [plot.width, plot.height];
+  const mark = document.querySelector("td .off");
+  found.mark = [mark.textContent, getComputedStyle(mark).backgroundColor];
+  found.line = getComputedStyle(document.querySelector("td .changed")).borderBottomStyle;
+  found.strange = document.querySelectorAll("script:not(#data), img, link, iframe, object").length;
+  found.fetched = performance.getEntriesByType("resource").length;
+  found.legend = [...document.querySelectorAll("svg text")].map(t => t.textContent);
+  found.before = [details().length, shown()];
+  choose("differing", true);
+  found.differing = [details().length, shown()];
+  choose("differing", false);
+  choose("document", "1");
+  found.second = [details().length, shown()];
+  choose("document", "");
+  choose("tag", "pronoun");
+  found.tag = [details().length, shown(), document.getElementById("count").textContent];
+  choose("system-0", false);
+  found.columns = [...document.querySelectorAll("thead th")].slice(-2).map(c => c.textContent);
+  document.body.dataset.found = JSON.stringify(found);
+}, 200);
+"""
 
 
 def in_chromium(page, folder):
@@ -160,7 +186,13 @@ def in_chromium(page, folder):
     flags = [f"--disable-{f}" if f != "no-first-run" else f"--{f}" for f in quiet.split()]
     command = [CHROMIUM, "--headless", "--no-sandbox", *flags, f"--user-data-dir={folder}"]
     run = subprocess.run(
-        [*command, "--window-size=1200,900", "--dump-dom", page.as_uri()],
+        [
+            *command,
+            "--window-size=1200,900",
+            "--virtual-time-budget=5000",
+            "--dump-dom",
+            page.as_uri(),
+        ],
         capture_output=True,
         text=True,
         timeout=120,
@@ -169,26 +201,45 @@ def in_chromium(page, folder):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium to show the page")
-def test_in_chromium(report, tmp_path):
-    page = report()
+def test_in_chromium(report, write, tmp_path):
+    tags = write("tags", '{"doc_id": "1", "segment": 2, "tags": ["pronoun"]}\n')
+    page = report("--tags", tags)
     shown = in_chromium(page, tmp_path / "profile")
-    # No script ran: the title is still the text of the title.
+    # No text ran as a script: the title is still the text of the title.
     title = re.search(r"<title>(.*?)</title>", shown, flags=re.S).group(1)
     assert html.unescape(title) == HOSTILE
+    # The page's own script ran under its own policy.
+    assert shown.count("<details") == 2
     probed = tmp_path / "probed.html"
     text = re.sub(r"<meta http-equiv[^>]*>", "", page.read_text())
-    probed.write_text(text.replace("</body>", f"{PROBE}</body>"))
+    probed.write_text(text.replace("draw();\n</script>", f"draw();\n{PROBE}</script>"))
     shown = in_chromium(probed, tmp_path / "profile")
     found = json.loads(html.unescape(re.search(r'data-found="([^"]*)"', shown).group(1)))
     columns = zip(*(sum(docs, []) for docs in (SOURCE, REFERENCE, FIRST, SECOND)))
     assert found["cells"] == [text for row in columns for text in row]
-    assert (found["before"], found["after"]) == (2, 1)  # the systems agree on the second sentence
-    assert found["opened"]
+    assert found["before"] == [2, 3]
+    assert found["differing"] == [2, 1]  # the first document is open: one sentence of two
+    assert found["second"] == [1, 1]
+    assert found["tag"] == [1, 1, "1 documents, 1 sentences shown"]
+    assert found["columns"] == ["reference", NAME]
     assert found["plot"][0] > 300 and found["plot"][1] > 150
     assert found["mark"] == ["too", "rgb(255, 227, 184)"]
     assert found["line"] == "solid"
     assert NAME in found["legend"]
-    assert (found["strange"], found["fetched"]) == (0, 0)
+    assert (found["strange"], found["fetched"]) == (1, 0)
+
+
+def test_tags_of_other_commands(scoring, write, tmp_path):
+    source = write("zh", [["<我>_S来了", "来"], ["<你>_S好<它>_S"]])
+    reference, tags = write("en", [["I came", "come"], ["you, it is good"]]), tmp_path / "tags"
+    files = [f"a={reference}", "--source", source, "--reference", reference]
+    scoring("dropped-pronouns", *files, "--tags", str(tags))
+    scoring("report", *files, "--tags", str(tags), "--out", str(tmp_path / "page.html"))
+    page = (tmp_path / "page.html").read_text()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, flags=re.S).group(1))
+    found = [sentence[3] for document in data["documents"] for sentence in document["sentences"]]
+    assert found == [["dropped I"], [], ["dropped you", "dropped it"]]
+    assert "<option>dropped you</option>" in page
 
 
 def test_results_of_the_contrastive_command(report, scoring, tmp_path):

@@ -20,7 +20,7 @@ def assert_above_ceiling(result):
 
 @pytest.mark.system
 def test_a_source_memory_knows_the_nearest_of_several_nouns(tmp_path):
-    """In documents of six sentences, and going on from there in documents of twelve."""
+    """In documents of six sentences and then, from the same model, of twelve."""
     short, long = tmp_path / "six", tmp_path / "twelve"
     going_on = {"SENTENCES": "12", "FROM": str(short)}
     for folder, settings in ((short, {}), (long, going_on)):

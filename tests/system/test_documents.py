@@ -10,7 +10,7 @@ EFFECTIVE_CONTEXT = 2 * WINDOW * LAYERS + WINDOW * LAYERS  # tokens, Herold and 
 
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory):
-    """Outputs of systems that read whole documents; accuracies of near answers and of far ones."""
+    """Outputs of full-document systems; accuracies of near and far answers."""
     folder = tmp_path_factory.mktemp("documents")
     systems = ["transformer", "lst", "window"]
     questions, found = probe.run("run_documents.sh", folder, *systems, WINDOW=str(WINDOW))
@@ -47,5 +47,5 @@ def test_documents_are_read_as_far_as_attention_reaches(documents, phenomenon):
 @pytest.mark.system
 @pytest.mark.parametrize("system, equal", [("transformer", 0.9), ("lst", 0.9), ("window", 0.8)])
 def test_whole_sentences_are_written(documents, system, equal):
-    """Far answers, which attention within windows cannot know, are a seventh of the questions."""
+    """Far answers, out of reach of window attention, are a seventh of the questions."""
     probe.assert_whole_sentences(documents[0][system], equal)

@@ -10,7 +10,7 @@ LOCAL = {"previous-source-attention": 1, "hierarchical": 3}
 
 @pytest.fixture(scope="module")
 def local_contexts(tmp_path_factory):
-    """Questions, and translations of recurrent models that know a few sentences back."""
+    """Questions, and translations of recurrent models with a few sentences of context."""
     return probe.run("run_stream.sh", tmp_path_factory.mktemp("local"), *LOCAL)
 
 
@@ -29,7 +29,7 @@ def test_local_contexts_reach_as_far_as_they_look(local_contexts, context, pheno
 
 @pytest.mark.system
 def test_the_previous_target_state_keeps_context(tmp_path):
-    """Its context includes earlier sentences through the previous states."""
+    """The previous state depends on all earlier sentences."""
     questions, found = probe.run("run_stream.sh", tmp_path, "previous-target", UPDATES="4500")
     output = found["previous-target_stream"]
     probe.assert_whole_sentences(output, equal=0.85)

@@ -7,7 +7,7 @@ import score
 
 @pytest.fixture(scope="module")
 def memories(tmp_path_factory):
-    """Questions, and outputs of memories on both sides or one, and of one that forgets."""
+    """Questions, and outputs with memories on both sides, on one side, and without memory."""
     systems = ["both", "source", "target", "forget"]
     questions, found = probe.run("run_stream.sh", tmp_path_factory.mktemp("memory"), *systems)
     return questions, {name: found[f"{name}_stream"] for name in systems}

@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 @pytest.fixture(scope="module")
 def one_sided(tmp_path_factory):
-    """Contrastive accuracies by side of the memory, for what only one side of a document shows."""
+    """Contrastive accuracies by side of the memory, for answers that only one side shows."""
     folder, sides = tmp_path_factory.mktemp("one_sided"), ["source", "target"]
     probe.run("run_one_sided.sh", folder, *sides)
     found = {side: json.loads((folder / f"{side}.json").read_text()) for side in sides}
@@ -26,6 +26,6 @@ def test_a_memory_of_the_source_knows_the_source_alone(one_sided):
 
 @pytest.mark.system
 def test_a_memory_of_the_target_knows_what_only_the_target_shows(one_sided):
-    """And through the states it is updated from, which attend to the source, the source too."""
+    """It knows the source too, because it is updated from states that attend to the source."""
     assert one_sided["target"]["speaker"]["accuracy"] > 0.9
     assert one_sided["target"]["number"]["accuracy"] > 0.9

@@ -24,7 +24,7 @@ def outputs(folder, options):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Questions and outputs by architecture, each trained when first asked for."""
+    """Questions and outputs by architecture, each trained at the first request."""
     known = {}
 
     def train(architecture):

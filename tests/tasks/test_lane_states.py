@@ -36,7 +36,7 @@ def test_batches_follow_each_other():
 
 
 def test_repeated_batches_do_not_advance():
-    """All micro-batches of an update again, as after an overflow."""
+    """All micro-batches of an update are run again, as after an overflow."""
     lane_states = LaneStates()
     run(lane_states, 0, update=0)
     for _ in range(3):

@@ -24,7 +24,7 @@ CASES = {
 
 
 class Optimizer:
-    """The part of fairseq's that a task calls."""
+    """The part of fairseq's class that a task calls."""
 
     def backward(self, loss):
         loss.backward()

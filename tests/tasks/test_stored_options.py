@@ -24,7 +24,7 @@ def test_training_uses_given_values_or_defaults():
 
 
 def test_decoding_uses_the_values_of_training():
-    """An option that is newer than the checkpoint has its default."""
+    """An option that the checkpoint does not have yet has its default."""
     wanted = {**STORED, "marks": False}
     assert adopted(stored()) == wanted
     assert adopted(stored(size=3, sep=True)) == wanted
@@ -39,7 +39,7 @@ def test_contradictions_are_refused():
 
 
 def test_the_command_line_wins_on_request():
-    """What it does not say is the checkpoint's, as far as the task knows it."""
+    """Options that are not given come from the checkpoint if the task has them."""
     found = adopted(stored(size=2), override=True)
     assert found == {"task": "windows", "size": 2, "sep": True, "marks": False, "ratio": 1.5}
     others = {**STORED, "limit": 7}
@@ -48,14 +48,14 @@ def test_the_command_line_wins_on_request():
 
 
 def test_checkpoints_of_other_tasks_are_sentence_level():
-    """Unless the command line says otherwise."""
+    """Except for options given on the command line."""
     assert stored().adopt({})["size"] == 1
     assert stored(size=4).adopt({})["size"] == 4
     assert stored(sep=True).adopt({})["sep"] is True
 
 
 def test_ensembles_agree():
-    """In what decides how documents are read; what training has found out may differ."""
+    """Options must agree; values estimated in training may differ."""
     options = stored()
     adopted(options)
     assert adopted(options, {**STORED, "ratio": 1.4})["ratio"] == 1.4

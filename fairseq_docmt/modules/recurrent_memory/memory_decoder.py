@@ -1,6 +1,6 @@
 """Encoder and decoder of ``memory_transformer``."""
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
@@ -8,15 +8,10 @@ from torch import Tensor, nn
 
 from fairseq_docmt.modules.recurrent_memory.sentence_memory import MemoryState, SentenceMemory
 from fairseq_docmt.modules.shared.batch_first_layer import BatchFirstDecoderLayer, Sublayers
-from fairseq_docmt.modules.shared.beam_rows import BeamRows
 from fairseq_docmt.modules.shared.document_state import DocumentState
-from fairseq_docmt.modules.shared.full_attention import (
-    AttendedSource,
-    CausalAttention,
-    SourceAttention,
-)
+from fairseq_docmt.modules.shared.full_attention import CausalAttention, SourceAttention
 from fairseq_docmt.modules.shared.layer_kwargs import pass_layer_kwargs
-from fairseq_docmt.modules.shared.recent_tokens import RecentTokens
+from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream, side_by_side
@@ -79,7 +74,7 @@ class MemoryReader:
             begun = self.begun.get(layer)
             seen, after = self._read_sentences(memory, memory.states_of(x), before, begun)
             self.doc_state.update(after.as_doc_state(name))
-            return memory(x, memory.remember(seen))
+            return memory(x, memory.project_memory(seen))
 
         return read
 
@@ -169,37 +164,6 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
         return {**selected, "stream": stream, "doc_state": {}, "begun": {}}
 
 
-class MemoryLayerState(NamedTuple):
-    """Incremental state of a decoder layer.
-
-    Attributes:
-        recent: target tokens, None before the first.
-        source: source for cross attention.
-        memory: memory for its output attention, None without a memory.
-        beams: number of beams of each sentence.
-    """
-
-    recent: Optional[RecentTokens]
-    source: AttendedSource
-    memory: Optional[AttendedSource]
-    beams: int
-
-    def reorder(self, rows: BeamRows) -> "MemoryLayerState":
-        """Select sentences and reorder, repeat or drop their beams."""
-        recent = None if self.recent is None else self.recent.reorder(rows)
-        state = self._replace(recent=recent, beams=rows.beams)
-        return state if rows.sentences is None else state._of_sentences(rows.sentences)
-
-    def unshare_beams(self) -> "MemoryLayerState":
-        """Return the state with each beam as a separate sentence."""
-        owners = torch.arange(len(self.source.keys), device=self.source.keys.device)
-        return self._of_sentences(owners.repeat_interleave(self.beams))._replace(beams=1)
-
-    def _of_sentences(self, sentences: Tensor) -> "MemoryLayerState":
-        memory = None if self.memory is None else self.memory.of_sentences(sentences)
-        return self._replace(source=self.source.of_sentences(sentences), memory=memory)
-
-
 class MemoryDecoderLayer(BatchFirstDecoderLayer):
     """Decoder layer with an optional memory between causal and cross attention."""
 
@@ -216,9 +180,9 @@ class MemoryDecoderLayer(BatchFirstDecoderLayer):
         """Compute whole sequences (rows, T, C) with the given functions, see :meth:`sublayers`."""
         return self.sublayers(x, causal, cross, memory)
 
-    def go_on(
-        self, x: Tensor, state: MemoryLayerState, padding: Optional[Tensor], memory
-    ) -> Tuple[Tensor, MemoryLayerState]:
+    def extend(
+        self, x: Tensor, state: AttentionLayerState, padding: Optional[Tensor], memory
+    ) -> Tuple[Tensor, AttentionLayerState]:
         """Continue a state by one or more tokens.
 
         Args:
@@ -306,16 +270,16 @@ class MemoryTransformerDecoder(StatefulDecoder):
                 begun = memory.begin_sentence(before, stream.starts)
                 if not torch.is_grad_enabled():  # no gradients: the result can be reused
                     encoder_out["begun"][number] = begun
-                memory = memory.remember(begun[0])
+                memory = memory.project_memory(begun[0])
             attended = layer.encoder_attn.project_source(source, padding)
-            layers.append(MemoryLayerState(None, attended, memory, 1))
+            layers.append(AttentionLayerState(None, attended, 1, memory))
         return layers, None
 
     def read(self, x, tokens, state):
         """See the base class."""
         padding, layers = self._padding(tokens), []
         for number, (layer, before) in enumerate(zip(self.layers, state.layers)):
-            x, after = layer.go_on(x, before, padding, self._memory(number))
+            x, after = layer.extend(x, before, padding, self._memory(number))
             layers.append(after)
         return x, layers, None, {}
 

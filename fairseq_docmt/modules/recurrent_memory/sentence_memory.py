@@ -205,7 +205,7 @@ class SentenceMemory(nn.Module):
         """Return the states that update the memory, given the input of the sublayer."""
         return self.output_norm(x) if self.normalize_before else x
 
-    def remember(self, memory: Tensor) -> AttendedSource:
+    def project_memory(self, memory: Tensor) -> AttendedSource:
         """Compute keys and values of a memory (B, m, C) for output attention."""
         return self.output_attention.project_source(memory)
 
@@ -214,7 +214,7 @@ class SentenceMemory(nn.Module):
 
         Args:
             x: (B * N, T, C) states; N consecutive rows share a memory.
-            source: keys and values of the memory, see :meth:`remember`.
+            source: keys and values of the memory, see :meth:`project_memory`.
 
         Returns:
             (B * N, T, C) states.

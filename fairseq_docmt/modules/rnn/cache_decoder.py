@@ -54,8 +54,8 @@ class Lookup(NamedTuple):
         words: (B, I) words in the slots.
         values: (B, I, d) values in the slots.
         likeness: (B, S, I) dot products of source states and keys.
-        gates: (B, S + I, g) ``V h`` and ``W v``; (B, S, g) without the latter if there are so many
-            slots that computing ``W m`` is cheaper.
+        gates: (B, S + I, g) products ``V h`` of source states and ``W v`` of slots; (B, S, g)
+            without those of slots if there are so many that computing ``W m`` is cheaper.
         filled: (B, 1, 1) 1, or 0 for an empty cache.
     """
 
@@ -74,6 +74,11 @@ class Lookup(NamedTuple):
             gates = torch.cat([gates, gate.of_cache(cache.values)], dim=1)
         filled = cache.words.ne(NO_WORD).any(dim=1).to(gates.dtype)[:, None, None]
         return cls(cache.words, cache.values, compare(cache, sources), gates, filled)
+
+    @property
+    def has_slot_gates(self) -> bool:
+        """Whether ``gates`` has the products of the slots."""
+        return self.gates.size(1) > self.likeness.size(1)
 
     def of_rows(self, rows: Tensor) -> "Lookup":
         """Select sentences by index."""
@@ -96,7 +101,7 @@ class Lookup(NamedTuple):
         weights = weights.to(hidden.dtype)
         recalled = weights @ self.values
         opening = gate.of_state(hidden).reshape(documents, len(seen[0]), -1)
-        if self.gates.size(1) > seen.size(-1):
+        if self.has_slot_gates:
             seen = torch.cat([seen, weights], dim=-1)
         else:
             opening = opening + gate.of_cache(recalled)

@@ -28,8 +28,8 @@ KEPT_BYTES = 2**30
 class SentenceVectors(nn.Module):
     """Frozen sentence encoder: last states of a forward and a backward language model.
 
-    The vectors are standardised: most of a language model state is the same for all sentences, and
-    memories of unnormalised states learn hardly anything.
+    The vectors are standardised: language model states have a large part that is the same for all
+    sentences, and memories of such states hardly learn.
 
     Each sentence is encoded once and cached until the weights change. Its vector does not depend on
     the other sentences of the batch, so it is bitwise reproducible, for example after resuming.

@@ -146,7 +146,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         tokens = prev_output_tokens[:, -1]
         x = self._embed(tokens.unsqueeze(1), state.positions.unsqueeze(1), state.most + 1)
         x, layers, rest, extra = self.step(x.squeeze(1), tokens, state)
-        self._remember(incremental_state, state, layers, rest, torch.ones_like(tokens), 1)
+        self._store(incremental_state, state, layers, rest, torch.ones_like(tokens), 1)
         extra = {"attn": [None], "inner_states": [], **extra}
         return self._project(x).unsqueeze(1), extra
 
@@ -161,7 +161,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         x = self._embed(new_tokens, state.positions.unsqueeze(1), state.most + length)
         x, layers, rest, extra = self.read(x, new_tokens, state)
         read = new_tokens.ne(self.padding_idx).sum(dim=1)
-        self._remember(incremental_state, state, layers, rest, read, length)
+        self._store(incremental_state, state, layers, rest, read, length)
         return self._project(x), {"attn": [None], "inner_states": [], **extra}
 
     def init_state(self, encoder_out):
@@ -172,7 +172,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return DecoderState(layers, rest, positions, 0, bsz, 1)
 
     @staticmethod
-    def _remember(incremental_state, state, layers, rest, read, most: int) -> None:
+    def _store(incremental_state, state, layers, rest, read, most: int) -> None:
         state = state._replace(
             layers=layers, rest=rest, positions=state.positions + read, most=state.most + most
         )

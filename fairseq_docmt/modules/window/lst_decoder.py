@@ -10,10 +10,10 @@ from fairseq_docmt.modules.shared.batch_first_layer import BatchFirstDecoderLaye
 from fairseq_docmt.modules.shared.beam_rows import BeamRows
 from fairseq_docmt.modules.shared.full_attention import SourceAttention
 from fairseq_docmt.modules.shared.layer_kwargs import pass_layer_kwargs
+from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.window.lst_attention import CausalLSTAttention, EncoderLSTAttention
-from fairseq_docmt.modules.window.window_decoder import WindowLayerState
 
 
 class SentenceNumber(NamedTuple):
@@ -69,8 +69,8 @@ class LSTDecoderLayer(BatchFirstDecoderLayer):
         return SourceAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
 
     def forward(
-        self, x: Tensor, state: WindowLayerState, sentences: Tensor, padding: Optional[Tensor]
-    ) -> Tuple[Tensor, WindowLayerState]:
+        self, x: Tensor, state: AttentionLayerState, sentences: Tensor, padding: Optional[Tensor]
+    ) -> Tuple[Tensor, AttentionLayerState]:
         """Continue a state by one or more tokens.
 
         Args:
@@ -126,7 +126,7 @@ class LSTTransformerDecoder(StatefulDecoder):
         """See the base class."""
         source, padding, _ = batch_first_source(encoder_out)
         layers = [
-            WindowLayerState(None, layer.encoder_attn.project_source(source, padding), 1)
+            AttentionLayerState(None, layer.encoder_attn.project_source(source, padding), 1)
             for layer in self.layers
         ]
         number = torch.zeros(len(source), dtype=torch.long, device=source.device)

@@ -1,16 +1,15 @@
 """Decoder of ``window_attn_transformer``."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
 import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor
 
 from fairseq_docmt.modules.shared.batch_first_layer import BatchFirstDecoderLayer
-from fairseq_docmt.modules.shared.beam_rows import BeamRows
 from fairseq_docmt.modules.shared.full_attention import AttendedSource
 from fairseq_docmt.modules.shared.incremental_state import store_state, stored_state
-from fairseq_docmt.modules.shared.recent_tokens import RecentTokens
+from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
 from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.window.source_alignment import (
@@ -24,34 +23,6 @@ from fairseq_docmt.modules.window.window_attention import (
     CrossWindowAttention,
     EncoderWindowAttention,
 )
-
-
-class WindowLayerState(NamedTuple):
-    """Incremental state of a layer.
-
-    Attributes:
-        recent: latest target tokens, None before the first.
-        source: source for cross attention, shared by the beams of a sentence.
-        beams: number of beams of each sentence.
-    """
-
-    recent: Optional[RecentTokens]
-    source: AttendedSource
-    beams: int
-
-    def reorder(self, rows: BeamRows) -> "WindowLayerState":
-        """Select sentences and reorder, repeat or drop their beams."""
-        recent = None if self.recent is None else self.recent.reorder(rows)
-        source = self.source
-        if rows.sentences is not None:
-            source = source.of_sentences(rows.sentences)
-        return WindowLayerState(recent, source, rows.beams)
-
-    def unshare_beams(self) -> "WindowLayerState":
-        """Return the state with each beam as a separate sentence."""
-        owners = torch.arange(len(self.source.keys), device=self.source.keys.device)
-        owners = owners.repeat_interleave(self.beams)
-        return WindowLayerState(self.recent, self.source.of_sentences(owners), 1)
 
 
 def _farthest(cfg) -> Optional[int]:
@@ -136,8 +107,8 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
         return seen["weights"].mean(dim=1)
 
     def read(
-        self, x: Tensor, state: WindowLayerState, centers: Tensor, padding: Optional[Tensor]
-    ) -> Tuple[Tensor, WindowLayerState]:
+        self, x: Tensor, state: AttentionLayerState, centers: Tensor, padding: Optional[Tensor]
+    ) -> Tuple[Tensor, AttentionLayerState]:
         """Continue a state by several tokens, one row per sentence.
 
         Args:
@@ -159,8 +130,8 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
         return x, state._replace(**new)
 
     def step(
-        self, x: Tensor, state: WindowLayerState, centers: Tensor
-    ) -> Tuple[Tensor, WindowLayerState]:
+        self, x: Tensor, state: AttentionLayerState, centers: Tensor
+    ) -> Tuple[Tensor, AttentionLayerState]:
         """Continue a state by one token per row.
 
         Args:
@@ -225,7 +196,7 @@ class WindowTransformerDecoder(StatefulDecoder):
         """See the base class."""
         source, padding, separators = batch_first_source(encoder_out)
         layers = [
-            WindowLayerState(None, layer.encoder_attn.project_source(source, padding), 1)
+            AttentionLayerState(None, layer.encoder_attn.project_source(source, padding), 1)
             for layer in self.layers
         ]
         return layers, SourcePointer.init_state(SourceSentences.of(separators, padding))
@@ -269,7 +240,7 @@ class WindowTransformerDecoder(StatefulDecoder):
         return changes.long().cumsum(dim=1).eq(0).sum(dim=1)
 
     def with_source(self, incremental_state, encoder_out, unchanged: int):
-        """Return an incremental state that continues with a longer source.
+        """Return the incremental state for a source that has become longer.
 
         All tokens read so far must be :meth:`independent` of the new part.
 

@@ -46,7 +46,7 @@ def test_all_plain_layers_of_a_model_are_replaced():
 @pytest.mark.parametrize("begins", [True, False])
 @pytest.mark.parametrize("kind", ["sorted", "unsorted", "whole"])
 def test_recurrences_are_the_same(kind, begins, bidirectional):
-    """Of two layers, over sentences of different lengths or over whole rows."""
+    """GRUs of two layers, over sentences of different lengths and over full rows."""
     gru = nn.GRU(7, 5, 2, batch_first=True, bidirectional=bidirectional)
     x = torch.randn(3, 4, 7)
     state = torch.randn(4 if bidirectional else 2, 3, 5) if begins else None

@@ -27,7 +27,7 @@ def few_recent_tokens_and_no_zeros(monkeypatch):
 
 @pytest.fixture(params=["plain", "kernel"])
 def dtype(request, monkeypatch):
-    """Of what is read: the kernel takes single precision, and other sizes."""
+    """Tolerance of readings: the kernel uses single precision and other sizes."""
     if request.param == "plain":
         return torch.float64
     request.getfixturevalue("compiled_kernels")
@@ -139,7 +139,7 @@ def test_half_precision_keeps_its_sums_in_single():
 @pytest.mark.parametrize("heads", [1, HEADS])
 @torch.no_grad()
 def test_gated_sums_stay_in_single_precision(heads, monkeypatch):
-    """With one head too, for summaries and for recent tokens, merged and separated."""
+    """Also with one head, for summaries and recent tokens, shared and separate."""
     monkeypatch.setattr(beam_memory, "RECENT_TOKENS", 32)
     attention = CausalRFA(
         *(16 * heads, heads, FeatureOptions(8, "sincos", heads, None)),

@@ -39,7 +39,7 @@ def test_too_small_a_pool():
 
 @pytest.mark.parametrize("kind", ["sincos", "positive"])
 def test_attention_approaches_softmax(kind):
-    """With many random vectors it is softmax of cosines over the squared temperature."""
+    """With many random vectors, attention approaches softmax of cosine / temperature^2."""
     options = OPTIONS._replace(random_vectors=60_000, feature_map=kind, pool_size=2)
     features = RandomFeatureMap(2, 8, options).eval()
     features.temperature.data.fill_(0.9)

@@ -8,7 +8,7 @@ SEPARATORS = torch.tensor([[0, 0, 1, 0, 0, 1, 1, 0, 0], [0] * 9, [1, 0, 0, 0, 0,
 
 
 def loop(gate, x, separators):
-    """(log f_t, weight) before each token and before the one that would follow the last."""
+    """(log f_t, weight) before each token and before the token after the last."""
     decays, weights = [0.0], [1.0]
     for representation, is_separator in zip(x, separators):
         opening = torch.sigmoid(gate.linear(representation))[0]

@@ -16,7 +16,7 @@ def draw(*shape):
 @pytest.mark.parametrize("outputs", [D, 1])
 @pytest.mark.parametrize("slots", [3, 20], ids=["few slots", "many slots"])
 def test_equations(slots, outputs):
-    """Values and gradients; one of two documents has nothing in its cache yet."""
+    """Values and gradients; one of the two documents has an empty cache."""
     torch.manual_seed(1)
     gate = CacheGate(D, L, outputs).double()
     words = torch.arange(slots).repeat(B, 1)

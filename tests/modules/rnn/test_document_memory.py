@@ -68,7 +68,7 @@ def test_equal_stock_lstms():
 
 @pytest.mark.parametrize("sizes", [(5, 7), (33, 129), (256, 256)])
 def test_neighbours_never_change_a_vector(sizes):
-    """To the last bit, in single precision: alone, in any order and among any others."""
+    """Not even in the last bit of single precision: alone, in any order, with any others."""
     module = vectors_of(*sizes)
     sentences = sentences_of(100)
     wanted = module.last_states(sentences)
@@ -127,7 +127,7 @@ def test_nothing_is_saved():
 
 
 def test_memory_is_bounded(monkeypatch):
-    """The least recently used go first, and a batch may exceed the bound."""
+    """The least recently used vectors are dropped, and a batch may exceed the limit."""
     monkeypatch.setattr(document_memory, "KEPT_BYTES", 3 * 4 * 14)
     read = counted(monkeypatch)
     module = vectors_of()

@@ -8,7 +8,7 @@ PAD = 1
 
 
 def searched():
-    """Two sentences of two beams; the value of a row tells its sentence and all it has read."""
+    """Two sentences of two beams; values encode the sentence and all tokens read."""
     trace, table = SearchTrace(2), torch.tensor([2, 2, 2, 2])
     trace.add(table, torch.tensor([[12.0], [12.0], [22.0], [22.0]]))
     trace.reorder(torch.tensor([0, 0, 2, 2]))
@@ -32,7 +32,7 @@ def test_shorter_than_the_search():
 
 
 def test_hypotheses_that_were_not_searched_are_not_found():
-    """Another word, a branch that had no successor, a sentence that is too long, no search."""
+    """Another word, a hypothesis without continuation, too long a sentence, no search."""
     for tokens in ([[2, 7], [2, 5]], [[2, 6, PAD], [2, 5, 5]], [[2, 6, 5, 5], [2, 7, 5, 5]]):
         assert searched().find(torch.tensor(tokens), PAD) is None
     assert SearchTrace(2).find(torch.tensor([[2], [2]]), PAD) is None

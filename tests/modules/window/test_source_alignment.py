@@ -31,7 +31,7 @@ def test_without_padding():
 
 
 def test_sentence_by_sentence(source):
-    """A separator jumps to the sentence of its own, back or forth; nothing goes over the end."""
+    """A separator moves to its source sentence, backward or forward, never past the end."""
     tokens = torch.tensor([[EOS, 4, SEP, 5, 5, 5, 5, 5, 5, SEP, 6, 6, 6, 6]]).repeat(2, 1)
     got = align_references(tokens, source, SEP, PAD, "sentence")
     assert got[0].tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 8, 7, 8, 8, 8, 8]

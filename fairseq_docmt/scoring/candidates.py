@@ -1,0 +1,126 @@
+"""Several translations of each sentence of a test set: n-best lists, or outputs of systems."""
+
+import argparse
+import re
+from collections import defaultdict
+from typing import Dict, List, NamedTuple, Optional, Sequence
+
+from fairseq_docmt.data.document_index import DocumentIndex
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import convert, translations
+from fairseq_docmt.scoring._files import read_text, write_text
+from fairseq_docmt.scoring.layout import layout_of
+from fairseq_docmt.scoring.readers import Document, Output, read_docids, read_input
+from fairseq_docmt.scoring.translations import Translations
+
+_HYPOTHESIS = re.compile(r"^([DH])-(\d+)\t([^\t\n]*)\t([^\t\n]*)$", flags=re.M)
+
+
+class Candidates(NamedTuple):
+    """Candidate translations of the sentences of a test set.
+
+    Attributes:
+        index: document of each sentence.
+        texts: for each sentence, its candidates.
+        scores: for each sentence, the scores of the model, or None.
+        source: (sentences,) source, None if unknown.
+        ids: (documents,) names of the documents, None if the test set has none.
+    """
+
+    index: DocumentIndex
+    texts: List[List[str]]
+    scores: Optional[List[List[float]]]
+    source: Optional[List[str]]
+    ids: Optional[List[str]]
+
+    def chosen(self, choice: Sequence[int]) -> List[str]:
+        """Return the (sentences,) of a choice, the index of a candidate for each sentence."""
+        return [texts[number] for texts, number in zip(self.texts, choice)]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that :func:`from_arguments` and :func:`write` read."""
+    parser.add_argument(
+        "candidates",
+        nargs="+",
+        metavar="FILE",
+        help="one output of fairseq-generate --nbest, or two or more translations as NAME=FILE",
+    )
+    parser.add_argument("--source", metavar="FILE", help="source: says where documents end")
+    parser.add_argument(
+        "--docids", metavar="FILE", help="document of each line, without blank lines"
+    )
+    parser.add_argument("--to", choices=convert.FORMATS, default="text", help="default: text")
+    parser.add_argument("--out", metavar="FILE", required=True, help="file to write")
+
+
+def from_arguments(args: argparse.Namespace) -> Candidates:
+    """Read the candidates named on the command line.
+
+    Raises:
+        UserError: there are no alternatives, or nothing says where documents end.
+    """
+    if not (args.source or args.docids):
+        raise UserError("candidates need --source or --docids, which say where documents end")
+    if len(args.candidates) == 1:
+        return read_nbest(args.candidates[0], args.source, args.docids)
+    if args.source is None:
+        raise UserError("candidates of several systems need --source")
+    files = translations.named_files(args.candidates)
+    texts = translations.read_translations(files, [args.source], args.source, args.docids)
+    rows = [list(row) for row in zip(*texts.systems.values())]
+    return Candidates(texts.index, rows, None, texts.source, texts.ids)
+
+
+def read_nbest(path: str, source: Optional[str], docids: Optional[str] = None) -> Candidates:
+    """Read an output of ``fairseq-generate --nbest``, with detokenized (D-) lines if it has some.
+
+    Raises:
+        UserError: the file has no n-best lists or lacks sentences.
+    """
+    lines: Dict[str, Dict[int, List[str]]] = {"D": defaultdict(list), "H": defaultdict(list)}
+    scores: Dict[int, List[float]] = defaultdict(list)
+    for kind, number, score, text in _HYPOTHESIS.findall(read_text(path)):
+        lines[kind][int(number)].append(text)
+        if kind == "H":
+            try:
+                scores[int(number)].append(float(score))
+            except ValueError:
+                raise UserError(f"{path}: H-{number} has no score but {score!r}") from None
+    found = lines["D"] or lines["H"]
+    if not found or max(map(len, found.values())) < 2:
+        raise UserError(
+            f"{path} has no n-best lists; run fairseq-generate with --nbest 2 or more, or give "
+            "several translations as NAME=FILE"
+        )
+    text = read_input(source, "source") if source else None
+    layout = layout_of(text, read_docids(docids) if docids else None)
+    # The layout finds, and complains about, the sentences by their line numbers.
+    numbers = layout.sentences(Output(path, {row: str(row) for row in found}, {}))
+    rows = [int(number) for number in numbers]
+    known = all(len(scores[row]) == len(found[row]) for row in rows)
+    return Candidates(
+        layout.index,
+        [found[row] for row in rows],
+        [scores[row] for row in rows] if known else None,
+        layout.sentences(text) if text else None,
+        layout.ids,
+    )
+
+
+def write(args: argparse.Namespace, candidates: Candidates, choice: Sequence[int]) -> None:
+    """Write the chosen translations to ``--out``.
+
+    Raises:
+        UserError: the file cannot be written, or plain text cannot hold an empty translation.
+    """
+    found = candidates.chosen(choice)
+    texts = Translations(candidates.index, {}, [], ids=candidates.ids)
+    starts = candidates.index.starts.tolist()
+    documents = [
+        Document(texts.name_of(number), found[a:b])
+        for number, (a, b) in enumerate(zip(starts, starts[1:]))
+    ]
+    write_text(args.out, convert.FORMATS[args.to](documents, args.out))
+    other = sum(number != 0 for number in choice)
+    print(f"wrote {len(found)} sentences to {args.out}; {other} are not the first candidate")

@@ -1,0 +1,53 @@
+"""Score segments with COMET, in a process of its own: ``python comet_worker.py INPUT OUTPUT``.
+
+The package unbabel-comet needs other versions of packages than fairseq, so this file may run in
+another environment and imports nothing from this project.  INPUT and OUTPUT are JSON.
+"""
+
+import json
+import os
+import sys
+
+
+def main(source: str, target: str) -> None:
+    """Read model and samples from one file, and write scores or an error to the other."""
+    with open(source, encoding="utf-8") as stream:
+        wanted = json.load(stream)
+    try:
+        found = score(**wanted)
+    except ImportError as error:
+        found = {
+            "error": f"unbabel-comet cannot be imported by {sys.executable} ({error}); install it "
+            "there, or give --comet-python the Python of an environment that has it"
+        }
+    except Exception as error:  # all that the package raises
+        message = " ".join(str(error).split()) or type(error).__name__
+        found = {"error": f"--comet-model {wanted['model']} cannot be used: {message[:300]}"}
+    with open(target, "w", encoding="utf-8") as stream:
+        json.dump(found, stream)
+
+
+def score(model: str, samples: list, context: bool, batch_size: int) -> dict:
+    """Return the score of each sample, a dictionary with ``src``, ``mt``, ``ref``.
+
+    With ``context``, texts are lists of sentences; COMET sees all and scores the last.
+    """
+    import comet
+    import torch
+
+    path = model if os.path.isfile(model) else comet.download_model(model)
+    loaded = comet.load_from_checkpoint(path)
+    if context:
+        loaded.enable_context()
+        if not loaded.use_context:
+            return {"error": f"--comet-model {model} cannot use context; use comet, not comet-doc"}
+        separator = f" {loaded.encoder.tokenizer.sep_token} "
+        samples = [{side: separator.join(t) for side, t in s.items()} for s in samples]
+    gpus = min(torch.cuda.device_count(), 1)
+    options = {"num_workers": 0, "progress_bar": False, "gpus": gpus, "batch_size": batch_size}
+    return {"scores": [float(x) for x in loaded.predict(samples, **options).scores]}
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # the folder of this file, whose modules are not meant to be imported
+    main(*sys.argv[1:])

@@ -1,0 +1,126 @@
+r"""Choose translations by minimum Bayes risk from n-best lists or several systems.
+
+    python -m fairseq_docmt.scoring mbr --source test.zh --out mbr.en nbest.out
+    python -m fairseq_docmt.scoring mbr --source test.zh --out mbr.en one=one.out two=two.out
+
+Eikema and Aziz (2022): the translation with the highest mean score against all other candidates as
+references.  --by sets what is compared:
+
+  sentence   each sentence by itself
+  context    each sentence behind the --context sentences before it: those already chosen in front
+             of the candidate, and those of the same candidate list in front of the references
+  document   whole documents: the documents of one system, or of one rank in all n-best lists
+"""
+
+import argparse
+from typing import Callable, Dict, List, Sequence
+
+import numpy as np
+from sacrebleu.metrics import BLEU, CHRF
+from tqdm import tqdm
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import candidates as candidate_lists
+from fairseq_docmt.scoring.candidates import Candidates
+
+#: Score of hypotheses against references, given as two lists.
+Utility = Callable[[List[str], List[str]], Sequence[float]]
+
+
+def _utility(metric) -> Utility:
+    def score(hypotheses: List[str], references: List[str]) -> List[float]:
+        rows = metric._extract_corpus_statistics(hypotheses, [references])
+        return [metric._compute_score_from_stats(row).score for row in rows]
+
+    return score
+
+
+#: Metrics by name.  BLEU of a sentence uses the orders that it has.
+UTILITIES: Dict[str, Callable[[str], Utility]] = {
+    "chrf": lambda tokenize: _utility(CHRF()),
+    "bleu": lambda tokenize: _utility(BLEU(effective_order=True, tokenize=tokenize)),
+}
+
+
+def best(hypotheses: List[str], references: List[str], utility: Utility) -> int:
+    """Return the index of the hypothesis with the highest mean score against all references.
+
+    Args:
+        hypotheses: candidates.
+        references: one for each candidate, in the same order; equal candidates have equal ones.
+        utility: metric.
+    """
+    distinct = list(dict.fromkeys(hypotheses))
+    counts: Dict[str, int] = {}
+    for reference in references:
+        counts[reference] = counts.get(reference, 0) + 1
+    if len(distinct) == 1:
+        return 0
+    pairs = [(one, other) for one in distinct for other in counts]
+    scores = utility([one for one, _ in pairs], [other for _, other in pairs])
+    table = np.reshape(scores, (len(distinct), len(counts)))
+    expected = table @ np.array(list(counts.values())) / len(references)
+    # The first of equal candidates: the one that the model prefers.
+    return hypotheses.index(distinct[int(np.argmax(expected))])
+
+
+def choose(candidates: Candidates, utility: Utility, by: str, context: int = 3) -> List[int]:
+    """Return the index of the chosen candidate for each sentence.
+
+    Args:
+        candidates: candidates of all sentences.
+        utility: metric.
+        by: ``sentence``, ``context`` or ``document``.
+        context: number of previous sentences for ``context``.
+    """
+    starts = candidates.index.starts.tolist()
+    choice: List[int] = []
+    for first, end in tqdm(list(zip(starts, starts[1:])), unit="document", disable=None):
+        rows = candidates.texts[first:end]
+        if by == "document":
+            choice += _document(rows, utility)
+            continue
+        own: List[int] = []
+        for place, texts in enumerate(rows):
+            before = range(max(place - context, 0), place) if by == "context" else range(0)
+            chosen = [rows[i][own[i]] for i in before]
+            hypotheses = [" ".join([*chosen, text]) for text in texts]
+            references = [
+                " ".join([*(_ranked(rows[i], rank) for i in before), text])
+                for rank, text in enumerate(texts)
+            ]
+            own.append(best(hypotheses, references, utility))
+        choice += own
+    return choice
+
+
+def _ranked(texts: List[str], rank: int) -> str:
+    """Return the candidate of a rank, or the last one."""
+    return texts[min(rank, len(texts) - 1)]
+
+
+def _document(rows: List[List[str]], utility: Utility) -> List[int]:
+    ranks = range(max(map(len, rows)))
+    documents = [" ".join(_ranked(texts, rank) for texts in rows) for rank in ranks]
+    rank = best(documents, documents, utility)
+    return [min(rank, len(texts) - 1) for texts in rows]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    candidate_lists.add_arguments(parser)
+    parser.add_argument("--metric", choices=UTILITIES, default="chrf", help="default: chrf")
+    parser.add_argument(
+        "--by", choices=["sentence", "context", "document"], default="sentence", help="see above"
+    )
+    parser.add_argument("--context", type=int, default=3, help="sentences of context; default: 3")
+    parser.add_argument("--tokenize", choices=BLEU.TOKENIZERS, metavar="NAME", help="for bleu")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run the command."""
+    if args.context < 1:
+        raise UserError(f"--context must be at least 1, got {args.context}; or use --by sentence")
+    candidates = candidate_lists.from_arguments(args)
+    utility = UTILITIES[args.metric](args.tokenize)
+    candidate_lists.write(args, candidates, choose(candidates, utility, args.by, args.context))

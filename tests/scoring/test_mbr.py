@@ -1,0 +1,142 @@
+"""Choice among candidates: minimum Bayes risk against plain loops, reranking."""
+
+import json
+
+import pytest
+from sacrebleu.metrics import BLEU, CHRF
+
+from fairseq_docmt.data.document_index import DocumentIndex
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import mbr, rerank
+from fairseq_docmt.scoring.candidates import Candidates, read_nbest
+
+ROWS = [
+    ["the cat sat", "a cat sat down", "the dog sat down", "the cat sat"],
+    ["he saw it there", "it saw him", "he saw it now"],
+    ["good night", "good bye", "bye"],
+]
+NBEST = "".join(
+    f"S-{row}\tx\nT-{row}\tx\n" + "".join(f"H-{row}\t-{n}.5\t{t}\n" for n, t in enumerate(texts))
+    for row, texts in zip((3, 0, 1), (ROWS[2], ROWS[0], ROWS[1]))
+)
+
+
+@pytest.fixture
+def candidates():
+    return Candidates(DocumentIndex.from_lengths([2, 1]), ROWS, None, None, None)
+
+
+@pytest.fixture
+def files(write):
+    return write("nbest", NBEST), write("source", "eins\nzwei\n\ndrei\n")
+
+
+def expected(hypothesis, references, metric):
+    scores = [metric.sentence_score(hypothesis, [reference]).score for reference in references]
+    return sum(scores) / len(scores)
+
+
+@pytest.mark.parametrize("name, metric", [("chrf", CHRF()), ("bleu", BLEU(effective_order=True))])
+@pytest.mark.parametrize("by", ["sentence", "context", "document"])
+def test_choice_is_that_of_plain_loops(candidates, name, metric, by):
+    choice = mbr.choose(candidates, mbr.UTILITIES[name](None), by, context=1)
+    wanted = []
+    for first, end in ((0, 2), (2, 3)):
+        rows = ROWS[first:end]
+        if by == "document":
+            ranked = [" ".join(r[min(n, len(r) - 1)] for r in rows) for n in range(4)][
+                : max(map(len, rows))
+            ]
+            scores = [expected(one, ranked, metric) for one in ranked]
+            rank = scores.index(max(scores))
+            wanted += [min(rank, len(r) - 1) for r in rows]
+            continue
+        own = []
+        for place, texts in enumerate(rows):
+            before = by == "context" and place > 0
+            front = rows[0][own[0]] + " " if before else ""
+            fronts = [rows[0][n] + " " if before else "" for n in range(len(texts))]
+            references = [a + text for a, text in zip(fronts, texts)]
+            scores = [expected(front + text, references, metric) for text in texts]
+            own.append(scores.index(max(scores)))
+        wanted += own
+    assert choice == wanted
+
+
+def test_frequent_candidates_count_more():
+    utility = mbr.UTILITIES["chrf"](None)
+    assert mbr.best(["x y", "a b", "a c"], ["x y", "a b", "a c"], utility) != 0
+    assert mbr.best(["x y", "a b", "x y", "x y"], ["x y", "a b", "x y", "x y"], utility) == 0
+
+
+def test_nbest_lists(files):
+    found = read_nbest(*files)
+    assert found.texts == ROWS and found.source == ["eins", "zwei", "drei"]
+    assert found.scores == [[-(n + 0.5) for n in range(len(texts))] for texts in ROWS]
+    assert found.index.starts.tolist() == [0, 2, 3]
+
+
+def test_commands(scoring, write, files, tmp_path):
+    nbest, source = files
+    out = tmp_path / "out"
+    options = ["--source", source, "--out", str(out)]
+    printed = scoring("mbr", nbest, *options, "--metric", "bleu")
+    assert printed.startswith(f"wrote 3 sentences to {out}; ")
+    assert out.read_text().count("\n\n") == 1
+    one, two = write("one", "a\nb\n\nc\n"), write("two", "a\nd\n\nc\n")
+    scoring("mbr", f"one={one}", f"two={two}", *options, "--to", "jsonl", "--by", "context")
+    texts = [json.loads(line)["text"] for line in out.read_text().splitlines()]
+    assert texts == ["a", "b", "c"]
+    # The model's order, the longest, and the one nearest to the reference.
+    scoring("rerank", nbest, *options)
+    assert out.read_text() == f"{ROWS[0][0]}\n{ROWS[1][0]}\n\n{ROWS[2][0]}\n"
+    scoring("rerank", nbest, *options, "--score", "model:0.5", "--score", "length")
+    assert out.read_text() == f"{ROWS[0][1]}\n{ROWS[1][0]}\n\n{ROWS[2][0]}\n"
+    reference = write("reference", "the dog sat\nit saw him\n\nbye\n")
+    oracle = ["--reference", reference, "--score", "oracle"]
+    scoring("rerank", nbest, *options, *oracle)
+    assert out.read_text() == f"{ROWS[0][2]}\n{ROWS[1][1]}\n\n{ROWS[2][2]}\n"
+    listed = tmp_path / "list"
+    scoring("rerank", nbest, *options, "--list", str(listed))
+    lines = listed.read_text().splitlines()
+    assert lines[:2] == ["eins\tthe cat sat", "eins\ta cat sat down"] and len(lines) == 10
+    numbers = write("numbers", "".join(f"{n}\n" for n in range(10)))
+    scoring("rerank", nbest, *options, "--score", numbers)
+    assert out.read_text() == f"{ROWS[0][3]}\n{ROWS[1][2]}\n\n{ROWS[2][2]}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["mbr", "NBEST"], "candidates need --source or --docids"),
+        (["mbr", "FLAT", "--source", "SOURCE"], "has no n-best lists; run fairseq-generate with"),
+        (["mbr", "SHORT", "--source", "SOURCE"], "lacks 1 of 3 sentences"),
+        (["mbr", "NBEST", "--source", "SOURCE", "--context", "0"], "--context must be at least 1"),
+        (["rerank", "NBEST", "--source", "SOURCE", "--score", "oracle"], "needs --reference"),
+        (["rerank", "NBEST", "--source", "SOURCE", "--score", "FLAT"], "line 1 is not a finite"),
+        (
+            ["rerank", "NBEST", "--source", "SOURCE", "--score", "ONE"],
+            "has 1 scores, but there are 10",
+        ),
+        (["rerank", "a=FLAT", "b=FLAT", "--source", "SOURCE"], "--score model needs the H- lines"),
+    ],
+)
+def test_mistakes(scoring, write, files, tmp_path, arguments, message):
+    named = {
+        "NBEST": files[0],
+        "SOURCE": files[1],
+        "FLAT": write("flat", "a\nb\n\nc\n"),
+        "SHORT": write("short", NBEST[NBEST.index("S-0") :]),
+        "ONE": write("one", "1\n"),
+    }
+    for name, path in named.items():
+        arguments = [argument.replace(name, path) for argument in arguments]
+    out = tmp_path / "out"
+    with pytest.raises(UserError, match=message):
+        scoring(*arguments, "--out", str(out))
+    assert not out.exists()
+
+
+def test_features():
+    assert rerank.parse_feature("a/b:0.5") == ("a/b", 0.5)
+    assert rerank.parse_feature("model") == ("model", 1.0)

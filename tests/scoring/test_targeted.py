@@ -1,0 +1,118 @@
+"""Targeted tests without model scores: words that a translation must have."""
+
+import json
+
+import pytest
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.targeted import has_word, judge, last_sentences, read_targets
+
+CTXPRO = [
+    {"expected": "sie", "rule": "ACC.FORM", "ref segment": "x"},
+    {"expected": "glaube", "rule": "DO.ELL", "ante distance": 1, "ref segment": "x"},
+    {"expected": "geht", "rule": "DO.ELL", "ante distance": 10, "ref segment": "x"},
+]
+CONTRAPRO = [
+    {"ref pronoun": "Er", "ante distance": 0, "errors": [], "segment id": 1},
+    {"ref pronoun": "sie", "ante distance": 4, "errors": [], "segment id": 2},
+]
+TABLE = "1\t2\tcorrect\ter\ta <eos>b\tA <eos>B\n0\t0\tcorrect\tsie\tc <eos>d\tC <eos>D\n"
+
+
+@pytest.fixture
+def ctxpro(write):
+    return write("auxiliary.json", json.dumps(CTXPRO))
+
+
+@pytest.mark.parametrize(
+    "kind, sentence, word, right",
+    [
+        ("ctxpro", "Ja, SIE!", "sie", True),
+        ("ctxpro", "Ja, das.Sie", "sie", False),  # as in its script: punctuation is only removed
+        ("ctxpro", "siehe da", "sie", False),
+        ("genpro", "Ja, er.", "Er", True),
+        ("genpro", "J'ai vu qu'elles dorment", "elles", True),
+        ("genpro", "aber", "er", False),
+    ],
+)
+def test_words(kind, sentence, word, right):
+    assert has_word(kind)(sentence, word) == right
+
+
+def test_formats(write, ctxpro):
+    kind, items = read_targets(ctxpro)
+    assert kind == "ctxpro" and [item.place for item in items] == [-1] * 3
+    assert items[0].labels == {"phenomenon": "ACC.FORM"}
+    assert items[2].labels == {"phenomenon": "DO.ELL", "distance": "10"}
+    kind, items = read_targets(write("contrapro.json", json.dumps(CONTRAPRO)))
+    assert kind == "genpro" and items[0] == ("Er", {"phenomenon": "er", "distance": "0"}, -1)
+    kind, items = read_targets(write("genpro.tsv", TABLE))
+    assert kind == "genpro" and items[0] == ("er", {"phenomenon": "er", "distance": "2"}, 1)
+    assert items[1].place == 0
+
+
+def test_tested_sentence(write):
+    targets = read_targets(write("genpro.tsv", TABLE))
+    assert judge(targets, ["Sie da. <eos> Er ist da.", "Sie <eos> er"]) == [True, True]
+    assert judge(targets, ["Er <eos> Sie", "er <eos> sie"]) == [False, False]
+    assert judge(targets, ["Er", "Sie"]) == [False, True]  # the second sentence is missing
+    assert judge(targets, ["sie ||| er", "sie"], separator="|||") == [True, True]
+
+
+def test_command(scoring, write, ctxpro, tmp_path):
+    one, two = (
+        write("one", "Sie\nich glaube\n\n"),
+        write("two", "H-1\t0\tx\nH-0\t0\tsie\nH-2\t0\tgeht\n"),
+    )
+    items = tmp_path / "items.jsonl"
+    arguments = ["targeted", ctxpro, f"one={one}", f"two={two}", "--items", str(items)]
+    rows = [line.split() for line in scoring(*arguments).splitlines()]
+    assert ["all", "3", "66.7", "66.7"] in rows
+    assert ["phenomenon", "DO.ELL", "2", "50.0", "50.0"] in rows
+    assert rows.index(["distance", "1", "1", "100.0", "0.0"]) < rows.index(
+        ["distance", "10", "1", "0.0", "100.0"]
+    )
+    assert rows[-1] == ["set:auxiliary|items:3|ctxpro|separator:<eos>"]
+    found = [json.loads(line) for line in items.read_text().splitlines()]
+    assert found[1]["correct"] == {"one": True, "two": False}
+    figures = json.loads(scoring(*arguments, "--format", "json"))["systems"]["one"]
+    assert figures["all"] == {"items": 3, "correct": 2, "accuracy": pytest.approx(2 / 3)}
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("x.json", "[", "line 1 is not valid JSON"),
+        ("x.json", "[{}]", "is not in a known format"),
+        ("x.json", "[]", "is not in a known format"),
+        ("x.json", json.dumps([*CTXPRO, {}]), 'item 4 has no "rule"'),
+        (
+            "x.json",
+            json.dumps([{**CTXPRO[0], "expected": ""}]),
+            "item 1: the expected word must be",
+        ),
+        ("x.tsv", TABLE + "a\tb\n", "line 3 has 2 columns"),
+        ("x.tsv", TABLE.replace("correct", "contrastive", 1), "line 1 is not a correct item"),
+        ("x.tsv", TABLE.replace("0\t0", "0\tx"), "line 2: index and distance must be numbers"),
+    ],
+)
+def test_mistakes_in_sets(write, name, text, message):
+    with pytest.raises(UserError, match=message):
+        read_targets(write(name, text))
+
+
+def test_other_mistakes(scoring, write, ctxpro, monkeypatch):
+    with pytest.raises(UserError, match="has 1 lines, but .* has 3 items; it needs one for each"):
+        scoring("targeted", ctxpro, f"x={write('x', 'a')}")
+    with pytest.raises(UserError, match="has 1 translations, but .* has 3 items"):
+        scoring("targeted", ctxpro, f"x={write('x', 'H-0' + chr(9) + '0' + chr(9) + 'a')}")
+    monkeypatch.setitem(__import__("sys").modules, "sentence_splitter", None)
+    with pytest.raises(UserError, match="needs the package sentence-splitter; install it with"):
+        last_sentences("de")
+
+
+def test_last_sentence():
+    pytest.importorskip("sentence_splitter", reason="last sentences need sentence-splitter")
+    assert last_sentences("de")("Ja. Das glaube ich.") == "Das glaube ich."
+    with pytest.raises(UserError, match="sentence-splitter has no language xx"):
+        last_sentences("xx")
