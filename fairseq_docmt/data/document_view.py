@@ -145,7 +145,7 @@ class DocumentView(LanguagePairDataset):
         sizes = self.num_tokens_vec(indices)
         larger = np.flatnonzero(sizes > max_tokens)
         if len(larger) > 0:
-            line = self.named_after[indices[larger[0]]] + 1
+            line = self.ids[indices[larger[0]]] + 1
             raise UserError(
                 f"{self.name}: line {line} has {sizes[larger[0]]} tokens, but a batch has at most "
                 f"--max-tokens {max_tokens}; give at least {sizes.max()}"

@@ -1,10 +1,12 @@
 """Every mistake gets one sentence and a non-zero exit status, and leaves nothing half written.
 
 A case is a way to break things, the command line of a user, and the whole message.  Commands run in
-this process; test_errors.py shows once what a process makes of their exceptions.  Covers
-checkpoint_file.py and tasks/_checkpoint_checks.py.
+this process; test_errors.py shows once what a process makes of their exceptions.
+
+Covers checkpoint_file.py and tasks/_checkpoint_checks.py.
 """
 
+import gc
 import runpy
 import shutil
 from pathlib import Path
@@ -77,6 +79,15 @@ class Place:
             for path in sorted(self.folder.rglob("*"))
             if path.is_file() and path.suffix != ".lock"
         }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imports_are_no_garbage():
+    """The configuration of each command is a lot of small objects, which set off the collector."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture
@@ -1198,7 +1209,8 @@ SCORING = {
     ),
     "no source": Case("{folder}/a cannot be read: No such file or directory", USAGE, remove("a")),
     "context": Case(
-        "--context some: give positive numbers of sentences, or all", [*USAGE, "--context", "some"]
+        "--context some: give positive numbers of sentences, all, or other-document:K",
+        [*USAGE, "--context", "some"],
     ),
     "no codes": Case("BPE codes no not found", [*USAGE, "--bpe-codes", "no"]),
     "no truecaser": Case("truecasing model no not found", [*USAGE, "--source-truecaser", "no"]),
