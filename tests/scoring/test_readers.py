@@ -2,9 +2,6 @@
 
 Covers scoring/convert.py, scoring/layout.py, scoring/readers/inputs.py,
 scoring/readers/records.py, scoring/readers/wmt_xml.py.
-
-Covers scoring/readers/inputs.py, scoring/readers/records.py, scoring/readers/wmt_xml.py and
-scoring/convert.py.
 """
 
 import json
