@@ -95,7 +95,14 @@ PAGES: Dict[str, List[Block]] = {
         Run(status=1, said="line 7 has 0 tabs"),
         Run(),
     ],
-    "examples/tvsub_zh_en/README.md": [Run("examples/tvsub_zh_en", said="window4_window_test")],
+    "examples/tvsub_zh_en/README.md": [
+        Run("examples/tvsub_zh_en", said="window4_window_test"),
+        "trains for hours; tests/tvsub_zh_en/ tests its scripts",
+    ],
+    "examples/evaluate_any_system/README.md": [
+        "downloads outputs of other systems; the next block is run on made files",
+        "tests/scoring/test_any_system.py runs it on the made files",
+    ],
     "examples/context_probe/README.md": [
         Run(replaced={"make quickstart": "true", "[FOLDER]": "probe"}, said="ellipsis"),
         "reads the cache that run_cache.sh trains; tests/system/test_cache.py runs both",
