@@ -102,6 +102,7 @@ PAGES: Dict[str, List[Block]] = {
     "examples/evaluate_any_system/README.md": [
         "downloads outputs of other systems; the next block is run on made files",
         "tests/scoring/test_any_system.py runs it on the made files",
+        "tests/scoring/test_any_system.py compares its output",
     ],
     "examples/context_probe/README.md": [
         Run(replaced={"make quickstart": "true", "[FOLDER]": "probe"}, said="ellipsis"),
