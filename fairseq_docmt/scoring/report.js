@@ -32,6 +32,8 @@ const cellOf = content => {
   return cell;
 };
 
+const counted = (number, thing) => `${number} ${thing}${number === 1 ? "" : "s"}`;
+
 const tableOf = (sentences, keep) => {
   const table = make("table", undefined, "texts"), head = make("tr"), body = make("tbody");
   const systems = shownSystems();
@@ -75,7 +77,8 @@ const draw = () => {
     documents += 1;
     sentences += count;
     const details = make("details"), summary = make("summary");
-    const size = count === all.length ? `${count} sentences` : `${count} of ${all.length} sentences`;
+    const size = count === all.length ? counted(count, "sentence")
+      : `${count} of ${counted(all.length, "sentence")}`;
     summary.append(`Document ${name}, ${size}, d-BLEU: `);
     data.systems.forEach((system, n) =>
       systems[n] && summary.append(make("span", `${system} ${bleu[n].toFixed(1)}`)));
@@ -89,7 +92,7 @@ const draw = () => {
     drawn.append(details);
   });
   list.replaceChildren(drawn);
-  get("count").textContent = `${documents} documents, ${sentences} sentences shown`;
+  get("count").textContent = `${counted(documents, "document")}, ${counted(sentences, "sentence")} shown`;
 };
 
 for (const id of ["document", "tag", "differing"]) get(id).addEventListener("change", draw);

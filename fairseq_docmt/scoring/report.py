@@ -128,9 +128,10 @@ def main(args: argparse.Namespace) -> None:
     options = metrics.options_of(args)
     size = size_of_ranges(texts) if args.range is None else args.range
     positions = metrics.by_position(texts, size, options)
-    plots = [
-        ("BLEU by place in the document", line_plot(positions, "place of the sentence", "BLEU"))
-    ]
+    plots = []
+    if any(len(line) > 1 for line in positions.values()):  # not for documents of a few sentences
+        plot = line_plot(positions, "place of the sentence", "BLEU")
+        plots.append(("BLEU by place in the document", plot))
     page = page_of(
         args.title,
         texts,
@@ -219,7 +220,10 @@ def documents_of(
         options: settings of BLEU.
         most: maximum number of documents; 0 for all.
     """
-    metric = BLEU(tokenize=options.tokenize, lowercase=options.lowercase, force=True)
+    # Documents of fewer than four words have no 4-grams; without them even a perfect one scores 0.
+    metric = BLEU(
+        tokenize=options.tokenize, lowercase=options.lowercase, force=True, effective_order=True
+    )
     starts = texts.index.starts.tolist()
     spans = list(zip(starts[:-1], starts[1:]))
     for number, (first, end) in enumerate(spans[: most or None]):

@@ -70,7 +70,7 @@ def report(scoring, write, tmp_path):
 def test_page(report, write):
     results = {"1": 0.5, "2": 0.75, HOSTILE: 0.25}
     contrastive = write("c.json", json.dumps({HOSTILE: figures(0.6, **results)}))
-    page = report("--contrastive", f"first={contrastive}").read_text()
+    page = report("--contrastive", f"first={contrastive}", "--range", "1").read_text()
     # The data and the script of the page; no text makes another one.
     assert page.count("<script") == page.count("</script") == 2 and "<img" not in page
     assert page.count(html.escape(HOSTILE, quote=False).replace("'", "&#39;")) > 3
@@ -85,6 +85,19 @@ def test_page(report, write):
     script = re.search(r"<script>(.*?)</script>", page, flags=re.S).group(1)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page
+
+
+def test_documents_of_a_few_words(scoring, write, tmp_path):
+    """A perfect translation has no 4-grams, and a plot would be a single point."""
+    short = [["a b"], ["c"]]
+    out = tmp_path / "report.html"
+    system, reference = write("system", short), write("reference", short)
+    scoring("report", f"x={system}", "--reference", reference, "--out", str(out))
+    page = out.read_text()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, flags=re.S).group(1))
+    assert [document["bleu"] for document in data["documents"]] == [[100], [100]]
+    assert "<svg" not in page and "Plots" not in page
+    assert "2 documents, 2 sentences." in page
 
 
 def test_marks_of_significance(scoring, write, tmp_path):
@@ -203,7 +216,7 @@ def in_chromium(page, folder):
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium to show the page")
 def test_in_chromium(report, write, tmp_path):
     tags = write("tags", '{"doc_id": "1", "segment": 2, "tags": ["pronoun"]}\n')
-    page = report("--tags", tags)
+    page = report("--tags", tags, "--range", "1")
     shown = in_chromium(page, tmp_path / "profile")
     # No text ran as a script: the title is still the text of the title.
     title = re.search(r"<title>(.*?)</title>", shown, flags=re.S).group(1)
@@ -220,7 +233,7 @@ def test_in_chromium(report, write, tmp_path):
     assert found["before"] == [2, 3]
     assert found["differing"] == [2, 1]  # the first document is open: one sentence of two
     assert found["second"] == [1, 1]
-    assert found["tag"] == [1, 1, "1 documents, 1 sentences shown"]
+    assert found["tag"] == [1, 1, "1 document, 1 sentence shown"]
     assert found["columns"] == ["reference", NAME]
     assert found["plot"][0] > 300 and found["plot"][1] > 150
     assert found["mark"] == ["too", "rgb(255, 227, 184)"]
