@@ -11,6 +11,7 @@ COMMANDS = {
     "metrics": "metrics",
     "convert": "convert",
     "pronouns": "pronouns",
+    "tagged-words": "tagged_words",
     "dropped-pronouns": "dropped_pronouns",
     "contrastive": "contrastive",
     "targeted": "targeted",

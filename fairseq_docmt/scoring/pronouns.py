@@ -89,19 +89,25 @@ def pronoun_tags(
     ]
 
 
-def tagger(name: str):
+def tagger(name: str, exclude: Sequence[str] = ("ner", "lemmatizer", "parser")):
     """Load a spaCy pipeline for tagging.
 
     Args:
         name: name of an installed model, or a folder.
+        exclude: parts that are not needed.
 
     Raises:
-        UserError: there is no such model.
+        UserError: there is no such model, or a package that it needs is missing.
     """
     import spacy
 
     try:
-        return spacy.load(name, exclude=["ner", "lemmatizer", "parser"])
+        return spacy.load(name, exclude=exclude)
+    except ImportError as error:
+        message = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"the spaCy model {name} needs a package that is missing: {message}"
+        ) from None
     except OSError:
         raise UserError(
             f"the spaCy model {name} is not installed; "
@@ -158,29 +164,31 @@ def main(args: argparse.Namespace) -> None:
         tags.write(args.tags, texts, pronoun_tags(pair.phenomena, source, reference))
     taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
     notes = [f"pair:{args.pair}|case:{'lc' if args.lowercase else 'mixed'}|{'|'.join(taggers)}"]
-    tables = [_table(phenomenon, systems) for phenomenon, systems in counts.items()]
-    numbers = {
-        phenomenon: {name: _numbers(by_class) for name, by_class in systems.items()}
+    tables = [table(phenomenon, "class", systems) for phenomenon, systems in counts.items()]
+    results = {
+        phenomenon: {name: numbers(by_class) for name, by_class in systems.items()}
         for phenomenon, systems in counts.items()
     }
-    _tables.show(args, tables, notes, {"signature": notes[0], **numbers})
+    _tables.show(args, tables, notes, {"signature": notes[0], **results})
 
 
-def _table(phenomenon: str, systems: Dict[str, Dict[str, Counts]]) -> Table:
+def table(title: str, rows_are: str, systems: Dict[str, Dict[str, Counts]]) -> Table:
+    """Return a table of F1 with a row for each class and a column for each system."""
     first = next(iter(systems.values()))
     rows = [
         [name, str(wanted.reference), *(_cell(found[name]) for found in systems.values())]
         for name, wanted in first.items()
     ]
-    title = f"{phenomenon}: F1 (precision/recall), %"
-    return Table(title, ["class", "in reference", *systems], rows)
+    title = f"{title}: F1 (precision/recall), %"
+    return Table(title, [rows_are, "in reference", *systems], rows)
 
 
 def _cell(found: Counts) -> str:
     return f"{100 * found.f1:.1f} ({100 * found.precision:.1f}/{100 * found.recall:.1f})"
 
 
-def _numbers(by_class: Dict[str, Counts]) -> dict:
+def numbers(by_class: Dict[str, Counts]) -> dict:
+    """Return counts, precision, recall and F1 of each class, for JSON."""
     return {
         name: {**c._asdict(), "precision": c.precision, "recall": c.recall, "f1": c.f1}
         for name, c in by_class.items()

@@ -1,0 +1,228 @@
+"""Words whose translation depends on previous sentences, by target language.
+
+Fernandes et al. (2023), sections 3 and 4, and the word lists of their code (MuDA).  All phenomena
+are those of translation from English.  A word of a target sentence is tagged for
+
+* lexical cohesion: a content word that has been the translation of the same source word REPEATED
+  times or more in previous sentences;
+* formality: a pronoun of the familiar or the polite form, after one of the same form;
+* verb form: a verb in a tense that English does not distinguish, after one in the same tense;
+* pronouns: a translation of a source pronoun that has several, by gender or formality.
+
+MuDA aligns words and resolves coreference by neural models.  Here, instead:
+
+* a content word counts as translation of each content word of the source sentence, so a pair is
+  repeated if both words are in the same sentence pairs;
+* a target pronoun is the translation of a source pronoun of the sentence, unless the sentence has
+  another word with the same translation;
+* a source pronoun of the third person may have its antecedent in its own sentence if a noun stands
+  before it, and does not count then.
+"""
+
+import re
+from collections import Counter
+from typing import Dict, FrozenSet, List, NamedTuple, Sequence, Set
+
+#: Number of previous sentences with a pair of words that make the next one cohesive (MuDA).
+REPEATED = 3
+COHESION, FORMALITY, VERB_FORM, PRONOUNS = PHENOMENA = (
+    "lexical cohesion",
+    "formality",
+    "verb form",
+    "pronouns",
+)
+_YOU = frozenset("you your yours yourself yourselves".split())
+_EDGES = re.compile(r"^\W+|\W+$")
+
+
+class Word(NamedTuple):
+    """A word as analysed by spaCy.
+
+    Attributes:
+        text: the word.
+        lemma: dictionary form, in lower case.
+        pos: universal part of speech.
+        content: whether it is neither a stop word nor punctuation.
+        tenses: values of the feature Tense.
+    """
+
+    text: str
+    lemma: str
+    pos: str
+    content: bool
+    tenses: FrozenSet[str] = frozenset()
+
+    @property
+    def form(self) -> str:
+        """The word in lower case without punctuation at its edges; empty for punctuation."""
+        return _EDGES.sub("", self.text.lower())
+
+
+Sentence = List[Word]
+#: Phenomenon -> the tagged words of a sentence, as :attr:`Word.form`.
+Tagged = Dict[str, List[str]]
+
+
+class Rules(NamedTuple):
+    """Rules of a target language; all words in lower case.
+
+    Attributes:
+        model: name of the spaCy model.
+        lemmas: whether words have other forms than the lemma.
+        formality: class -> words.
+        capital: words of ``formality`` that must have a capital letter.
+        tenses: tenses that English does not distinguish.
+        pronouns: source pronoun -> translations, words that are always pronouns.
+        persons: source pronouns whose antecedent is not a noun.
+        blockers: target pronoun -> other source words that it may translate.
+    """
+
+    model: str
+    lemmas: bool = True
+    formality: Dict[str, FrozenSet[str]] = {}
+    capital: FrozenSet[str] = frozenset()
+    tenses: FrozenSet[str] = frozenset()
+    pronouns: Dict[str, FrozenSet[str]] = {}
+    persons: FrozenSet[str] = frozenset()
+    blockers: Dict[str, FrozenSet[str]] = {}
+
+    @property
+    def phenomena(self) -> List[str]:
+        """Phenomena that the language has rules for."""
+        rules = (True, self.formality, self.tenses, self.pronouns)
+        return [name for name, rule in zip(PHENOMENA, rules) if rule]
+
+
+def tag_document(
+    rules: Rules, source: Sequence[Sentence], target: Sequence[Sentence]
+) -> List[Tagged]:
+    """Tag the words of a translated document.
+
+    Args:
+        rules: rules of the target language.
+        source, target: (sentences,) each.
+    """
+    pairs: Counter = Counter()
+    classes: Set[str] = set()
+    tenses: Set[str] = set()
+    found = []
+    for original, words in zip(source, target):
+        tags = {
+            COHESION: _cohesive(original, words, pairs),
+            FORMALITY: _formal(rules, original, words, classes),
+            VERB_FORM: _verbs(rules, words, tenses),
+            PRONOUNS: _pronouns(rules, original, words),
+        }
+        found.append({name: tags[name] for name in rules.phenomena})
+    return found
+
+
+def _cohesive(source: Sentence, target: Sentence, pairs: Counter) -> List[str]:
+    """Tag by the pairs of previous sentences, and add those of this one."""
+    originals = {word.lemma for word in source if word.content}
+    words = [word for word in target if word.content]
+    tagged = [
+        word.form
+        for word in words
+        if any(pairs[original, word.lemma] >= REPEATED for original in originals)
+    ]
+    pairs.update((original, lemma) for original in originals for lemma in {w.lemma for w in words})
+    return tagged
+
+
+def _formal(rules: Rules, source: Sentence, target: Sentence, seen: Set[str]) -> List[str]:
+    """Tag words of the classes that were seen, and add those of this sentence."""
+    class_of = {word: name for name, words in rules.formality.items() for word in words}
+    has_you = any(word.form in _YOU for word in source)
+    tagged = []
+    for place, word in enumerate(target):
+        name = class_of.get(word.form)
+        if name is None:
+            continue
+        if word.form in rules.capital:
+            begins = place == 0 or not (target[place - 1].form or target[place - 1].text in ",;")
+            if not word.text[0].isupper() or (begins and not has_you):
+                continue
+        if name in seen:
+            tagged.append(word.form)
+        seen.add(name)
+    return tagged
+
+
+def _verbs(rules: Rules, target: Sentence, seen: Set[str]) -> List[str]:
+    """Tag verbs in the tenses that were seen, and add those of this sentence."""
+    tagged = []
+    for word in target:
+        tenses = rules.tenses & word.tenses if word.pos == "VERB" else frozenset()
+        if tenses & seen:
+            tagged.append(word.form)
+        seen |= tenses
+    return tagged
+
+
+def _pronouns(rules: Rules, source: Sentence, target: Sentence) -> List[str]:
+    words = {word.form for word in source}
+    wanted: Set[str] = set()
+    noun = False
+    for word in source:
+        if word.pos == "PRON" and (word.form in rules.persons or not noun):
+            wanted |= rules.pronouns.get(word.form, frozenset())
+        noun = noun or word.pos in ("NOUN", "PROPN")
+    wanted -= {form for form, blockers in rules.blockers.items() if blockers & words}
+    return [word.form for word in target if word.form in wanted]
+
+
+def _words(text: str) -> FrozenSet[str]:
+    return frozenset(text.split())
+
+
+SOURCE_MODEL = "en_core_web_sm"
+#: Target language -> rules; to add one, add an entry.
+LANGUAGES: Dict[str, Rules] = {
+    "de": Rules(
+        "de_core_news_sm",
+        formality={"familiar": _words("du"), "polite": _words("sie")},
+        capital=_words("sie"),
+        pronouns={"it": _words("er sie es")},
+        blockers={"er": _words("he"), "sie": _words("she her they them") | _YOU},
+    ),
+    "fr": Rules(
+        "fr_core_news_sm",
+        formality={
+            "familiar": _words("tu te toi ton ta tes tien tiens tienne tiennes"),
+            "polite": _words("vous votre vos"),
+        },
+        tenses=_words("Past Imp Pqp"),
+        pronouns={
+            "it": _words("il elle lui"),
+            "they": _words("ils elles"),
+            "them": _words("ils elles"),
+            "you": _words("tu vous on"),
+            "we": _words("nous on"),
+            "this": _words("celle ceci"),
+            "that": _words("celle celui"),
+            "these": _words("celles ceux"),
+            "those": _words("celles ceux"),
+        },
+        persons=_words("you we"),
+        blockers={
+            "il": _words("he"),
+            "elle": _words("she her"),
+            "lui": _words("he him her"),
+            "nous": _words("us ourselves"),
+        },
+    ),
+    "ru": Rules(
+        "ru_core_news_sm",
+        formality={
+            "familiar": _words("ты тебя тебе тобой твой твоя твои"),
+            "polite": _words("вы вас вам вами ваш ваши"),
+        },
+        tenses=_words("Past"),
+    ),
+    "zh": Rules(
+        "zh_core_web_sm",
+        lemmas=False,
+        formality={"familiar": _words("你"), "polite": _words("您")},
+    ),
+}
