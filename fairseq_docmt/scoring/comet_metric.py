@@ -5,13 +5,15 @@ before it, which on the target side are those of the reference for translations 
 unbabel-comet runs in a process of its own, because it needs an older NumPy than fairseq.
 """
 
+import argparse
+import functools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from sacrebleu.metrics.base import Metric, Score, Signature
 
@@ -21,6 +23,8 @@ from fairseq_docmt.scoring.translations import Translations
 #: Previous sentences as context (Vernikos et al., 2022).
 CONTEXT = 2
 DEFAULT_MODEL = "Unbabel/wmt22-comet-da"
+#: Scores of samples: dictionaries with ``src``, ``mt`` and, if the model needs it, ``ref``.
+Scorer = Callable[[List[dict]], List[float]]
 
 
 class CometSignature(Signature):
@@ -98,13 +102,37 @@ class Comet(Metric):
         raise NotImplementedError("COMET scores all segments at once")
 
 
-def run(python: str, model: str, samples: List[dict], context: bool) -> List[float]:
+def add_arguments(parser: argparse.ArgumentParser, model: str = DEFAULT_MODEL) -> None:
+    """Add the options for COMET.
+
+    Args:
+        parser: parser of a command.
+        model: default model.
+    """
+    parser.add_argument(
+        "--comet-model", metavar="NAME|FILE", default=model, help=f"for comet; default: {model}"
+    )
+    parser.add_argument(
+        "--comet-python",
+        metavar="FILE",
+        help="Python of an environment with unbabel-comet, which cannot live beside fairseq; "
+        "default: this Python",
+    )
+
+
+def scorer(args: argparse.Namespace) -> Scorer:
+    """Return a function that scores samples by the model named on the command line."""
+    return functools.partial(run, args.comet_python or sys.executable, args.comet_model)
+
+
+def run(python: str, model: str, samples: List[dict], context: bool = False) -> List[float]:
     """Score samples in a process of its own.
 
     Args:
         python: Python that has unbabel-comet.
         model: name or checkpoint.
-        samples: dictionaries with ``src``, ``mt``, ``ref``; lists of sentences with context.
+        samples: dictionaries with ``src``, ``mt`` and, if the model needs it, ``ref``; lists of
+            sentences with context.
         context: whether samples have context.
 
     Raises:

@@ -22,13 +22,15 @@ def main(source: str, target: str) -> None:
         }
     except Exception as error:  # all that the package raises
         message = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, KeyError) and error.args == ("ref",):
+            message = "it needs references; use one without, e.g. Unbabel/wmt22-cometkiwi-da"
         found = {"error": f"--comet-model {wanted['model']} cannot be used: {message[:300]}"}
     with open(target, "w", encoding="utf-8") as stream:
         json.dump(found, stream)
 
 
 def score(model: str, samples: list, context: bool, batch_size: int) -> dict:
-    """Return the score of each sample, a dictionary with ``src``, ``mt``, ``ref``.
+    """Return the score of each sample, a dictionary with ``src``, ``mt`` and, if needed, ``ref``.
 
     With ``context``, texts are lists of sentences; COMET sees all and scores the last.
     """

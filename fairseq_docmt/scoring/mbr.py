@@ -10,6 +10,8 @@ references.  --by sets what is compared:
   context    each sentence behind the --context sentences before it: those already chosen in front
              of the candidate, and those of the same candidate list in front of the references
   document   whole documents: the documents of one system, or of one rank in all n-best lists
+
+`--metric comet` compares sentences; it needs --source.
 """
 
 import argparse
@@ -21,7 +23,9 @@ from tqdm import tqdm
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import candidates as candidate_lists
+from fairseq_docmt.scoring import comet_metric
 from fairseq_docmt.scoring.candidates import Candidates
+from fairseq_docmt.scoring.comet_metric import Scorer
 
 #: Score of hypotheses against references, given as two lists.
 Utility = Callable[[List[str], List[str]], Sequence[float]]
@@ -94,6 +98,27 @@ def choose(candidates: Candidates, utility: Utility, by: str, context: int = 3) 
     return choice
 
 
+def choose_by_comet(candidates: Candidates, comet: Scorer) -> List[int]:
+    """Return the index of the chosen candidate for each sentence, with COMET as utility.
+
+    All pairs of candidates are scored at once, since loading the model takes long.
+
+    Args:
+        candidates: candidates of all sentences, with source.
+        comet: metric.
+    """
+    rows = list(zip(candidates.source, candidates.texts))
+    pairs = dict.fromkeys(
+        (source, one, other) for source, texts in rows for one in texts for other in texts
+    )
+    scores = comet([{"src": source, "mt": one, "ref": other} for source, one, other in pairs])
+    table = dict(zip(pairs, scores))
+    return [
+        best(texts, texts, lambda *sides, s=source: [table[(s, *pair)] for pair in zip(*sides)])
+        for source, texts in rows
+    ]
+
+
 def _ranked(texts: List[str], rank: int) -> str:
     """Return the candidate of a rank, or the last one."""
     return texts[min(rank, len(texts) - 1)]
@@ -109,18 +134,27 @@ def _document(rows: List[List[str]], utility: Utility) -> List[int]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     candidate_lists.add_arguments(parser)
-    parser.add_argument("--metric", choices=UTILITIES, default="chrf", help="default: chrf")
+    parser.add_argument(
+        "--metric", choices=[*UTILITIES, "comet"], default="chrf", help="default: chrf"
+    )
     parser.add_argument(
         "--by", choices=["sentence", "context", "document"], default="sentence", help="see above"
     )
     parser.add_argument("--context", type=int, default=3, help="sentences of context; default: 3")
     parser.add_argument("--tokenize", choices=BLEU.TOKENIZERS, metavar="NAME", help="for bleu")
+    comet_metric.add_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> None:
     """Run the command."""
     if args.context < 1:
         raise UserError(f"--context must be at least 1, got {args.context}; or use --by sentence")
+    if args.metric == "comet" and (args.by != "sentence" or not args.source):
+        raise UserError("--metric comet needs --source and --by sentence")
     candidates = candidate_lists.from_arguments(args)
-    utility = UTILITIES[args.metric](args.tokenize)
-    candidate_lists.write(args, candidates, choose(candidates, utility, args.by, args.context))
+    if args.metric == "comet":
+        choice = choose_by_comet(candidates, comet_metric.scorer(args))
+    else:
+        utility = UTILITIES[args.metric](args.tokenize)
+        choice = choose(candidates, utility, args.by, args.context)
+    candidate_lists.write(args, candidates, choice)

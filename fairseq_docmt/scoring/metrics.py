@@ -16,9 +16,8 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.analysis.bleu_by_position import bleu_of_ranges
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import _tables, corpus_metrics, translations
+from fairseq_docmt.scoring import _tables, comet_metric, corpus_metrics, translations
 from fairseq_docmt.scoring._tables import Table
-from fairseq_docmt.scoring.comet_metric import DEFAULT_MODEL
 from fairseq_docmt.scoring.corpus_metrics import Comparison, MetricResult, Options
 from fairseq_docmt.scoring.translations import Translations
 
@@ -58,15 +57,7 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lowercase", action="store_true", help="compute BLEU and chrF case-insensitively"
     )
-    parser.add_argument(
-        "--comet-model", metavar="NAME|FILE", help=f"for comet; default: {DEFAULT_MODEL}"
-    )
-    parser.add_argument(
-        "--comet-python",
-        metavar="FILE",
-        help="Python of an environment with unbabel-comet, which cannot live beside fairseq; "
-        "default: this Python",
-    )
+    comet_metric.add_arguments(parser)
 
 
 def options_of(args: argparse.Namespace) -> Options:

@@ -33,7 +33,8 @@ class Model:
     def predict(self, samples, **options):
         with open(__file__ + ".seen", "a") as stream:
             print(json.dumps(samples), file=stream)
-        return Scores([float(s["mt"] == s["ref"]) for s in samples])
+        side = "src" if "kiwi" in self.path else "ref"
+        return Scores([float(s["mt"] == s[side]) for s in samples])
 import json
 def download_model(name):
     if "/" not in name: raise KeyError(f"Model {name} not supported by COMET.")
@@ -112,6 +113,50 @@ def test_missing_package_or_source(scoring, arguments, monkeypatch):
         scoring(*arguments[:3], *arguments[5:], "--metrics", "comet")
     with pytest.raises(UserError, match="COMET is defined for one reference"):
         scoring(*arguments, *arguments[5:], "--metrics", "comet")
+
+
+@pytest.fixture
+def candidates(write):
+    """Three systems, and the options of the commands that choose among them."""
+    texts = {"a": [["x", "y"], ["z"]], "b": [["w", "zwei"], ["x"]], "c": [["w", "y"], ["x"]]}
+    systems = [f"{name}={write(name, documents)}" for name, documents in texts.items()]
+    return [*systems, "--source", write("source", [["eins", "zwei"], ["eins"]])]
+
+
+def test_mbr(scoring, candidates, stand_in, tmp_path):
+    out = tmp_path / "out"
+    scoring("mbr", *candidates, "--metric", "comet", "--out", str(out))
+    assert out.read_text() == "w\ny\n\nx\n"
+    (samples,) = stand_in()  # one process for all pairs, each once
+    assert len(samples) == 4 + 4 + 3
+    assert {"src": "eins", "mt": "w", "ref": "x"} in samples
+    for options in (["--by", "context"], ["--by", "document"]):
+        with pytest.raises(UserError, match="--metric comet needs --source and --by sentence"):
+            scoring("mbr", *candidates, "--metric", "comet", *options, "--out", str(out))
+
+
+def test_rerank(scoring, candidates, stand_in, tmp_path):
+    out = tmp_path / "out"
+    options = ["--score", "comet:2", "--score", "length", "--out", str(out)]
+    scoring("rerank", *candidates, *options)
+    assert out.read_text() == "x\nzwei\n\nz\n"
+    (samples,) = stand_in()
+    assert len(samples) == 9 and samples[4] == {"src": "zwei", "mt": "zwei"}
+    scoring("rerank", *candidates, "--score", "length", "--out", str(out))
+    assert out.read_text() == "x\ny\n\nz\n" and len(stand_in()) == 1  # only if asked for
+
+
+def test_rerank_takes_a_model_without_reference(scoring, candidates, stand_in, tmp_path):
+    options = ["--score", "comet", "--comet-model", "a/b", "--out", str(tmp_path / "out")]
+    with pytest.raises(UserError, match="--comet-model a/b cannot be used: it needs references"):
+        scoring("rerank", *candidates, *options)
+
+
+def test_rerank_needs_a_source(scoring, write, tmp_path):
+    nbest = write("nbest", "H-0\t-1\ta\nH-0\t-2\tb\n")
+    options = ["--docids", write("ids", "d\n"), "--score", "comet", "--out", str(tmp_path / "out")]
+    with pytest.raises(UserError, match="--score comet needs --source"):
+        scoring("rerank", nbest, *options)
 
 
 SMALL_MODEL = """

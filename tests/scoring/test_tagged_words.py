@@ -23,7 +23,7 @@ LEMMAS = {
 }
 POS = {
     "en": {
-        "PRON": "it they them you we this these he she him her us i that your",
+        "PRON": "it they them you we this these he she him her us i your",
         "NOUN": "dog dogs hound hounds day",
         "PROPN": "Rex",
         "DET": "the",
@@ -145,6 +145,8 @@ def test_verb_form(tagged):
         ("fr", "We see us.", "on nous", ["on"]),
         ("fr", "We see these.", "ceux nous celui", ["ceux", "nous"]),
         ("fr", "the dog", "ceux nous", []),
+        # the source word must be a pronoun
+        ("fr", "I say that it barks.", "celle elle", ["elle"]),
     ],
 )
 def test_pronouns(tagged, language, source, target, wanted):
