@@ -141,7 +141,7 @@ def test_rerank(scoring, candidates, stand_in, tmp_path):
     scoring("rerank", *candidates, *options)
     assert out.read_text() == "x\nzwei\n\nz\n"
     (samples,) = stand_in()
-    assert len(samples) == 9 and samples[4] == {"src": "zwei", "mt": "zwei"}
+    assert len(samples) == 9 and samples[0] == {"src": "eins", "mt": "x"}
     scoring("rerank", *candidates, "--score", "length", "--out", str(out))
     assert out.read_text() == "x\ny\n\nz\n" and len(stand_in()) == 1  # only if asked for
 

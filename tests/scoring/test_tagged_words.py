@@ -178,9 +178,9 @@ def test_counts_are_by_word_and_sentence():
     def sentences(*formality):
         return [{"formality": list(words), "lexical cohesion": []} for words in formality]
 
-    counts = count(rules, sentences("aab", "c", ""), sentences("abbd", "a", "c"))
-    # a and b of the first sentence; none of the others
-    assert counts == {"lexical cohesion": (0, 0, 0), "formality": (4, 6, 2)}
+    counts = count(rules, sentences("aabb", "c", ""), sentences("aabd", "a", "c"))
+    # a, a and b of the first sentence; none of the others
+    assert counts == {"lexical cohesion": (0, 0, 0), "formality": (5, 6, 3)}
 
 
 @pytest.fixture
