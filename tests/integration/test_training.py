@@ -104,7 +104,7 @@ def test_window_size_1_gives_the_examples_of_the_stock_task(binarised):
     stock.load_dataset("test")
     view, pairs = ours.dataset("test"), stock.dataset("test")
     rows = [row for row in range(len(pairs)) if pairs.src_sizes[row] > 1]
-    assert view.named_after.tolist() == rows
+    assert view.ids.tolist() == rows
     batch = view.collater([view[i] for i in range(len(view))])
     wanted = pairs.collater([pairs[row] for row in rows])
     for key, value in wanted["net_input"].items():

@@ -43,7 +43,10 @@ def test_generate(binarised, request, scoring, write, name, extra):
     assert float(found.group(2)) == pytest.approx(wanted, abs=0.006)
     assert found.group(3).startswith("docs:4|sents:15|nrefs:1|case:mixed|eff:no|tok:13a")
     # The command reads the same output.
-    printed = scoring("metrics", f"x={write('output', output)}", "--format", "json")
+    lines = iter(sides[1])
+    reference = write("reference", [[next(lines) for _ in range(n)] for n in LENGTHS])
+    system = f"x={write('output', output)}"
+    printed = scoring("metrics", system, "--reference", reference, "--format", "json")
     for metric in json.loads(printed)["metrics"][:2]:
         wanted = found.group(2 if metric["label"] == "s-BLEU" else 1)
         assert metric["scores"]["x"] == pytest.approx(float(wanted), abs=0.006)
