@@ -257,6 +257,7 @@ def test_the_context_probe(shell):
     run_page(shell, "examples/context_probe/README.md")
 
 
+@pytest.mark.system  # minutes: it prepares, trains and translates several times
 def test_a_corpus_of_your_own(shell):
     """From training to decoding to evaluation, each with the results of the page before."""
     write_splits(shell.top / "corpus", ("zh", "en"))
