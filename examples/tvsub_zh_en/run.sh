@@ -48,9 +48,7 @@ measured() { python "$here/measured.py" "$work/$1.json" "${@:2}"; }
 
 prepare() {
   [ -e "$work/data.json" ] || : "${CORPUS:?give the folder of the corpus}"
-  [ -e "$work/data.json" ] || measured data python "$top/data_prep/prepare.py" \
-    --source-lang zh --target-lang en --train "$CORPUS/train" --valid "$CORPUS/valid" \
-    --test "$CORPUS/test" "$CORPUS/zpdev" --destdir "$work/data" --bpe-operations 4000 --separate-bpe
+  [ -e "$work/data.json" ] || measured data bash "$here/prepare.sh" "$CORPUS" "$work"
   [ -e "$work/zpdev.zp.zh" ] || cp "$CORPUS/zpdev.zp.zh" "$work"
   # zpdev is named test1 from preparation on.
   [ -e "$work/contexts/own.zh" ] || python "$here/contexts.py" make \
@@ -168,6 +166,7 @@ score() {
       --metrics s-bleu,d-bleu,chrf --tests bootstrap,sign --reference "$reference" \
       --format json --out "$work/$system/scores/$subset.json" "${outputs[@]}"
   done
+  # From here on outputs and reference are those of zpdev, the last subset.
   measured "$system/scores/pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
     --source "$work/zpdev.zp.zh" --reference "$reference" \
     --format json --out "$work/$system/scores/pronouns.json" "${outputs[@]}"

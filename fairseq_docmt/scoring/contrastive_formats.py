@@ -147,9 +147,7 @@ def contrapro(
     items = []
     for number, entry in enumerate(entries, start=1):
         where = f"{name}: item {number}"
-        errors = field(where, entry, "errors")
-        if not isinstance(errors, list):
-            raise UserError(f'{where}: "errors" must be a list')
+        errors = _errors(where, entry)
         current = field(where, entry, "src segment")
         targets = [field(where, entry, "ref segment")]
         targets += [field(where, error, "contrastive") for error in errors]
@@ -169,6 +167,14 @@ def contrapro(
         labels = _contrapro_labels(where, entry)
         items.append(checked_item(where, source, candidates, 0, labels, len(following)))
     return items
+
+
+def _errors(where: str, entry: dict) -> list:
+    """Return the contrastive translations of an item."""
+    errors = field(where, entry, "errors")
+    if not isinstance(errors, list):
+        raise UserError(f'{where}: "errors" must be a list')
+    return errors
 
 
 def _letters(text) -> str:
@@ -191,9 +197,7 @@ def lopes(
     items = []
     for number, entry in enumerate(entries, start=1):
         where = f"{name}: item {number}"
-        errors = field(where, entry, "errors")
-        if not isinstance(errors, list):
-            raise UserError(f'{where}: "errors" must be a list')
+        errors = _errors(where, entry)
         document, line = field(where, entry, "document id"), field(where, entry, "segment id")
         if not isinstance(line, int):
             raise UserError(f'{where}: "segment id" must be a number, not {line!r}')

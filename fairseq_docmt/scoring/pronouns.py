@@ -13,7 +13,7 @@ them in lower case, as the code of the paper does.
 
 import argparse
 from collections import Counter
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Dict, Iterable, List, NamedTuple, Sequence
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables, tags, translations
@@ -133,13 +133,23 @@ def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged
     return tagged
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+def add_tagging_arguments(parser: argparse.ArgumentParser, pairs: Iterable[str]) -> None:
+    """Add the options of commands that tag both sides: texts, languages and spaCy models.
+
+    Args:
+        parser: parser of the command.
+        pairs: pairs of languages that it covers.
+    """
     translations.add_arguments(parser, source_required=True)
     tags.add_argument(parser)
-    parser.add_argument("--pair", choices=PAIRS, default="en-de", help="languages; default: en-de")
+    parser.add_argument("--pair", choices=pairs, default="en-de", help="languages; default: en-de")
     parser.add_argument("--source-model", metavar="NAME", help="spaCy model of the source side")
     parser.add_argument("--target-model", metavar="NAME", help="spaCy model of the target side")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_tagging_arguments(parser, PAIRS)
     parser.add_argument("--lowercase", action="store_true", help="lowercase texts before tagging")
     _tables.add_arguments(parser)
 

@@ -103,11 +103,7 @@ def count(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    translations.add_arguments(parser, source_required=True)
-    tags.add_argument(parser)
-    parser.add_argument("--pair", choices=PAIRS, default="en-de", help="languages; default: en-de")
-    parser.add_argument("--source-model", metavar="NAME", help="spaCy model of the source side")
-    parser.add_argument("--target-model", metavar="NAME", help="spaCy model of the target side")
+    pronouns.add_tagging_arguments(parser, PAIRS)
     _tables.add_arguments(parser)
 
 

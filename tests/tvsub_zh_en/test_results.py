@@ -33,7 +33,8 @@ def test_contexts_of_the_own_and_of_another_document(tmp_path):
         (tmp_path / f"text.{side}").write_text("\n\n".join("\n".join(doc) for doc in lines) + "\n")
     contexts.make(str(tmp_path / "text.zh"), str(tmp_path / "text.en"), tmp_path)
     own, other, target = (
-        contexts.documents(str(tmp_path / name)) for name in ("own.zh", "other.zh", "other.en")
+        [doc.split("\n") for doc in (tmp_path / name).read_text().rstrip("\n").split("\n\n")]
+        for name in ("own.zh", "other.zh", "other.en")
     )
     wanted = [f"zh{d}.{i}" for d in range(3) for i in range(14)]
     assert [doc[-1] for doc in own] == [doc[-1] for doc in other] == wanted
