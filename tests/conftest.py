@@ -1,5 +1,6 @@
 """Fixtures: one thread, fixed seeds, tiny checkpoints, and the shared real corpora if present."""
 
+import copy
 import fcntl
 import functools
 import hashlib
@@ -13,6 +14,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from hydra._internal.config_repository import CachingConfigRepository
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 warnings.simplefilter("ignore")
@@ -29,10 +31,10 @@ def fixed_seed():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def settings_are_parsed_once():
-    """Each fairseq command makes hydra parse some 270 settings, nearly the same each time.
+def cheap_hydra():
+    """Spare work that hydra repeats in each fairseq command and that costs more than a tiny command.
 
-    That costs as much computing as the rest of a tiny command.
+    It parses some 270 settings, nearly the same each time, and copies all that it has registered.
     """
     parse = OverridesParser.parse_rule
 
@@ -43,8 +45,13 @@ def settings_are_parsed_once():
     def parse_once(_, text, rule):
         return parsed(text, rule)
 
+    def refer(self, delegate):
+        # What is registered is only read; the list of sources is made anew for each command.
+        self.delegate, self.cache = copy.copy(delegate), {}
+
     with mock.patch.object(OverridesParser, "parse_rule", parse_once):
-        yield
+        with mock.patch.object(CachingConfigRepository, "__init__", refer):
+            yield
 
 
 @pytest.fixture
