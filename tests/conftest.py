@@ -32,7 +32,7 @@ def fixed_seed():
 
 @pytest.fixture(scope="session", autouse=True)
 def cheap_hydra():
-    """Spare work that hydra repeats in each fairseq command and that costs more than a tiny command.
+    """Spare work that hydra repeats in each command, more than all else in a tiny one.
 
     It parses some 270 settings, nearly the same each time, and copies all that it has registered.
     """
@@ -108,10 +108,8 @@ def barely_trained(binarised, made_once):
     import tiny
 
     def train(*arguments, model=tiny.MODEL):
-        seldom = ["--validate-interval", "1000", "--save-interval", "1000"]  # at the end alone
-
         def build(folder):
-            tiny.train(binarised, folder, *arguments, *seldom, updates=60, model=model)
+            tiny.train(binarised, folder, *arguments, updates=60, model=model)
 
         return made_once((arguments, model), build) / "checkpoint_last.pt"
 

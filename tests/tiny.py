@@ -78,6 +78,8 @@ TRAINING = (
     "--no-epoch-checkpoints"
 ).split()
 
+SELDOM = ["--validate-interval", "1000", "--save-interval", "1000"]
+
 
 def documents(lengths: Sequence[int], seed: int = 0, words: int = 12) -> List[List[str]]:
     """Documents of the given numbers of random sentences of 2 to 6 words."""
@@ -156,7 +158,10 @@ def corpus(folder: Path, train=(4, 1, 6, 3, 5), valid=(3, 1, 4), test=(1, 5, 2, 
 
 
 def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12, model=MODEL) -> Path:
-    """Train with stock ``fairseq-train`` and return the last checkpoint."""
+    """Train with stock ``fairseq-train`` and return the last checkpoint.
+
+    Validation and checkpoints come at the last update alone, or else after every epoch.
+    """
     from fairseq_cli import train as command
 
     run_main(
@@ -165,6 +170,7 @@ def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12, model=
         *["--user-dir", USER_DIR, *model, *TRAINING, "--max-update", str(updates)],
         *["--save-dir", str(save_dir)],
         *([] if "--max-tokens" in arguments else ["--max-tokens", "200"]),
+        *([] if "--max-epoch" in arguments else SELDOM),
         *arguments,
     )
     return save_dir / "checkpoint_last.pt"

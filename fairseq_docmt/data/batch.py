@@ -17,6 +17,23 @@ from torch import Tensor
 from fairseq_docmt.data.decoding_units import DecodingUnit
 
 
+class RowGrouping(TypedDict):
+    """Rows in groups of similar length."""
+
+    #: (r,) rows of each group
+    rows: List[Tensor]
+    #: (rows,) place of each row when the groups stand one after another
+    order: Tensor
+    #: of each group the length of its longest source
+    source: List[int]
+    #: of each group the length of its longest target
+    target: List[int]
+    #: whether sources are padded on the left
+    left_pad_source: bool
+    #: (N,) indices of the positions with loss in the flattened targets
+    tokens: Tensor
+
+
 class NetInput(TypedDict, total=False):
     """Arguments of a model's ``forward``."""
 
@@ -38,6 +55,8 @@ class NetInput(TypedDict, total=False):
     lanes: int
     #: document state of each lane before the batch, set by the task; None for the first batch
     doc_state: Optional[Dict[str, Tensor]]
+    #: rows by length; None for a small batch
+    row_groups: Optional[RowGrouping]
 
     # ---- RowsView ------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import torch
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_view import DocumentView
 from fairseq_docmt.data.lanes import FILLER, Place, chunk_sizes, fill_lanes, stream_batches
+from fairseq_docmt.data.row_groups import group_rows
 from fairseq_docmt.data.unsort import sample_in_order
 
 logger = logging.getLogger(__name__)
@@ -65,6 +66,10 @@ class StreamView(DocumentView):
         places: List[Place] = [sample["place"] for sample in samples]
         net_input["starts"] = torch.tensor([place.starts for place in places])
         net_input["lanes"] = places[0].lanes
+        lengths = ([len(sample[side]) for sample in samples] for side in ("source", "target"))
+        net_input["row_groups"] = group_rows(
+            *lengths, self.left_pad_source, batch["target"].ne(self.tgt_dict.pad())
+        )
         batch["step"] = places[0].step
         return batch
 

@@ -19,6 +19,7 @@ class StreamModel:
         starts=None,
         lanes=None,
         doc_state=None,
+        row_groups=None,
         **kwargs,
     ):
         """Compute the logits of consecutive sentences.
@@ -26,6 +27,7 @@ class StreamModel:
         Args:
             src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
             starts, lanes, doc_state: see :class:`~fairseq_docmt.modules.shared.stream.Stream`.
+            row_groups: rows of similar length, which models may make use of.
 
         Returns:
             (rows, T, V) logits, and extra outputs with the new document state, ``doc_state``.

@@ -140,17 +140,28 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
         starts=None,
         lanes=None,
         doc_state=None,
+        row_groups=None,
         **kwargs,
     ):
         """Compute the logits of consecutive sentences; see the base class.
+
+        With ``row_groups`` the logits are those of the N positions with loss, (1, N, V).
 
         For exact memory gradients each sentence is computed twice: later sentences are trained on a
         copy that reads memories as constants. A single memory has exact gradients without copies.
         """
         memories = len(self.encoder.memories) + len(self.decoder.memories)
         if not (self.exact_memory_gradient and torch.is_grad_enabled() and memories > 1):
-            return super().forward(
-                src_tokens, src_lengths, prev_output_tokens, starts, lanes, doc_state, **kwargs
+            encoder_out = self.encoder(
+                src_tokens,
+                src_lengths=src_lengths,
+                starts=starts,
+                lanes=lanes,
+                doc_state=doc_state,
+                row_groups=row_groups,
+            )
+            return self.decoder(
+                prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs
             )
         lanes = lanes or len(src_tokens)
         if starts is None:
@@ -166,6 +177,11 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
             copied=True,
         )
         return self.decoder(previous, encoder_out=encoder_out, src_lengths=lengths, **kwargs)
+
+    def get_targets(self, sample, net_output):
+        """Return the targets of the logits: of all positions, or of those with loss."""
+        target, positions = sample["target"], net_output[1].get("positions")
+        return target if positions is None else target.flatten()[positions].unsqueeze(0)
 
 
 @register_model_architecture("memory_transformer", "memory_transformer")

@@ -29,7 +29,7 @@ SYSTEMS = {
     # A source memory reads no translations, so that it is the same for all beams.
     "memnet": (DOCUMENTS, tiny.memnet("--memory", "source", "--sentence-lm", "{lm}"), [[]]),
 }
-QUICK = [("transformer-windows", 0), ("transformer-documents", 3000)]
+QUICK = [("transformer-windows", 0)]
 LONG = [(name, words) for name in SYSTEMS for words in (0, 3000) if (name, words) not in QUICK]
 #: options of systems that do not learn the tiny language from 600 updates at a constant rate
 SLOPE = ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "100"]

@@ -25,6 +25,7 @@ def test_variants_train_and_translate(binarised, tmp_path, variant):
     assert sorted(tiny.lines_of(output)) == tiny.rows_of(tiny.documents((1, 5, 2, 7), 2))
 
 
+@pytest.mark.system
 def test_it_learns_to_copy(tmp_path):
     """The model learns word-by-word translation, for which it needs attention."""
     data = tiny.corpus(tmp_path, train=[8] * 40)

@@ -7,8 +7,18 @@ gradients reach is in tests/equations, document by document.
 import pytest
 import tiny
 import torch
-from batches import check, random_document, run, without_padding
+from batches import (
+    EOS,
+    PAD,
+    check,
+    in_lanes,
+    random_document,
+    run,
+    tensor_of,
+    without_padding,
+)
 
+from fairseq_docmt.data import row_groups
 from fairseq_docmt.errors import UserError
 
 MEMORIES = {
@@ -64,3 +74,41 @@ def test_missing_layers_are_refused():
     for layers in ("1", "x", "-1"):
         with pytest.raises(UserError, match=f"--memory-layers {layers} must name layers from 0"):
             tiny.model(*tiny.memory("--memory-layers", layers))
+
+
+GROUPED = [*MEMORIES.values(), ["--encoder-normalize-before", "--decoder-normalize-before"]]
+
+
+@pytest.mark.parametrize("left_pad", [True, False])
+@pytest.mark.parametrize("options", GROUPED, ids=" ".join)
+def test_groups_of_similar_length_change_nothing(monkeypatch, options, left_pad):
+    """Logits of the positions with loss, gradients and document states."""
+    monkeypatch.setattr(row_groups, "LEAST_ROWS", 2)
+    lanes = [[random_document([3, 1, 7, 2], 1)], [random_document(n, 2) for n in ([2], [9, 4])]]
+    lanes.append([random_document([1, 2], 3)])
+    rows, starts = in_lanes(lanes)
+    lengths = ([len(row[side]) for row in rows] for side in (0, 1))
+    words = tensor_of([words for _, words in rows])
+    target = words.roll(-1, 1).masked_fill(words.roll(-1, 1).eq(EOS), PAD)
+    grouping = row_groups.group_rows(*lengths, left_pad, target.ne(PAD))
+    assert len(grouping["rows"]) == 6
+    model, found = tiny.model(*tiny.memory(*options)), []
+    for groups in (None, grouping):
+        stream = {"starts": torch.tensor(starts), "lanes": 3, "row_groups": groups}
+        net_output = run(model, rows, left_pad, **stream)
+        sample = {"target": target}
+        targets, logits = model.get_targets(sample, net_output), net_output[0]
+        logits, words = logits[targets.ne(PAD)], targets[targets.ne(PAD)]
+        model.zero_grad()
+        torch.nn.functional.cross_entropy(logits, words).backward()
+        gradients = [p.grad.clone() for p in model.parameters()]
+        state = net_output[1]["doc_state"]
+        present = [x for name, x in state.items() if ".present." in name]
+        states = [x for name, x in state.items() if ".states." in name]
+        read = [x[there] for x, there in zip(states, present)]
+        memories = [x for name, x in state.items() if name.endswith("memory")]
+        found.append([logits, words, *gradients, *present, *read, *memories])
+        packed = groups is not None and options != MEMORIES["exact gradients"]
+        assert net_output[0].shape[0] == (1 if packed else len(rows))
+    for a, b in zip(*found):
+        torch.testing.assert_close(a, b, atol=1e-10, rtol=0)

@@ -12,6 +12,7 @@ from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.full_attention import CausalAttention, SourceAttention
 from fairseq_docmt.modules.shared.layer_kwargs import pass_layer_kwargs
 from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
+from fairseq_docmt.modules.shared.row_groups import RowGroups
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream, side_by_side
@@ -53,28 +54,40 @@ class MemoryReader:
         memories: memories of this side, by layer number.
         stream: layout of the batch.
         present: (rows, T) True at tokens, False at padding.
+        groups: rows of similar length.
         begun: precomputed results of :meth:`SentenceMemory.begin_sentence`, by layer number.
     """
 
     def __init__(
-        self, side: str, memories: nn.ModuleDict, stream: Stream, present: Tensor, begun=None
+        self,
+        side: str,
+        memories: nn.ModuleDict,
+        stream: Stream,
+        present: Tensor,
+        groups: RowGroups,
+        begun=None,
     ):
         self.side, self.memories, self.stream, self.present = side, memories, stream, present
+        self.groups = groups
         self.begun: Dict[int, Tuple[Tensor, MemoryState]] = begun or {}
         self.doc_state: DocumentState = {}
 
     def sublayer(self, layer: int):
-        """Return the memory sublayer of a layer, a function of (rows, T, C) states, or None."""
+        """Return the memory sublayer of a layer, or None.
+
+        It is a function of the (rows, T, C) states of each group.
+        """
         if str(layer) not in self.memories:
             return None
         memory, name = self.memories[str(layer)], f"{self.side}.{layer}"
 
-        def read(x: Tensor) -> Tensor:
+        def read(groups: List[Tensor]) -> List[Tensor]:
             before = MemoryState.of_doc_state(self.stream.doc_state, name)
-            begun = self.begun.get(layer)
-            seen, after = self._read_sentences(memory, memory.states_of(x), before, begun)
+            states = self.groups.join([memory.states_of(x) for x in groups], self.present.size(1))
+            seen, after = self._read_sentences(memory, states, before, self.begun.get(layer))
             self.doc_state.update(after.as_doc_state(name))
-            return memory(x, memory.project_memory(seen))
+            memories = self.groups.select(seen)
+            return [memory(x, memory.project_memory(y)) for x, y in zip(groups, memories)]
 
         return read
 
@@ -96,17 +109,38 @@ class MemoryReader:
 class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
     """Encoder layer with an optional memory between attention and feed-forward network."""
 
-    def forward(self, x, encoder_padding_mask, attn_mask=None, memory=None):
-        """See the base class; ``memory`` is a function of (B, S, C) states, or None."""
+    def forward(self, x, encoder_padding_mask, attn_mask=None, memory=None, groups=None):
+        """See the base class.
+
+        Args:
+            x, encoder_padding_mask, attn_mask: see the base class.
+            memory: function of the (rows, S, C) states of each group, or None.
+            groups: rows of similar length; None for all rows together.
+        """
+        groups, length = groups or RowGroups(None, "source"), len(x)
+        parts = groups.split(x.transpose(0, 1))
+        paddings = groups.split(encoder_padding_mask)
         if memory is None:
-            return super().forward(x, encoder_padding_mask, attn_mask)
-        x = self.residual(
-            x,
-            self.self_attn_layer_norm,
-            lambda y: self.self_attn(y, y, y, encoder_padding_mask, need_weights=False)[0],
-        )
-        x = memory(x.transpose(0, 1)).transpose(0, 1)
+            stock = super().forward
+            parts = [_length_first(stock, y, p, attn_mask) for y, p in zip(parts, paddings)]
+        else:
+            parts = [_length_first(self._attend, y, p) for y, p in zip(parts, paddings)]
+            parts = [_length_first(self._feed_forward, y) for y in memory(parts)]
+        return groups.join(parts, length).transpose(0, 1)
+
+    def _attend(self, x, padding):
+        def attention(y):
+            return self.self_attn(y, y, y, padding, need_weights=False)[0]
+
+        return self.residual(x, self.self_attn_layer_norm, attention)
+
+    def _feed_forward(self, x):
         return self.residual(x, self.final_layer_norm, self.feed_forward)
+
+
+def _length_first(function, x, *more):
+    """Apply a function of (T, B, C) states to (B, T, C) states."""
+    return function(x.transpose(0, 1), *more).transpose(0, 1)
 
 
 class MemoryTransformerEncoder(SharedSourceEncoder):
@@ -136,6 +170,7 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
         lanes: Optional[int] = None,
         doc_state: Optional[DocumentState] = None,
         copied: bool = False,
+        row_groups: Optional[dict] = None,
     ):
         """Encode consecutive sentences.
 
@@ -145,23 +180,31 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
             lanes: number of lanes; default: number of rows.
             doc_state: incoming document state of each lane, None for none.
             copied: see :class:`Stream`.
+            row_groups: :class:`~fairseq_docmt.data.batch.RowGrouping`, or None.
 
         Returns:
-            Output of the base class with ``stream``, ``doc_state`` and ``begun``
+            Output of the base class with ``stream``, ``doc_state``, ``begun`` and ``row_groups``
             (:class:`~fairseq_docmt.modules.shared.encoder_output.EncoderOutput`).
         """
         stream = Stream.of(src_tokens, None if self.forget_memory else starts, lanes, doc_state)
         stream = stream._replace(copied=copied)
-        reader = MemoryReader("encoder", self.memories, stream, src_tokens.ne(self.padding_idx))
+        groups, present = RowGroups(row_groups, "source"), src_tokens.ne(self.padding_idx)
+        reader = MemoryReader("encoder", self.memories, stream, present, groups)
         sublayers = [reader.sublayer(layer) for layer in range(len(self.layers))]
-        with pass_layer_kwargs(self.layers, memory=sublayers):
+        with pass_layer_kwargs(self.layers, memory=sublayers, groups=groups):
             output = super().forward(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
-        return {**output, "stream": stream, "doc_state": reader.doc_state, "begun": {}}
+        return {
+            **output,
+            "stream": stream,
+            "doc_state": reader.doc_state,
+            "begun": {},
+            "row_groups": row_groups,
+        }
 
     def _select(self, encoder_out, sentences, beams):
         stream = encoder_out["stream"].of_rows(sentences)
         selected = super()._select(encoder_out, sentences, beams)
-        return {**selected, "stream": stream, "doc_state": {}, "begun": {}}
+        return {**selected, "stream": stream, "doc_state": {}, "begun": {}, "row_groups": None}
 
 
 class MemoryDecoderLayer(BatchFirstDecoderLayer):
@@ -176,9 +219,34 @@ class MemoryDecoderLayer(BatchFirstDecoderLayer):
         heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout
         return SourceAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
 
-    def forward(self, x: Tensor, causal, cross, memory=None) -> Tensor:
-        """Compute whole sequences (rows, T, C) with the given functions, see :meth:`sublayers`."""
-        return self.sublayers(x, causal, cross, memory)
+    def forward(self, groups: List[Tensor], sources, memory=None, weights=None) -> List[Tensor]:
+        """Compute whole sequences.
+
+        Args:
+            groups: (rows, T, C) input of rows of similar length.
+            sources: :class:`AttendedSource` of each group.
+            memory: function of such groups, or None.
+            weights: list to which attention weights (rows, T, S) are appended; None for none.
+
+        Returns:
+            (rows, T, C) output of each group.
+        """
+        groups = [self.residual(x, self.self_attn_layer_norm, self._attend) for x in groups]
+        if memory is not None:
+            groups = memory(groups)
+        return [self._read(x, source, weights) for x, source in zip(groups, sources)]
+
+    def _attend(self, x):
+        return self.self_attn(x)[0]
+
+    def _read(self, x, source, weights):
+        def cross(y):
+            if weights is not None:
+                weights.append(self.encoder_attn.weights(y, source).mean(dim=1))
+            return self.encoder_attn(y, source)
+
+        x = self.residual(x, self.encoder_attn_layer_norm, cross)
+        return self.residual(x, self.final_layer_norm, self.feed_forward)
 
     def extend(
         self, x: Tensor, state: AttentionLayerState, padding: Optional[Tensor], memory
@@ -227,37 +295,42 @@ class MemoryTransformerDecoder(StatefulDecoder):
         return wrapped(MemoryDecoderLayer(cfg, no_encoder_attn), cfg)
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """See the base class; the extra outputs include the new document state, ``doc_state``."""
-        source, source_padding, _ = batch_first_source(encoder_out)
-        present = tokens.ne(self.padding_idx)
+        """Compute the features of whole sequences.
+
+        Args:
+            x, tokens, encoder_out, weights_of: see the base class.
+
+        Returns:
+            (rows, T, C) features, and extra outputs with the new document state, ``doc_state``.
+            With ``row_groups`` the features are those of the N positions with loss, (1, N, C), and
+            the extra outputs have their indices in the flattened targets, ``positions``.
+        """
         stream = encoder_out["stream"].for_rows(len(tokens))
-        # Reuse precomputed memories only if there is one row per sentence.
-        begun = encoder_out["begun"] if stream is encoder_out["stream"] else None
-        reader = MemoryReader("decoder", self.memories, stream, present, begun)
-        inner_states, padding, attention = [x], self._padding(tokens), []
+        one_row_each = stream is encoder_out["stream"]
+        grouping = encoder_out["row_groups"] if one_row_each and weights_of is None else None
+        targets, sources = RowGroups(grouping, "target"), RowGroups(grouping, "source")
+        present = tokens.ne(self.padding_idx)
+        begun = encoder_out["begun"] if one_row_each else None
+        reader = MemoryReader("decoder", self.memories, stream, present, targets, begun)
+        source, padding, _ = batch_first_source(encoder_out)
+        encoded = list(zip(sources.split(source), sources.split(padding)))
+        groups, weights = targets.split(x), []
         for number, layer in enumerate(self.layers):
-            attended = layer.encoder_attn.project_source(source, source_padding)
-
-            def cross(y, layer=layer, attended=attended, number=number):
-                if number == weights_of:
-                    attention.append(layer.encoder_attn.weights(y, attended).mean(dim=1))
-                return layer.encoder_attn(y, attended)
-
-            x = layer(
-                x,
-                lambda y, layer=layer: layer.self_attn(y, padding)[0],
-                cross,
-                reader.sublayer(number),
-            )
-            inner_states.append(x)
-        doc_state = {**encoder_out["doc_state"], **reader.doc_state}
+            attended = [layer.encoder_attn.project_source(*each) for each in encoded]
+            memory, wanted = reader.sublayer(number), number == weights_of
+            groups = layer(groups, attended, memory, weights if wanted else None)
+        x = targets.join(groups, x.size(1))
         if stream.copied:  # copies have no loss
             (x,) = stream.sentences(x)
-        return x, {
-            "inner_states": inner_states,
-            "attn": attention or [None],
-            "doc_state": doc_state,
+        extra = {
+            "attn": weights or [None],
+            "doc_state": {**encoder_out["doc_state"], **reader.doc_state},
         }
+        if grouping is None:
+            return x, extra
+        positions = grouping["tokens"]
+        packed = x.flatten(0, 1).index_select(0, positions).unsqueeze(0)
+        return packed, {**extra, "positions": positions}
 
     def init_layers(self, encoder_out):
         """See the base class."""
