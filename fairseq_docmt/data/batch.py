@@ -28,6 +28,10 @@ class RowGrouping(TypedDict):
     source: List[int]
     #: of each group the length of its longest target
     target: List[int]
+    #: of the sentences of each step, one of each lane, the longest source
+    source_steps: List[int]
+    #: and the longest target
+    target_steps: List[int]
     #: whether sources are padded on the left
     left_pad_source: bool
     #: (N,) indices of the positions with loss in the flattened targets

@@ -10,12 +10,17 @@ MOST_GROUPS, LEAST_ROWS = 8, 8
 
 
 def group_rows(
-    src_lengths: Sequence[int], tgt_lengths: Sequence[int], left_pad_source: bool, loss: Tensor
+    src_lengths: Sequence[int],
+    tgt_lengths: Sequence[int],
+    lanes: int,
+    left_pad_source: bool,
+    loss: Tensor,
 ) -> Optional[dict]:
     """Group the rows of a batch by the sum of their lengths.
 
     Args:
         src_lengths, tgt_lengths: number of tokens of each row.
+        lanes: number of rows that are computed at a time where a row depends on the one before.
         left_pad_source: whether sources are padded on the left.
         loss: (rows, T) True at target positions with loss.
 
@@ -27,11 +32,14 @@ def group_rows(
         return None
     totals = torch.tensor(src_lengths) + torch.tensor(tgt_lengths)
     rows = totals.argsort(stable=True).tensor_split(count)
-    return {
+    steps = torch.arange(len(totals)).split(lanes)
+    grouping = {
         "rows": list(rows),
         "order": torch.cat(rows).argsort(),
-        "source": [max(src_lengths[row] for row in group.tolist()) for group in rows],
-        "target": [max(tgt_lengths[row] for row in group.tolist()) for group in rows],
         "left_pad_source": left_pad_source,
         "tokens": loss.flatten().nonzero().squeeze(1),
     }
+    for side, lengths in (("source", src_lengths), ("target", tgt_lengths)):
+        grouping[side] = [max(lengths[row] for row in group.tolist()) for group in rows]
+        grouping[f"{side}_steps"] = [max(lengths[row] for row in step.tolist()) for step in steps]
+    return grouping

@@ -68,7 +68,7 @@ class StreamView(DocumentView):
         net_input["lanes"] = places[0].lanes
         lengths = ([len(sample[side]) for sample in samples] for side in ("source", "target"))
         net_input["row_groups"] = group_rows(
-            *lengths, self.left_pad_source, batch["target"].ne(self.tgt_dict.pad())
+            *lengths, places[0].lanes, self.left_pad_source, batch["target"].ne(self.tgt_dict.pad())
         )
         batch["step"] = places[0].step
         return batch

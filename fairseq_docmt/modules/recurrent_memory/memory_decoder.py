@@ -100,7 +100,8 @@ class MemoryReader:
         """
         stream, rows = self.stream, (states, self.present, self.stream.starts)
         if not stream.copied:
-            return memory.read_sentences(*rows, stream.lanes, before, begun)
+            columns = self.groups.steps()
+            return memory.read_sentences(*rows, stream.lanes, before, begun, columns)
         lanes = stream.lanes // 2
         seen, after = memory.read_sentences(*stream.copies(*rows), lanes, before)
         return side_by_side(seen, seen.detach(), lanes), after

@@ -1,6 +1,6 @@
 """Recurrent memory that summarises earlier sentences (Feng et al. 2022)."""
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq.modules import FairseqDropout, SinusoidalPositionalEmbedding
@@ -176,6 +176,7 @@ class SentenceMemory(nn.Module):
         lanes: int,
         before: Optional[MemoryState],
         begun: Optional[Tuple[Tensor, MemoryState]] = None,
+        columns: Optional[Sequence[slice]] = None,
     ) -> Tuple[Tensor, MemoryState]:
         """Read and update the memory over K consecutive sentences of B lanes.
 
@@ -187,16 +188,20 @@ class SentenceMemory(nn.Module):
             before: incoming state of the B lanes, None for none.
             begun: precomputed result of :meth:`begin_sentence` for the first sentences, if
                 available.
+            columns: the columns of T that the k-th sentences use; None for all.
 
         Returns:
             (K * B, m, C) memory read by each sentence, and the state after the last.
         """
         memories, state = [], before
-        for sentence in zip(*(x.unflatten(0, (-1, lanes)) for x in (states, present, starts))):
-            memory, state = begun or self.begin_sentence(state, sentence[2])
+        steps = zip(*(x.unflatten(0, (-1, lanes)) for x in (states, present, starts)))
+        for number, (step_states, step_present, step_starts) in enumerate(steps):
+            used = slice(None) if columns is None else columns[number]
+            memory, state = begun or self.begin_sentence(state, step_starts)
             begun = None
             memories.append(memory)
-            state = state._replace(sentences=[*state.sentences, ReadSentence(*sentence[:2])])
+            sentence = ReadSentence(step_states[:, used], step_present[:, used])
+            state = state._replace(sentences=[*state.sentences, sentence])
         return torch.cat(memories), state
 
     # ---- output attention ----------------------------------------------------------------------

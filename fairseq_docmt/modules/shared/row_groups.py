@@ -27,10 +27,7 @@ class RowGroups:
         if x is None:
             return [None] * len(self._grouping["rows"])
         lengths = self._grouping[self._side]
-        return [
-            y[:, -length:] if self._left_padded else y[:, :length]
-            for y, length in zip(self.select(x), lengths)
-        ]
+        return [y[:, self._columns(length)] for y, length in zip(self.select(x), lengths)]
 
     def select(self, x: Tensor) -> List[Tensor]:
         """Cut values of rows, (rows, ...), into groups."""
@@ -49,6 +46,15 @@ class RowGroups:
         sides = ((0, 0, gap, 0) if self._left_padded else (0, 0, 0, gap) for gap in gaps)
         padded = [F.pad(part, side) for part, side in zip(parts, sides)]
         return torch.cat(padded).index_select(0, self._grouping["order"])
+
+    def steps(self) -> Optional[List[slice]]:
+        """Return the columns that the rows of each step of a stream use; None for all columns."""
+        if self._grouping is None:
+            return None
+        return [self._columns(length) for length in self._grouping[f"{self._side}_steps"]]
+
+    def _columns(self, length: int) -> slice:
+        return slice(-length, None) if self._left_padded else slice(length)
 
     @property
     def _left_padded(self) -> bool:

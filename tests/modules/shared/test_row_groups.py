@@ -12,7 +12,10 @@ ROWS = [torch.tensor([2, 0, 4]), torch.tensor([1, 3])]
 def groups_of(side, left):
     longest = {s: [max(x[row] for row in rows) for rows in ROWS] for s, x in LENGTHS.items()}
     order = torch.cat(ROWS).argsort()
-    return RowGroups({"rows": ROWS, "order": order, **longest, "left_pad_source": left}, side)
+    steps = {f"{side}_steps": [3, 5] for side in LENGTHS}
+    return RowGroups(
+        {"rows": ROWS, "order": order, **longest, **steps, "left_pad_source": left}, side
+    )
 
 
 @pytest.mark.parametrize("side, left", [("source", True), ("source", False), ("target", True)])
@@ -29,10 +32,14 @@ def test_split_and_join(side, left):
             assert torch.equal(found.sum(0), x[row].sum(0))
     assert torch.equal(groups.join(parts, width), x)
     assert groups.split(None) == [None, None]
+    columns = [slice(-3, None), slice(-5, None)]
+    if side == "target" or not left:
+        columns = [slice(3), slice(5)]
+    assert groups.steps() == columns
     assert [part.tolist() for part in groups.select(torch.arange(5))] == [[2, 0, 4], [1, 3]]
 
 
 def test_one_group():
     groups, x = RowGroups(None, "source"), torch.randn(2, 3, 4)
     assert groups.split(x)[0] is x and groups.select(x)[0] is x and groups.join([x], 3) is x
-    assert groups.split(None) == [None]
+    assert groups.split(None) == [None] and groups.steps() is None
