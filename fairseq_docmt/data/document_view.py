@@ -1,6 +1,6 @@
 """Training and validation data whose examples are spans of joined sentences."""
 
-from typing import Optional
+from typing import Callable, Optional, Union
 
 import numpy as np
 import torch
@@ -10,6 +10,9 @@ from torch import Tensor
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR, join_sentences
 from fairseq_docmt.errors import UserError
+
+#: (examples, 2) spans, or a function that draws those of an epoch with a random generator
+Spans = Union[np.ndarray, Callable[..., np.ndarray]]
 
 
 class JoinedSentences(torch.utils.data.Dataset):
@@ -51,7 +54,9 @@ class DocumentView(LanguagePairDataset):
 
     Args:
         corpus: corpus of the split.
-        spans: (items, 2) sentences of each example (see :mod:`fairseq_docmt.data.spans`).
+        spans: (items, 2) sentences of each example (see :mod:`fairseq_docmt.data.spans`), or a
+            function that draws them anew for each epoch, given ``random``.
+        seed: seed of what is drawn in each epoch.
         loss_on_last: compute the loss on the last sentence of each span only.
         id_of_last: the ``id`` of an example is the line id of its last sentence, not of the first.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
@@ -60,17 +65,34 @@ class DocumentView(LanguagePairDataset):
     def __init__(
         self,
         corpus: DocumentCorpus,
-        spans: np.ndarray,
+        spans: Spans,
         *,
+        seed: int = 1,
         loss_on_last: bool = False,
         id_of_last: bool = True,
         mark_document_start: bool = False,
     ):
-        pairs, index = corpus.pairs, corpus.index
+        self.name = corpus.name
+        self.corpus, self.index = corpus, corpus.index
+        self.seed, self.epoch = seed, 1
+        self.id_of_last = id_of_last
+        self.loss_on_last = loss_on_last
+        self.mark_document_start = mark_document_start
+        self.num_shards = 1
+        self._draw = spans if callable(spans) else None
+        self._read(self._drawn() if self._draw else spans)
+
+    def _drawn(self) -> np.ndarray:
+        """Return the spans of the current epoch."""
+        return self._draw(random=np.random.RandomState([self.seed % 2**32, self.epoch]))
+
+    def _read(self, spans: np.ndarray) -> None:
+        """Make the examples of the given spans those of the dataset."""
+        corpus, pairs = self.corpus, self.corpus.pairs
         sides = [(pairs.src, corpus.src_sizes, pairs.src_dict)]
         sides.append((pairs.tgt, corpus.tgt_sizes, pairs.tgt_dict))
         src, tgt = (
-            JoinedSentences(side, sizes, index, spans, dictionary, mark_document_start)
+            JoinedSentences(side, sizes, corpus.index, spans, dictionary, self.mark_document_start)
             for side, sizes, dictionary in sides
         )
         super().__init__(
@@ -85,14 +107,26 @@ class DocumentView(LanguagePairDataset):
             shuffle=pairs.shuffle,
             pad_to_multiple=pairs.pad_to_multiple,
         )
-        self.name = corpus.name
-        self.index = index
         self.spans = spans
-        self.id_of_last = id_of_last
-        self.ids = index.line_ids[spans[:, 1] - 1 if id_of_last else spans[:, 0]]
-        self.loss_on_last = loss_on_last
-        self.last_sizes = corpus.tgt_sizes[spans[:, 1] - 1]
-        self.num_shards = 1
+        last = spans[:, 1] - 1
+        self.ids = corpus.index.line_ids[last if self.id_of_last else spans[:, 0]]
+        self.last_sizes = corpus.tgt_sizes[last]
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """Whether all epochs have the same examples.
+
+        Otherwise each epoch needs a new iterator, whose worker processes get the new examples.
+        """
+        return self._draw is None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the examples of an epoch."""
+        super().set_epoch(epoch)
+        if epoch != self.epoch:
+            self.epoch = epoch
+            if self._draw is not None:
+                self._read(self._drawn())
 
     def share_among(self, processes: int) -> None:
         """Set the number of processes that the batches are divided among."""

@@ -4,7 +4,7 @@ A span is a pair (first, end) of sentence numbers, end excluded, within one docu
 All functions return an int64 array of shape (spans, 2).
 """
 
-from typing import Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -18,32 +18,73 @@ def _cumulative(sizes: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.float64))])
 
 
-def window_spans(index: DocumentIndex, window_size: int, limits: Sequence[Limit]) -> np.ndarray:
-    """Return a window for each sentence: it and up to ``window_size - 1`` sentences before it.
+def window_spans(
+    index: DocumentIndex,
+    window_size: int,
+    limits: Sequence[Limit],
+    *,
+    stride: int = 1,
+    sample_size: bool = False,
+    random: Optional[np.random.RandomState] = None,
+) -> np.ndarray:
+    """Return windows of up to ``window_size`` sentences, which advance by ``stride`` sentences.
 
-    Windows are shorter at the beginning of a document.  A window that exceeds a limit loses its
-    oldest sentences, but never the current one.
+    With a stride of 1 there is a window for each sentence: it and the sentences before it.  In
+    general a window has ``stride`` new sentences and up to ``window_size - stride`` before these.
+    The last window of a document has the new sentences that are left, so every sentence is new in
+    one window.  A window that exceeds a limit loses its oldest sentences; if the new ones alone
+    exceed it, they are cut into parts of similar length.
+
+    Args:
+        index: sentences and documents.
+        window_size: maximum number of sentences.
+        limits: maximum numbers of tokens.
+        stride: number of new sentences, at most ``window_size``.
+        sample_size: draw how many sentences are before the new ones, 0 to ``window_size - stride``.
+        random: generator that also draws the number of new sentences of the first window of each
+            document, 1 to ``stride``; None for ``stride``, which draws nothing.
     """
-    current = np.arange(index.num_sentences)
-    first = np.maximum(index.starts[index.document], current - window_size + 1)
+    drawn = None if random is None else random.randint(1, stride + 1, size=index.num_documents)
+    firsts = stride if drawn is None else drawn[index.document]
+    is_last = (index.position + 1 - firsts) % stride == 0
+    is_last[index.starts[1:] - 1] = True
+    ends = np.flatnonzero(is_last) + 1
+    new, ends = _cut_where_too_long(np.append(0, ends)[:-1], ends, limits)
+    before = window_size - stride
+    if sample_size and random is not None:
+        before = random.randint(0, before + 1, size=len(ends))
+    first = np.maximum(index.starts[index.document[new]], new - before)
     for sizes, most in limits:
-        ends = _cumulative(sizes)
+        total = _cumulative(sizes)
         while True:
-            too_long = (ends[current + 1] - ends[first] > most) & (first < current)
+            too_long = (total[ends] - total[first] > most) & (first < new)
             if not too_long.any():
                 break
             first = first + too_long
-    return np.stack([first, current + 1], axis=1)
+    return np.stack([first, ends], axis=1)
+
+
+def _cut_where_too_long(first: np.ndarray, ends: np.ndarray, limits: Sequence[Limit]):
+    """Cut the spans over a limit into parts of similar length; return first sentences and ends."""
+    too_long = np.zeros(len(ends), dtype=bool)
+    for sizes, most in limits:
+        total = _cumulative(sizes)
+        too_long |= (total[ends] - total[first] > most) & (ends - first > 1)
+    if not too_long.any():
+        return first, ends
+    parts = [
+        part
+        for a, b in zip(first[too_long].tolist(), ends[too_long].tolist())
+        for part in _equal_parts(a, b, limits[0], limits)
+    ]
+    cut_at = np.array([a for a, _ in parts], dtype=np.int64)
+    first = np.union1d(first, cut_at)
+    return first, np.append(first[1:], ends[-1])
 
 
 def stride_spans(index: DocumentIndex, size: int, limits: Sequence[Limit]) -> np.ndarray:
     """Cut each document into consecutive spans of ``size`` sentences; the last may be shorter."""
-    spans = []
-    for start, end in zip(index.starts[:-1], index.starts[1:]):
-        for first in range(start, end, size):
-            last = min(first + size, end)
-            spans.extend(_equal_parts(first, last, limits[0], limits))
-    return np.array(spans, dtype=np.int64).reshape(-1, 2)
+    return window_spans(index, size, limits, stride=size)
 
 
 def part_spans(index: DocumentIndex, length: Limit, limits: Sequence[Limit]) -> np.ndarray:

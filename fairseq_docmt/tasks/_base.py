@@ -21,6 +21,7 @@ from fairseq_docmt.data import (
     open_corpus,
 )
 from fairseq_docmt.data.document_index import BLANK_SIZE
+from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.iterators import ResumableIterator
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import SEARCHES, refuse_unsupported
@@ -114,8 +115,20 @@ class DocumentTranslationTask(TranslationTask):
     def check_options(self) -> None:
         """Raise UserError for invalid values of options."""
 
-    def training_spans(self, corpus: DocumentCorpus) -> np.ndarray:
-        """Return the (examples, 2) spans of the training or validation examples."""
+    def check_training_options(self) -> None:
+        """Raise UserError for values of options that do not go together in training."""
+
+    def examples_decided_by(self) -> dict:
+        """Return the values of the options that determine the examples of an epoch, by option."""
+        return {}
+
+    def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
+        """Return the (examples, 2) spans of the training or validation examples.
+
+        Args:
+            corpus: corpus of the split.
+            trains: whether it is the training set, whose spans may be drawn anew for each epoch.
+        """
         raise NotImplementedError
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
@@ -138,11 +151,12 @@ class DocumentTranslationTask(TranslationTask):
         """Return the keyword arguments of :class:`DocumentView` for this task."""
         return {}
 
-    def training_view(self, corpus: DocumentCorpus) -> DocumentView:
+    def training_view(self, corpus: DocumentCorpus, trains: bool) -> DocumentView:
         """Return the training or validation examples of a corpus."""
         return DocumentView(
             corpus,
-            self.training_spans(corpus),
+            self.training_spans(corpus, trains),
+            seed=self.cfg.seed,
             mark_document_start=self.options["mark_document_start"],
             **self.view_options(),
         )
@@ -216,6 +230,7 @@ class DocumentTranslationTask(TranslationTask):
             override = self.cfg.override_checkpoint_options
             adopted = self.stored.adopt(start.file.task_state, override)
             self.state.merge_state_dict({KEY: adopted})
+        self.check_training_options()
 
     def build_model(self, cfg, from_checkpoint=False):
         """Build a model and prepare it for document symbols, the CPU and pre-trained parts."""
@@ -302,7 +317,7 @@ class DocumentTranslationTask(TranslationTask):
             raise UserError(f"{name} has no target side; training and validation need one")
         else:
             self.learn_from(corpus, split)
-            self.datasets[split] = self.training_view(corpus)
+            self.datasets[split] = self.training_view(corpus, split == self.cfg.train_subset)
 
     def learn_from(self, corpus: DocumentCorpus, split: str) -> None:
         """Store values estimated from the training corpus."""
@@ -345,7 +360,9 @@ class DocumentTranslationTask(TranslationTask):
                 dataset, *args, disable_iterator_cache=disable_iterator_cache, **kwargs
             )
             if not isinstance(batches, ResumableIterator):
-                batches = ResumableIterator.of_stock(batches, _decided_by(kwargs))
+                batches = ResumableIterator.of_stock(
+                    batches, {**_decided_by(kwargs), **self.examples_decided_by()}
+                )
             if dataset in self.dataset_to_epoch_iter:
                 self.dataset_to_epoch_iter[dataset] = batches
             self._iterated = dataset, batches

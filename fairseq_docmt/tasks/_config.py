@@ -79,4 +79,5 @@ class DocumentTranslationConfig(TranslationConfig):
     save_dir: str = II("checkpoint.save_dir")
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
     reset_optimizer: bool = II("checkpoint.reset_optimizer")
+    seed: int = II("common.seed")
     no_progress_bar: bool = II("common.no_progress_bar")

@@ -141,9 +141,9 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         """See the base class."""
         return (self.document_rows or super()).limits(src_sizes, tgt_sizes)
 
-    def training_view(self, corpus: DocumentCorpus):
+    def training_view(self, corpus: DocumentCorpus, trains: bool):
         """See the base class."""
-        return (self.document_rows or super()).training_view(corpus)
+        return (self.document_rows or super()).training_view(corpus, trains)
 
     def decoding_options(self, corpus: DocumentCorpus) -> dict:
         """See the base class."""
@@ -153,7 +153,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         """See the base class."""
         return (self.document_rows or super()).validation_units(sample)
 
-    def training_spans(self, corpus: DocumentCorpus) -> np.ndarray:
+    def training_spans(self, corpus: DocumentCorpus, trains: bool) -> np.ndarray:
         """See the base class."""
         length = (corpus.tgt_sizes, self.options["max_document_tokens"])
         return part_spans(corpus.index, length, self.limits(corpus.src_sizes, corpus.tgt_sizes))

@@ -87,7 +87,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
 
     # ---- data ----------------------------------------------------------------------------------
 
-    def training_view(self, corpus: DocumentCorpus) -> StreamView:
+    def training_view(self, corpus: DocumentCorpus, trains: bool) -> StreamView:
         """See the base class."""
         fits = np.ones(corpus.index.num_sentences, dtype=bool)
         marks = int(self.options["mark_document_start"])

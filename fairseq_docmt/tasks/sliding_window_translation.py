@@ -1,6 +1,7 @@
 """``--task sliding_window_translation``: each sentence with the previous ones on both sides."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Optional
 
 import numpy as np
@@ -8,6 +9,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
 from fairseq_docmt.data import DocumentCorpus, DocumentIndex, stride_spans, window_spans
+from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import DocumentTranslationConfig
@@ -29,6 +31,15 @@ class SlidingWindowTranslationConfig(DocumentTranslationConfig):
         metadata={
             "help": "sentences of a window with loss: all (window) or the last one (default: "
             "window)"
+        },
+    )
+    window_stride: int = field(
+        default=1,
+        metadata={
+            "help": "in training, number of sentences by which windows advance: 1 makes a window "
+            "for each sentence, so that an epoch has a sentence in --window-size windows; "
+            "--window-size makes windows that do not overlap. The place of the first window of a "
+            "document is drawn anew for each epoch"
         },
     )
 
@@ -55,14 +66,35 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
                 "1 translates without context"
             )
 
+    def check_training_options(self) -> None:
+        """See the base class."""
+        size, stride = self.options["window_size"], self.cfg.window_stride
+        if not 1 <= stride <= size:
+            raise UserError(
+                f"--window-stride must be from 1 to --window-size {size}, got {stride}; a larger "
+                "one would leave sentences out"
+            )
+        if stride > 1 and self.options["loss_on"] == "last":
+            raise UserError(
+                f"--window-stride {stride} with --loss-on last would train on one sentence in "
+                f"{stride} only; leave one of them out"
+            )
+
+    def examples_decided_by(self) -> dict:
+        """See the base class."""
+        return {"--window-stride": self.cfg.window_stride}
+
     def view_options(self) -> dict:
         """See the base class."""
         return {"loss_on_last": self.options["loss_on"] == "last"}
 
-    def training_spans(self, corpus: DocumentCorpus) -> np.ndarray:
+    def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
         """See the base class."""
         limits = self.limits(corpus.src_sizes, corpus.tgt_sizes)
-        return window_spans(corpus.index, self.options["window_size"], limits)
+        cut = partial(window_spans, corpus.index, self.options["window_size"], limits)
+        if not trains or self.cfg.window_stride == 1:
+            return cut()
+        return partial(cut, stride=self.cfg.window_stride)
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
         """See the base class."""

@@ -328,6 +328,20 @@ TRAINING = {
         "--window-size must be at least 1 sentence, got 0; 1 translates without context",
         [*WINDOWS, *NEW, "--window-size", "0"],
     ),
+    "stride beyond the window": Case(
+        (
+            "--window-stride must be from 1 to --window-size 4, got 5; a larger one would leave "
+            "sentences out"
+        ),
+        [*WINDOWS, *NEW, "--window-stride", "5"],
+    ),
+    "stride of last sentences": Case(
+        (
+            "--window-stride 2 with --loss-on last would train on one sentence in 2 only; leave "
+            "one of them out"
+        ),
+        [*WINDOWS, *NEW, "--window-stride", "2", "--loss-on", "last"],
+    ),
     "documents of 0": Case(
         "--max-document-tokens must be at least 1 token, got 0",
         [*DOCUMENTS, *NEW, "--max-document-tokens", "0"],

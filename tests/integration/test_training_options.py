@@ -1,0 +1,82 @@
+"""Options that decide what an epoch of training reads.
+
+Each of them works with resuming in the middle of an epoch, several workers, several processes and
+several batches per update, and leaves validation alone.
+"""
+
+import pytest
+import tiny
+import torch
+from fairseq import options as parsing
+from fairseq import tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
+OPTIONS = {
+    "stride": [*WINDOWS, "--window-stride", "2"],
+}
+
+
+@pytest.fixture(params=OPTIONS)
+def options(request):
+    return OPTIONS[request.param]
+
+
+def task_of(data, *arguments):
+    command = [str(data), "--user-dir", tiny.USER_DIR, *tiny.MODEL, *tiny.TRAINING, *arguments]
+    args = parsing.parse_args_and_arch(parsing.get_training_parser(), command)
+    return tasks.setup_task(convert_namespace_to_omegaconf(args).task)
+
+
+def read(data, arguments, *, split="train", epoch=1, shards=1, workers=0):
+    """Return source and target of the examples that all processes read in one epoch, sorted."""
+    examples = []
+    for shard in range(shards):
+        task = task_of(data, *arguments, "--max-tokens", "60")
+        task.load_dataset(split)
+        batches = task.get_batch_iterator(
+            task.dataset(split),
+            max_tokens=60,
+            max_positions=(1024, 1024),
+            num_shards=shards,
+            shard_id=shard,
+            num_workers=workers,
+            epoch=epoch,
+        )
+        pad = task.source_dictionary.pad()
+        for sample in batches.next_epoch_itr(shuffle=True):
+            inputs = sample["net_input"]
+            sides = (inputs["src_tokens"], inputs["prev_output_tokens"], sample["target"])
+            for rows in zip(*sides):
+                examples.append(tuple(tuple(row[row.ne(pad)].tolist()) for row in rows))
+    return sorted(examples)
+
+
+def test_resuming_in_the_middle_of_an_epoch(binarised, tmp_path, options):
+    """The second run begins in the second epoch and has other processes that read examples."""
+    shared = ["--max-tokens", "40", "--dropout", "0.1", "--update-freq", "2", "--lr", "0.01"]
+    whole = tiny.train(binarised, tmp_path / "whole", *options, *shared, updates=14)
+    tiny.train(binarised, tmp_path / "parts", *options, *shared, updates=7)
+    workers = ["--num-workers", "2"]
+    parts = tiny.train(binarised, tmp_path / "parts", *options, *shared, *workers, updates=14)
+    progress = torch.load(parts, weights_only=False)["extra_state"]["train_iterator"]
+    assert progress["epoch"] > 1 and progress["iterations_in_epoch"] > 0
+    for name, value in tiny.weights(whole).items():
+        assert torch.equal(value, tiny.weights(parts)[name]), name
+
+
+def test_processes_and_workers_agree(binarised, options):
+    one = read(binarised, options, epoch=3)
+    assert read(binarised, options, epoch=3, shards=2) == one
+    assert read(binarised, options, epoch=3, workers=2) == one
+    assert read(binarised, options, epoch=3) == one
+
+
+def test_epochs_and_seeds_differ(binarised, options):
+    found = [read(binarised, options, epoch=epoch) for epoch in (1, 2, 3, 4)]
+    assert any(other != found[0] for other in found)
+    assert read(binarised, [*options, "--seed", "7"], epoch=1) != found[0]
+
+
+def test_validation_is_that_of_the_task(binarised, options):
+    assert read(binarised, options, split="valid") == read(binarised, WINDOWS, split="valid")
