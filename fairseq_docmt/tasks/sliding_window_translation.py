@@ -42,6 +42,13 @@ class SlidingWindowTranslationConfig(DocumentTranslationConfig):
             "document is drawn anew for each epoch"
         },
     )
+    sample_window_size: bool = field(
+        default=False,
+        metadata={
+            "help": "draw the number of sentences of each training window from --window-stride to "
+            "--window-size, anew for each epoch"
+        },
+    )
 
 
 @register_task("sliding_window_translation", dataclass=SlidingWindowTranslationConfig)
@@ -79,10 +86,18 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
                 f"--window-stride {stride} with --loss-on last would train on one sentence in "
                 f"{stride} only; leave one of them out"
             )
+        if self.cfg.sample_window_size and stride == size:
+            raise UserError(
+                "--sample-window-size draws sizes from --window-stride to --window-size, which are "
+                f"both {size}; give a larger window or leave it out"
+            )
 
     def examples_decided_by(self) -> dict:
         """See the base class."""
-        return {"--window-stride": self.cfg.window_stride}
+        return {
+            "--window-stride": self.cfg.window_stride,
+            "--sample-window-size": self.cfg.sample_window_size,
+        }
 
     def view_options(self) -> dict:
         """See the base class."""
@@ -92,9 +107,10 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         """See the base class."""
         limits = self.limits(corpus.src_sizes, corpus.tgt_sizes)
         cut = partial(window_spans, corpus.index, self.options["window_size"], limits)
-        if not trains or self.cfg.window_stride == 1:
+        stride, sample_size = self.cfg.window_stride, self.cfg.sample_window_size
+        if not trains or (stride == 1 and not sample_size):
             return cut()
-        return partial(cut, stride=self.cfg.window_stride)
+        return partial(cut, stride=stride, sample_size=sample_size)
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
         """See the base class."""

@@ -342,6 +342,13 @@ TRAINING = {
         ),
         [*WINDOWS, *NEW, "--window-stride", "2", "--loss-on", "last"],
     ),
+    "nothing to draw": Case(
+        (
+            "--sample-window-size draws sizes from --window-stride to --window-size, which are "
+            "both 1; give a larger window or leave it out"
+        ),
+        [*WINDOWS, *NEW, "--window-size", "1", "--sample-window-size"],
+    ),
     "documents of 0": Case(
         "--max-document-tokens must be at least 1 token, got 0",
         [*DOCUMENTS, *NEW, "--max-document-tokens", "0"],

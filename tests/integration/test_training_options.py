@@ -11,9 +11,12 @@ from fairseq import options as parsing
 from fairseq import tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
+from fairseq_docmt.errors import UserError
+
 WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
 OPTIONS = {
     "stride": [*WINDOWS, "--window-stride", "2"],
+    "sizes": [*WINDOWS, "--sample-window-size", "--loss-on", "last"],
 }
 
 
@@ -26,6 +29,11 @@ def task_of(data, *arguments):
     command = [str(data), "--user-dir", tiny.USER_DIR, *tiny.MODEL, *tiny.TRAINING, *arguments]
     args = parsing.parse_args_and_arch(parsing.get_training_parser(), command)
     return tasks.setup_task(convert_namespace_to_omegaconf(args).task)
+
+
+def loss_on(arguments):
+    at = arguments.index("--loss-on") if "--loss-on" in arguments else len(arguments)
+    return arguments[at : at + 2]
 
 
 def read(data, arguments, *, split="train", epoch=1, shards=1, workers=0):
@@ -78,5 +86,16 @@ def test_epochs_and_seeds_differ(binarised, options):
     assert read(binarised, [*options, "--seed", "7"], epoch=1) != found[0]
 
 
+def test_options_of_an_epoch_stay_as_they_are(binarised, tmp_path):
+    arguments = [*WINDOWS, "--max-tokens", "30"]
+    tiny.train(binarised, tmp_path, *arguments, updates=2)
+    for option, value in (("--window-stride", "2"), ("--sample-window-size", None)):
+        given = [option] + [value] * (value is not None)
+        with pytest.raises(UserError, match=f"in the middle of an epoch with {option} "):
+            tiny.train(binarised, tmp_path, *arguments, *given, updates=4)
+
+
 def test_validation_is_that_of_the_task(binarised, options):
-    assert read(binarised, options, split="valid") == read(binarised, WINDOWS, split="valid")
+    assert read(binarised, options, split="valid") == read(
+        binarised, [*WINDOWS, *loss_on(options)], split="valid"
+    )
