@@ -60,6 +60,8 @@ class DocumentView(LanguagePairDataset):
         loss_on_last: compute the loss on the last sentence of each span only.
         id_of_last: the ``id`` of an example is the line id of its last sentence, not of the first.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
+        coword_dropout: probability of replacing a word of the last source sentence of a span by
+            ``<unk>``, drawn anew for each epoch (Fernandes et al. 2021).
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class DocumentView(LanguagePairDataset):
         loss_on_last: bool = False,
         id_of_last: bool = True,
         mark_document_start: bool = False,
+        coword_dropout: float = 0.0,
     ):
         self.name = corpus.name
         self.corpus, self.index = corpus, corpus.index
@@ -78,13 +81,17 @@ class DocumentView(LanguagePairDataset):
         self.id_of_last = id_of_last
         self.loss_on_last = loss_on_last
         self.mark_document_start = mark_document_start
+        self.coword_dropout = coword_dropout
         self.num_shards = 1
         self._draw = spans if callable(spans) else None
         self._read(self._drawn() if self._draw else spans)
 
     def _drawn(self) -> np.ndarray:
         """Return the spans of the current epoch."""
-        return self._draw(random=np.random.RandomState([self.seed % 2**32, self.epoch]))
+        return self._draw(random=np.random.RandomState(self._epoch_seed()))
+
+    def _epoch_seed(self) -> list:
+        return [self.seed % 2**32, self.epoch]
 
     def _read(self, spans: np.ndarray) -> None:
         """Make the examples of the given spans those of the dataset."""
@@ -118,7 +125,7 @@ class DocumentView(LanguagePairDataset):
 
         Otherwise each epoch needs a new iterator, whose worker processes get the new examples.
         """
-        return self._draw is None
+        return self._draw is None and self.coword_dropout == 0
 
     def set_epoch(self, epoch: int) -> None:
         """Draw the examples of an epoch."""
@@ -135,6 +142,8 @@ class DocumentView(LanguagePairDataset):
     def __getitem__(self, item: int) -> dict:
         example = super().__getitem__(item)
         example["id"] = int(self.ids[item])
+        if self.coword_dropout > 0:
+            example["source"] = self._without_some_words(item, example["source"])
         if self.loss_on_last:
             target = example["target"]
             example["prev_output_tokens"] = target.roll(1)
@@ -142,6 +151,16 @@ class DocumentView(LanguagePairDataset):
             target[: -int(self.last_sizes[item])] = self.tgt_dict.pad()
             example["target"] = target
         return example
+
+    def _without_some_words(self, item: int, source: Tensor) -> Tensor:
+        """Replace words of the last sentence, but neither ``<sep>`` nor ``</s>``, by ``<unk>``."""
+        end = len(source) - 1
+        first = len(source) - int(self.corpus.src_sizes[self.spans[item, 1] - 1])
+        random = np.random.RandomState([*self._epoch_seed(), item])
+        dropped = torch.from_numpy(random.rand(end - first) < self.coword_dropout)
+        source = source.clone()
+        source[first:end][dropped] = self.src_dict.unk()
+        return source
 
     def line_ids_of(self, item: int) -> list:
         """Return the line ids that an example stands for: of its last sentence, or of all."""

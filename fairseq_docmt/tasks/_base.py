@@ -147,7 +147,7 @@ class DocumentTranslationTask(TranslationTask):
         """Whether each sentence is decoded after the output of the previous ones."""
         return self.decoding in ("sequential", "sequential-full-source")
 
-    def view_options(self) -> dict:
+    def view_options(self, trains: bool) -> dict:
         """Return the keyword arguments of :class:`DocumentView` for this task."""
         return {}
 
@@ -158,7 +158,7 @@ class DocumentTranslationTask(TranslationTask):
             self.training_spans(corpus, trains),
             seed=self.cfg.seed,
             mark_document_start=self.options["mark_document_start"],
-            **self.view_options(),
+            **self.view_options(trains),
         )
 
     # ---- options and dictionaries --------------------------------------------------------------

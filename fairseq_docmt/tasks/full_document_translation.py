@@ -133,7 +133,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         if split == self.cfg.train_subset:
             self.options["target_ratio"] = target_ratio(corpus)
 
-    def view_options(self) -> dict:
+    def view_options(self, trains: bool) -> dict:
         """See the base class."""
         return {"id_of_last": False}
 

@@ -49,6 +49,14 @@ class SlidingWindowTranslationConfig(DocumentTranslationConfig):
             "--window-size, anew for each epoch"
         },
     )
+    coword_dropout: float = field(
+        default=0.0,
+        metadata={
+            "help": "in training, probability of replacing a word of the last source sentence of a "
+            "window by <unk>, so that the model learns to use its context; words of the context "
+            "stay (Fernandes et al., 2021)"
+        },
+    )
 
 
 @register_task("sliding_window_translation", dataclass=SlidingWindowTranslationConfig)
@@ -86,6 +94,11 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
                 f"--window-stride {stride} with --loss-on last would train on one sentence in "
                 f"{stride} only; leave one of them out"
             )
+        if not 0 <= self.cfg.coword_dropout < 1:
+            raise UserError(
+                "--coword-dropout must be a probability below 1, got "
+                f"{self.cfg.coword_dropout}; 0 replaces no words"
+            )
         if self.cfg.sample_window_size and stride == size:
             raise UserError(
                 "--sample-window-size draws sizes from --window-stride to --window-size, which are "
@@ -97,11 +110,15 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         return {
             "--window-stride": self.cfg.window_stride,
             "--sample-window-size": self.cfg.sample_window_size,
+            "--coword-dropout": self.cfg.coword_dropout,
         }
 
-    def view_options(self) -> dict:
+    def view_options(self, trains: bool) -> dict:
         """See the base class."""
-        return {"loss_on_last": self.options["loss_on"] == "last"}
+        return {
+            "loss_on_last": self.options["loss_on"] == "last",
+            "coword_dropout": self.cfg.coword_dropout if trains else 0.0,
+        }
 
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
         """See the base class."""

@@ -349,6 +349,10 @@ TRAINING = {
         ),
         [*WINDOWS, *NEW, "--window-size", "1", "--sample-window-size"],
     ),
+    "all words dropped": Case(
+        "--coword-dropout must be a probability below 1, got 1.5; 0 replaces no words",
+        [*WINDOWS, *NEW, "--coword-dropout", "1.5"],
+    ),
     "documents of 0": Case(
         "--max-document-tokens must be at least 1 token, got 0",
         [*DOCUMENTS, *NEW, "--max-document-tokens", "0"],

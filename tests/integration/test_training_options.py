@@ -17,6 +17,7 @@ WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
 OPTIONS = {
     "stride": [*WINDOWS, "--window-stride", "2"],
     "sizes": [*WINDOWS, "--sample-window-size", "--loss-on", "last"],
+    "words": [*WINDOWS, "--coword-dropout", "0.3"],
 }
 
 
