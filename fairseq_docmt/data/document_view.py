@@ -60,6 +60,8 @@ class DocumentView(LanguagePairDataset):
         loss_on_last: compute the loss on the last sentence of each span only.
         id_of_last: the ``id`` of an example is the line id of its last sentence, not of the first.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
+        source_spans: function from the spans to those of their sources, which may have further
+            sentences at the end; None if they are equal.
         coword_dropout: probability of replacing a word of the last source sentence of a span by
             ``<unk>``, drawn anew for each epoch (Fernandes et al. 2021).
     """
@@ -73,6 +75,7 @@ class DocumentView(LanguagePairDataset):
         loss_on_last: bool = False,
         id_of_last: bool = True,
         mark_document_start: bool = False,
+        source_spans: Optional[Callable[[np.ndarray], np.ndarray]] = None,
         coword_dropout: float = 0.0,
     ):
         self.name = corpus.name
@@ -83,6 +86,7 @@ class DocumentView(LanguagePairDataset):
         self.mark_document_start = mark_document_start
         self.coword_dropout = coword_dropout
         self.num_shards = 1
+        self._source_spans_of = source_spans
         self._draw = spans if callable(spans) else None
         self._read(self._drawn() if self._draw else spans)
 
@@ -96,11 +100,13 @@ class DocumentView(LanguagePairDataset):
     def _read(self, spans: np.ndarray) -> None:
         """Make the examples of the given spans those of the dataset."""
         corpus, pairs = self.corpus, self.corpus.pairs
-        sides = [(pairs.src, corpus.src_sizes, pairs.src_dict)]
-        sides.append((pairs.tgt, corpus.tgt_sizes, pairs.tgt_dict))
+        of_source = self._source_spans_of
+        self.source_spans = of_source(spans) if of_source else spans
+        sides = [(pairs.src, corpus.src_sizes, self.source_spans, pairs.src_dict)]
+        sides.append((pairs.tgt, corpus.tgt_sizes, spans, pairs.tgt_dict))
         src, tgt = (
-            JoinedSentences(side, sizes, corpus.index, spans, dictionary, self.mark_document_start)
-            for side, sizes, dictionary in sides
+            JoinedSentences(side, sizes, corpus.index, of_side, words, self.mark_document_start)
+            for side, sizes, of_side, words in sides
         )
         super().__init__(
             src,
@@ -153,9 +159,10 @@ class DocumentView(LanguagePairDataset):
         return example
 
     def _without_some_words(self, item: int, source: Tensor) -> Tensor:
-        """Replace words of the last sentence, but neither ``<sep>`` nor ``</s>``, by ``<unk>``."""
-        end = len(source) - 1
-        first = len(source) - int(self.corpus.src_sizes[self.spans[item, 1] - 1])
+        """Replace words of the current sentence, not ``<sep>`` and ``</s>``, by ``<unk>``."""
+        sizes, current = self.corpus.src_sizes, self.spans[item, 1] - 1
+        first = len(source) - int(sizes[current : self.source_spans[item, 1]].sum())
+        end = first + int(sizes[current]) - 1
         random = np.random.RandomState([*self._epoch_seed(), item])
         dropped = torch.from_numpy(random.rand(end - first) < self.coword_dropout)
         source = source.clone()

@@ -87,6 +87,23 @@ def stride_spans(index: DocumentIndex, size: int, limits: Sequence[Limit]) -> np
     return window_spans(index, size, limits, stride=size)
 
 
+def with_next_sentences(
+    spans: np.ndarray, index: DocumentIndex, number: int, limit: Limit
+) -> np.ndarray:
+    """Return spans with up to ``number`` sentences of the same document after them.
+
+    A span that would exceed the limit has fewer.
+    """
+    first, end = spans[:, 0], spans[:, 1]
+    total, most = _cumulative(limit[0]), limit[1]
+    following = np.minimum(end + number, index.starts[index.document[first] + 1])
+    while True:
+        too_long = (total[following] - total[first] > most) & (following > end)
+        if not too_long.any():
+            return np.stack([first, following], axis=1)
+        following = following - too_long
+
+
 def part_spans(index: DocumentIndex, length: Limit, limits: Sequence[Limit]) -> np.ndarray:
     """Return whole documents, cutting those that are too long into parts of similar length.
 

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import os
-from typing import Iterator, List, Optional
+from typing import Callable, Iterator, List, Optional
 
 import numpy as np
 import torch
@@ -147,6 +147,17 @@ class DocumentTranslationTask(TranslationTask):
         """Whether each sentence is decoded after the output of the previous ones."""
         return self.decoding in ("sequential", "sequential-full-source")
 
+    def source_spans(
+        self, index: DocumentIndex, src_sizes, tgt_sizes=None
+    ) -> Optional[Callable[[np.ndarray], np.ndarray]]:
+        """Return a function from spans to those of their sources; None if they are equal.
+
+        Args:
+            index: sentences and documents.
+            src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
+        """
+        return None
+
     def view_options(self, trains: bool) -> dict:
         """Return the keyword arguments of :class:`DocumentView` for this task."""
         return {}
@@ -157,6 +168,7 @@ class DocumentTranslationTask(TranslationTask):
             corpus,
             self.training_spans(corpus, trains),
             seed=self.cfg.seed,
+            source_spans=self.source_spans(corpus.index, corpus.src_sizes, corpus.tgt_sizes),
             mark_document_start=self.options["mark_document_start"],
             **self.view_options(trains),
         )

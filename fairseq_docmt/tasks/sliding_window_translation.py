@@ -8,7 +8,13 @@ import numpy as np
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
-from fairseq_docmt.data import DocumentCorpus, DocumentIndex, stride_spans, window_spans
+from fairseq_docmt.data import (
+    DocumentCorpus,
+    DocumentIndex,
+    stride_spans,
+    window_spans,
+    with_next_sentences,
+)
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.tasks._base import DocumentTranslationTask
@@ -31,6 +37,13 @@ class SlidingWindowTranslationConfig(DocumentTranslationConfig):
         metadata={
             "help": "sentences of a window with loss: all (window) or the last one (default: "
             "window)"
+        },
+    )
+    next_sentences: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "number of sentences after the window that are read on the source side only, "
+            "within the document (default: 0; taken from the checkpoint when decoding)"
         },
     )
     window_stride: int = field(
@@ -70,7 +83,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
 
     task_name = "sliding_window_translation"
     decodings = ["sequential", "window", "segment"]
-    stored_defaults = {"window_size": 4, "loss_on": "window"}
+    stored_defaults = {"window_size": 4, "loss_on": "window", "next_sentences": 0}
     sentence_level = {"window_size": 1}
 
     def check_options(self) -> None:
@@ -79,6 +92,12 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
             raise UserError(
                 f"--window-size must be at least 1 sentence, got {self.options['window_size']}; "
                 "1 translates without context"
+            )
+
+        if self.options["next_sentences"] < 0:
+            raise UserError(
+                "--next-sentences must not be negative, got "
+                f"{self.options['next_sentences']}; 0 reads no sentences after the window"
             )
 
     def check_training_options(self) -> None:
@@ -128,6 +147,14 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         if not trains or (stride == 1 and not sample_size):
             return cut()
         return partial(cut, stride=stride, sample_size=sample_size)
+
+    def source_spans(self, index: DocumentIndex, src_sizes, tgt_sizes=None):
+        """See the base class."""
+        number = self.options["next_sentences"]
+        if number == 0:
+            return None
+        limit = self.limits(src_sizes, tgt_sizes)[0]
+        return partial(with_next_sentences, index=index, number=number, limit=limit)
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
         """See the base class."""

@@ -117,6 +117,27 @@ def test_words_of_the_last_source_sentence_are_dropped(corpus, dictionary):
     assert unk not in torch.cat([whole[item]["source"] for item in range(6)]).tolist()
 
 
+def test_only_the_source_has_the_next_sentences(corpus, dictionary):
+    sep, unk = dictionary.index("<sep>"), dictionary.unk()
+
+    def one_more(spans):
+        ends = corpus.index.starts[corpus.index.document[spans[:, 0]] + 1]
+        return np.stack([spans[:, 0], np.minimum(spans[:, 1] + 1, ends)], axis=1)
+
+    options = {"source_spans": one_more, "mark_document_start": True}
+    view, plain = view_of(corpus, 2, **options), view_of(corpus, 2, mark_document_start=True)
+    bod = dictionary.index("<bod>")
+    assert view[0]["source"].tolist() == [bod, 5, 6, sep, 7, EOS]
+    assert view[1]["source"].tolist() == [bod, 5, 6, sep, 7, sep, 8, 9, 10, EOS]
+    assert view[2]["source"].tolist() == [7, sep, 8, 9, 10, EOS]
+    assert view[3]["source"].tolist() == [bod, 11, EOS]
+    for item in range(len(view)):
+        assert torch.equal(view[item]["target"], plain[item]["target"])
+        assert len(view[item]["source"]) == view.src_sizes[item]
+    view = view_of(corpus, 2, coword_dropout=0.9999, **options)
+    assert view[1]["source"].tolist() == [bod, 5, 6, sep, unk, sep, 8, 9, 10, EOS]
+
+
 @pytest.mark.parametrize("multiple", [1, 8])
 @pytest.mark.parametrize("shards", [1, 2, 3])
 def test_batches_hold_every_example_once_and_divide_among_processes(corpus, multiple, shards):

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from fairseq_docmt.data import DocumentIndex, part_spans, stride_spans, window_spans
+from fairseq_docmt.data import (
+    DocumentIndex,
+    part_spans,
+    stride_spans,
+    window_spans,
+    with_next_sentences,
+)
 
 
 def no_limit(index):
@@ -181,3 +187,20 @@ def test_windows_with_a_stride_keep_every_limit_and_every_sentence():
     # The first three new sentences are cut into 0, 1 and 2.
     spans = window_spans(index, 4, [(np.full(4, 5), 10)], stride=3)
     assert spans.tolist() == [[0, 2], [1, 3], [2, 4]]
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_next_sentences_stay_in_the_document_and_the_limit(number):
+    index = DocumentIndex.from_lengths([1, 4, 7])
+    sizes = np.random.RandomState(2).randint(1, 9, size=12)
+    spans = window_spans(index, 3, [(sizes, 20)])
+    for most in (20, 30, 1000):
+        wanted = []
+        for first, end in spans.tolist():
+            added = 0
+            while added < number and end + added in np.flatnonzero(index.position > 0):
+                if sizes[first : end + added + 1].sum() > most:
+                    break
+                added += 1
+            wanted.append([first, end + added])
+        assert with_next_sentences(spans, index, number, (sizes, most)).tolist() == wanted

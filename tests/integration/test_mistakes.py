@@ -353,6 +353,10 @@ TRAINING = {
         "--coword-dropout must be a probability below 1, got 1.5; 0 replaces no words",
         [*WINDOWS, *NEW, "--coword-dropout", "1.5"],
     ),
+    "fewer than no next sentences": Case(
+        "--next-sentences must not be negative, got -1; 0 reads no sentences after the window",
+        [*WINDOWS, *NEW, "--next-sentences", "-1"],
+    ),
     "documents of 0": Case(
         "--max-document-tokens must be at least 1 token, got 0",
         [*DOCUMENTS, *NEW, "--max-document-tokens", "0"],

@@ -17,6 +17,7 @@ WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
 OPTIONS = {
     "stride": [*WINDOWS, "--window-stride", "2"],
     "sizes": [*WINDOWS, "--sample-window-size", "--loss-on", "last"],
+    "next": [*WINDOWS, "--next-sentences", "1", "--sample-window-size"],
     "words": [*WINDOWS, "--coword-dropout", "0.3"],
 }
 
@@ -32,9 +33,11 @@ def task_of(data, *arguments):
     return tasks.setup_task(convert_namespace_to_omegaconf(args).task)
 
 
-def loss_on(arguments):
-    at = arguments.index("--loss-on") if "--loss-on" in arguments else len(arguments)
-    return arguments[at : at + 2]
+def remembered(arguments):
+    """Of the options those that validation and decoding have too."""
+    names = ("--task", "--window-size", "--loss-on", "--next-sentences", "--max-document-tokens")
+    places = [place for place, name in enumerate(arguments) if name in names]
+    return [word for place in places for word in arguments[place : place + 2]]
 
 
 def read(data, arguments, *, split="train", epoch=1, shards=1, workers=0):
@@ -97,6 +100,5 @@ def test_options_of_an_epoch_stay_as_they_are(binarised, tmp_path):
 
 
 def test_validation_is_that_of_the_task(binarised, options):
-    assert read(binarised, options, split="valid") == read(
-        binarised, [*WINDOWS, *loss_on(options)], split="valid"
-    )
+    plain = remembered(options)
+    assert read(binarised, options, split="valid") == read(binarised, plain, split="valid")
