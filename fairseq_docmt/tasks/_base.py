@@ -35,7 +35,12 @@ from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
 from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.scoring import document_bleu
-from fairseq_docmt.tasks import _checkpoint_checks, _training_text, _validation_bleu
+from fairseq_docmt.tasks import (
+    _checkpoint_checks,
+    _sentence_data,
+    _training_text,
+    _validation_bleu,
+)
 from fairseq_docmt.tasks._decoding_input import DecodingInput, TypedLines
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
@@ -117,10 +122,14 @@ class DocumentTranslationTask(TranslationTask):
 
     def check_training_options(self) -> None:
         """Raise UserError for values of options that do not go together in training."""
+        _sentence_data.check_options(self.cfg)
 
     def examples_decided_by(self) -> dict:
         """Return the values of the options that determine the examples of an epoch, by option."""
-        return {}
+        return {
+            "--sentence-data": self.cfg.sentence_data is not None,
+            "--sentence-ratio": self.cfg.sentence_ratio,
+        }
 
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
         """Return the (examples, 2) spans of the training or validation examples.
@@ -163,10 +172,17 @@ class DocumentTranslationTask(TranslationTask):
         return {}
 
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> DocumentView:
-        """Return the training or validation examples of a corpus."""
+        """Return the training or validation examples of a corpus.
+
+        Raises:
+            UserError: the sentence pairs to mix in are missing, damaged or of other dictionaries.
+        """
+        spans = self.training_spans(corpus, trains)
+        if trains:
+            corpus, spans = _sentence_data.mixed(self, corpus, spans)
         return DocumentView(
             corpus,
-            self.training_spans(corpus, trains),
+            spans,
             seed=self.cfg.seed,
             source_spans=self.source_spans(corpus.index, corpus.src_sizes, corpus.tgt_sizes),
             mark_document_start=self.options["mark_document_start"],

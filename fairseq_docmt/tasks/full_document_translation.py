@@ -116,6 +116,12 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
             others = "segment or sequential" if iterative else "iterative"
             raise UserError(f"{arch} is decoded by --decoding {others}, not {self.decoding}")
         if as_rows:
+            if self.cfg.sentence_data:
+                raise UserError(
+                    f"--sentence-data is not for {type(model).__name__}, whose memories are of "
+                    "documents; start from a model trained on sentence pairs instead "
+                    "(--finetune-from-model)"
+                )
             self.document_rows = DocumentRows(self)
             self.decoding, self.search = "iterative", SEARCHES["iterative"](self)
             wanted = not from_checkpoint and remembers_translations(model)

@@ -102,6 +102,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
 
     def check_training_options(self) -> None:
         """See the base class."""
+        super().check_training_options()
         size, stride = self.options["window_size"], self.cfg.window_stride
         if not 1 <= stride <= size:
             raise UserError(
@@ -127,6 +128,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
     def examples_decided_by(self) -> dict:
         """See the base class."""
         return {
+            **super().examples_decided_by(),
             "--window-stride": self.cfg.window_stride,
             "--sample-window-size": self.cfg.sample_window_size,
             "--coword-dropout": self.cfg.coword_dropout,

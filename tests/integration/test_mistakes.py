@@ -357,6 +357,52 @@ TRAINING = {
         "--next-sentences must not be negative, got -1; 0 reads no sentences after the window",
         [*WINDOWS, *NEW, "--next-sentences", "-1"],
     ),
+    "no sentence pairs": Case(
+        "--sentence-data: folder {folder}/pairs not found",
+        [*WINDOWS, *NEW, "--sentence-data", "{folder}/pairs"],
+    ),
+    "sentence pairs with other words": Case(
+        (
+            "--sentence-data: {folder}/pairs/dict.src.txt has other words than the dictionary of "
+            "the documents; binarise the sentence pairs with that (--srcdict, --tgtdict of "
+            "fairseq-preprocess)"
+        ),
+        [*DOCUMENTS, *NEW, "--sentence-data", "{folder}/pairs"],
+        write("pairs/dict.src.txt", "w1 9\n"),
+    ),
+    "no training set of sentence pairs": Case(
+        (
+            "{folder}/pairs/train.src-tgt.* not found; check the data directory, --source-lang, "
+            "--target-lang and the name of the split"
+        ),
+        [*DOCUMENTS, *NEW, "--sentence-data", "{folder}/pairs"],
+        lambda place: shutil.copytree(
+            place.data, place.folder / "pairs", ignore=shutil.ignore_patterns("train.*")
+        ),
+    ),
+    "no ratio": Case(
+        (
+            "--sentence-ratio must be a positive number, got 0.0; to train on documents alone, "
+            "leave --sentence-data out"
+        ),
+        [*WINDOWS, *NEW, "--sentence-data", "{data}", "--sentence-ratio", "0"],
+    ),
+    "sentence pairs in a stream": Case(
+        (
+            "--sentence-data is not for streams; add sentence pairs to the training set as "
+            "documents of one sentence"
+        ),
+        [*STREAM, "--sentence-data", "{data}"],
+        model=tiny.memory(),
+    ),
+    "sentence pairs for memories of documents": Case(
+        (
+            "--sentence-data is not for MemnetRNNModel, whose memories are of documents; start "
+            "from a model trained on sentence pairs instead (--finetune-from-model)"
+        ),
+        [*DOCUMENTS, *NEW, "--gold-drafts", "--sentence-data", "{data}"],
+        model=tiny.memnet("--memory", "target"),
+    ),
     "documents of 0": Case(
         "--max-document-tokens must be at least 1 token, got 0",
         [*DOCUMENTS, *NEW, "--max-document-tokens", "0"],

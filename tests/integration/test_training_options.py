@@ -14,17 +14,33 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_docmt.errors import UserError
 
 WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
+DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "20"]
 OPTIONS = {
     "stride": [*WINDOWS, "--window-stride", "2"],
     "sizes": [*WINDOWS, "--sample-window-size", "--loss-on", "last"],
     "next": [*WINDOWS, "--next-sentences", "1", "--sample-window-size"],
+    "pairs": [*WINDOWS, "--sentence-data", "PAIRS", "--sentence-ratio", "0.3"],
+    "documents and pairs": [*DOCUMENTS, "--sentence-data", "PAIRS"],
     "words": [*WINDOWS, "--coword-dropout", "0.3"],
 }
 
 
+@pytest.fixture(scope="module")
+def sentence_pairs(binarised, made_once):
+    """Folder of binarised sentence pairs in the dictionaries of the documents."""
+    words = ["--srcdict", binarised / "dict.src.txt", "--tgtdict", binarised / "dict.tgt.txt"]
+
+    def build(folder):
+        for split in ("train", "valid"):
+            tiny.write_split(folder, split, tiny.documents((25, 9), 8))
+        tiny.preprocess(folder, ["train", "valid"], *map(str, words))
+
+    return made_once("sentence pairs", build) / "bin"
+
+
 @pytest.fixture(params=OPTIONS)
-def options(request):
-    return OPTIONS[request.param]
+def options(request, sentence_pairs):
+    return [str(sentence_pairs) if word == "PAIRS" else word for word in OPTIONS[request.param]]
 
 
 def task_of(data, *arguments):
