@@ -7,6 +7,8 @@ from fairseq_docmt.data.document_view import DocumentView, pad_rows
 from fairseq_docmt.data.jieba_tokenizer import JiebaTokenizer
 from fairseq_docmt.data.spans import (
     part_spans,
+    spans_of_sampled_lengths,
+    spans_of_several_lengths,
     stride_spans,
     window_spans,
     with_next_sentences,
@@ -25,6 +27,8 @@ __all__ = [
     "open_corpus",
     "pad_rows",
     "part_spans",
+    "spans_of_sampled_lengths",
+    "spans_of_several_lengths",
     "split_sentences",
     "stride_spans",
     "target_ratio",

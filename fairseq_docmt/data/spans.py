@@ -4,7 +4,7 @@ A span is a pair (first, end) of sentence numbers, end excluded, within one docu
 All functions return an int64 array of shape (spans, 2).
 """
 
-from typing import Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -104,7 +104,12 @@ def with_next_sentences(
         following = following - too_long
 
 
-def part_spans(index: DocumentIndex, length: Limit, limits: Sequence[Limit]) -> np.ndarray:
+def part_spans(
+    index: DocumentIndex,
+    length: Limit,
+    limits: Sequence[Limit],
+    parts: Union[int, np.ndarray] = 1,
+) -> np.ndarray:
     """Return whole documents, cutting those that are too long into parts of similar length.
 
     Documents are cut at sentence ends.  Herold and Ney (2023), section 3.1: with a limit of 1000,
@@ -115,17 +120,53 @@ def part_spans(index: DocumentIndex, length: Limit, limits: Sequence[Limit]) -> 
         index: sentences and documents.
         length: length that the parts have in common, and its limit (target tokens).
         limits: further limits, such as the maximum positions of a model.
+        parts: number of parts to begin with, of all documents or (documents,) of each; from the
+            number of sentences on, each sentence is a part.
     """
-    spans = []
-    for start, end in zip(index.starts[:-1], index.starts[1:]):
-        spans.extend(_equal_parts(start, end, length, [length, *limits]))
+    spans, limits = [], [length, *limits]
+    fewest = np.broadcast_to(parts, index.num_documents)
+    for start, end, least in zip(index.starts[:-1], index.starts[1:], fewest):
+        spans.extend(_equal_parts(start, end, length, limits, least))
     return np.array(spans, dtype=np.int64).reshape(-1, 2)
 
 
-def _equal_parts(start: int, end: int, length: Limit, limits: Sequence[Limit]) -> list:
+def spans_of_several_lengths(
+    index: DocumentIndex, length: Limit, limits: Sequence[Limit], numbers: Sequence[int]
+) -> np.ndarray:
+    """Return each document cut into each of the given numbers of parts; equal parts once.
+
+    Multi-resolution training, Sun et al. (2022), Rethinking Document-level Neural Machine
+    Translation.
+
+    Args:
+        index, length, limits: see :func:`part_spans`.
+        numbers: numbers of parts.
+    """
+    cut = [part_spans(index, length, limits, number) for number in numbers]
+    return np.unique(np.concatenate(cut), axis=0)
+
+
+def spans_of_sampled_lengths(
+    index: DocumentIndex,
+    length: Limit,
+    limits: Sequence[Limit],
+    numbers: Sequence[int],
+    *,
+    random: np.random.RandomState,
+) -> np.ndarray:
+    """Return each document cut into one of the given numbers of parts, drawn by ``random``."""
+    return part_spans(index, length, limits, random.choice(numbers, size=index.num_documents))
+
+
+def _equal_parts(
+    start: int, end: int, length: Limit, limits: Sequence[Limit], least: int = 1
+) -> list:
+    """Cut a span into at least ``least`` parts, and more until they keep the limits."""
+    if least >= end - start:
+        return [(sentence, sentence + 1) for sentence in range(start, end)]
     sums = [(_cumulative(sizes[start:end]), most) for sizes, most in limits]
     ends = _cumulative(length[0][start:end])
-    wanted = max([1] + [int(np.ceil(total[-1] / most)) for total, most in sums])
+    wanted = max([least] + [int(np.ceil(total[-1] / most)) for total, most in sums])
     for parts in range(min(wanted, end - start), end - start + 1):
         goals = ends[-1] * np.arange(1, parts) / parts
         cuts = np.searchsorted(ends, goals)

@@ -32,6 +32,7 @@ class DocumentRows:
             self.task.training_spans(corpus, trains),
             self._drafts(corpus),
             self.task.options["mark_document_start"],
+            self.task.cfg.seed,
         )
 
     def decoding_options(self, corpus: DocumentCorpus) -> dict:

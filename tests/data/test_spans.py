@@ -6,6 +6,8 @@ import pytest
 from fairseq_docmt.data import (
     DocumentIndex,
     part_spans,
+    spans_of_sampled_lengths,
+    spans_of_several_lengths,
     stride_spans,
     window_spans,
     with_next_sentences,
@@ -204,3 +206,41 @@ def test_next_sentences_stay_in_the_document_and_the_limit(number):
                 added += 1
             wanted.append([first, end + added])
         assert with_next_sentences(spans, index, number, (sizes, most)).tolist() == wanted
+
+
+def test_an_epoch_has_every_document_in_all_lengths():
+    """Eight equal sentences: one part of eight, two of four, four of two, eight of one."""
+    index = DocumentIndex.from_lengths([8, 1])
+    length = (np.full(9, 5), 1000)
+    spans = spans_of_several_lengths(index, length, [], [1, 2, 4, 8])
+    wanted = [[a, a + size] for size in (8, 4, 2, 1) for a in range(0, 8, size)] + [[8, 9]]
+    assert spans.tolist() == sorted(wanted)
+    # A limit cuts further.
+    spans = spans_of_several_lengths(index, (length[0], 20), [], [1, 4])
+    assert spans.tolist() == sorted([[0, 4], [4, 8], [0, 2], [2, 4], [4, 6], [6, 8], [8, 9]])
+
+
+def test_as_many_parts_as_sentences_are_the_sentences():
+    index, sizes = DocumentIndex.from_lengths([4, 2]), np.array([2, 2, 90, 2, 3, 4])
+    for parts in (4, 100):
+        spans = part_spans(index, (sizes, 1000), [], parts)
+        assert spans.tolist() == [[i, i + 1] for i in range(6)]
+    spans = part_spans(index, (sizes, 1000), [], np.array([1, 2]))
+    assert spans.tolist() == [[0, 4], [4, 5], [5, 6]]
+
+
+def test_sampled_lengths_cut_each_document_in_one_way():
+    index = DocumentIndex.from_lengths([8, 5, 1, 30])
+    sizes = np.random.RandomState(0).randint(2, 9, size=44)
+    drawn = set()
+    for seed in range(20):
+        given = (index, (sizes, 100), [(sizes, 60)])
+        random, again = np.random.RandomState(seed), np.random.RandomState(seed)
+        spans = spans_of_sampled_lengths(*given, [1, 2, 4], random=random).tolist()
+        wanted = []
+        for document, number in enumerate(again.choice([1, 2, 4], size=4)):
+            every = part_spans(*given, int(number))
+            wanted += every[index.document[every[:, 0]] == document].tolist()
+            drawn.add((document, int(number)))
+        assert spans == wanted
+    assert len(drawn) == 12

@@ -403,6 +403,21 @@ TRAINING = {
         [*DOCUMENTS, *NEW, "--gold-drafts", "--sentence-data", "{data}"],
         model=tiny.memnet("--memory", "target"),
     ),
+    "parts of documents": Case(
+        "--document-parts must be numbers of at least 1, such as 1,2,4,8; got 2,a",
+        [*DOCUMENTS, *NEW, "--document-parts", "2,a"],
+    ),
+    "no part": Case(
+        "--document-parts must be numbers of at least 1, such as 1,2,4,8; got 0",
+        [*DOCUMENTS, *NEW, "--document-parts", "0"],
+    ),
+    "parts to draw": Case(
+        (
+            "--sample-document-parts needs several numbers to draw from; give --document-parts "
+            "1,2,4,8, for example"
+        ),
+        [*DOCUMENTS, *NEW, "--sample-document-parts"],
+    ),
     "documents of 0": Case(
         "--max-document-tokens must be at least 1 token, got 0",
         [*DOCUMENTS, *NEW, "--max-document-tokens", "0"],

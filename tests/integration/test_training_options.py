@@ -21,6 +21,7 @@ OPTIONS = {
     "next": [*WINDOWS, "--next-sentences", "1", "--sample-window-size"],
     "pairs": [*WINDOWS, "--sentence-data", "PAIRS", "--sentence-ratio", "0.3"],
     "documents and pairs": [*DOCUMENTS, "--sentence-data", "PAIRS"],
+    "lengths": [*DOCUMENTS, "--document-parts", "1,2,9", "--sample-document-parts"],
     "words": [*WINDOWS, "--coword-dropout", "0.3"],
 }
 
@@ -81,14 +82,14 @@ def read(data, arguments, *, split="train", epoch=1, shards=1, workers=0):
 
 
 def test_resuming_in_the_middle_of_an_epoch(binarised, tmp_path, options):
-    """The second run begins in the second epoch and has other processes that read examples."""
+    """The second run begins within a later epoch and has other processes that read examples."""
     shared = ["--max-tokens", "40", "--dropout", "0.1", "--update-freq", "2", "--lr", "0.01"]
     whole = tiny.train(binarised, tmp_path / "whole", *options, *shared, updates=14)
-    tiny.train(binarised, tmp_path / "parts", *options, *shared, updates=7)
+    stopped = tiny.train(binarised, tmp_path / "parts", *options, *shared, updates=7)
+    progress = torch.load(stopped, weights_only=False)["extra_state"]["train_iterator"]
+    assert progress["epoch"] > 1 and progress["iterations_in_epoch"] > 0
     workers = ["--num-workers", "2"]
     parts = tiny.train(binarised, tmp_path / "parts", *options, *shared, *workers, updates=14)
-    progress = torch.load(parts, weights_only=False)["extra_state"]["train_iterator"]
-    assert progress["epoch"] > 1 and progress["iterations_in_epoch"] > 0
     for name, value in tiny.weights(whole).items():
         assert torch.equal(value, tiny.weights(parts)[name]), name
 
@@ -118,3 +119,15 @@ def test_options_of_an_epoch_stay_as_they_are(binarised, tmp_path):
 def test_validation_is_that_of_the_task(binarised, options):
     plain = remembered(options)
     assert read(binarised, options, split="valid") == read(binarised, plain, split="valid")
+
+
+def test_documents_in_several_lengths_are_all_read(binarised, tmp_path):
+    """Each document is read once for each number of parts, whole sentences at a time."""
+    several = [*DOCUMENTS, "--document-parts", "1,99"]
+    epoch = read(binarised, several)
+    assert set(read(binarised, DOCUMENTS)) <= set(epoch)
+    single = set(read(binarised, [*WINDOWS, "--window-size", "1"]))
+    assert single <= set(epoch)
+    assert read(binarised, several, split="valid") == read(binarised, DOCUMENTS, split="valid")
+    arguments = [*several, "--max-tokens", "60", "--update-freq", "2"]
+    tiny.train_in_processes(binarised, tmp_path, *arguments, "--max-epoch", "2")
