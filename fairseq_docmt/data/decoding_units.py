@@ -7,7 +7,7 @@ number.  Its additional key ``units`` is the list of units, in the order of the 
 """
 
 from dataclasses import dataclass, replace
-from typing import Iterator, List, Optional, Sequence
+from typing import Callable, Iterator, List, Optional, Sequence
 
 import numpy as np
 from fairseq.data import FairseqDataset
@@ -26,6 +26,7 @@ class DecodingUnit:
         line_ids: line of each sentence to translate; each is a row of the sample.
         source: sentences of the span, 1-D tensors that end in ``</s>``; empty for a line with
             nothing to translate.
+        following: sentences after the span that only the source has.
         target: references of the sentences, or None.
         document: number of the document.
         position: position in the document of the first sentence to translate.
@@ -47,6 +48,7 @@ class DecodingUnit:
     target_context: Optional[List[Tensor]] = None
     prefixes: Optional[Tensor] = None
     constraints: Optional[Tensor] = None
+    following: Sequence[Tensor] = ()
 
     @property
     def num_rows(self) -> int:
@@ -69,6 +71,7 @@ class DecodingUnit:
         return replace(
             self._with_row(row),
             source=self.source[:end],
+            following=() if end < len(self.source) else self.following,
             target=self.target and self.target[:end],
             target_context=target_context,
         )
@@ -79,6 +82,7 @@ class DecodingUnit:
         return replace(
             self._with_row(row),
             source=[self.source[at]],
+            following=(),
             target=self.target and [self.target[at]],
             at_start=self.at_start and at == 0,
         )
@@ -114,6 +118,8 @@ class DecodingUnits(FairseqDataset):
         constraints: packed target constraints of each line, or None.
         left_pad_source: pad sources on the left.
         drafts: earlier translations of each line, or None.
+        source_spans: function from the spans to those of their sources, which may have further
+            sentences at the end; None if they are equal.
     """
 
     def __init__(
@@ -135,12 +141,15 @@ class DecodingUnits(FairseqDataset):
         constraints=None,
         left_pad_source: bool = True,
         drafts: Optional[Sequence] = None,
+        source_spans: Optional[Callable[[np.ndarray], np.ndarray]] = None,
     ):
         self.name = name
         self.drafts = drafts
         self.src, self.tgt, self.src_dict = src, tgt, src_dict
         self.index = index
         self.spans = spans
+        source = source_spans(spans) if source_spans else spans
+        self.source_ends = source[:, 1]
         self.window_size = window_size
         self.empty_lines = list(empty_lines)
         self.too_long = list(too_long)
@@ -153,7 +162,10 @@ class DecodingUnits(FairseqDataset):
         ends = np.concatenate([[0], np.cumsum(line_sizes[index.line_ids], dtype=np.int64)])
         #: number of source tokens of each unit, then of each empty line
         self.sizes = np.concatenate(
-            [ends[spans[:, 1]] - ends[spans[:, 0]], np.ones(len(self.empty_lines), dtype=np.int64)]
+            [
+                ends[self.source_ends] - ends[spans[:, 0]],
+                np.ones(len(self.empty_lines), dtype=np.int64),
+            ]
         )
 
     def __len__(self) -> int:
@@ -177,6 +189,7 @@ class DecodingUnits(FairseqDataset):
         if number >= len(self.spans):
             return DecodingUnit([self.empty_lines[number - len(self.spans)]], source=[])
         first, end = (int(n) for n in self.spans[number])
+        following = self.index.line_ids[end : self.source_ends[number]].tolist()
         translated = end - 1 if self.window_size else first
         line_ids = self.index.line_ids[first:end].tolist()
         document = int(self.index.document[first])
@@ -196,6 +209,7 @@ class DecodingUnits(FairseqDataset):
             document=self.first_document + document,
             position=position,
             at_start=first_position == 0,
+            following=[self.src[line_id] for line_id in following],
             drafts=None if self.drafts is None else [self.drafts[line_id] for line_id in line_ids],
         )
 

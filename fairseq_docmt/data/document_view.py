@@ -1,6 +1,6 @@
 """Training and validation data whose examples are spans of joined sentences."""
 
-from typing import Optional
+from typing import Callable, Optional, Union
 
 import numpy as np
 import torch
@@ -10,6 +10,9 @@ from torch import Tensor
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR, join_sentences
 from fairseq_docmt.errors import UserError
+
+#: (examples, 2) spans, or a function that draws those of an epoch with a random generator
+Spans = Union[np.ndarray, Callable[..., np.ndarray]]
 
 
 class JoinedSentences(torch.utils.data.Dataset):
@@ -51,27 +54,59 @@ class DocumentView(LanguagePairDataset):
 
     Args:
         corpus: corpus of the split.
-        spans: (items, 2) sentences of each example (see :mod:`fairseq_docmt.data.spans`).
+        spans: (items, 2) sentences of each example (see :mod:`fairseq_docmt.data.spans`), or a
+            function that draws them anew for each epoch, given ``random``.
+        seed: seed of what is drawn in each epoch.
         loss_on_last: compute the loss on the last sentence of each span only.
         id_of_last: the ``id`` of an example is the line id of its last sentence, not of the first.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
+        source_spans: function from the spans to those of their sources, which may have further
+            sentences at the end; None if they are equal.
+        coword_dropout: probability of replacing a word of the last source sentence of a span by
+            ``<unk>``, drawn anew for each epoch (Fernandes et al. 2021).
     """
 
     def __init__(
         self,
         corpus: DocumentCorpus,
-        spans: np.ndarray,
+        spans: Spans,
         *,
+        seed: int = 1,
         loss_on_last: bool = False,
         id_of_last: bool = True,
         mark_document_start: bool = False,
+        source_spans: Optional[Callable[[np.ndarray], np.ndarray]] = None,
+        coword_dropout: float = 0.0,
     ):
-        pairs, index = corpus.pairs, corpus.index
-        sides = [(pairs.src, corpus.src_sizes, pairs.src_dict)]
-        sides.append((pairs.tgt, corpus.tgt_sizes, pairs.tgt_dict))
+        self.name = corpus.name
+        self.corpus, self.index = corpus, corpus.index
+        self.seed, self.epoch = seed, 1
+        self.id_of_last = id_of_last
+        self.loss_on_last = loss_on_last
+        self.mark_document_start = mark_document_start
+        self.coword_dropout = coword_dropout
+        self.num_shards = 1
+        self._source_spans_of = source_spans
+        self._draw = spans if callable(spans) else None
+        self._read(self._drawn() if self._draw else spans)
+
+    def _drawn(self) -> np.ndarray:
+        """Return the spans of the current epoch."""
+        return self._draw(random=np.random.RandomState(self._epoch_seed()))
+
+    def _epoch_seed(self) -> list:
+        return [self.seed % 2**32, self.epoch]
+
+    def _read(self, spans: np.ndarray) -> None:
+        """Make the examples of the given spans those of the dataset."""
+        corpus, pairs = self.corpus, self.corpus.pairs
+        of_source = self._source_spans_of
+        self.source_spans = of_source(spans) if of_source else spans
+        sides = [(pairs.src, corpus.src_sizes, self.source_spans, pairs.src_dict)]
+        sides.append((pairs.tgt, corpus.tgt_sizes, spans, pairs.tgt_dict))
         src, tgt = (
-            JoinedSentences(side, sizes, index, spans, dictionary, mark_document_start)
-            for side, sizes, dictionary in sides
+            JoinedSentences(side, sizes, corpus.index, of_side, words, self.mark_document_start)
+            for side, sizes, of_side, words in sides
         )
         super().__init__(
             src,
@@ -85,14 +120,26 @@ class DocumentView(LanguagePairDataset):
             shuffle=pairs.shuffle,
             pad_to_multiple=pairs.pad_to_multiple,
         )
-        self.name = corpus.name
-        self.index = index
         self.spans = spans
-        self.id_of_last = id_of_last
-        self.ids = index.line_ids[spans[:, 1] - 1 if id_of_last else spans[:, 0]]
-        self.loss_on_last = loss_on_last
-        self.last_sizes = corpus.tgt_sizes[spans[:, 1] - 1]
-        self.num_shards = 1
+        last = spans[:, 1] - 1
+        self.ids = corpus.index.line_ids[last if self.id_of_last else spans[:, 0]]
+        self.last_sizes = corpus.tgt_sizes[last]
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """Whether all epochs have the same examples.
+
+        Otherwise each epoch needs a new iterator, whose worker processes get the new examples.
+        """
+        return self._draw is None and self.coword_dropout == 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the examples of an epoch."""
+        super().set_epoch(epoch)
+        if epoch != self.epoch:
+            self.epoch = epoch
+            if self._draw is not None:
+                self._read(self._drawn())
 
     def share_among(self, processes: int) -> None:
         """Set the number of processes that the batches are divided among."""
@@ -101,6 +148,8 @@ class DocumentView(LanguagePairDataset):
     def __getitem__(self, item: int) -> dict:
         example = super().__getitem__(item)
         example["id"] = int(self.ids[item])
+        if self.coword_dropout > 0:
+            example["source"] = self._without_some_words(item, example["source"])
         if self.loss_on_last:
             target = example["target"]
             example["prev_output_tokens"] = target.roll(1)
@@ -108,6 +157,17 @@ class DocumentView(LanguagePairDataset):
             target[: -int(self.last_sizes[item])] = self.tgt_dict.pad()
             example["target"] = target
         return example
+
+    def _without_some_words(self, item: int, source: Tensor) -> Tensor:
+        """Replace words of the current sentence, not ``<sep>`` and ``</s>``, by ``<unk>``."""
+        sizes, current = self.corpus.src_sizes, self.spans[item, 1] - 1
+        first = len(source) - int(sizes[current : self.source_spans[item, 1]].sum())
+        end = first + int(sizes[current]) - 1
+        random = np.random.RandomState([*self._epoch_seed(), item])
+        dropped = torch.from_numpy(random.rand(end - first) < self.coword_dropout)
+        source = source.clone()
+        source[first:end][dropped] = self.src_dict.unk()
+        return source
 
     def line_ids_of(self, item: int) -> list:
         """Return the line ids that an example stands for: of its last sentence, or of all."""

@@ -20,17 +20,22 @@ class RowsView(DocumentView):
 
     Args:
         corpus: corpus of the split.
-        spans: (items, 2) sentences of each document or part.
+        spans: (items, 2) sentences of each document or part, or a function that draws them anew
+            for each epoch, given ``random``.
         drafts: earlier translations, line by line like the corpus; or None.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
+        seed: seed of what is drawn in each epoch.
     """
 
-    def __init__(self, corpus: DocumentCorpus, spans, drafts=None, mark_document_start=False):
-        super().__init__(corpus, spans, id_of_last=False, mark_document_start=mark_document_start)
+    def __init__(
+        self, corpus: DocumentCorpus, spans, drafts=None, mark_document_start=False, seed=1
+    ):
+        options = {"id_of_last": False, "mark_document_start": mark_document_start, "seed": seed}
+        super().__init__(corpus, spans, **options)
         sentences = np.arange(corpus.index.num_sentences)
         alone = np.stack([sentences, sentences + 1], axis=1)
         self.sentences = DocumentView(corpus, alone, mark_document_start=mark_document_start)
-        self.spans, self.drafts = spans, drafts
+        self.drafts = drafts
 
     def __getitem__(self, item: int) -> dict:
         first, end = self.spans[item].tolist()

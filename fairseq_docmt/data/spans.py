@@ -4,7 +4,7 @@ A span is a pair (first, end) of sentence numbers, end excluded, within one docu
 All functions return an int64 array of shape (spans, 2).
 """
 
-from typing import Sequence, Tuple
+from typing import Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -18,35 +18,98 @@ def _cumulative(sizes: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.float64))])
 
 
-def window_spans(index: DocumentIndex, window_size: int, limits: Sequence[Limit]) -> np.ndarray:
-    """Return a window for each sentence: it and up to ``window_size - 1`` sentences before it.
+def window_spans(
+    index: DocumentIndex,
+    window_size: int,
+    limits: Sequence[Limit],
+    *,
+    stride: int = 1,
+    sample_size: bool = False,
+    random: Optional[np.random.RandomState] = None,
+) -> np.ndarray:
+    """Return windows of up to ``window_size`` sentences, which advance by ``stride`` sentences.
 
-    Windows are shorter at the beginning of a document.  A window that exceeds a limit loses its
-    oldest sentences, but never the current one.
+    With a stride of 1 there is a window for each sentence: it and the sentences before it.  In
+    general a window has ``stride`` new sentences and up to ``window_size - stride`` before these.
+    The last window of a document has the new sentences that are left, so every sentence is new in
+    one window.  A window that exceeds a limit loses its oldest sentences; if the new ones alone
+    exceed it, they are cut into parts of similar length.
+
+    Args:
+        index: sentences and documents.
+        window_size: maximum number of sentences.
+        limits: maximum numbers of tokens.
+        stride: number of new sentences, at most ``window_size``.
+        sample_size: draw how many sentences are before the new ones, 0 to ``window_size - stride``.
+        random: generator that also draws the number of new sentences of the first window of each
+            document, 1 to ``stride``; None for ``stride``, which draws nothing.
     """
-    current = np.arange(index.num_sentences)
-    first = np.maximum(index.starts[index.document], current - window_size + 1)
+    drawn = None if random is None else random.randint(1, stride + 1, size=index.num_documents)
+    firsts = stride if drawn is None else drawn[index.document]
+    is_last = (index.position + 1 - firsts) % stride == 0
+    is_last[index.starts[1:] - 1] = True
+    ends = np.flatnonzero(is_last) + 1
+    new, ends = _cut_where_too_long(np.append(0, ends)[:-1], ends, limits)
+    before = window_size - stride
+    if sample_size and random is not None:
+        before = random.randint(0, before + 1, size=len(ends))
+    first = np.maximum(index.starts[index.document[new]], new - before)
     for sizes, most in limits:
-        ends = _cumulative(sizes)
+        total = _cumulative(sizes)
         while True:
-            too_long = (ends[current + 1] - ends[first] > most) & (first < current)
+            too_long = (total[ends] - total[first] > most) & (first < new)
             if not too_long.any():
                 break
             first = first + too_long
-    return np.stack([first, current + 1], axis=1)
+    return np.stack([first, ends], axis=1)
+
+
+def _cut_where_too_long(first: np.ndarray, ends: np.ndarray, limits: Sequence[Limit]):
+    """Cut the spans over a limit into parts of similar length; return first sentences and ends."""
+    too_long = np.zeros(len(ends), dtype=bool)
+    for sizes, most in limits:
+        total = _cumulative(sizes)
+        too_long |= (total[ends] - total[first] > most) & (ends - first > 1)
+    if not too_long.any():
+        return first, ends
+    parts = [
+        part
+        for a, b in zip(first[too_long].tolist(), ends[too_long].tolist())
+        for part in _equal_parts(a, b, limits[0], limits)
+    ]
+    cut_at = np.array([a for a, _ in parts], dtype=np.int64)
+    first = np.union1d(first, cut_at)
+    return first, np.append(first[1:], ends[-1])
 
 
 def stride_spans(index: DocumentIndex, size: int, limits: Sequence[Limit]) -> np.ndarray:
     """Cut each document into consecutive spans of ``size`` sentences; the last may be shorter."""
-    spans = []
-    for start, end in zip(index.starts[:-1], index.starts[1:]):
-        for first in range(start, end, size):
-            last = min(first + size, end)
-            spans.extend(_equal_parts(first, last, limits[0], limits))
-    return np.array(spans, dtype=np.int64).reshape(-1, 2)
+    return window_spans(index, size, limits, stride=size)
 
 
-def part_spans(index: DocumentIndex, length: Limit, limits: Sequence[Limit]) -> np.ndarray:
+def with_next_sentences(
+    spans: np.ndarray, index: DocumentIndex, number: int, limit: Limit
+) -> np.ndarray:
+    """Return spans with up to ``number`` sentences of the same document after them.
+
+    A span that would exceed the limit has fewer.
+    """
+    first, end = spans[:, 0], spans[:, 1]
+    total, most = _cumulative(limit[0]), limit[1]
+    following = np.minimum(end + number, index.starts[index.document[first] + 1])
+    while True:
+        too_long = (total[following] - total[first] > most) & (following > end)
+        if not too_long.any():
+            return np.stack([first, following], axis=1)
+        following = following - too_long
+
+
+def part_spans(
+    index: DocumentIndex,
+    length: Limit,
+    limits: Sequence[Limit],
+    parts: Union[int, np.ndarray] = 1,
+) -> np.ndarray:
     """Return whole documents, cutting those that are too long into parts of similar length.
 
     Documents are cut at sentence ends.  Herold and Ney (2023), section 3.1: with a limit of 1000,
@@ -57,17 +120,53 @@ def part_spans(index: DocumentIndex, length: Limit, limits: Sequence[Limit]) -> 
         index: sentences and documents.
         length: length that the parts have in common, and its limit (target tokens).
         limits: further limits, such as the maximum positions of a model.
+        parts: number of parts to begin with, of all documents or (documents,) of each; from the
+            number of sentences on, each sentence is a part.
     """
-    spans = []
-    for start, end in zip(index.starts[:-1], index.starts[1:]):
-        spans.extend(_equal_parts(start, end, length, [length, *limits]))
+    spans, limits = [], [length, *limits]
+    fewest = np.broadcast_to(parts, index.num_documents)
+    for start, end, least in zip(index.starts[:-1], index.starts[1:], fewest):
+        spans.extend(_equal_parts(start, end, length, limits, least))
     return np.array(spans, dtype=np.int64).reshape(-1, 2)
 
 
-def _equal_parts(start: int, end: int, length: Limit, limits: Sequence[Limit]) -> list:
+def spans_of_several_lengths(
+    index: DocumentIndex, length: Limit, limits: Sequence[Limit], numbers: Sequence[int]
+) -> np.ndarray:
+    """Return each document cut into each of the given numbers of parts; equal parts once.
+
+    Multi-resolution training, Sun et al. (2022), Rethinking Document-level Neural Machine
+    Translation.
+
+    Args:
+        index, length, limits: see :func:`part_spans`.
+        numbers: numbers of parts.
+    """
+    cut = [part_spans(index, length, limits, number) for number in numbers]
+    return np.unique(np.concatenate(cut), axis=0)
+
+
+def spans_of_sampled_lengths(
+    index: DocumentIndex,
+    length: Limit,
+    limits: Sequence[Limit],
+    numbers: Sequence[int],
+    *,
+    random: np.random.RandomState,
+) -> np.ndarray:
+    """Return each document cut into one of the given numbers of parts, drawn by ``random``."""
+    return part_spans(index, length, limits, random.choice(numbers, size=index.num_documents))
+
+
+def _equal_parts(
+    start: int, end: int, length: Limit, limits: Sequence[Limit], least: int = 1
+) -> list:
+    """Cut a span into at least ``least`` parts, and more until they keep the limits."""
+    if least >= end - start:
+        return [(sentence, sentence + 1) for sentence in range(start, end)]
     sums = [(_cumulative(sizes[start:end]), most) for sizes, most in limits]
     ends = _cumulative(length[0][start:end])
-    wanted = max([1] + [int(np.ceil(total[-1] / most)) for total, most in sums])
+    wanted = max([least] + [int(np.ceil(total[-1] / most)) for total, most in sums])
     for parts in range(min(wanted, end - start), end - start + 1):
         goals = ends[-1] * np.arange(1, parts) / parts
         cuts = np.searchsorted(ends, goals)

@@ -139,7 +139,7 @@ class DocumentSearch:
 
     def joined_source(self, unit: DecodingUnit) -> Tensor:
         """Return the source of a unit as one sequence."""
-        joined = join_sentences(unit.source, self.src_separator)
+        joined = join_sentences([*unit.source, *unit.following], self.src_separator)
         return torch.cat([self.src_mark, joined]) if self.marks(unit) else joined
 
     def joined_target(self, unit: DecodingUnit) -> Tensor:

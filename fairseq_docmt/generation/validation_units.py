@@ -35,10 +35,11 @@ def units_of_view(sample: dict, task) -> dict:
         units.append(
             DecodingUnit(
                 list(range(first, first + translated)),
-                source,
+                source[: len(target)],
                 target,
                 document=0,
                 at_start=at_start,
+                following=source[len(target) :],
                 target_context=[t[:-1] for t in target[: len(target) - translated]],
             )
         )

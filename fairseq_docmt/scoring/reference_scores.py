@@ -193,6 +193,12 @@ class ReferenceScorer:
     ):
         self.hub, self.task = hub, hub.task
         self._is_document_task = hasattr(hub.task, "decoding")
+        following = self._is_document_task and hub.task.options.get("next_sentences")
+        if following:
+            raise UserError(
+                f"the model reads {following} sentences after each window (--next-sentences), "
+                "which this command does not give it; fairseq-generate --score-reference does"
+            )
         self.encode_source, self.encode_target = encode_source, encode_target
         self.max_tokens, self.batch_size = max_tokens, batch_size
         self._known: Dict[Tuple[str, bool], Tensor] = {}

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import os
-from typing import Iterator, List, Optional
+from typing import Callable, Iterator, List, Optional
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from fairseq_docmt.data import (
     open_corpus,
 )
 from fairseq_docmt.data.document_index import BLANK_SIZE
+from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.iterators import ResumableIterator
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import SEARCHES, refuse_unsupported
@@ -34,7 +35,12 @@ from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
 from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.scoring import document_bleu
-from fairseq_docmt.tasks import _checkpoint_checks, _training_text, _validation_bleu
+from fairseq_docmt.tasks import (
+    _checkpoint_checks,
+    _sentence_data,
+    _training_text,
+    _validation_bleu,
+)
 from fairseq_docmt.tasks._decoding_input import DecodingInput, TypedLines
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
@@ -114,8 +120,24 @@ class DocumentTranslationTask(TranslationTask):
     def check_options(self) -> None:
         """Raise UserError for invalid values of options."""
 
-    def training_spans(self, corpus: DocumentCorpus) -> np.ndarray:
-        """Return the (examples, 2) spans of the training or validation examples."""
+    def check_training_options(self) -> None:
+        """Raise UserError for values of options that do not go together in training."""
+        _sentence_data.check_options(self.cfg)
+
+    def examples_decided_by(self) -> dict:
+        """Return the values of the options that determine the examples of an epoch, by option."""
+        return {
+            "--sentence-data": self.cfg.sentence_data is not None,
+            "--sentence-ratio": self.cfg.sentence_ratio,
+        }
+
+    def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
+        """Return the (examples, 2) spans of the training or validation examples.
+
+        Args:
+            corpus: corpus of the split.
+            trains: whether it is the training set, whose spans may be drawn anew for each epoch.
+        """
         raise NotImplementedError
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
@@ -134,17 +156,37 @@ class DocumentTranslationTask(TranslationTask):
         """Whether each sentence is decoded after the output of the previous ones."""
         return self.decoding in ("sequential", "sequential-full-source")
 
-    def view_options(self) -> dict:
+    def source_spans(
+        self, index: DocumentIndex, src_sizes, tgt_sizes=None
+    ) -> Optional[Callable[[np.ndarray], np.ndarray]]:
+        """Return a function from spans to those of their sources; None if they are equal.
+
+        Args:
+            index: sentences and documents.
+            src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
+        """
+        return None
+
+    def view_options(self, trains: bool) -> dict:
         """Return the keyword arguments of :class:`DocumentView` for this task."""
         return {}
 
-    def training_view(self, corpus: DocumentCorpus) -> DocumentView:
-        """Return the training or validation examples of a corpus."""
+    def training_view(self, corpus: DocumentCorpus, trains: bool) -> DocumentView:
+        """Return the training or validation examples of a corpus.
+
+        Raises:
+            UserError: the sentence pairs to mix in are missing, damaged or of other dictionaries.
+        """
+        spans = self.training_spans(corpus, trains)
+        if trains:
+            corpus, spans = _sentence_data.mixed(self, corpus, spans)
         return DocumentView(
             corpus,
-            self.training_spans(corpus),
+            spans,
+            seed=self.cfg.seed,
+            source_spans=self.source_spans(corpus.index, corpus.src_sizes, corpus.tgt_sizes),
             mark_document_start=self.options["mark_document_start"],
-            **self.view_options(),
+            **self.view_options(trains),
         )
 
     # ---- options and dictionaries --------------------------------------------------------------
@@ -216,6 +258,7 @@ class DocumentTranslationTask(TranslationTask):
             override = self.cfg.override_checkpoint_options
             adopted = self.stored.adopt(start.file.task_state, override)
             self.state.merge_state_dict({KEY: adopted})
+        self.check_training_options()
 
     def build_model(self, cfg, from_checkpoint=False):
         """Build a model and prepare it for document symbols, the CPU and pre-trained parts."""
@@ -302,7 +345,7 @@ class DocumentTranslationTask(TranslationTask):
             raise UserError(f"{name} has no target side; training and validation need one")
         else:
             self.learn_from(corpus, split)
-            self.datasets[split] = self.training_view(corpus)
+            self.datasets[split] = self.training_view(corpus, split == self.cfg.train_subset)
 
     def learn_from(self, corpus: DocumentCorpus, split: str) -> None:
         """Store values estimated from the training corpus."""
@@ -345,7 +388,9 @@ class DocumentTranslationTask(TranslationTask):
                 dataset, *args, disable_iterator_cache=disable_iterator_cache, **kwargs
             )
             if not isinstance(batches, ResumableIterator):
-                batches = ResumableIterator.of_stock(batches, _decided_by(kwargs))
+                batches = ResumableIterator.of_stock(
+                    batches, {**_decided_by(kwargs), **self.examples_decided_by()}
+                )
             if dataset in self.dataset_to_epoch_iter:
                 self.dataset_to_epoch_iter[dataset] = batches
             self._iterated = dataset, batches

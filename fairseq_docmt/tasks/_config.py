@@ -64,6 +64,21 @@ class DocumentTranslationConfig(TranslationConfig):
         default=False,
         metadata={"help": "put <bod> before the first sentence of a document, on both sides"},
     )
+    sentence_data: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "folder of binarised sentence pairs with the same dictionaries, of whose "
+            "training set some are drawn for each epoch and mixed into training, each as a "
+            "document of its own"
+        },
+    )
+    sentence_ratio: float = field(
+        default=1.0,
+        metadata={
+            "help": "target tokens of --sentence-data in an epoch for each target token of the "
+            "documents or windows"
+        },
+    )
     freeze_pretrained: bool = field(
         default=False,
         metadata={
@@ -79,4 +94,5 @@ class DocumentTranslationConfig(TranslationConfig):
     save_dir: str = II("checkpoint.save_dir")
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
     reset_optimizer: bool = II("checkpoint.reset_optimizer")
+    seed: int = II("common.seed")
     no_progress_bar: bool = II("common.no_progress_bar")

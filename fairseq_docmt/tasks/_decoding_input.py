@@ -58,13 +58,15 @@ class DecodingInput:
         too_long = index.line_ids[~fits].tolist()
         if too_long:
             index = index.without(~fits)
+        sizes = line_sizes[index.line_ids]
         return DecodingUnits(
             src,
             tgt,
             line_sizes,
             task.source_dictionary,
             index,
-            task.decoding_spans(index, line_sizes[index.line_ids]),
+            task.decoding_spans(index, sizes),
+            source_spans=task.source_spans(index, sizes),
             window_size=task.window_to_decode(),
             empty_lines=[*empty_lines, *too_long],
             too_long=too_long,
@@ -85,6 +87,12 @@ class DecodingInput:
             logger.warning(
                 "document %d continues after --buffer-size lines; its parts are translated "
                 "separately, so give a --buffer-size that holds whole documents",
+                opened.number + 1,
+            )
+        if opened.position > 0 and self.task.options.get("next_sentences"):
+            logger.warning(
+                "document %d continues after --buffer-size lines; sentences before are translated "
+                "without those that follow, so give a --buffer-size that holds whole documents",
                 opened.number + 1,
             )
         units = self._units(

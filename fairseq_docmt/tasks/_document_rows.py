@@ -25,13 +25,14 @@ class DocumentRows:
         batch = self.task.cfg.max_batch_tokens if tgt_sizes is not None else None
         return [(sizes, batch) for sizes in (src_sizes, tgt_sizes)] if batch else []
 
-    def training_view(self, corpus: DocumentCorpus) -> RowsView:
+    def training_view(self, corpus: DocumentCorpus, trains: bool) -> RowsView:
         """Return the training or validation examples of a corpus."""
         return RowsView(
             corpus,
-            self.task.training_spans(corpus),
+            self.task.training_spans(corpus, trains),
             self._drafts(corpus),
             self.task.options["mark_document_start"],
+            self.task.cfg.seed,
         )
 
     def decoding_options(self, corpus: DocumentCorpus) -> dict:

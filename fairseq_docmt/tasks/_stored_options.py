@@ -72,12 +72,13 @@ class StoredOptions:
         return {name: stored[name] for name in {**self.defaults, **self.learned} if name in stored}
 
     def _check_ensemble(self, stored: dict) -> None:
-        for name in self.defaults:
-            if stored.get(name) != self.loaded.get(name):
+        for name, default in self.defaults.items():
+            values = [state.get(name, default) for state in (self.loaded, stored)]
+            if values[0] != values[1]:
                 option = "--" + name.replace("_", "-")
                 raise UserError(
-                    f"checkpoints of one ensemble must agree in {option}: "
-                    f"{self.loaded.get(name)} and {stored.get(name)}"
+                    f"checkpoints of one ensemble must agree in {option}: {values[0]} and "
+                    f"{values[1]}"
                 )
 
 

@@ -1,13 +1,22 @@
 """``--task full_document_translation``: whole documents, as one sequence or as batch rows."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Optional
 
 import numpy as np
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
-from fairseq_docmt.data import DocumentCorpus, DocumentIndex, part_spans, target_ratio
+from fairseq_docmt.data import (
+    DocumentCorpus,
+    DocumentIndex,
+    part_spans,
+    spans_of_sampled_lengths,
+    spans_of_several_lengths,
+    target_ratio,
+)
+from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import SEARCHES
 from fairseq_docmt.generation.iterative import ORDERS
@@ -40,6 +49,21 @@ class FullDocumentTranslationConfig(DocumentTranslationConfig):
             "help": "maximum number of target tokens of a document; longer ones are cut at "
             "sentence ends into parts of similar length (default: 1000; taken from the checkpoint "
             "when decoding)"
+        },
+    )
+    document_parts: str = field(
+        default="1",
+        metadata={
+            "help": "in training, numbers of parts of similar length that each document is cut "
+            "into, such as 1,2,4,8: an epoch has every document cut in all these ways; a number "
+            "above that of its sentences gives single sentences (Sun et al., 2022)"
+        },
+    )
+    sample_document_parts: bool = field(
+        default=False,
+        metadata={
+            "help": "cut each document into one of the numbers of --document-parts only, drawn "
+            "anew for each epoch"
         },
     )
     drafts: Optional[str] = field(
@@ -101,6 +125,35 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         if self.cfg.drafts and self.cfg.gold_drafts:
             raise UserError("give either --drafts or --gold-drafts")
 
+    def check_training_options(self) -> None:
+        """See the base class."""
+        super().check_training_options()
+        if self.cfg.sample_document_parts and len(self._numbers_of_parts()) == 1:
+            raise UserError(
+                "--sample-document-parts needs several numbers to draw from; give "
+                "--document-parts 1,2,4,8, for example"
+            )
+
+    def _numbers_of_parts(self) -> list:
+        try:
+            numbers = sorted({int(number) for number in self.cfg.document_parts.split(",")})
+        except ValueError:
+            numbers = [0]
+        if numbers[0] < 1:
+            raise UserError(
+                "--document-parts must be numbers of at least 1, such as 1,2,4,8; got "
+                f"{self.cfg.document_parts}"
+            )
+        return numbers
+
+    def examples_decided_by(self) -> dict:
+        """See the base class."""
+        return {
+            **super().examples_decided_by(),
+            "--document-parts": self.cfg.document_parts,
+            "--sample-document-parts": self.cfg.sample_document_parts,
+        }
+
     def build_model(self, cfg, from_checkpoint=False):
         """Build a model and choose the data and decoding that it needs.
 
@@ -116,6 +169,12 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
             others = "segment or sequential" if iterative else "iterative"
             raise UserError(f"{arch} is decoded by --decoding {others}, not {self.decoding}")
         if as_rows:
+            if self.cfg.sentence_data:
+                raise UserError(
+                    f"--sentence-data is not for {type(model).__name__}, whose memories are of "
+                    "documents; start from a model trained on sentence pairs instead "
+                    "(--finetune-from-model)"
+                )
             self.document_rows = DocumentRows(self)
             self.decoding, self.search = "iterative", SEARCHES["iterative"](self)
             wanted = not from_checkpoint and remembers_translations(model)
@@ -133,7 +192,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         if split == self.cfg.train_subset:
             self.options["target_ratio"] = target_ratio(corpus)
 
-    def view_options(self) -> dict:
+    def view_options(self, trains: bool) -> dict:
         """See the base class."""
         return {"id_of_last": False}
 
@@ -141,9 +200,9 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         """See the base class."""
         return (self.document_rows or super()).limits(src_sizes, tgt_sizes)
 
-    def training_view(self, corpus: DocumentCorpus):
+    def training_view(self, corpus: DocumentCorpus, trains: bool):
         """See the base class."""
-        return (self.document_rows or super()).training_view(corpus)
+        return (self.document_rows or super()).training_view(corpus, trains)
 
     def decoding_options(self, corpus: DocumentCorpus) -> dict:
         """See the base class."""
@@ -153,10 +212,16 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         """See the base class."""
         return (self.document_rows or super()).validation_units(sample)
 
-    def training_spans(self, corpus: DocumentCorpus) -> np.ndarray:
+    def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
         """See the base class."""
         length = (corpus.tgt_sizes, self.options["max_document_tokens"])
-        return part_spans(corpus.index, length, self.limits(corpus.src_sizes, corpus.tgt_sizes))
+        given = (corpus.index, length, self.limits(corpus.src_sizes, corpus.tgt_sizes))
+        if not trains:
+            return part_spans(*given)
+        numbers = self._numbers_of_parts()
+        if self.cfg.sample_document_parts:
+            return partial(spans_of_sampled_lengths, *given, numbers)
+        return spans_of_several_lengths(*given, numbers)
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
         """See the base class."""

@@ -70,6 +70,11 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             raise UserError(
                 f"--chunk-sentences must be at least 1 sentence, got {self.cfg.chunk_sentences}"
             )
+        if self.cfg.sentence_data:
+            raise UserError(
+                "--sentence-data is not for streams; add sentence pairs to the training set as "
+                "documents of one sentence"
+            )
 
     def build_model(self, cfg, from_checkpoint=False):
         """Build a model with a document state.
@@ -87,7 +92,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
 
     # ---- data ----------------------------------------------------------------------------------
 
-    def training_view(self, corpus: DocumentCorpus) -> StreamView:
+    def training_view(self, corpus: DocumentCorpus, trains: bool) -> StreamView:
         """See the base class."""
         fits = np.ones(corpus.index.num_sentences, dtype=bool)
         marks = int(self.options["mark_document_start"])

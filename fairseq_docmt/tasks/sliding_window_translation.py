@@ -1,13 +1,21 @@
 """``--task sliding_window_translation``: each sentence with the previous ones on both sides."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Optional
 
 import numpy as np
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
-from fairseq_docmt.data import DocumentCorpus, DocumentIndex, stride_spans, window_spans
+from fairseq_docmt.data import (
+    DocumentCorpus,
+    DocumentIndex,
+    stride_spans,
+    window_spans,
+    with_next_sentences,
+)
+from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import DocumentTranslationConfig
@@ -31,6 +39,37 @@ class SlidingWindowTranslationConfig(DocumentTranslationConfig):
             "window)"
         },
     )
+    next_sentences: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "number of sentences after the window that are read on the source side only, "
+            "within the document (default: 0; taken from the checkpoint when decoding)"
+        },
+    )
+    window_stride: int = field(
+        default=1,
+        metadata={
+            "help": "in training, number of sentences by which windows advance: 1 makes a window "
+            "for each sentence, so that an epoch has a sentence in --window-size windows; "
+            "--window-size makes windows that do not overlap. The place of the first window of a "
+            "document is drawn anew for each epoch"
+        },
+    )
+    sample_window_size: bool = field(
+        default=False,
+        metadata={
+            "help": "draw the number of sentences of each training window from --window-stride to "
+            "--window-size, anew for each epoch"
+        },
+    )
+    coword_dropout: float = field(
+        default=0.0,
+        metadata={
+            "help": "in training, probability of replacing a word of the last source sentence of a "
+            "window by <unk>, so that the model learns to use its context; words of the context "
+            "stay (Fernandes et al., 2021)"
+        },
+    )
 
 
 @register_task("sliding_window_translation", dataclass=SlidingWindowTranslationConfig)
@@ -44,7 +83,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
 
     task_name = "sliding_window_translation"
     decodings = ["sequential", "window", "segment"]
-    stored_defaults = {"window_size": 4, "loss_on": "window"}
+    stored_defaults = {"window_size": 4, "loss_on": "window", "next_sentences": 0}
     sentence_level = {"window_size": 1}
 
     def check_options(self) -> None:
@@ -55,14 +94,69 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
                 "1 translates without context"
             )
 
-    def view_options(self) -> dict:
-        """See the base class."""
-        return {"loss_on_last": self.options["loss_on"] == "last"}
+        if self.options["next_sentences"] < 0:
+            raise UserError(
+                "--next-sentences must not be negative, got "
+                f"{self.options['next_sentences']}; 0 reads no sentences after the window"
+            )
 
-    def training_spans(self, corpus: DocumentCorpus) -> np.ndarray:
+    def check_training_options(self) -> None:
+        """See the base class."""
+        super().check_training_options()
+        size, stride = self.options["window_size"], self.cfg.window_stride
+        if not 1 <= stride <= size:
+            raise UserError(
+                f"--window-stride must be from 1 to --window-size {size}, got {stride}; a larger "
+                "one would leave sentences out"
+            )
+        if stride > 1 and self.options["loss_on"] == "last":
+            raise UserError(
+                f"--window-stride {stride} with --loss-on last would train on one sentence in "
+                f"{stride} only; leave one of them out"
+            )
+        if not 0 <= self.cfg.coword_dropout < 1:
+            raise UserError(
+                "--coword-dropout must be a probability below 1, got "
+                f"{self.cfg.coword_dropout}; 0 replaces no words"
+            )
+        if self.cfg.sample_window_size and stride == size:
+            raise UserError(
+                "--sample-window-size draws sizes from --window-stride to --window-size, which are "
+                f"both {size}; give a larger window or leave it out"
+            )
+
+    def examples_decided_by(self) -> dict:
+        """See the base class."""
+        return {
+            **super().examples_decided_by(),
+            "--window-stride": self.cfg.window_stride,
+            "--sample-window-size": self.cfg.sample_window_size,
+            "--coword-dropout": self.cfg.coword_dropout,
+        }
+
+    def view_options(self, trains: bool) -> dict:
+        """See the base class."""
+        return {
+            "loss_on_last": self.options["loss_on"] == "last",
+            "coword_dropout": self.cfg.coword_dropout if trains else 0.0,
+        }
+
+    def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
         """See the base class."""
         limits = self.limits(corpus.src_sizes, corpus.tgt_sizes)
-        return window_spans(corpus.index, self.options["window_size"], limits)
+        cut = partial(window_spans, corpus.index, self.options["window_size"], limits)
+        stride, sample_size = self.cfg.window_stride, self.cfg.sample_window_size
+        if not trains or (stride == 1 and not sample_size):
+            return cut()
+        return partial(cut, stride=stride, sample_size=sample_size)
+
+    def source_spans(self, index: DocumentIndex, src_sizes, tgt_sizes=None):
+        """See the base class."""
+        number = self.options["next_sentences"]
+        if number == 0:
+            return None
+        limit = self.limits(src_sizes, tgt_sizes)[0]
+        return partial(with_next_sentences, index=index, number=number, limit=limit)
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
         """See the base class."""

@@ -93,6 +93,51 @@ def test_loss_on_last_hides_the_context_only_from_the_loss(corpus, dictionary):
     assert batch["ntokens"] == 6
 
 
+def test_words_of_the_last_source_sentence_are_dropped(corpus, dictionary):
+    """Word by word with the draws of the example; the context, symbols and the target stay."""
+    whole, unk = view_of(corpus, 3), dictionary.unk()
+    for p in (0.3, 0.99999):
+        view = view_of(corpus, 3, coword_dropout=p, seed=5, mark_document_start=False)
+        assert not view.can_reuse_epoch_itr_across_epochs
+        changed = set()
+        for epoch in range(1, 6):
+            view.set_epoch(epoch)
+            for item in range(len(view)):
+                random = np.random.RandomState([5, epoch, item])
+                wanted = whole[item]["source"].tolist()
+                last = view.spans[item, 1] - 1
+                for place in range(len(wanted) - corpus.src_sizes[last], len(wanted) - 1):
+                    if random.rand() < p:
+                        wanted[place] = unk
+                assert view[item]["source"].tolist() == wanted
+                assert view[item]["source"].tolist() == wanted  # read again
+                assert torch.equal(view[item]["target"], whole[item]["target"])
+                changed.add((item, tuple(wanted)))
+        assert len(changed) > len(view) or p > 0.9
+    assert unk not in torch.cat([whole[item]["source"] for item in range(6)]).tolist()
+
+
+def test_only_the_source_has_the_next_sentences(corpus, dictionary):
+    sep, unk = dictionary.index("<sep>"), dictionary.unk()
+
+    def one_more(spans):
+        ends = corpus.index.starts[corpus.index.document[spans[:, 0]] + 1]
+        return np.stack([spans[:, 0], np.minimum(spans[:, 1] + 1, ends)], axis=1)
+
+    options = {"source_spans": one_more, "mark_document_start": True}
+    view, plain = view_of(corpus, 2, **options), view_of(corpus, 2, mark_document_start=True)
+    bod = dictionary.index("<bod>")
+    assert view[0]["source"].tolist() == [bod, 5, 6, sep, 7, EOS]
+    assert view[1]["source"].tolist() == [bod, 5, 6, sep, 7, sep, 8, 9, 10, EOS]
+    assert view[2]["source"].tolist() == [7, sep, 8, 9, 10, EOS]
+    assert view[3]["source"].tolist() == [bod, 11, EOS]
+    for item in range(len(view)):
+        assert torch.equal(view[item]["target"], plain[item]["target"])
+        assert len(view[item]["source"]) == view.src_sizes[item]
+    view = view_of(corpus, 2, coword_dropout=0.9999, **options)
+    assert view[1]["source"].tolist() == [bod, 5, 6, sep, unk, sep, 8, 9, 10, EOS]
+
+
 @pytest.mark.parametrize("multiple", [1, 8])
 @pytest.mark.parametrize("shards", [1, 2, 3])
 def test_batches_hold_every_example_once_and_divide_among_processes(corpus, multiple, shards):

@@ -328,6 +328,96 @@ TRAINING = {
         "--window-size must be at least 1 sentence, got 0; 1 translates without context",
         [*WINDOWS, *NEW, "--window-size", "0"],
     ),
+    "stride beyond the window": Case(
+        (
+            "--window-stride must be from 1 to --window-size 4, got 5; a larger one would leave "
+            "sentences out"
+        ),
+        [*WINDOWS, *NEW, "--window-stride", "5"],
+    ),
+    "stride of last sentences": Case(
+        (
+            "--window-stride 2 with --loss-on last would train on one sentence in 2 only; leave "
+            "one of them out"
+        ),
+        [*WINDOWS, *NEW, "--window-stride", "2", "--loss-on", "last"],
+    ),
+    "nothing to draw": Case(
+        (
+            "--sample-window-size draws sizes from --window-stride to --window-size, which are "
+            "both 1; give a larger window or leave it out"
+        ),
+        [*WINDOWS, *NEW, "--window-size", "1", "--sample-window-size"],
+    ),
+    "all words dropped": Case(
+        "--coword-dropout must be a probability below 1, got 1.5; 0 replaces no words",
+        [*WINDOWS, *NEW, "--coword-dropout", "1.5"],
+    ),
+    "fewer than no next sentences": Case(
+        "--next-sentences must not be negative, got -1; 0 reads no sentences after the window",
+        [*WINDOWS, *NEW, "--next-sentences", "-1"],
+    ),
+    "no sentence pairs": Case(
+        "--sentence-data: folder {folder}/pairs not found",
+        [*WINDOWS, *NEW, "--sentence-data", "{folder}/pairs"],
+    ),
+    "sentence pairs with other words": Case(
+        (
+            "--sentence-data: {folder}/pairs/dict.src.txt has other words than the dictionary of "
+            "the documents; binarise the sentence pairs with that (--srcdict, --tgtdict of "
+            "fairseq-preprocess)"
+        ),
+        [*DOCUMENTS, *NEW, "--sentence-data", "{folder}/pairs"],
+        write("pairs/dict.src.txt", "w1 9\n"),
+    ),
+    "no training set of sentence pairs": Case(
+        (
+            "{folder}/pairs/train.src-tgt.* not found; check the data directory, --source-lang, "
+            "--target-lang and the name of the split"
+        ),
+        [*DOCUMENTS, *NEW, "--sentence-data", "{folder}/pairs"],
+        lambda place: shutil.copytree(
+            place.data, place.folder / "pairs", ignore=shutil.ignore_patterns("train.*")
+        ),
+    ),
+    "no ratio": Case(
+        (
+            "--sentence-ratio must be a positive number, got 0.0; to train on documents alone, "
+            "leave --sentence-data out"
+        ),
+        [*WINDOWS, *NEW, "--sentence-data", "{data}", "--sentence-ratio", "0"],
+    ),
+    "sentence pairs in a stream": Case(
+        (
+            "--sentence-data is not for streams; add sentence pairs to the training set as "
+            "documents of one sentence"
+        ),
+        [*STREAM, "--sentence-data", "{data}"],
+        model=tiny.memory(),
+    ),
+    "sentence pairs for memories of documents": Case(
+        (
+            "--sentence-data is not for MemnetRNNModel, whose memories are of documents; start "
+            "from a model trained on sentence pairs instead (--finetune-from-model)"
+        ),
+        [*DOCUMENTS, *NEW, "--gold-drafts", "--sentence-data", "{data}"],
+        model=tiny.memnet("--memory", "target"),
+    ),
+    "parts of documents": Case(
+        "--document-parts must be numbers of at least 1, such as 1,2,4,8; got 2,a",
+        [*DOCUMENTS, *NEW, "--document-parts", "2,a"],
+    ),
+    "no part": Case(
+        "--document-parts must be numbers of at least 1, such as 1,2,4,8; got 0",
+        [*DOCUMENTS, *NEW, "--document-parts", "0"],
+    ),
+    "parts to draw": Case(
+        (
+            "--sample-document-parts needs several numbers to draw from; give --document-parts "
+            "1,2,4,8, for example"
+        ),
+        [*DOCUMENTS, *NEW, "--sample-document-parts"],
+    ),
     "documents of 0": Case(
         "--max-document-tokens must be at least 1 token, got 0",
         [*DOCUMENTS, *NEW, "--max-document-tokens", "0"],

@@ -57,6 +57,9 @@ def test_checkpoints_of_other_tasks_are_sentence_level():
 def test_ensembles_agree():
     """Options must agree; values estimated in training may differ."""
     options = stored()
+    adopted(options, {**STORED, "marks": False})
+    adopted(options)  # has no marks yet, so it was trained without
+    options = stored()
     adopted(options)
     assert adopted(options, {**STORED, "ratio": 1.4})["ratio"] == 1.4
     with pytest.raises(UserError, match="must agree in --size: 3 and 4"):

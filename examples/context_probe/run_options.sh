@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Options of what an epoch reads, each against training without it, with the same number of updates
+# of the same number of tokens: windows of 4 sentences, or documents of 16.  Prints a table of
+# accuracies.
+#
+#   bash run_options.sh FOLDER SYSTEM ...    (environment: UPDATES=1000, SEED=1)
+#
+# SYSTEM: window stride2 stride4 sampled coword next mixed | document lengths sampled-lengths
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=$1
+shift
+updates=${UPDATES:-1000}
+# shellcheck source=steps.sh
+. "$here/steps.sh"
+
+# options SYSTEM: its options, in the array `given`
+options() {
+  case $1 in
+    window) given=() ;;
+    stride2) given=(--window-stride 2) ;;
+    stride4) given=(--window-stride 4) ;;
+    sampled) given=(--sample-window-size) ;;
+    coword) given=(--coword-dropout 0.1) ;;
+    next) given=(--next-sentences 1) ;;
+    mixed) given=(--sentence-data "$work/bin") ;;
+    document) given=() ;;
+    lengths) given=(--document-parts 1,2,4,8,16) ;;
+    sampled-lengths) given=(--document-parts 1,2,4,8,16 --sample-document-parts) ;;
+    *) echo "error: unknown system $1" >&2; exit 1 ;;
+  esac
+}
+
+for system in "$@"; do options "$system"; done
+case $1 in
+  document | lengths | sampled-lengths)
+    task=(--task full_document_translation)
+    prepare --sentences-per-document 16 --distances 1,2,8 --phenomena pronoun,term,ellipsis
+    ;;
+  *)
+    task=(--task sliding_window_translation)
+    prepare
+    ;;
+esac
+model=(--arch transformer --share-decoder-input-output-embed --max-tokens 2000)
+decoding=sequential
+scored=()
+for system in "$@"; do
+  options "$system"
+  train "$system" "$updates" "${task[@]}" "${model[@]}" "${given[@]}"
+  translate "$system" "$decoding" "${task[@]}"
+  scored+=("$system=${system}_$decoding")
+done
+score "${scored[@]}"

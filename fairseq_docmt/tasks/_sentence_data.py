@@ -1,0 +1,82 @@
+"""Sentence pairs of ``--sentence-data``, mixed into the training set of a document task."""
+
+import math
+import os
+from functools import partial
+from typing import Tuple
+
+from fairseq.tasks.translation import load_langpair_dataset
+
+from fairseq_docmt.data import DocumentCorpus, open_corpus
+from fairseq_docmt.data.document_view import Spans
+from fairseq_docmt.data.sentence_pairs import mixed_spans, with_sentence_pairs
+from fairseq_docmt.errors import UserError
+
+
+def check_options(cfg) -> None:
+    """Refuse a ratio that is no positive number.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not 0 < cfg.sentence_ratio < math.inf:
+        raise UserError(
+            f"--sentence-ratio must be a positive number, got {cfg.sentence_ratio}; to train on "
+            "documents alone, leave --sentence-data out"
+        )
+
+
+def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, Spans]:
+    """Add sentence pairs to a training set and to its spans.
+
+    Args:
+        task: document task.
+        corpus: training set.
+        spans: spans of its documents.
+
+    Raises:
+        UserError: the pairs are missing or damaged, or have other dictionaries.
+    """
+    cfg, folder = task.cfg, task.cfg.sentence_data
+    if folder is None:
+        return corpus, spans
+    if not os.path.isdir(folder):
+        raise UserError(f"--sentence-data: folder {folder} not found")
+    languages = (cfg.source_lang, cfg.target_lang)
+    dictionaries = (task.source_dictionary, task.target_dictionary)
+    for language, dictionary in zip(languages, dictionaries):
+        path = os.path.join(folder, f"dict.{language}.txt")
+        if task.load_dictionary(path).symbols != dictionary.symbols:
+            raise UserError(
+                f"--sentence-data: {path} has other words than the dictionary of the documents; "
+                "binarise the sentence pairs with that (--srcdict, --tgtdict of "
+                "fairseq-preprocess)"
+            )
+    name = os.path.join(folder, f"{cfg.train_subset}.{'-'.join(languages)}")
+
+    def load_pairs():
+        return load_langpair_dataset(
+            folder,
+            cfg.train_subset,
+            cfg.source_lang,
+            dictionaries[0],
+            cfg.target_lang,
+            dictionaries[1],
+            combine=True,
+            dataset_impl=cfg.dataset_impl,
+            upsample_primary=1,
+            left_pad_source=cfg.left_pad_source,
+            left_pad_target=cfg.left_pad_target,
+            max_source_positions=cfg.max_source_positions,
+            max_target_positions=cfg.max_target_positions,
+            truncate_source=cfg.truncate_source,
+        )
+
+    added = open_corpus(name, load_pairs)
+    if added.tgt_sizes is None:
+        raise UserError(f"--sentence-data: {name} has no target side")
+    joined = with_sentence_pairs(corpus, added)
+    loss_on_last = task.view_options(trains=True).get("loss_on_last", False)
+    first = corpus.index.num_sentences
+    draw = partial(mixed_spans, spans, joined.tgt_sizes, first, cfg.sentence_ratio, loss_on_last)
+    return joined, draw

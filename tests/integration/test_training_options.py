@@ -1,0 +1,138 @@
+"""Options that decide what an epoch of training reads.
+
+Each of them works with resuming in the middle of an epoch, several workers, several processes and
+several batches per update, and leaves validation alone.
+
+Covers tasks/_sentence_data.py.
+"""
+
+import pytest
+import tiny
+import torch
+from fairseq import options as parsing
+from fairseq import tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+from fairseq_docmt.errors import UserError
+
+WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
+DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "20"]
+OPTIONS = {
+    "stride": [*WINDOWS, "--window-stride", "2"],
+    "sizes": [*WINDOWS, "--sample-window-size", "--loss-on", "last"],
+    "next": [*WINDOWS, "--next-sentences", "1", "--sample-window-size"],
+    "pairs": [*WINDOWS, "--sentence-data", "PAIRS", "--sentence-ratio", "0.3"],
+    "documents and pairs": [*DOCUMENTS, "--sentence-data", "PAIRS"],
+    "lengths": [*DOCUMENTS, "--document-parts", "1,2,9", "--sample-document-parts"],
+    "words": [*WINDOWS, "--coword-dropout", "0.3"],
+}
+
+
+@pytest.fixture(scope="module")
+def sentence_pairs(binarised, made_once):
+    """Folder of binarised sentence pairs in the dictionaries of the documents."""
+    words = ["--srcdict", binarised / "dict.src.txt", "--tgtdict", binarised / "dict.tgt.txt"]
+
+    def build(folder):
+        for split in ("train", "valid"):
+            tiny.write_split(folder, split, tiny.documents((25, 9), 8))
+        tiny.preprocess(folder, ["train", "valid"], *map(str, words))
+
+    return made_once("sentence pairs", build) / "bin"
+
+
+@pytest.fixture(params=OPTIONS)
+def options(request, sentence_pairs):
+    return [str(sentence_pairs) if word == "PAIRS" else word for word in OPTIONS[request.param]]
+
+
+def task_of(data, *arguments):
+    command = [str(data), "--user-dir", tiny.USER_DIR, *tiny.MODEL, *tiny.TRAINING, *arguments]
+    args = parsing.parse_args_and_arch(parsing.get_training_parser(), command)
+    return tasks.setup_task(convert_namespace_to_omegaconf(args).task)
+
+
+def remembered(arguments):
+    """Of the options those that validation and decoding have too."""
+    names = ("--task", "--window-size", "--loss-on", "--next-sentences", "--max-document-tokens")
+    places = [place for place, name in enumerate(arguments) if name in names]
+    return [word for place in places for word in arguments[place : place + 2]]
+
+
+def read(data, arguments, *, split="train", epoch=1, shards=1, workers=0):
+    """Return source and target of the examples that all processes read in one epoch, sorted."""
+    examples = []
+    for shard in range(shards):
+        task = task_of(data, *arguments, "--max-tokens", "60")
+        task.load_dataset(split)
+        batches = task.get_batch_iterator(
+            task.dataset(split),
+            max_tokens=60,
+            max_positions=(1024, 1024),
+            num_shards=shards,
+            shard_id=shard,
+            num_workers=workers,
+            epoch=epoch,
+        )
+        pad = task.source_dictionary.pad()
+        for sample in batches.next_epoch_itr(shuffle=True):
+            inputs = sample["net_input"]
+            sides = (inputs["src_tokens"], inputs["prev_output_tokens"], sample["target"])
+            for rows in zip(*sides):
+                examples.append(tuple(tuple(row[row.ne(pad)].tolist()) for row in rows))
+    return sorted(examples)
+
+
+def test_resuming_in_the_middle_of_an_epoch(binarised, tmp_path, options):
+    """The second run begins within a later epoch and has other processes that read examples."""
+    shared = ["--max-tokens", "40", "--dropout", "0.1", "--update-freq", "2", "--lr", "0.01"]
+    whole = tiny.train(binarised, tmp_path / "whole", *options, *shared, updates=14)
+    for updates in (7, 8):  # one of them is within an epoch
+        stopped = tiny.train(binarised, tmp_path / "parts", *options, *shared, updates=updates)
+        progress = torch.load(stopped, weights_only=False)["extra_state"]["train_iterator"]
+        if progress["iterations_in_epoch"] > 0:
+            break
+    assert progress["epoch"] > 1 and progress["iterations_in_epoch"] > 0
+    workers = ["--num-workers", "2"]
+    parts = tiny.train(binarised, tmp_path / "parts", *options, *shared, *workers, updates=14)
+    for name, value in tiny.weights(whole).items():
+        assert torch.equal(value, tiny.weights(parts)[name]), name
+
+
+def test_processes_and_workers_agree(binarised, options):
+    one = read(binarised, options, epoch=3)
+    assert read(binarised, options, epoch=3, shards=2) == one
+    assert read(binarised, options, epoch=3, workers=2) == one
+    assert read(binarised, options, epoch=3) == one
+
+
+def test_epochs_and_seeds_differ(binarised, options):
+    found = [read(binarised, options, epoch=epoch) for epoch in (1, 2, 3, 4)]
+    assert any(other != found[0] for other in found)
+    assert read(binarised, [*options, "--seed", "7"], epoch=1) != found[0]
+
+
+def test_options_of_an_epoch_stay_as_they_are(binarised, tmp_path):
+    arguments = [*WINDOWS, "--max-tokens", "30"]
+    tiny.train(binarised, tmp_path, *arguments, updates=2)
+    for option, value in (("--window-stride", "2"), ("--sample-window-size", None)):
+        given = [option] + [value] * (value is not None)
+        with pytest.raises(UserError, match=f"in the middle of an epoch with {option} "):
+            tiny.train(binarised, tmp_path, *arguments, *given, updates=4)
+
+
+def test_validation_is_that_of_the_task(binarised, options):
+    plain = remembered(options)
+    assert read(binarised, options, split="valid") == read(binarised, plain, split="valid")
+
+
+def test_documents_in_several_lengths_are_all_read(binarised, tmp_path):
+    """Each document is read once for each number of parts, whole sentences at a time."""
+    several = [*DOCUMENTS, "--document-parts", "1,99"]
+    epoch = read(binarised, several)
+    assert set(read(binarised, DOCUMENTS)) <= set(epoch)
+    single = set(read(binarised, [*WINDOWS, "--window-size", "1"]))
+    assert single <= set(epoch)
+    assert read(binarised, several, split="valid") == read(binarised, DOCUMENTS, split="valid")
+    arguments = [*several, "--max-tokens", "60", "--update-freq", "2"]
+    tiny.train_in_processes(binarised, tmp_path, *arguments, "--max-epoch", "2")
