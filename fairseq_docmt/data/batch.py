@@ -24,16 +24,23 @@ class RowGrouping(TypedDict):
     rows: List[Tensor]
     #: (rows,) place of each row when the groups stand one after another
     order: Tensor
-    #: of each group the length of its longest source
-    source: List[int]
-    #: of each group the length of its longest target
-    target: List[int]
-    #: of the sentences of each step, one of each lane, the longest source
-    source_steps: List[int]
-    #: and the longest target
-    target_steps: List[int]
-    #: whether sources are padded on the left
-    left_pad_source: bool
+    #: longest row of each group
+    lengths: List[int]
+    #: longest of the k-th sentences of all lanes, for each k
+    steps: List[int]
+    #: whether padding is on the left
+    left_padded: bool
+
+
+class RowGroupings(TypedDict):
+    """Groups of the rows of a batch."""
+
+    #: sources by their length
+    source: RowGrouping
+    #: targets by their length
+    target: RowGrouping
+    #: sources in the groups of their targets
+    attended: RowGrouping
     #: (N,) indices of the positions with loss in the flattened targets
     tokens: Tensor
 
@@ -60,7 +67,7 @@ class NetInput(TypedDict, total=False):
     #: document state of each lane before the batch, set by the task; None for the first batch
     doc_state: Optional[Dict[str, Tensor]]
     #: rows by length; None for a small batch
-    row_groups: Optional[RowGrouping]
+    row_groups: Optional[RowGroupings]
 
     # ---- RowsView ------------------------------------------------------------------------------
 

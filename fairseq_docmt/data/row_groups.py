@@ -1,12 +1,15 @@
 """Groups of batch rows of similar length, so that models spend little on padding."""
 
-from typing import Optional, Sequence
+from typing import List, Optional, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-#: groups of a batch at most, and rows of a group at least
-MOST_GROUPS, LEAST_ROWS = 8, 8
+#: groups of a batch at most
+MOST_GROUPS = 8
+#: rows of a batch that is worth grouping
+LEAST_ROWS = 16
 
 
 def group_rows(
@@ -16,7 +19,7 @@ def group_rows(
     left_pad_source: bool,
     loss: Tensor,
 ) -> Optional[dict]:
-    """Group the rows of a batch by the sum of their lengths.
+    """Group the rows of a batch by the lengths of their sources and of their targets.
 
     Args:
         src_lengths, tgt_lengths: number of tokens of each row.
@@ -25,21 +28,48 @@ def group_rows(
         loss: (rows, T) True at target positions with loss.
 
     Returns:
-        The groups (:class:`~fairseq_docmt.data.batch.RowGrouping`), or None for a small batch.
+        See :class:`~fairseq_docmt.data.batch.RowGroupings`; None for a small batch.
     """
-    count = min(MOST_GROUPS, len(src_lengths) // LEAST_ROWS)
-    if count < 2:
+    if len(src_lengths) < LEAST_ROWS:
         return None
-    totals = torch.tensor(src_lengths) + torch.tensor(tgt_lengths)
-    rows = totals.argsort(stable=True).tensor_split(count)
-    steps = torch.arange(len(totals)).split(lanes)
-    grouping = {
-        "rows": list(rows),
-        "order": torch.cat(rows).argsort(),
-        "left_pad_source": left_pad_source,
+    source, target = np.asarray(src_lengths), np.asarray(tgt_lengths)
+    by_source, by_target = groups_with_least_padding(source), groups_with_least_padding(target)
+    return {
+        "source": _grouping(by_source, source, lanes, left_pad_source),
+        "target": _grouping(by_target, target, lanes, False),
+        "attended": _grouping(by_target, source, lanes, left_pad_source),
         "tokens": loss.flatten().nonzero().squeeze(1),
     }
-    for side, lengths in (("source", src_lengths), ("target", tgt_lengths)):
-        grouping[side] = [max(lengths[row] for row in group.tolist()) for group in rows]
-        grouping[f"{side}_steps"] = [max(lengths[row] for row in step.tolist()) for step in steps]
-    return grouping
+
+
+def groups_with_least_padding(lengths: np.ndarray, most: int = MOST_GROUPS) -> List[np.ndarray]:
+    """Divide rows into at most ``most`` groups that have the least padding in all.
+
+    Groups hold consecutive rows in the order of their lengths; the best ends are found by dynamic
+    programming over the number of groups.
+    """
+    order = np.argsort(lengths, kind="stable")
+    count, longest = len(lengths), lengths[order]
+    first, end = np.arange(count + 1)[:, None], np.arange(count + 1)
+    positions = (end - first) * np.concatenate([[0], longest])  # of a group, with its padding
+    positions = np.where(first < end, positions, positions.max() * count + 1)
+    best, ends = positions[0], []
+    for _ in range(min(most, count) - 1):
+        total = best[:, None] + positions
+        ends.append(total.argmin(axis=0))
+        best = total.min(axis=0)
+    cuts = [count]
+    for beginnings in reversed(ends):
+        cuts.append(int(beginnings[cuts[-1]]))
+    return np.split(order, sorted(cuts[1:]))
+
+
+def _grouping(groups: List[np.ndarray], lengths: np.ndarray, lanes: int, left_padded: bool) -> dict:
+    steps = [lengths[first : first + lanes] for first in range(0, len(lengths), lanes)]
+    return {
+        "rows": [torch.from_numpy(rows) for rows in groups],
+        "order": torch.from_numpy(np.concatenate(groups).argsort()),
+        "lengths": [int(lengths[rows].max()) for rows in groups],
+        "steps": [int(step.max()) for step in steps],
+        "left_padded": left_padded,
+    }

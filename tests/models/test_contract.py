@@ -137,8 +137,11 @@ def random_orders(bsz, beams, steps, finish_at):
         bsz = len(kept)
 
 
-@pytest.mark.parametrize("source_lengths", [[9, 4, 6], [70, 40, 60]])
-@pytest.mark.parametrize("size", [1, 2], ids=["single", "ensemble"])
+@pytest.mark.parametrize(
+    "size, source_lengths",
+    [(1, [70, 40, 60]), (2, [9, 4, 6])],
+    ids=["single, long sources", "ensemble, short sources"],
+)
 def test_steps_equal_the_whole_sequence_while_beams_move(arguments, size, source_lengths):
     """With enough steps to merge tokens into summaries; beams branch, and a sentence ends."""
     ensemble = EnsembleModel([tiny.model(*arguments, seed=seed) for seed in range(size)])

@@ -12,7 +12,7 @@ from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.full_attention import CausalAttention, SourceAttention
 from fairseq_docmt.modules.shared.layer_kwargs import pass_layer_kwargs
 from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
-from fairseq_docmt.modules.shared.row_groups import RowGroups
+from fairseq_docmt.modules.shared.row_groups import RowGroups, groups_of
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream, side_by_side
@@ -118,7 +118,7 @@ class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
             memory: function of the (rows, S, C) states of each group, or None.
             groups: rows of similar length; None for all rows together.
         """
-        groups, length = groups or RowGroups(None, "source"), len(x)
+        groups, length = groups or RowGroups(None), len(x)
         parts = groups.split(x.transpose(0, 1))
         paddings = groups.split(encoder_padding_mask)
         if memory is None:
@@ -181,7 +181,7 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
             lanes: number of lanes; default: number of rows.
             doc_state: incoming document state of each lane, None for none.
             copied: see :class:`Stream`.
-            row_groups: :class:`~fairseq_docmt.data.batch.RowGrouping`, or None.
+            row_groups: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None.
 
         Returns:
             Output of the base class with ``stream``, ``doc_state``, ``begun`` and ``row_groups``
@@ -189,7 +189,7 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
         """
         stream = Stream.of(src_tokens, None if self.forget_memory else starts, lanes, doc_state)
         stream = stream._replace(copied=copied)
-        groups, present = RowGroups(row_groups, "source"), src_tokens.ne(self.padding_idx)
+        groups, present = groups_of(row_groups, "source"), src_tokens.ne(self.padding_idx)
         reader = MemoryReader("encoder", self.memories, stream, present, groups)
         sublayers = [reader.sublayer(layer) for layer in range(len(self.layers))]
         with pass_layer_kwargs(self.layers, memory=sublayers, groups=groups):
@@ -308,8 +308,8 @@ class MemoryTransformerDecoder(StatefulDecoder):
         """
         stream = encoder_out["stream"].for_rows(len(tokens))
         one_row_each = stream is encoder_out["stream"]
-        grouping = encoder_out["row_groups"] if one_row_each and weights_of is None else None
-        targets, sources = RowGroups(grouping, "target"), RowGroups(grouping, "source")
+        groupings = encoder_out["row_groups"] if one_row_each and weights_of is None else None
+        targets, sources = groups_of(groupings, "target"), groups_of(groupings, "attended")
         present = tokens.ne(self.padding_idx)
         begun = encoder_out["begun"] if one_row_each else None
         reader = MemoryReader("decoder", self.memories, stream, present, targets, begun)
@@ -327,9 +327,9 @@ class MemoryTransformerDecoder(StatefulDecoder):
             "attn": weights or [None],
             "doc_state": {**encoder_out["doc_state"], **reader.doc_state},
         }
-        if grouping is None:
+        if groupings is None:
             return x, extra
-        positions = grouping["tokens"]
+        positions = groupings["tokens"]
         packed = x.flatten(0, 1).index_select(0, positions).unsqueeze(0)
         return packed, {**extra, "positions": positions}
 

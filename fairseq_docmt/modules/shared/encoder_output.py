@@ -56,7 +56,7 @@ class EncoderOutput(TypedDict, total=False):
     #: MemoryTransformerEncoder: decoder memories by layer, reused to compute the document state
     #: after a search
     begun: Dict[int, Any]
-    #: MemoryTransformerEncoder: :class:`~fairseq_docmt.data.batch.RowGrouping`, or None
+    #: MemoryTransformerEncoder: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None
     row_groups: Any
     #: ContextEncoder: tensors of :class:`~fairseq_docmt.modules.rnn.contextual_gru.SourceContext`:
     #: (B, W, l) states of earlier source sentences and (B, W) True at padding

@@ -8,25 +8,24 @@ from torch import Tensor
 
 
 class RowGroups:
-    """One side of a batch in groups of rows of similar length.
+    """Rows of a batch in groups of similar length.
 
     What is computed equals what the whole batch gives, except at padding.
 
     Args:
         grouping: :class:`~fairseq_docmt.data.batch.RowGrouping`; None for all rows in one group.
-        side: ``source`` or ``target``.
     """
 
-    def __init__(self, grouping: Optional[dict], side: str):
-        self._grouping, self._side = grouping, side
+    def __init__(self, grouping: Optional[dict]):
+        self._grouping = grouping
 
     def split(self, x: Optional[Tensor]) -> List[Optional[Tensor]]:
         """Cut (rows, T, ...) into groups of (rows of the group, its length, ...)."""
         if self._grouping is None:
             return [x]
+        lengths = self._grouping["lengths"]
         if x is None:
-            return [None] * len(self._grouping["rows"])
-        lengths = self._grouping[self._side]
+            return [None] * len(lengths)
         return [y[:, self._columns(length)] for y, length in zip(self.select(x), lengths)]
 
     def select(self, x: Tensor) -> List[Tensor]:
@@ -43,7 +42,8 @@ class RowGroups:
         if self._grouping is None:
             return parts[0]
         gaps = (length - part.size(1) for part in parts)
-        sides = ((0, 0, gap, 0) if self._left_padded else (0, 0, 0, gap) for gap in gaps)
+        left = self._grouping["left_padded"]
+        sides = ((0, 0, gap, 0) if left else (0, 0, 0, gap) for gap in gaps)
         padded = [F.pad(part, side) for part, side in zip(parts, sides)]
         return torch.cat(padded).index_select(0, self._grouping["order"])
 
@@ -51,11 +51,17 @@ class RowGroups:
         """Return the columns that the rows of each step of a stream use; None for all columns."""
         if self._grouping is None:
             return None
-        return [self._columns(length) for length in self._grouping[f"{self._side}_steps"]]
+        return [self._columns(length) for length in self._grouping["steps"]]
 
     def _columns(self, length: int) -> slice:
-        return slice(-length, None) if self._left_padded else slice(length)
+        return slice(-length, None) if self._grouping["left_padded"] else slice(length)
 
-    @property
-    def _left_padded(self) -> bool:
-        return self._side == "source" and self._grouping["left_pad_source"]
+
+def groups_of(groupings: Optional[dict], name: str) -> RowGroups:
+    """Return the groups with this name of a batch, :class:`~fairseq_docmt.data.batch.RowGroupings`.
+
+    Args:
+        groupings: the groups of the batch; None for all rows in one group.
+        name: ``source``, ``target`` or ``attended``.
+    """
+    return RowGroups(None if groupings is None else groupings[name])

@@ -5,25 +5,18 @@ import torch
 
 from fairseq_docmt.modules.shared.row_groups import RowGroups
 
-LENGTHS = {"source": [2, 5, 1, 4, 3], "target": [3, 3, 1, 5, 2]}
+LENGTHS = [2, 5, 1, 4, 3]
 ROWS = [torch.tensor([2, 0, 4]), torch.tensor([1, 3])]
 
 
-def groups_of(side, left):
-    longest = {s: [max(x[row] for row in rows) for rows in ROWS] for s, x in LENGTHS.items()}
-    order = torch.cat(ROWS).argsort()
-    steps = {f"{side}_steps": [3, 5] for side in LENGTHS}
-    return RowGroups(
-        {"rows": ROWS, "order": order, **longest, **steps, "left_pad_source": left}, side
-    )
-
-
-@pytest.mark.parametrize("side, left", [("source", True), ("source", False), ("target", True)])
-def test_split_and_join(side, left):
-    groups, width = groups_of(side, left), 6
+@pytest.mark.parametrize("left", [True, False])
+def test_split_and_join(left):
+    width, order = 6, torch.cat(ROWS).argsort()
+    grouping = {"rows": ROWS, "order": order, "lengths": [3, 5], "steps": [5, 2]}
+    groups = RowGroups({**grouping, "left_padded": left})
     x = torch.zeros(5, width, 2)
-    for row, length in enumerate(LENGTHS[side]):
-        places = slice(-length, None) if left and side == "source" else slice(length)
+    for row, length in enumerate(LENGTHS):
+        places = slice(-length, None) if left else slice(length)
         x[row, places] = torch.randint(1, 9, (length, 2)).float()
     parts = groups.split(x)
     assert [part.shape[1] for part in parts] == [3, 5]
@@ -32,14 +25,11 @@ def test_split_and_join(side, left):
             assert torch.equal(found.sum(0), x[row].sum(0))
     assert torch.equal(groups.join(parts, width), x)
     assert groups.split(None) == [None, None]
-    columns = [slice(-3, None), slice(-5, None)]
-    if side == "target" or not left:
-        columns = [slice(3), slice(5)]
-    assert groups.steps() == columns
+    assert groups.steps() == ([slice(-5, None), slice(-2, None)] if left else [slice(5), slice(2)])
     assert [part.tolist() for part in groups.select(torch.arange(5))] == [[2, 0, 4], [1, 3]]
 
 
 def test_one_group():
-    groups, x = RowGroups(None, "source"), torch.randn(2, 3, 4)
+    groups, x = RowGroups(None), torch.randn(2, 3, 4)
     assert groups.split(x)[0] is x and groups.select(x)[0] is x and groups.join([x], 3) is x
     assert groups.split(None) == [None] and groups.steps() is None
