@@ -115,6 +115,7 @@ PAGES: Dict[str, List[Block]] = {
     "examples/benchmarks/document_length/README.md": [MEASURES],
     "examples/benchmarks/recurrent/README.md": [MEASURES, MEASURES],
     "examples/benchmarks/sequential_decoding/README.md": [MEASURES],
+    "examples/benchmarks/stream_training/README.md": [MEASURES],
     "examples/benchmarks/training_memory/README.md": [MEASURES],
     "examples/feng2022_memory/README.md": [
         Run(FENG),
