@@ -5,19 +5,22 @@ Covers data/jieba_tokenizer.py, data/text_form.py.
 
 import argparse
 import errno
+import functools
 import io
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import line_functions
 import prepare
 import pytest
 import stages
-from check_documents import CorpusError
+from check_documents import CorpusError, check_lines
 from fairseq.data import Dictionary, data_utils, encoders
 
 TEXT = {
@@ -42,7 +45,7 @@ def quick(monkeypatch):
     def run(command, folder):
         commands.append(command)
         destination = Path(command[command.index("--destdir") + 1])
-        destination.mkdir()
+        destination.mkdir(exist_ok=True)
         (destination / "binarised").write_text(str(len(commands)))
 
     monkeypatch.setattr(prepare, "_run", run)
@@ -157,6 +160,57 @@ def test_merges_equal_those_of_subword_nmt(tmp_path):
     assert ours.read_text() == theirs.read_text()
 
 
+def written(folder):
+    """Contents of all files but fairseq's log, which has the time."""
+    return {
+        os.path.relpath(path, folder): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and ".stamps" not in path.parts and path.name != "preprocess.log"
+    }
+
+
+def random_corpus(folder, documents=60):
+    """Corpus of several blocks of lines, with documents of 1 to 9 sentences of 1 to 9 words."""
+    draw = random.Random(1)
+    words = {"en": ["Mr.", "isn't", "a-b", "5,300", "naïve", "&", "(x)", "the", "of"]}
+    words["zh"] = ["你好", "世界", "，", "测试", "第二个", "。", "3.5%", "的", "文件"]
+    for split, size in (("train", documents), ("valid", 9), ("test", 9), ("more", 1)):
+        lengths = [[draw.randint(1, 9) for _ in range(draw.randint(1, 9))] for _ in range(size)]
+        for language in TEXT:
+            between = " " if language == "en" else ""
+            sentences = (
+                "\n".join(between.join(draw.choices(words[language], k=n)) for n in document)
+                for document in lengths
+            )
+            (folder / f"{split}.{language}").write_text("\n\n".join(sentences) + "\n", "utf-8")
+
+
+@pytest.mark.parametrize(
+    "more", [["--joined-dictionary"], ["--separate-bpe", "--truecase"]], ids=" ".join
+)
+def test_workers_do_not_change_a_byte(tmp_path, monkeypatch, more):
+    random_corpus(tmp_path)
+    monkeypatch.setattr(stages, "CHUNK", 7)
+    for workers in "13":
+        prepare.main(options(tmp_path, *more, "--workers", workers, out=workers))
+    one, three = (written(tmp_path / workers) for workers in "13")
+    assert one == three and "bin/train.zh-en.zh.idx" in one
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_dictionaries_are_those_of_fairseq(tmp_path, joined):
+    """Made anew by fairseq-preprocess, they and the data have the same bytes."""
+    random_corpus(tmp_path)
+    prepare.main(options(tmp_path, *["--joined-dictionary"][:joined]))
+    text, own, theirs = (tmp_path / name for name in ("out/text/subwords", "out/bin", "theirs"))
+    command = [sys.executable, "-m", "fairseq_cli.preprocess", "-s", "zh", "-t", "en"]
+    command += ["--trainpref", str(text / "train"), "--destdir", str(theirs), "--workers", "2"]
+    subprocess.run(command + ["--joined-dictionary"][:joined], check=True, stdout=subprocess.PIPE)
+    names = {path.name for path in theirs.iterdir()} - {"preprocess.log"}
+    assert len(names) == 6
+    assert all((own / name).read_bytes() == (theirs / name).read_bytes() for name in names)
+
+
 # ---- resuming ------------------------------------------------------------------------------------
 
 
@@ -181,7 +235,8 @@ def test_a_second_run_does_nothing_and_a_change_redoes_what_it_touches(corpus, q
     changed = {path for path in after if after[path] != before.get(path)}
     kinds = ("raw", "tokenized", "subwords")
     text = {f"text/{kind}/valid.{language}" for kind in kinds for language in TEXT}
-    assert changed == text | {"bin/binarised", "bin/codes", "bin/text_form.json"}
+    dictionaries = {f"bin/dict.{language}.txt" for language in TEXT}
+    assert changed == text | dictionaries | {"bin/binarised", "bin/codes", "bin/text_form.json"}
 
 
 @pytest.mark.parametrize("damaged", ["text/subwords/train.en", "codes", "bin/binarised"])
@@ -298,6 +353,29 @@ def test_an_interruption_is_said_and_resumed(corpus, quick, monkeypatch, capsys,
     assert "bin/binarised" in after and not any("partial" in path for path in after)
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_killed_preparation_is_resumed(tmp_path, quick, how):
+    """Its workers end with it and leave the folder unlocked; the result is that of one go."""
+    random_corpus(tmp_path, documents=2000)
+    arguments = options(tmp_path, "--separate-bpe", "--workers", "3")
+    command = [sys.executable, prepare.__file__, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    partial = tmp_path / "out/text/tokenized/train.en.partial"
+    while process.poll() is None and not (partial.exists() and partial.stat().st_size):
+        time.sleep(0.001)
+    process.send_signal(how)
+    process.communicate(timeout=30)  # all processes that hold its output have ended
+    assert process.returncode == (130 if how == signal.SIGINT else -how)
+    done = {name: t for name, t in modified(tmp_path).items() if "partial" not in name}
+    assert "text/raw/train.zh" in done
+    prepare.main(arguments)
+    after = modified(tmp_path)
+    assert all(after[name] == t for name, t in done.items())
+    prepare.main([*arguments, "--workers", "1", "--destdir", str(tmp_path / "one")])
+    resumed, one = (written(tmp_path / name) for name in ("out", "one"))
+    assert {**resumed, "bin/binarised": b"2"} == one
+
+
 def test_a_stage_that_fails_leaves_nothing_half_written(tmp_path):
     runner = stages.Stages(tmp_path)
     source, result = tmp_path / "in", tmp_path / "result"
@@ -411,10 +489,13 @@ def remover():
     return lambda line: line.replace("x", "")
 
 
-def test_a_sentence_that_a_stage_empties_is_refused():
-    assert list(stages.map_lines(["ax", "", "b"], remover, (), "t", "f", 1)) == ["a", "", "b"]
-    with pytest.raises(CorpusError, match=r"f: line 3 \('xx'\) is empty after the step"):
-        list(stages.map_lines(["a", "", "xx"], remover, (), "t", "f", 1))
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_sentence_that_a_stage_empties_is_refused(workers):
+    lines = ["ax", "", "b"] * stages.CHUNK
+    assert list(stages.map_lines(lines, remover, (), "t", "f", workers))[-3:] == ["a", "", "b"]
+    message = rf"f: line {3 * stages.CHUNK + 2} \('xx'\) is empty after the step"
+    with pytest.raises(CorpusError, match=message):
+        list(stages.map_lines([*lines, "", "xx", "x"], remover, (), "t", "f", workers))
 
 
 def test_several_processes_give_the_same():
@@ -422,6 +503,27 @@ def test_several_processes_give_the_same():
     arguments = (lines, line_functions.tokenizer, ("moses", "en"), "t", "f")
     one, two = (list(stages.map_lines(*arguments, workers)) for workers in (1, 2))
     assert one == two and two[1] == ""
+
+
+def test_few_blocks_wait_in_memory():
+    read = iter(range(10**9))
+    lines = (f"line {next(read)}" for _ in range(100 * stages.CHUNK))
+    mapped = stages.map_lines(lines, line_functions.tokenizer, ("none", "en"), "t", "f", 2)
+    assert next(mapped) == "line 0" and next(read) <= 8 * stages.CHUNK
+    assert sum(1 for _ in mapped) == 100 * stages.CHUNK - 1
+
+
+def failing():
+    raise CorpusError("the file x is damaged")
+
+
+def test_the_error_of_a_process_is_raised_here():
+    works = [functools.partial(os.getpid), failing]
+    for workers in (1, 2):
+        with pytest.raises(CorpusError, match="the file x is damaged"):
+            stages.run_together(works, workers)
+    with pytest.raises(CorpusError, match="run the command again with fewer --workers"):
+        stages.run_together([functools.partial(os._exit, 1)] * 2, 2)
 
 
 def killer():
@@ -473,10 +575,10 @@ def test_raw_text_meets_the_same_tokens_in_fairseq(name, language):
 @pytest.mark.parametrize("name, language", [("moses", "en"), ("jieba", "zh")])
 def test_real_subtitles_meet_the_same_tokens_in_fairseq(shared_data, name, language):
     path = str(shared_data / "tvsub-zhen" / f"zpdev.{language}")
-    assert_same_as_fairseq(name, language, prepare.read_lines(path))
+    assert_same_as_fairseq(name, language, list(prepare.iterate_lines(path)))
 
 
 def test_real_subtitles_are_in_order(shared_data):
     prefix = str(shared_data / "tvsub-zhen" / "zpdev")
-    src, tgt = (prepare.read_lines(f"{prefix}.{language}") for language in ("zh", "en"))
-    assert prepare.check_lines(src, tgt, "zh", "en") == (15, 1049)
+    src, tgt = (prepare.iterate_lines(f"{prefix}.{language}") for language in ("zh", "en"))
+    assert check_lines(src, tgt, "zh", "en") == (15, 1049)
