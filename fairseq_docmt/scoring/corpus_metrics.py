@@ -164,14 +164,19 @@ def _one_metric(translations: Translations, kind: Kind, tests, options, samples)
 
 
 def _with_memory(metric: Metric) -> Metric:
-    """Cache the sufficient statistics of a metric, so that the tests do not compute them again."""
+    """Cache the sufficient statistics of a metric, so that the tests do not compute them again.
+
+    They become float64, in which counts are exact: randomisation multiplies a matrix of trials by
+    them, for which numpy has no fast routine in integers.
+    """
     count, known = metric._extract_corpus_statistics, {}
 
     def remembered(hypotheses, references):
         key = (id(hypotheses), id(references))
         if key not in known:
             # Keep the texts alive: their ids must not be reused for other objects.
-            known[key] = (hypotheses, references, count(hypotheses, references))
+            statistics = np.asarray(count(hypotheses, references), dtype=np.float64)
+            known[key] = (hypotheses, references, statistics)
         return known[key][2]
 
     metric._extract_corpus_statistics = remembered
