@@ -78,3 +78,11 @@ def subword_segmenter(codes_path: str) -> LineFunction:
 
     with open(codes_path, encoding="utf-8") as codes:
         return BPE(codes).process_line
+
+
+def sentencepiece_segmenter(model_path: str) -> LineFunction:
+    """Return the function that cuts a line into the pieces of a SentencePiece model."""
+    from sentencepiece import SentencePieceProcessor
+
+    model = SentencePieceProcessor(model_file=model_path)
+    return lambda line: " ".join(model.encode(line, out_type=str))

@@ -20,6 +20,7 @@ import line_functions
 import prepare
 import pytest
 import stages
+import subwords
 from check_documents import CorpusError, check_lines
 from fairseq.data import Dictionary, data_utils, encoders
 
@@ -154,7 +155,7 @@ def test_merges_equal_those_of_subword_nmt(tmp_path):
 
     source, ours, theirs = tmp_path / "text", tmp_path / "ours", tmp_path / "theirs"
     source.write_text("the other one then\n\nother then others\n" * 5)
-    prepare.learn_codes([source], ours, 8)
+    subwords.learn_codes([source], ours, 8)
     with open(source) as text, open(theirs, "w") as codes:
         learn_bpe(text, codes, 8)
     assert ours.read_text() == theirs.read_text()
@@ -288,7 +289,7 @@ def test_a_full_disk_is_named(corpus, quick, monkeypatch, name):
             Full() if str(path).endswith(f"{name}.partial") else open(path, *arguments, **keywords)
         )
 
-    for module in (prepare, stages):
+    for module in (subwords, stages):
         monkeypatch.setattr(module, "open", fill, raising=False)
     with pytest.raises(SystemExit) as stop:
         prepare.main(options(corpus))
@@ -456,7 +457,7 @@ def test_the_vocabulary_has_the_size_asked_for(tmp_path):
         path.write_text(" ".join(words) + "\n", encoding="utf-8")
 
     def vocabulary(**options):
-        prepare.learn_codes(paths, tmp_path / "codes", 60, **options)
+        subwords.learn_codes(paths, tmp_path / "codes", 60, **options)
         with open(tmp_path / "codes", encoding="utf-8") as codes:
             segmenter = BPE(codes)
         return {word for path in paths for word in segmenter.process_line(path.read_text()).split()}
@@ -468,8 +469,8 @@ def test_the_vocabulary_has_the_size_asked_for(tmp_path):
 def test_more_characters_than_symbols_are_refused(tmp_path):
     (tmp_path / "text").write_text("xyc xyd\n", encoding="utf-8")  # x, y inside; c, d at the end
     with pytest.raises(CorpusError, match="4 symbols of one character; give more"):
-        prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 4, total_symbols=True)
-    prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 5, total_symbols=True)
+        subwords.learn_codes([tmp_path / "text"], tmp_path / "codes", 4, total_symbols=True)
+    subwords.learn_codes([tmp_path / "text"], tmp_path / "codes", 5, total_symbols=True)
     assert (tmp_path / "codes").read_text().splitlines()[1:] == ["x y"]
 
 
@@ -479,7 +480,7 @@ def test_more_characters_than_symbols_are_refused(tmp_path):
 def test_text_without_merges_is_refused(tmp_path, text, message):
     (tmp_path / "text").write_text(text)
     with pytest.raises(CorpusError, match=f"{message}.* use --bpe-operations 0"):
-        prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 5)
+        subwords.learn_codes([tmp_path / "text"], tmp_path / "codes", 5)
 
 
 # ---- line functions ------------------------------------------------------------------------------
