@@ -1,6 +1,6 @@
 """Subwords of SentencePiece from preparation to translation and scoring.
 
-Covers data_prep/subwords.py, data/text_form.py, tasks/_training_text.py.
+Covers data/text_form.py, tasks/_training_text.py.
 """
 
 import io
