@@ -42,6 +42,7 @@ setup(
         "sacrebleu>=2",
         "scipy",
         "subword-nmt",
+        "sentencepiece",
         "jieba",
         "spacy",
         "jinja2",

@@ -9,7 +9,8 @@ blank lines on both sides.  The first error is reported with its file and line.
 import argparse
 import re
 import sys
-from typing import Iterator, List, NamedTuple, Tuple
+from itertools import chain, islice, zip_longest
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 # str.splitlines and some programs break lines at these characters, which would split a sentence.
 # Python's file objects, and so fairseq, do not: for them they are white space.
@@ -18,12 +19,12 @@ LINE_BREAKS_OF_OTHERS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # Moses deletes these, so that a line with nothing else would become blank.
 DELETED_BY_TOKENIZERS = re.compile("[\x00-\x08\x0e-\x1b]")
 
-# Within a file whose lines end in LF, fairseq still ends a line here.
-LONE_CARRIAGE_RETURN = re.compile("\r(?!\n)")
-
 BYTE_ORDER_MARK = "\ufeff"
 
+BLOCK = 10_000  # lines that are checked together
+
 Fault = Tuple[int, str]
+Row = Tuple[Optional[str], Optional[str]]
 
 
 class CorpusError(ValueError):
@@ -38,38 +39,56 @@ class Counts(NamedTuple):
 
 
 def read_lines(path: str) -> List[str]:
-    """Read the lines of a UTF-8 file; lines end with LF, CRLF or CR, as for fairseq.
+    """Read all lines of a UTF-8 file; see :func:`iterate_lines`."""
+    return list(iterate_lines(path))
+
+
+def iterate_lines(path: str) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file; lines end with LF, CRLF or CR, as for fairseq.
+
+    The whole file is checked before its first line comes, and never held in memory.
 
     Raises:
         CorpusError: the file cannot be read, a line is not UTF-8, or the file mixes CR with LF.
     """
+    _check_encoding(path)
+    with open(path, encoding="utf-8") as stream:
+        for line in stream:
+            yield line[:-1] if line.endswith("\n") else line
+
+
+def _check_encoding(path: str) -> None:
     try:
-        with open(path, "rb") as stream:
-            data = stream.read()
+        with open(path, encoding="utf-8") as stream:
+            while stream.read(1 << 20):
+                pass
+            line_ends = stream.newlines
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = _uniform_line_ends(data[: error.start].decode("utf-8")).count("\n") + 1
+    except UnicodeDecodeError:
         raise CorpusError(
-            f"{path}: line {line} is not valid UTF-8; convert the file, for example with iconv"
+            f"{path}: line {_first_invalid_line(path)} is not valid UTF-8; convert the file, for "
+            "example with iconv"
         ) from None
-    lone = LONE_CARRIAGE_RETURN.search(text) if "\r" in text and "\n" in text else None
-    if lone:
-        line = _uniform_line_ends(text[: lone.start()]).count("\n") + 1
+    # None, a string, or a tuple if there are several.
+    if isinstance(line_ends, tuple) and "\r" in line_ends:
+        with open(path, encoding="utf-8", newline="") as stream:
+            line = next(number for number, line in enumerate(stream, 1) if line.endswith("\r"))
         raise CorpusError(
             f"{path}: line {line} ends with a carriage return alone, other lines with a line feed; "
             "remove the carriage return, or end all lines alike"
         )
-    lines = _uniform_line_ends(text).split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return lines
 
 
-def _uniform_line_ends(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+def _first_invalid_line(path: str) -> int:
+    # Latin-1 keeps every byte, and in UTF-8 the bytes of line ends stand for nothing else.
+    with open(path, encoding="latin-1") as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                line.encode("latin-1").decode("utf-8")
+            except UnicodeDecodeError:
+                return number
+    raise AssertionError(f"{path} changed while it was read")
 
 
 def without_odd_line_breaks(line: str) -> str:
@@ -77,8 +96,8 @@ def without_odd_line_breaks(line: str) -> str:
     return LINE_BREAKS_OF_OTHERS.sub(" ", line)
 
 
-def check_lines(src: List[str], tgt: List[str], src_name: str, tgt_name: str) -> Counts:
-    """Check the lines of both sides.
+def check_lines(src: Iterable[str], tgt: Iterable[str], src_name: str, tgt_name: str) -> Counts:
+    """Check the lines of both sides; they are read once, block by block.
 
     Args:
         src, tgt: lines of the two sides.
@@ -87,19 +106,42 @@ def check_lines(src: List[str], tgt: List[str], src_name: str, tgt_name: str) ->
     Raises:
         CorpusError: the first error.
     """
-    faults = [*_faults_of_side(src, src_name), *_faults_of_side(tgt, tgt_name)]
-    counts, unlike = _compare_sides(src, tgt, src_name, tgt_name)
-    faults += unlike
-    if faults:
-        raise CorpusError(min(faults, key=lambda fault: fault[0])[1])
-    if counts.sentences == 0:
+    names = (src_name, tgt_name)
+    documents, sentences, first, inside = 0, 0, 1, False
+    rows = zip_longest(src, tgt)
+    for block in blocks_of(rows, BLOCK):
+        faults: List[Fault] = []
+        for name, lines in zip(names, zip(*block)):
+            faults += _faults_of_side([line or "" for line in lines], name, first)
+        faults += _first_mismatch(block, rows, names, first)
+        if faults:
+            raise CorpusError(min(faults, key=lambda fault: fault[0])[1])
+        for source, _ in block:
+            blank = not source.strip()
+            documents += not blank and not inside
+            sentences += not blank
+            inside = not blank
+        first += len(block)
+    if sentences == 0:
         raise CorpusError(f"{src_name}: the file has no sentences; add at least one non-blank line")
-    return counts
+    return Counts(documents, sentences)
 
 
-def _faults_of_side(lines: List[str], name: str) -> Iterator[Fault]:
-    """Yield the first error of each kind that can be found on one side alone."""
-    if lines and lines[0].startswith(BYTE_ORDER_MARK):
+def blocks_of(items: Iterable, size: int) -> Iterator[list]:
+    """Yield lists of ``size`` items; the last one may be shorter."""
+    items = iter(items)
+    return iter(lambda: list(islice(items, size)), [])
+
+
+def _faults_of_side(lines: List[str], name: str, first: int) -> Iterator[Fault]:
+    """Yield the first error of each kind that can be found on one side alone.
+
+    Args:
+        lines: some lines of the side.
+        name: file name for error messages.
+        first: number of the first of the lines.
+    """
+    if first == 1 and lines[0].startswith(BYTE_ORDER_MARK):
         yield (
             1,
             f"{name}: line 1 begins with a byte order mark, which fairseq would read as part of "
@@ -109,14 +151,14 @@ def _faults_of_side(lines: List[str], name: str) -> Iterator[Fault]:
     text = "\n".join(lines)
     found = LINE_BREAKS_OF_OTHERS.search(text)
     if found:
-        number = text.count("\n", 0, found.start()) + 1
+        number = text.count("\n", 0, found.start()) + first
         yield (
             number,
             f"{name}: line {number} has the line break U+{ord(found.group()):04X}, where "
             "some programs would split it in two; replace the character by a space",
         )
     if DELETED_BY_TOKENIZERS.search(text):
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(lines, start=first):
             if line.strip() and not DELETED_BY_TOKENIZERS.sub("", line).strip():
                 yield (
                     number,
@@ -126,34 +168,42 @@ def _faults_of_side(lines: List[str], name: str) -> Iterator[Fault]:
                 return
 
 
-def _compare_sides(
-    src: List[str], tgt: List[str], src_name: str, tgt_name: str
-) -> Tuple[Counts, List[Fault]]:
-    """Return counts, and the first mismatch between the two sides."""
-    sizes = "" if len(src) == len(tgt) else f" ({len(src)} lines against {len(tgt)})"
-    documents, sentences, inside = 0, 0, False
-    for number, (source, target) in enumerate(zip(src, tgt), start=1):
-        blank = not source.strip()
-        if blank != (not target.strip()):
-            name, other = (src_name, tgt_name) if blank else (tgt_name, src_name)
+def _first_mismatch(
+    block: List[Row], rest: Iterable[Row], names: Tuple[str, str], first: int
+) -> Iterator[Fault]:
+    """Yield the first mismatch between the two sides, if there is one.
+
+    Args:
+        block: rows of both sides; None in a row means that a side has ended.
+        rest: the rows after them, read to its end if there is a mismatch.
+        names: file names for error messages.
+        first: number of the first row.
+    """
+    for number, (source, target) in enumerate(block, start=first):
+        ended = source is None or target is None
+        if not ended and bool(source.strip()) == bool(target.strip()):
+            continue
+        lengths = [first - 1, first - 1]
+        for row in chain(block, rest):
+            lengths = [n + (line is not None) for n, line in zip(lengths, row)]
+        unequal = lengths[0] != lengths[1]
+        sizes = f" ({lengths[0]} lines against {lengths[1]})" if unequal else ""
+        if ended:
+            name, other = names if target is None else names[::-1]
+            message = (
+                f"{name}: line {number} has no counterpart, {other} ends before it{sizes}; line i "
+                "of one side must be the translation of line i of the other, so add the missing "
+                "lines"
+            )
+        else:
+            name, other = names[::-1] if source.strip() else names
             message = (
                 f"{name}: line {number} is blank, but not in {other}{sizes}; blank lines end "
                 "documents and must be the same on both sides, so look for a missing or an extra "
                 "line before this one"
             )
-            return Counts(documents, sentences), [(number, message)]
-        documents += not blank and not inside
-        sentences += not blank
-        inside = not blank
-    if len(src) != len(tgt):
-        number = min(len(src), len(tgt)) + 1
-        name, other = (src_name, tgt_name) if len(src) > len(tgt) else (tgt_name, src_name)
-        message = (
-            f"{name}: line {number} has no counterpart, {other} ends before it{sizes}; line i of "
-            "one side must be the translation of line i of the other, so add the missing lines"
-        )
-        return Counts(documents, sentences), [(number, message)]
-    return Counts(documents, sentences), []
+        yield number, message
+        return
 
 
 def check_files(src_path: str, tgt_path: str) -> Counts:
@@ -162,7 +212,7 @@ def check_files(src_path: str, tgt_path: str) -> Counts:
     Raises:
         CorpusError: the first error; files that cannot be read are reported first.
     """
-    return check_lines(read_lines(src_path), read_lines(tgt_path), src_path, tgt_path)
+    return check_lines(iterate_lines(src_path), iterate_lines(tgt_path), src_path, tgt_path)
 
 
 def main() -> None:

@@ -31,7 +31,20 @@ def tokenizer(name: str, language: str) -> LineFunction:
 def _moses(language: str) -> LineFunction:
     from sacremoses import MosesTokenizer
 
-    moses = MosesTokenizer(language)
+    class Tokenizer(MosesTokenizer):
+        """The same tests of characters, by sets that are not made anew for every token."""
+
+        def __init__(self, language: str):
+            super().__init__(language)
+            self.letters, self.lower_case = frozenset(self.IsAlpha), frozenset(self.IsLower)
+
+        def islower(self, text: str) -> bool:
+            return self.lower_case.issuperset(text)
+
+        def isanyalpha(self, text: str) -> bool:
+            return not self.letters.isdisjoint(text)
+
+    moses = Tokenizer(language)
     # The same settings as fairseq's --tokenizer moses.
     return lambda line: moses.tokenize(
         line, aggressive_dash_splits=True, return_str=True, escape=True
@@ -65,3 +78,11 @@ def subword_segmenter(codes_path: str) -> LineFunction:
 
     with open(codes_path, encoding="utf-8") as codes:
         return BPE(codes).process_line
+
+
+def sentencepiece_segmenter(model_path: str) -> LineFunction:
+    """Return the function that cuts a line into the pieces of a SentencePiece model."""
+    from sentencepiece import SentencePieceProcessor
+
+    model = SentencePieceProcessor(model_file=model_path)
+    return lambda line: " ".join(model.encode(line, out_type=str))

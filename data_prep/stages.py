@@ -1,29 +1,60 @@
 """Stages of a preparation: run once, repeated when their input changes, never half written."""
 
+import collections
 import contextlib
 import functools
 import hashlib
 import json
+import multiprocessing
 import os
 import shutil
+import signal
 import sys
-from concurrent.futures import ProcessPoolExecutor
+import threading
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence
+from typing import Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from check_documents import CorpusError
+from check_documents import CorpusError, blocks_of
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 CHUNK = 1000  # lines given to a worker at a time
 
+KILLED = (
+    "a worker process was killed, perhaps for lack of memory; run the command again with fewer "
+    "--workers"
+)
+
 _function = None
 
 
-def _start_worker(build, arguments) -> None:
+def _build(build: Callable, arguments: Sequence) -> None:
     global _function
     _function = build(*arguments)
+
+
+def _start_worker(build: Callable, arguments: Sequence) -> None:
+    end_with_parent()
+    _build(build, arguments)
+
+
+def end_with_parent() -> None:
+    """Let this worker process end when its parent does, however that ends.
+
+    A worker that outlives a killed preparation would wait for ever, and keep its folder locked.
+    Interruptions from the keyboard are left to the parent.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def watch():
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _apply(line: str) -> str:
@@ -31,10 +62,22 @@ def _apply(line: str) -> str:
     return _function(line).strip() if line else ""
 
 
+def _apply_to_block(lines: List[str]) -> List[str]:
+    return list(map(_apply, lines))
+
+
 def map_lines(
-    lines: Sequence[str], build: Callable, arguments: Sequence, step: str, file: str, workers: int
+    lines: Iterable[str],
+    build: Callable,
+    arguments: Sequence,
+    step: str,
+    file: str,
+    workers: int,
+    total: Optional[int] = None,
 ) -> Iterator[str]:
     """Apply a line function to all lines that are not blank; blank lines stay blank.
+
+    A few blocks of lines are held in memory at a time.
 
     Args:
         lines: text, with blank lines between documents.
@@ -43,6 +86,7 @@ def map_lines(
         step: name of the step, for the progress bar and error messages.
         file: file of the user, for error messages.
         workers: number of processes; short texts are processed in this one.
+        total: number of lines if known, for the progress bar.
 
     Yields:
         One line for each input line.
@@ -50,9 +94,8 @@ def map_lines(
     Raises:
         CorpusError: a sentence became empty and would be read as a document boundary.
     """
-    results = progress(_map(lines, build, arguments, workers), step, len(lines))
-    # The results come first in zip, so that the progress bar reaches its end.
-    for number, (result, line) in enumerate(zip(results, lines), start=1):
+    results = progress(_map(lines, build, arguments, workers), step, total)
+    for number, (line, result) in enumerate(results, start=1):
         if line.strip() and not result:
             raise CorpusError(
                 f"{file}: line {number} ({line.strip()[:60]!r}) is empty after the step "
@@ -62,25 +105,71 @@ def map_lines(
         yield result
 
 
-def _map(lines: Sequence[str], build: Callable, arguments: Sequence, workers: int) -> Iterator[str]:
+def _map(
+    lines: Iterable[str], build: Callable, arguments: Sequence, workers: int
+) -> Iterator[Tuple[str, str]]:
+    """Yield each line with its result."""
     # Build it in this process too: a missing package is reported before workers are started.
-    _start_worker(build, arguments)
-    workers = min(workers, len(lines) // CHUNK)
-    if workers <= 1:
-        yield from map(_apply, lines)
+    _build(build, arguments)
+    blocks = blocks_of(lines, CHUNK)
+    first = list(islice(blocks, 2))
+    blocks = chain(first, blocks)
+    if workers == 1 or len(first) < 2:
+        for block in blocks:
+            yield from zip(block, map(_apply, block))
         return
     # Unlike multiprocessing.Pool, this pool notices when a process dies.
     with ProcessPoolExecutor(workers, None, _start_worker, (build, arguments)) as pool:
+        waiting: Deque[Tuple[List[str], Future]] = collections.deque()
         try:
-            yield from pool.map(_apply, lines, chunksize=CHUNK)
+            for block in blocks:
+                waiting.append((block, pool.submit(_apply_to_block, block)))
+                if len(waiting) > 3 * workers:
+                    yield from _next_results(waiting)
+            while waiting:
+                yield from _next_results(waiting)
         except BrokenProcessPool:
-            raise CorpusError(
-                "a worker process was killed, perhaps for lack of memory; run the command again "
-                "with fewer --workers"
-            ) from None
+            raise CorpusError(KILLED) from None
 
 
-def progress(items: Iterable, name: str, total: int) -> Iterable:
+def _next_results(waiting: Deque[Tuple[List[str], Future]]) -> Iterator[Tuple[str, str]]:
+    block, results = waiting.popleft()
+    return zip(block, results.result())
+
+
+def run_together(works: Sequence[Callable[[], None]], workers: int) -> None:
+    """Run functions at the same time, in processes, or one after another in this one.
+
+    Args:
+        works: picklable functions without arguments.
+        workers: number of processes.
+
+    Raises:
+        CorpusError: of the first function that failed.
+    """
+    if min(len(works), workers) == 1:
+        for work in works:
+            work()
+        return
+    with ProcessPoolExecutor(min(len(works), workers), None, end_with_parent) as pool:
+        try:
+            for done in [pool.submit(work) for work in works]:
+                done.result()
+        except BrokenProcessPool:
+            raise CorpusError(KILLED) from None
+        except KeyboardInterrupt:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def count_lines(path: Path) -> int:
+    """Return the number of line ends of a file."""
+    with open(path, "rb") as stream:
+        return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
+
+
+def progress(items: Iterable, name: str, total: Optional[int] = None) -> Iterable:
     """Add a progress bar to ``items``; in log files it is updated rarely."""
     interval = 0.5 if sys.stderr.isatty() else 30
     return tqdm(items, desc=name, total=total, unit=" lines", mininterval=interval)

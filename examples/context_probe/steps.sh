@@ -7,7 +7,8 @@ sizes=(--encoder-layers 2 --decoder-layers 2
   --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
 # Options of fairseq-preprocess where dictionaries of another corpus are used.
 dictionaries=()
-export PYTHONWARNINGS=ignore
+# One thread: these models are too small for more, which only wait for each other on a busy machine.
+export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 mkdir -p "$work"
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
 

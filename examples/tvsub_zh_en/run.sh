@@ -18,7 +18,7 @@ shift
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 bin=$work/data/bin raw=$work/data/text/raw
-export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${THREADS:-1}
+export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${THREADS:-${OMP_NUM_THREADS:-1}}
 # Products in bfloat16 where the processor has them, and memory that is kept between updates: the same
 # for all systems.
 export ONEDNN_DEFAULT_FPMATH_MODE=BF16

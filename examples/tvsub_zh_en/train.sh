@@ -23,13 +23,13 @@ train() {
     --log-format simple --log-interval 20 "$@"
 }
 
-OMP_NUM_THREADS=2 train --window-size 1 --lr 0.002 --warmup-updates 500 \
+OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} train --window-size 1 --lr 0.002 --warmup-updates 500 \
   --max-epoch 2 --save-dir "$work/start"
 updates=${UPDATES:-1000}
 trainings=()
 for size in 1 4; do
   most=$((updates * size))
-  OMP_NUM_THREADS=1 train --window-size $size --lr 0.001 --warmup-updates 100 \
+  OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} train --window-size $size --lr 0.001 --warmup-updates 100 \
     --finetune-from-model "$work/start/checkpoint_best.pt" \
     --max-update "$most" --save-dir "$work/window$size" 2>&1 | sed -u "s/^/window$size: /" &
   trainings+=($!)

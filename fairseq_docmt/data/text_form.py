@@ -12,11 +12,18 @@ from argparse import Namespace
 from typing import Callable, Dict, NamedTuple, Optional
 
 from fairseq.data import encoders
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
 from fairseq_docmt.errors import UserError
 
 #: file of a binarised folder; data_prep/prepare.py writes it
 FILE = "text_form.json"
+
+#: ``--bpe`` of fairseq -> attribute of a form
+SUBWORDS = {"subword_nmt": "bpe_codes", "sentencepiece": "sentencepiece"}
+
+# A character as bytes, which SentencePiece writes if its model does not have it.
+_BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
 
 
 class TextForm(NamedTuple):
@@ -25,16 +32,20 @@ class TextForm(NamedTuple):
     Attributes:
         tokenizer: ``moses``, ``jieba`` or ``none``.
         truecaser: path of the Moses truecasing model, None for text in its own case.
-        bpe_codes: path of the merges of subword-nmt, None for whole words.
+        bpe_codes: path of the merges of subword-nmt, or None.
+        sentencepiece: path of the model of SentencePiece, or None; without both: whole words.
     """
 
     tokenizer: str = "none"
     truecaser: Optional[str] = None
     bpe_codes: Optional[str] = None
+    sentencepiece: Optional[str] = None
 
     def record(self) -> Dict[str, Optional[str]]:
         """Return what a checkpoint stores: the tokenizer and the checksums of the models."""
         models = {"truecaser": self.truecaser, "bpe_codes": self.bpe_codes}
+        if self.sentencepiece:  # records of older checkpoints have no such key
+            models["sentencepiece"] = self.sentencepiece
         return {"tokenizer": self.tokenizer, **{k: checksum(v) for k, v in models.items()}}
 
     def tokenize(self, language: str) -> Callable[[str], str]:
@@ -61,8 +72,12 @@ class TextForm(NamedTuple):
         """Return a function that cuts tokens into subwords.
 
         Raises:
-            UserError: the codes are invalid.
+            UserError: the codes or the model are invalid.
         """
+        if self.sentencepiece:
+            return SentencePieces(
+                SentencepieceConfig(sentencepiece_model=self.sentencepiece)
+            ).encode
         if not self.bpe_codes:
             return str
         try:
@@ -74,6 +89,8 @@ class TextForm(NamedTuple):
 
     def join(self) -> Callable[[str], str]:
         """Return a function from subwords to tokens."""
+        if self.sentencepiece:
+            return join_pieces
         return _joined if self.bpe_codes else str
 
     def encoder(self, language: str) -> Callable[[str], str]:
@@ -84,6 +101,37 @@ class TextForm(NamedTuple):
         """
         tokenize, segment = self.tokenize(language), self.segment()
         return lambda sentence: segment(tokenize(sentence))
+
+
+class SentencePieces(SentencepieceBPE):
+    """``--bpe sentencepiece`` of fairseq, which also joins the bytes of characters.
+
+    Raises:
+        UserError: the file is missing or not a model.
+    """
+
+    def __init__(self, cfg):
+        path = cfg.sentencepiece_model
+        if not os.path.isfile(path):
+            raise UserError(f"SentencePiece model {path} not found")
+        try:
+            super().__init__(cfg)
+        except (RuntimeError, OSError):
+            raise UserError(f"{path} is not a model of SentencePiece") from None
+
+    def decode(self, x: str) -> str:
+        """Return the text of pieces."""
+        return join_pieces(x)
+
+
+def join_pieces(pieces: str) -> str:
+    """Return the text of pieces of SentencePiece; bytes that are no character become U+FFFD."""
+    text = pieces.replace(" ", "").replace("\u2581", " ").strip()
+    return _BYTES.sub(lambda found: _character(found.group()), text)
+
+
+def _character(pieces: str) -> str:
+    return bytes.fromhex(re.sub("<0x|>", "", pieces)).decode("utf-8", "replace")
 
 
 def _spaced(sentence: str) -> str:
@@ -130,7 +178,7 @@ def read_text_forms(folder: str) -> Dict[str, TextForm]:
 
 def _in_folder(form: TextForm, folder: str) -> TextForm:
     models = {}
-    for name in ("truecaser", "bpe_codes"):
+    for name in ("truecaser", *SUBWORDS.values()):
         file = getattr(form, name)
         models[name] = os.path.join(folder, file) if file else None
         if file and not os.path.isfile(models[name]):

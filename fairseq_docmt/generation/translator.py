@@ -7,9 +7,10 @@ import os
 from typing import Callable, Iterable, List, NamedTuple, Sequence
 
 from fairseq import hub_utils, registry, tasks
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
 
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
-from fairseq_docmt.data.text_form import read_text_forms
+from fairseq_docmt.data.text_form import SentencePieces, read_text_forms
 from fairseq_docmt.errors import UserError
 
 
@@ -42,9 +43,11 @@ class DocumentTranslator:
             data: directory with the dictionaries; by default the one of training.
             **options: options of the task and of text processing, such as ``decoding="window"``,
                 ``tokenizer="moses"``, ``source_lang="de"``, ``bpe="subword_nmt"``,
-                ``bpe_codes="codes"``.  By default ``translate`` takes and returns raw text if
-                ``data`` was made by data_prep/prepare.py; with ``tokenizer=None, bpe=None``, and
-                for other data, text in the form of the input of ``fairseq-preprocess``.
+                ``bpe_codes="codes"`` or ``bpe="sentencepiece"``,
+                ``sentencepiece_model="sentencepiece.model"``.  By default ``translate`` takes and
+                returns raw text if ``data`` was made by data_prep/prepare.py; with
+                ``tokenizer=None, bpe=None``, and for other data, text in the form of the input of
+                ``fairseq-preprocess``.
 
         Raises:
             UserError: a file is missing, or an option is unknown or contradicts the checkpoint.
@@ -58,6 +61,9 @@ class DocumentTranslator:
         codes = options.get("bpe_codes")
         if codes and not os.path.isfile(codes):
             raise UserError(f"BPE codes {codes} not found")
+        pieces = options.get("sentencepiece_model")
+        if pieces:
+            SentencePieces(SentencepieceConfig(sentencepiece_model=pieces))  # raises if it is none
         # fairseq resolves a relative path from the directory of the checkpoint.
         loaded = hub_utils.from_pretrained(
             os.path.dirname(os.path.abspath(paths[0])),

@@ -164,18 +164,31 @@ def _one_metric(translations: Translations, kind: Kind, tests, options, samples)
 
 
 def _with_memory(metric: Metric) -> Metric:
-    """Cache the sufficient statistics of a metric, so that the tests do not compute them again."""
-    count, known = metric._extract_corpus_statistics, {}
+    """Cache what a metric knows of references and systems, so that it is computed once.
 
-    def remembered(hypotheses, references):
-        key = (id(hypotheses), id(references))
+    The sufficient statistics become float64, in which counts are exact: randomisation multiplies a
+    matrix of trials by them, for which numpy has no fast routine in integers.
+    """
+    count = metric._extract_corpus_statistics
+    metric._cache_references = _remembering(metric._cache_references)
+    metric._extract_corpus_statistics = _remembering(
+        lambda *texts: np.asarray(count(*texts), dtype=np.float64)
+    )
+    return metric
+
+
+def _remembering(function: Callable) -> Callable:
+    """Return the function with a cache for lists of texts, which must not change."""
+    known = {}
+
+    def remembered(*texts):
+        key = tuple(map(id, texts))
         if key not in known:
             # Keep the texts alive: their ids must not be reused for other objects.
-            known[key] = (hypotheses, references, count(hypotheses, references))
-        return known[key][2]
+            known[key] = (texts, function(*texts))
+        return known[key][1]
 
-    metric._extract_corpus_statistics = remembered
-    return metric
+    return remembered
 
 
 def paired_tests(

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from fairseq_docmt.data import DecodingUnits, DocumentIndex
-from fairseq_docmt.data.text_form import TextForm, checksum, read_text_forms
+from fairseq_docmt.data.text_form import SUBWORDS, TextForm, checksum, read_text_forms
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.contrastive_items import Item
@@ -94,6 +94,12 @@ def add_model_arguments(parser) -> None:
     add("--data", default="", help="folder with the dictionaries; default: as in training")
     add("--bpe-codes", metavar="FILE", help="subword-nmt codes of the training data")
     add("--target-bpe-codes", metavar="FILE", help="codes of the target side; default: --bpe-codes")
+    add("--sentencepiece-model", metavar="FILE", help="SentencePiece model of the training data")
+    add(
+        "--target-sentencepiece-model",
+        metavar="FILE",
+        help="model of the target side; default: --sentencepiece-model",
+    )
     add("--source-tokenizer", choices=["moses", "jieba"], help="tokenizer for raw source text")
     add("--target-tokenizer", choices=["moses", "jieba"], help="tokenizer for raw target text")
     add("--source-truecaser", metavar="FILE", help="Moses truecasing model of the source side")
@@ -127,6 +133,12 @@ def scorer_of(path: str, args) -> "ReferenceScorer":
     for codes in (args.bpe_codes, args.target_bpe_codes):
         if codes and not os.path.isfile(codes):
             raise UserError(f"BPE codes {codes} not found")
+    pieces = (args.sentencepiece_model, args.target_sentencepiece_model)
+    for model in filter(None, pieces):
+        if not os.path.isfile(model):
+            raise UserError(f"SentencePiece model {model} not found")
+    if any(pieces) and (args.bpe_codes or args.target_bpe_codes):
+        raise UserError("text has one kind of subwords; give BPE codes or SentencePiece models")
     truecasing = (args.source_truecaser, args.target_truecaser)
     for model in filter(None, truecasing):
         if not os.path.isfile(model):
@@ -140,12 +152,14 @@ def scorer_of(path: str, args) -> "ReferenceScorer":
     languages = (hub.task.cfg.source_lang, hub.task.cfg.target_lang)
     codes = (args.bpe_codes, args.target_bpe_codes)
     tokenizers = (args.source_tokenizer, args.target_tokenizer)
-    sides = zip(tokenizers, truecasing, codes)
+    sides = zip(tokenizers, truecasing, codes, pieces)
     given = [TextForm(tokenizer or "none", *models) for tokenizer, *models in sides]
     forms = given if args.as_prepared else _completed(given, languages, hub.cfg.task.data)
     if args.as_prepared and any(form != TextForm() for form in given):
         raise UserError("--as-prepared is for text that needs no tokenizer, truecasing or BPE")
-    forms[1] = forms[1]._replace(bpe_codes=forms[1].bpe_codes or forms[0].bpe_codes)
+    if not forms[1].bpe_codes and not forms[1].sentencepiece:
+        subwords = {key: getattr(forms[0], key) for key in SUBWORDS.values()}
+        forms[1] = forms[1]._replace(**subwords)
     encode = [form.encoder(language) for form, language in zip(forms, languages)]
     return ReferenceScorer(hub, *encode, args.max_tokens, args.batch_size)
 
@@ -154,7 +168,7 @@ def _completed(given: List[TextForm], languages: Sequence[str], data: str) -> Li
     """Complete the form of both sides by that of the training data, where it is known.
 
     Raises:
-        UserError: the BPE codes given are not those of the training data.
+        UserError: the BPE codes or the SentencePiece model are not those of the training data.
     """
     found = read_text_forms(data)
     if not all(language in found for language in languages):
@@ -168,7 +182,15 @@ def _completed(given: List[TextForm], languages: Sequence[str], data: str) -> Li
                 f"--bpe-codes {form.bpe_codes}: not the merges of the training data; leave the "
                 "option out, or give the codes in its folder"
             )
-    return [form._replace(bpe_codes=own.bpe_codes) for form, own in zip(given, trained)]
+        if form.sentencepiece and checksum(form.sentencepiece) != checksum(own.sentencepiece):
+            raise UserError(
+                f"--sentencepiece-model {form.sentencepiece}: not the model of the training data; "
+                "leave the option out, or give the model in its folder"
+            )
+    return [
+        form._replace(**{key: getattr(own, key) for key in SUBWORDS.values()})
+        for form, own in zip(given, trained)
+    ]
 
 
 class ReferenceScorer:

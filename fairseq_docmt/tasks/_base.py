@@ -23,6 +23,7 @@ from fairseq_docmt.data import (
 from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.iterators import ResumableIterator
+from fairseq_docmt.data.text_form import SentencePieces
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import SEARCHES, refuse_unsupported
 from fairseq_docmt.generation.sequence_generator import (
@@ -304,12 +305,17 @@ class DocumentTranslationTask(TranslationTask):
         """Build the subword encoder.
 
         Raises:
-            UserError: the codes are missing, invalid or not those of the training text.
+            UserError: the codes or the model are missing, invalid or not those of the training
+                text.
         """
-        codes = getattr(args, "bpe_codes", None)
+        name, codes = getattr(args, "_name", None), getattr(args, "bpe_codes", None)
         if codes and not os.path.isfile(codes):
             raise UserError(f"BPE codes {codes} not found")
-        self._text_options().check_bpe(getattr(args, "_name", None), codes)
+        if name == "sentencepiece":
+            pieces = SentencePieces(args)
+            self._text_options().check_bpe(name, args.sentencepiece_model)
+            return pieces
+        self._text_options().check_bpe(name, codes)
         try:
             return super().build_bpe(args)
         except SystemExit:  # of subword-nmt, which has printed the line

@@ -7,7 +7,7 @@ from fairseq import utils
 from fairseq.data import Dictionary
 
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
-from fairseq_docmt.data.text_form import checksum, read_text_forms
+from fairseq_docmt.data.text_form import SUBWORDS, checksum, read_text_forms
 from fairseq_docmt.errors import UserError
 
 KEY = "training_text"
@@ -74,8 +74,8 @@ def refuse_other_text(stored: Optional[dict], own: dict, languages: bool = True)
         differing = [
             f"{key} of {name}"
             for name, trained, found in zip(given, stored["forms"], own["forms"])
-            for key in trained
-            if trained[key] != found[key]
+            for key in {**trained, **found}
+            if trained.get(key) != found.get(key)
         ]
         raise UserError(
             "the text of the data folder was prepared in another way than that of the checkpoint "
@@ -116,29 +116,41 @@ class TextOptions:
             f"{IGNORE}"
         )
 
-    def check_bpe(self, name: Optional[str], codes: Optional[str]) -> None:
+    def check_bpe(self, name: Optional[str], model: Optional[str]) -> None:
         """Refuse subwords that are not those of training.
+
+        Args:
+            name: ``subword_nmt``, ``sentencepiece`` or another one of fairseq.
+            model: file of merges or pieces.
 
         Raises:
             UserError: they are others.
         """
         if not name or self.forms is None:
             return
-        wanted = [form["bpe_codes"] for form in self.forms]
-        if not any(wanted):
+        wanted = {
+            kind: [form[key] for form in self.forms if form.get(key)]
+            for kind, key in SUBWORDS.items()
+        }
+        trained = [f"--bpe {kind}" for kind, models in wanted.items() if models]
+        if not trained:
             raise UserError(
                 f"--bpe {name} contradicts the checkpoint, whose {self.text} has whole words; "
                 f"leave it out, {IGNORE}"
             )
-        if name != "subword_nmt":
+        if not wanted.get(name):
             raise UserError(
-                f"--bpe {name} contradicts the checkpoint, whose {self.text} has --bpe "
-                f"subword_nmt; give that, {IGNORE}"
+                f"--bpe {name} contradicts the checkpoint, whose {self.text} has "
+                f"{' and '.join(trained)}; give that, {IGNORE}"
             )
-        if codes and checksum(codes) not in wanted:
+        if model and checksum(model) not in wanted[name]:
+            option, what, short = {
+                "subword_nmt": ("--bpe-codes", "merges", "codes"),
+                "sentencepiece": ("--sentencepiece-model", "model", "model"),
+            }[name]
             raise UserError(
-                f"--bpe-codes {codes}: not the merges of the {self.text} of the checkpoint; give "
-                f"the codes in the data folder of training, {IGNORE}"
+                f"{option} {model}: not the {what} of the {self.text} of the checkpoint; give the "
+                f"{short} in the data folder of training, {IGNORE}"
             )
 
 

@@ -5,19 +5,23 @@ Covers data/jieba_tokenizer.py, data/text_form.py.
 
 import argparse
 import errno
+import functools
 import io
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import line_functions
 import prepare
 import pytest
 import stages
-from check_documents import CorpusError
+import subwords
+from check_documents import CorpusError, check_lines
 from fairseq.data import Dictionary, data_utils, encoders
 
 TEXT = {
@@ -42,7 +46,7 @@ def quick(monkeypatch):
     def run(command, folder):
         commands.append(command)
         destination = Path(command[command.index("--destdir") + 1])
-        destination.mkdir()
+        destination.mkdir(exist_ok=True)
         (destination / "binarised").write_text(str(len(commands)))
 
     monkeypatch.setattr(prepare, "_run", run)
@@ -151,10 +155,61 @@ def test_merges_equal_those_of_subword_nmt(tmp_path):
 
     source, ours, theirs = tmp_path / "text", tmp_path / "ours", tmp_path / "theirs"
     source.write_text("the other one then\n\nother then others\n" * 5)
-    prepare.learn_codes([source], ours, 8)
+    subwords.learn_codes([source], ours, 8)
     with open(source) as text, open(theirs, "w") as codes:
         learn_bpe(text, codes, 8)
     assert ours.read_text() == theirs.read_text()
+
+
+def written(folder):
+    """Contents of all files but fairseq's log, which has the time."""
+    return {
+        os.path.relpath(path, folder): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and ".stamps" not in path.parts and path.name != "preprocess.log"
+    }
+
+
+def random_corpus(folder, documents=60):
+    """Corpus of several blocks of lines, with documents of 1 to 9 sentences of 1 to 9 words."""
+    draw = random.Random(1)
+    words = {"en": ["Mr.", "isn't", "a-b", "5,300", "naïve", "&", "(x)", "the", "of"]}
+    words["zh"] = ["你好", "世界", "，", "测试", "第二个", "。", "3.5%", "的", "文件"]
+    for split, size in (("train", documents), ("valid", 9), ("test", 9), ("more", 1)):
+        lengths = [[draw.randint(1, 9) for _ in range(draw.randint(1, 9))] for _ in range(size)]
+        for language in TEXT:
+            between = " " if language == "en" else ""
+            sentences = (
+                "\n".join(between.join(draw.choices(words[language], k=n)) for n in document)
+                for document in lengths
+            )
+            (folder / f"{split}.{language}").write_text("\n\n".join(sentences) + "\n", "utf-8")
+
+
+@pytest.mark.parametrize(
+    "more", [["--joined-dictionary"], ["--separate-bpe", "--truecase"]], ids=" ".join
+)
+def test_workers_do_not_change_a_byte(tmp_path, monkeypatch, more):
+    random_corpus(tmp_path)
+    monkeypatch.setattr(stages, "CHUNK", 7)
+    for workers in "13":
+        prepare.main(options(tmp_path, *more, "--workers", workers, out=workers))
+    one, three = (written(tmp_path / workers) for workers in "13")
+    assert one == three and "bin/train.zh-en.zh.idx" in one
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_dictionaries_are_those_of_fairseq(tmp_path, joined):
+    """Made anew by fairseq-preprocess, they and the data have the same bytes."""
+    random_corpus(tmp_path)
+    prepare.main(options(tmp_path, *["--joined-dictionary"][:joined]))
+    text, own, theirs = (tmp_path / name for name in ("out/text/subwords", "out/bin", "theirs"))
+    command = [sys.executable, "-m", "fairseq_cli.preprocess", "-s", "zh", "-t", "en"]
+    command += ["--trainpref", str(text / "train"), "--destdir", str(theirs), "--workers", "2"]
+    subprocess.run(command + ["--joined-dictionary"][:joined], check=True, stdout=subprocess.PIPE)
+    names = {path.name for path in theirs.iterdir()} - {"preprocess.log"}
+    assert len(names) == 6
+    assert all((own / name).read_bytes() == (theirs / name).read_bytes() for name in names)
 
 
 # ---- resuming ------------------------------------------------------------------------------------
@@ -181,7 +236,8 @@ def test_a_second_run_does_nothing_and_a_change_redoes_what_it_touches(corpus, q
     changed = {path for path in after if after[path] != before.get(path)}
     kinds = ("raw", "tokenized", "subwords")
     text = {f"text/{kind}/valid.{language}" for kind in kinds for language in TEXT}
-    assert changed == text | {"bin/binarised", "bin/codes", "bin/text_form.json"}
+    dictionaries = {f"bin/dict.{language}.txt" for language in TEXT}
+    assert changed == text | dictionaries | {"bin/binarised", "bin/codes", "bin/text_form.json"}
 
 
 @pytest.mark.parametrize("damaged", ["text/subwords/train.en", "codes", "bin/binarised"])
@@ -233,7 +289,7 @@ def test_a_full_disk_is_named(corpus, quick, monkeypatch, name):
             Full() if str(path).endswith(f"{name}.partial") else open(path, *arguments, **keywords)
         )
 
-    for module in (prepare, stages):
+    for module in (subwords, stages):
         monkeypatch.setattr(module, "open", fill, raising=False)
     with pytest.raises(SystemExit) as stop:
         prepare.main(options(corpus))
@@ -296,6 +352,29 @@ def test_an_interruption_is_said_and_resumed(corpus, quick, monkeypatch, capsys,
     after = modified(corpus)
     assert all(after[path] == before[path] for path in before)
     assert "bin/binarised" in after and not any("partial" in path for path in after)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_killed_preparation_is_resumed(tmp_path, quick, how):
+    """Its workers end with it and leave the folder unlocked; the result is that of one go."""
+    random_corpus(tmp_path, documents=2000)
+    arguments = options(tmp_path, "--separate-bpe", "--workers", "3")
+    command = [sys.executable, prepare.__file__, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    partial = tmp_path / "out/text/tokenized/train.en.partial"
+    while process.poll() is None and not (partial.exists() and partial.stat().st_size):
+        time.sleep(0.001)
+    process.send_signal(how)
+    process.communicate(timeout=30)  # all processes that hold its output have ended
+    assert process.returncode == (130 if how == signal.SIGINT else -how)
+    done = {name: t for name, t in modified(tmp_path).items() if "partial" not in name}
+    assert "text/raw/train.zh" in done
+    prepare.main(arguments)
+    after = modified(tmp_path)
+    assert all(after[name] == t for name, t in done.items())
+    prepare.main([*arguments, "--workers", "1", "--destdir", str(tmp_path / "one")])
+    resumed, one = (written(tmp_path / name) for name in ("out", "one"))
+    assert {**resumed, "bin/binarised": b"2"} == one
 
 
 def test_a_stage_that_fails_leaves_nothing_half_written(tmp_path):
@@ -378,7 +457,7 @@ def test_the_vocabulary_has_the_size_asked_for(tmp_path):
         path.write_text(" ".join(words) + "\n", encoding="utf-8")
 
     def vocabulary(**options):
-        prepare.learn_codes(paths, tmp_path / "codes", 60, **options)
+        subwords.learn_codes(paths, tmp_path / "codes", 60, **options)
         with open(tmp_path / "codes", encoding="utf-8") as codes:
             segmenter = BPE(codes)
         return {word for path in paths for word in segmenter.process_line(path.read_text()).split()}
@@ -390,8 +469,8 @@ def test_the_vocabulary_has_the_size_asked_for(tmp_path):
 def test_more_characters_than_symbols_are_refused(tmp_path):
     (tmp_path / "text").write_text("xyc xyd\n", encoding="utf-8")  # x, y inside; c, d at the end
     with pytest.raises(CorpusError, match="4 symbols of one character; give more"):
-        prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 4, total_symbols=True)
-    prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 5, total_symbols=True)
+        subwords.learn_codes([tmp_path / "text"], tmp_path / "codes", 4, total_symbols=True)
+    subwords.learn_codes([tmp_path / "text"], tmp_path / "codes", 5, total_symbols=True)
     assert (tmp_path / "codes").read_text().splitlines()[1:] == ["x y"]
 
 
@@ -401,7 +480,7 @@ def test_more_characters_than_symbols_are_refused(tmp_path):
 def test_text_without_merges_is_refused(tmp_path, text, message):
     (tmp_path / "text").write_text(text)
     with pytest.raises(CorpusError, match=f"{message}.* use --bpe-operations 0"):
-        prepare.learn_codes([tmp_path / "text"], tmp_path / "codes", 5)
+        subwords.learn_codes([tmp_path / "text"], tmp_path / "codes", 5)
 
 
 # ---- line functions ------------------------------------------------------------------------------
@@ -411,10 +490,13 @@ def remover():
     return lambda line: line.replace("x", "")
 
 
-def test_a_sentence_that_a_stage_empties_is_refused():
-    assert list(stages.map_lines(["ax", "", "b"], remover, (), "t", "f", 1)) == ["a", "", "b"]
-    with pytest.raises(CorpusError, match=r"f: line 3 \('xx'\) is empty after the step"):
-        list(stages.map_lines(["a", "", "xx"], remover, (), "t", "f", 1))
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_sentence_that_a_stage_empties_is_refused(workers):
+    lines = ["ax", "", "b"] * stages.CHUNK
+    assert list(stages.map_lines(lines, remover, (), "t", "f", workers))[-3:] == ["a", "", "b"]
+    message = rf"f: line {3 * stages.CHUNK + 2} \('xx'\) is empty after the step"
+    with pytest.raises(CorpusError, match=message):
+        list(stages.map_lines([*lines, "", "xx", "x"], remover, (), "t", "f", workers))
 
 
 def test_several_processes_give_the_same():
@@ -422,6 +504,27 @@ def test_several_processes_give_the_same():
     arguments = (lines, line_functions.tokenizer, ("moses", "en"), "t", "f")
     one, two = (list(stages.map_lines(*arguments, workers)) for workers in (1, 2))
     assert one == two and two[1] == ""
+
+
+def test_few_blocks_wait_in_memory():
+    read = iter(range(10**9))
+    lines = (f"line {next(read)}" for _ in range(100 * stages.CHUNK))
+    mapped = stages.map_lines(lines, line_functions.tokenizer, ("none", "en"), "t", "f", 2)
+    assert next(mapped) == "line 0" and next(read) <= 8 * stages.CHUNK
+    assert sum(1 for _ in mapped) == 100 * stages.CHUNK - 1
+
+
+def failing():
+    raise CorpusError("the file x is damaged")
+
+
+def test_the_error_of_a_process_is_raised_here():
+    works = [functools.partial(os.getpid), failing]
+    for workers in (1, 2):
+        with pytest.raises(CorpusError, match="the file x is damaged"):
+            stages.run_together(works, workers)
+    with pytest.raises(CorpusError, match="run the command again with fewer --workers"):
+        stages.run_together([functools.partial(os._exit, 1)] * 2, 2)
 
 
 def killer():
@@ -473,10 +576,10 @@ def test_raw_text_meets_the_same_tokens_in_fairseq(name, language):
 @pytest.mark.parametrize("name, language", [("moses", "en"), ("jieba", "zh")])
 def test_real_subtitles_meet_the_same_tokens_in_fairseq(shared_data, name, language):
     path = str(shared_data / "tvsub-zhen" / f"zpdev.{language}")
-    assert_same_as_fairseq(name, language, prepare.read_lines(path))
+    assert_same_as_fairseq(name, language, list(prepare.iterate_lines(path)))
 
 
 def test_real_subtitles_are_in_order(shared_data):
     prefix = str(shared_data / "tvsub-zhen" / "zpdev")
-    src, tgt = (prepare.read_lines(f"{prefix}.{language}") for language in ("zh", "en"))
-    assert prepare.check_lines(src, tgt, "zh", "en") == (15, 1049)
+    src, tgt = (prepare.iterate_lines(f"{prefix}.{language}") for language in ("zh", "en"))
+    assert check_lines(src, tgt, "zh", "en") == (15, 1049)

@@ -1,0 +1,112 @@
+"""Learning of subword units from training text: merges of subword-nmt, models of SentencePiece."""
+
+import io
+from collections import Counter
+from pathlib import Path
+from typing import Iterator, List, Sequence
+
+from check_documents import CorpusError, iterate_lines
+from stages import count_lines, naming, progress
+
+# Pieces of their own in every model that is learned: never cut, so that text with them is refused.
+SYMBOLS = ("<sep>", "<bod>")
+
+
+def learn_codes(
+    sources: Sequence[Path], output: Path, operations: int, total_symbols: bool = False
+) -> None:
+    """Learn the merges of byte pair encoding.
+
+    Args:
+        sources: tokenized text; merges are learned jointly from all files.
+        output: file of merges.
+        operations: number of merges; fewer are learned if no pair occurs twice.
+        total_symbols: whether ``operations`` is the size of the vocabulary, with all characters at
+            the end of words and before it.
+
+    Raises:
+        CorpusError: there is nothing to merge, or there are too many characters.
+    """
+    from subword_nmt.learn_bpe import learn_bpe
+
+    words: Counter = Counter()
+    for source in sources:
+        lines = iterate_lines(str(source))
+        for line in progress(lines, f"words of {source.name}", count_lines(source)):
+            words.update(line.split())
+    if all(len(word) == 1 for word in words):
+        raise CorpusError(
+            "the training text has no word of two characters, so no merges can be learned; use "
+            "--bpe-operations 0"
+        )
+    characters = len(set("".join(word[:-1] for word in words))) + len({w[-1] for w in words})
+    if total_symbols and operations <= characters:
+        raise CorpusError(
+            f"--bpe-operations {operations} leaves nothing to merge, as the training text has "
+            f"{characters} symbols of one character; give more, or leave out --bpe-total-symbols"
+        )
+    with naming(output), open(output, "w", encoding="utf-8", newline="\n") as codes:
+        counts = (f"{word} {count}" for word, count in words.items())
+        learn_bpe(counts, codes, operations, is_dict=True, total_symbols=total_symbols)
+    if count_lines(output) < 2:  # the version alone
+        raise CorpusError(
+            "no two characters stand side by side twice in the training text, so no merges can be "
+            "learned; give more text, or use --bpe-operations 0"
+        )
+
+
+def learn_sentencepiece(sources: Sequence[Path], output: Path, size: int) -> None:
+    """Learn a unigram model of SentencePiece, with bytes for characters that it does not have.
+
+    Args:
+        sources: text; the model is learned jointly from all files.
+        output: file of the model.
+        size: number of pieces; fewer are learned from little text.
+
+    Raises:
+        CorpusError: there are more characters than pieces.
+    """
+    from sentencepiece import SentencePieceTrainer
+
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=_sentences(sources),
+            model_writer=model,
+            vocab_size=size,
+            hard_vocab_limit=False,
+            byte_fallback=True,
+            user_defined_symbols=list(SYMBOLS),
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise CorpusError(
+            f"SentencePiece cannot learn {size} pieces from the training text "
+            f"({' '.join(str(error).split())}); give another --vocabulary-size"
+        ) from None
+    with naming(output):
+        output.write_bytes(model.getvalue())
+
+
+def _sentences(sources: Sequence[Path]) -> Iterator[str]:
+    for source in sources:
+        lines = iterate_lines(str(source))
+        yield from filter(None, progress(lines, f"text of {source.name}", count_lines(source)))
+
+
+def pieces_of(model: Path) -> List[str]:
+    """Return all pieces of a SentencePiece model that text can have.
+
+    Raises:
+        CorpusError: the file is not a model.
+    """
+    from sentencepiece import SentencePieceProcessor
+
+    try:
+        found = SentencePieceProcessor(model_file=str(model))
+    except (RuntimeError, OSError):
+        raise CorpusError(f"{model} is not a model of SentencePiece") from None
+    numbers = range(found.get_piece_size())
+    special = (found.is_control, found.is_unknown, found.is_unused)
+    pieces = [found.id_to_piece(i) for i in numbers if not any(test(i) for test in special)]
+    return [piece for piece in pieces if piece not in SYMBOLS]
