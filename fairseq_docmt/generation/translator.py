@@ -3,15 +3,35 @@
 import dataclasses
 import difflib
 import inspect
+import math
 import os
-from typing import Callable, Iterable, List, NamedTuple, Sequence
+from itertools import islice
+from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
+import torch
 from fairseq import hub_utils, registry, tasks
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
 
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
 from fairseq_docmt.data.text_form import SentencePieces, read_text_forms
 from fairseq_docmt.errors import UserError
+
+
+class Translation(NamedTuple):
+    """One of the translations of a sentence that a search has found.
+
+    Attributes:
+        text: the translation.
+        score: score of the search as ``fairseq-generate`` prints it, in base 2.
+        token_scores: scores of the subwords and of the end of the sentence, in base 2.
+        alignment: pairs of subwords of source and translation, from 0, if they were asked for with
+            ``print_alignment="hard"``; else None.
+    """
+
+    text: str
+    score: float
+    token_scores: List[float]
+    alignment: Optional[List[Tuple[int, int]]]
 
 
 class _Conversion(NamedTuple):
@@ -27,6 +47,17 @@ class DocumentTranslator:
     It wraps the stock hub interface of fairseq; the output is that of ``fairseq-generate`` with the
     same options.
 
+    >>> documents = [["w1 w2", "w3 w4 w5"], ["w6"]]
+    >>> [len(document) for document in translator.translate(documents, beam=2)]
+    [2, 1]
+    >>> for document in translator.translate_stream(documents):
+    ...     print(len(document), "sentences")
+    2 sentences
+    1 sentences
+    >>> (first, second), _ = translator.translate_nbest(documents, nbest=3)
+    >>> len(first), first[0].score >= first[1].score
+    (3, True)
+
     Args:
         hub: stock hub interface with a model of a document task.
     """
@@ -35,12 +66,16 @@ class DocumentTranslator:
         self.hub = hub
 
     @classmethod
-    def from_pretrained(cls, checkpoint: str, data: str = "", **options) -> "DocumentTranslator":
+    def from_pretrained(
+        cls, checkpoint: str, data: str = "", device: str = "cpu", half: bool = False, **options
+    ) -> "DocumentTranslator":
         """Load a checkpoint, or several joined by ``:`` as an ensemble.
 
         Args:
             checkpoint: path of the checkpoint file.
             data: directory with the dictionaries; by default the one of training.
+            device: where to translate, such as ``cuda`` or ``cuda:1``.
+            half: translate in half precision, which is meant for GPUs.
             **options: options of the task and of text processing, such as ``decoding="window"``,
                 ``tokenizer="moses"``, ``source_lang="de"``, ``bpe="subword_nmt"``,
                 ``bpe_codes="codes"`` or ``bpe="sentencepiece"``,
@@ -85,10 +120,10 @@ class DocumentTranslator:
                 )
             if "bpe" not in options:
                 hub.bpe = _Conversion(source.segment(), target.join())
-        return cls(hub)
+        return cls(_placed(hub, device, half))
 
     def translate(
-        self, documents: Sequence[Sequence[str]], beam: int = 5, **options
+        self, documents: Iterable[Iterable[str]], beam: int = 5, **options
     ) -> List[List[str]]:
         """Translate documents.
 
@@ -104,18 +139,91 @@ class DocumentTranslator:
             UserError: the documents are not lists of sentences, a sentence is empty (blank lines
                 are reserved for document boundaries), or an option is unknown.
         """
+        if "nbest" in options:
+            raise UserError("translate gives one translation of a sentence; use translate_nbest")
+        found = self.translate_nbest(documents, 1, beam, **options)
+        return [[best.text for (best, *_) in document] for document in found]
+
+    def translate_nbest(
+        self, documents: Iterable[Iterable[str]], nbest: int, beam: int = 5, **options
+    ) -> List[List[List[Translation]]]:
+        """Translate documents and return the best translations of each sentence.
+
+        Args:
+            documents, beam, **options: see :meth:`translate`.
+            nbest: number of translations of a sentence; there can be fewer with joint decodings,
+                where outputs may differ in other sentences only.
+
+        Returns:
+            For each document and sentence its translations, the best first.
+
+        Raises:
+            UserError: see :meth:`translate`.
+        """
+        if not 1 <= nbest <= beam:
+            raise UserError(f"nbest must be from 1 to the beam size {beam}, got {nbest}")
         stock = inspect.signature(self.hub.generate).parameters
         _refuse_unknown(options, {*self.hub.cfg.generation, *stock})
         documents = _as_lists(documents)
         lines = [line for document in documents for line in (*document, "")]
         if not lines:
             return []
-        translated = self.hub.translate(lines, beam=beam, **options)
-        results, start = [], 0
+        tokens = [self.hub.encode(line) for line in lines]
+        searched = iter(self.hub.generate(tokens, beam=beam, nbest=nbest, **options))
+        found = []
         for document in documents:
-            results.append(translated[start : start + len(document)])
-            start += len(document) + 1
-        return results
+            hypotheses = islice(searched, len(document))
+            found.append([[self._translation(h) for h in best[:nbest]] for best in hypotheses])
+            next(searched)  # of the blank line
+        return found
+
+    def translate_stream(
+        self, documents: Iterable[Iterable[str]], beam: int = 5, at_once: int = 1, **options
+    ) -> Iterator[List[str]]:
+        """Translate documents one after another, and yield each when it is done.
+
+        Documents are read as they are needed. For progress, wrap the result in ``tqdm``.
+
+        Args:
+            documents, beam, **options: see :meth:`translate`.
+            at_once: number of documents that are translated side by side, which is faster.
+
+        Yields:
+            The sentences of each document, in the order of the documents.
+
+        Raises:
+            UserError: see :meth:`translate`; documents are checked as they are read.
+        """
+        if at_once < 1:
+            raise UserError(f"at_once must be at least 1 document, got {at_once}")
+        remaining = iter(documents)
+        while some := list(islice(remaining, at_once)):
+            yield from self.translate(some, beam, **options)
+
+    def _translation(self, hypothesis: dict) -> Translation:
+        pairs = hypothesis.get("alignment")
+        return Translation(
+            self.hub.decode(hypothesis["tokens"]),
+            float(hypothesis["score"]) / math.log(2),
+            (hypothesis["positional_scores"] / math.log(2)).tolist(),
+            None if pairs is None or len(pairs) == 0 else [(int(i), int(j)) for i, j in pairs],
+        )
+
+
+def _placed(hub, device: str, half: bool):
+    """Move a hub interface to a device, in half precision if wanted.
+
+    Raises:
+        UserError: there is no such device.
+    """
+    try:
+        hub = hub.to(torch.device(device))
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"device {device} cannot be used ({str(error).splitlines()[0]}); give cpu, or cuda "
+            "where torch has a GPU"
+        ) from None
+    return hub.half() if half else hub
 
 
 def _as_lists(documents: Iterable[Iterable[str]]) -> List[List[str]]:

@@ -1,7 +1,7 @@
 """All decodings through the stock commands: one hypothesis per sentence, independent of batches.
 
 Covers generation/joint.py, generation/option_checks.py, generation/search.py,
-generation/translator.py, tasks/_decoding_input.py.
+tasks/_decoding_input.py.
 """
 
 import functools

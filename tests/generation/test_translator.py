@@ -1,0 +1,85 @@
+"""The Python interface: several translations, streams of documents, devices."""
+
+import doctest
+import re
+
+import pytest
+import tiny
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator, translator
+
+DOCS = tiny.documents((1, 5, 2, 7), 2)
+ROWS = tiny.rows_of(DOCS)
+WINDOWS = ["--task", "sliding_window_translation"]
+
+
+@pytest.fixture
+def windows(window_checkpoint):
+    return DocumentTranslator.from_pretrained(str(window_checkpoint), decoding="sequential")
+
+
+def test_examples(windows):
+    (found,) = [
+        test
+        for test in doctest.DocTestFinder().find(translator, globs={"translator": windows})
+        if test.examples
+    ]
+    assert doctest.DocTestRunner().run(found).failed == 0
+
+
+def test_nbest_is_that_of_the_command(binarised, window_checkpoint, windows):
+    """Texts, scores, scores of words and alignments."""
+    options = [*WINDOWS, "--decoding", "sequential", "--nbest", "2", "--print-alignment", "hard"]
+    output = tiny.generate(binarised, window_checkpoint, *options)
+    found = windows.translate_nbest(DOCS, nbest=2, beam=3, max_len_b=12, print_alignment="hard")
+    assert [len(document) for document in found] == [len(document) for document in DOCS]
+    sentences = [sentence for document in found for sentence in document]
+    for row, hypotheses in zip(ROWS, sentences, strict=True):
+        lines = {kind: re.findall(rf"^{kind}-{row}\t(.*)$", output, flags=re.M) for kind in "HPA"}
+        assert len(hypotheses) == len(lines["H"]) == 2
+        for hypothesis, line, scores, links in zip(hypotheses, *lines.values()):
+            score, text = line.split("\t")
+            assert (hypothesis.text, hypothesis.score) == (text, pytest.approx(float(score)))
+            assert hypothesis.token_scores == pytest.approx(
+                [float(x) for x in scores.split()], abs=1e-4
+            )
+            assert " ".join(f"{i}-{j}" for i, j in hypothesis.alignment or []) == links
+    assert windows.translate_nbest(DOCS[:1], nbest=1, beam=3)[0][0][0].alignment is None
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_documents_are_read_as_they_are_needed(windows, at_once):
+    read = []
+
+    def documents():
+        for number, document in enumerate(DOCS):
+            read.append(number)
+            yield iter(document)
+
+    expected = windows.translate(DOCS, beam=3)
+    for number, found in enumerate(windows.translate_stream(documents(), 3, at_once)):
+        assert found == expected[number]
+        assert len(read) == min(len(DOCS), number - number % at_once + at_once)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda t: t.translate(DOCS, nbest=2), "use translate_nbest"),
+        (lambda t: t.translate_nbest(DOCS, 6), "from 1 to the beam size 5, got 6"),
+        (lambda t: t.translate_nbest(DOCS, 0), "from 1 to the beam size 5, got 0"),
+        (lambda t: list(t.translate_stream(DOCS, at_once=0)), "at least 1 document, got 0"),
+    ],
+)
+def test_mistakes(windows, call, message):
+    with pytest.raises(UserError, match=message):
+        call(windows)
+
+
+def test_devices(window_checkpoint):
+    with pytest.raises(UserError, match="device cuda:7 cannot be used .*; give cpu, or cuda"):
+        DocumentTranslator.from_pretrained(str(window_checkpoint), device="cuda:7")
+    half = DocumentTranslator.from_pretrained(str(window_checkpoint), half=True)
+    assert {str(p.dtype) for p in half.hub.parameters()} == {"torch.float16"}
+    assert [len(document) for document in half.translate(DOCS, beam=2)] == [1, 5, 2, 7]
