@@ -360,7 +360,13 @@ def test_a_killed_preparation_is_resumed(tmp_path, quick, how):
     random_corpus(tmp_path, documents=2000)
     arguments = options(tmp_path, "--separate-bpe", "--workers", "3")
     command = [sys.executable, prepare.__file__, *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    # Programs that a shell runs in the background ignore SIGINT, and so do those they start.
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     partial = tmp_path / "out/text/tokenized/train.en.partial"
     while process.poll() is None and not (partial.exists() and partial.stat().st_size):
         time.sleep(0.001)

@@ -56,6 +56,10 @@ TRAIN = (
     "data/zh-en/bin --user-dir fairseq_docmt --task sliding_window_translation --arch transformer "
     "--optimizer adam --lr 0.01 --criterion cross_entropy --max-tokens 300 --save-dir checkpoints/2"
 )
+PIECES = (
+    "--source-lang de --target-lang en --train corpus/train --valid corpus/valid "
+    "--test corpus/talks --destdir data/pieces"
+)
 RANK = {"…": TRAIN, "23456": str(random.SystemRandom().randrange(20000, 40000))}
 
 FENG, HEROLD = "examples/feng2022_memory", "examples/herold2023_window_attention"
@@ -90,6 +94,7 @@ PAGES: Dict[str, List[Block]] = {
         Run(said="in order"),
         Run(status=1, said="error: corpus/train.de: line 7 is blank, but not in corpus/train.en"),
         Run(),
+        Run(replaced={"…": PIECES}, said="binarised data"),
         Run(replaced={"…": GENERATE.replace("checkpoints", "checkpoints/de")}, said="s-BLEU"),
         Run(said="BLEU"),
         Run(status=1, said="line 7 has 0 tabs"),
@@ -317,12 +322,13 @@ def test_preparation(shell):
     assert shell.run(f"fairseq-train {train}").returncode == 0
     run(shell, page, 3)
     run(shell, page, 4)
+    run(shell, page, 5)
     rows = ["ein Satz\ta sentence"] * 6 + ["no tab"]
     with gzip.open(shell.top / "news-commentary-v14.de-en.tsv.gz", "wt") as stream:
         stream.write("\n".join(rows) + "\n")
-    run(shell, page, 5)
-    write_text(corpus, "all", ("de", "en"), [2] * 12)
     run(shell, page, 6)
+    write_text(corpus, "all", ("de", "en"), [2] * 12)
+    run(shell, page, 7)
 
 
 def test_the_recipe_of_tvsub(shell):
