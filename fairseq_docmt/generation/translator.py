@@ -160,7 +160,7 @@ class DocumentTranslator:
         Raises:
             UserError: see :meth:`translate`.
         """
-        if not 1 <= nbest <= beam:
+        if beam >= 1 and not 1 <= nbest <= beam:  # other beams are refused by the task
             raise UserError(f"nbest must be from 1 to the beam size {beam}, got {nbest}")
         stock = inspect.signature(self.hub.generate).parameters
         _refuse_unknown(options, {*self.hub.cfg.generation, *stock})
