@@ -149,6 +149,18 @@ def preprocess(folder: Path, splits: Sequence[str], *extra: str) -> Path:
     return destination
 
 
+def binarise_here(command: Sequence[str], folder: Path) -> None:
+    """Run the fairseq-preprocess of prepare.py in this process; in place of ``prepare._run``."""
+    from fairseq_cli import preprocess
+
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        run_main(preprocess.cli_main, *command[3:])
+    finally:
+        os.chdir(before)
+
+
 def corpus(folder: Path, train=(4, 1, 6, 3, 5), valid=(3, 1, 4), test=(1, 5, 2, 7)) -> Path:
     """A binarised corpus of documents with the given numbers of sentences."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """Shared parts of the benchmarks: model sizes, memory of a process, description of the machine."""
 
+import logging
 import os
 import platform
 import sys
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import torch
 from fairseq.data import Dictionary
+
+from fairseq_docmt.errors import UserError
 
 SMALL = (
     "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 256 --decoder-embed-dim 256 "
@@ -32,6 +35,20 @@ def keep_memory(args) -> None:
     """Restart this program with the allocator settings, if requested."""
     if args.keep_memory and any(name not in os.environ for name in KEEP_MEMORY):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
+
+
+def begin(args) -> None:
+    """Set what the options ``--out``, ``--keep-memory`` and ``--threads`` say, and log no messages.
+
+    Raises:
+        UserError: ``--out`` is missing.
+    """
+    if args.out is None:
+        raise UserError("--out FOLDER is needed for the results")
+    keep_memory(args)
+    logging.disable(logging.INFO)
+    torch.set_num_threads(args.threads)
+    args.out.mkdir(parents=True, exist_ok=True)
 
 
 def invented_dictionary(types: int) -> Dictionary:

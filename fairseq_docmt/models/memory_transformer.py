@@ -151,32 +151,28 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
         copy that reads memories as constants. A single memory has exact gradients without copies.
         """
         memories = len(self.encoder.memories) + len(self.decoder.memories)
-        if not (self.exact_memory_gradient and torch.is_grad_enabled() and memories > 1):
-            encoder_out = self.encoder(
-                src_tokens,
-                src_lengths=src_lengths,
-                starts=starts,
-                lanes=lanes,
-                doc_state=doc_state,
-                row_groups=row_groups,
+        copied = self.exact_memory_gradient and torch.is_grad_enabled() and memories > 1
+        if copied:
+            lanes = lanes or len(src_tokens)
+            if starts is None:
+                starts = torch.ones_like(src_tokens[:, 0], dtype=torch.bool)
+            rows = (src_tokens, src_lengths, prev_output_tokens, starts)
+            src_tokens, src_lengths, prev_output_tokens, starts = (
+                side_by_side(x, x, lanes) for x in rows
             )
-            return self.decoder(
-                prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs
-            )
-        lanes = lanes or len(src_tokens)
-        if starts is None:
-            starts = torch.ones_like(src_tokens[:, 0], dtype=torch.bool)
-        rows = (src_tokens, src_lengths, prev_output_tokens, starts)
-        source, lengths, previous, starts = (side_by_side(x, x, lanes) for x in rows)
+            lanes, row_groups = 2 * lanes, None  # the groups do not know the copies
         encoder_out = self.encoder(
-            source,
-            src_lengths=lengths,
+            src_tokens,
+            src_lengths=src_lengths,
             starts=starts,
-            lanes=2 * lanes,
+            lanes=lanes,
             doc_state=doc_state,
-            copied=True,
+            copied=copied,
+            row_groups=row_groups,
         )
-        return self.decoder(previous, encoder_out=encoder_out, src_lengths=lengths, **kwargs)
+        return self.decoder(
+            prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs
+        )
 
     def get_targets(self, sample, net_output):
         """Return the targets of the logits: of all positions, or of those with loss."""

@@ -4,7 +4,6 @@ Covers data/text_form.py and tasks/_training_text.py.
 """
 
 import json
-import os
 from unittest import mock
 
 import line_functions
@@ -25,18 +24,6 @@ RAW = {
 }
 
 
-def binarise_here(command, folder):
-    """fairseq-preprocess without a new process."""
-    from fairseq_cli import preprocess
-
-    before = os.getcwd()
-    os.chdir(folder)
-    try:
-        tiny.run_main(preprocess.cli_main, *command[3:])
-    finally:
-        os.chdir(before)
-
-
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     """Folder of data made by prepare.py, with one dictionary, truecased and with BPE."""
@@ -47,7 +34,7 @@ def prepared(tmp_path_factory):
     options = ["--source-lang", "de", "--target-lang", "en", "--destdir", str(folder / "out")]
     options += ["--train", str(folder / "train"), "--valid", str(folder / "valid"), "--truecase"]
     options += ["--test", str(folder / "test"), "--bpe-operations", "15", "--joined-dictionary"]
-    with mock.patch.object(prepare, "_run", binarise_here):
+    with mock.patch.object(prepare, "_run", tiny.binarise_here):
         prepare.main(options)
     return folder / "out"
 

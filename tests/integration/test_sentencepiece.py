@@ -12,7 +12,7 @@ import pytest
 import tiny
 from check_documents import CorpusError
 from fairseq.data import Dictionary, data_utils
-from fairseq_cli import interactive, preprocess
+from fairseq_cli import interactive
 from sentencepiece import SentencePieceProcessor
 from subwords import learn_sentencepiece
 
@@ -28,17 +28,10 @@ RAW = {
 }
 
 
-def binarise_here(command, folder):
-    """fairseq-preprocess without a new process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        tiny.run_main(preprocess.cli_main, *command[3:])
-
-
 def run(folder, *more, out="out"):
     options = ["--source-lang", "de", "--target-lang", "en", "--destdir", str(folder / out)]
     options += [a for s in ("train", "valid", "test") for a in (f"--{s}", str(folder / s))]
-    with mock.patch.object(prepare, "_run", binarise_here):
+    with mock.patch.object(prepare, "_run", tiny.binarise_here):
         prepare.main([*options, "--workers", "1", *more])
     return folder / out
 

@@ -10,7 +10,6 @@ request it from the operating system again at every update.
 
 import argparse
 import json
-import logging
 import os
 import statistics
 import time
@@ -19,10 +18,9 @@ from typing import Dict, List
 
 import torch
 from benchmark import build
-from common import add_keep_memory, describe_machine, keep_memory
+from common import add_keep_memory, begin, describe_machine
 from tabulate import tabulate
 
-from fairseq_docmt.errors import UserError
 from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
 
 LENGTHS = (88, 128, 1000, 4000)
@@ -102,12 +100,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     add_keep_memory(parser)
     args = parser.parse_args()
-    if args.out is None:
-        raise UserError("--out FOLDER is needed for the results")
-    keep_memory(args)
-    logging.disable(logging.INFO)
-    torch.set_num_threads(args.threads)
-    args.out.mkdir(parents=True, exist_ok=True)
+    begin(args)
     rows, machines = [], []
     for name in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
         device = torch.device(name)

@@ -10,7 +10,6 @@ a turn.
 
 import argparse
 import json
-import logging
 import statistics
 import sys
 import time
@@ -27,7 +26,7 @@ import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
 from fairseq_docmt.errors import UserError
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-from common import SMALL, add_keep_memory, describe_machine, keep_memory  # noqa: E402
+from common import SMALL, add_keep_memory, begin, describe_machine  # noqa: E402
 
 STOCK, STREAM = "transformer, sorted sentences", "memory_transformer"
 #: the stream without groups of rows of similar length
@@ -154,12 +153,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="2 + 2 layers of 256; default: 6 + 6")
     add_keep_memory(parser)
     args = parser.parse_args()
-    if args.out is None:
-        raise UserError("--out FOLDER is needed for the results")
-    keep_memory(args)
-    logging.disable(logging.INFO)
-    torch.set_num_threads(args.threads)
-    args.out.mkdir(parents=True, exist_ok=True)
+    begin(args)
     rows = compare(args)
     headers = ["system", "padding", "ms a sentence", "to the transformer"]
     machine = describe_machine(torch.device("cpu"), args.threads)

@@ -246,8 +246,7 @@ class MemoryDecoderLayer(BatchFirstDecoderLayer):
                 weights.append(self.encoder_attn.weights(y, source).mean(dim=1))
             return self.encoder_attn(y, source)
 
-        x = self.residual(x, self.encoder_attn_layer_norm, cross)
-        return self.residual(x, self.final_layer_norm, self.feed_forward)
+        return self.after_causal(x, cross)
 
     def extend(
         self, x: Tensor, state: AttentionLayerState, padding: Optional[Tensor], memory

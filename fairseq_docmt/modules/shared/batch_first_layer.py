@@ -39,5 +39,9 @@ class BatchFirstDecoderLayer(Sublayers, TransformerDecoderLayerBase):
         x = self.residual(x, self.self_attn_layer_norm, causal)
         if between is not None:
             x = between(x)
+        return self.after_causal(x, cross)
+
+    def after_causal(self, x, cross):
+        """Apply the sublayers after causal attention and the one between; see :meth:`sublayers`."""
         x = self.residual(x, self.encoder_attn_layer_norm, cross)
         return self.residual(x, self.final_layer_norm, self.feed_forward)
