@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import fields
-from typing import Optional, Sequence
+from typing import Callable, Optional, Sequence
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from torch import nn
@@ -88,12 +88,14 @@ class ExtendedModel:
     """Mixin for models that add options and parameters to a model of fairseq or of this suite.
 
     Attributes:
+        architecture: architecture function of the model.
         config: dataclass of the added options.
         new_parameters: substrings of the names of the added parameters and buffers. They keep their
             initialisation when a checkpoint without them is loaded, and ``--optimizer
             grouped_adam`` gives them their own learning rate.
     """
 
+    architecture: Callable
     config: type
     new_parameters: Sequence[str] = ()
 

@@ -6,12 +6,13 @@ Tu, Liu, Shi and Zhang (2018), "Learning to Remember Translation History with a 
 from dataclasses import dataclass, field
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import register_model
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._options import ExtendedModel, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
-from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch
+from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch
 from fairseq_docmt.modules.rnn.cache_decoder import FUSIONS, CacheDecoder
 
 #: parameters that rnnsearch lacks; the second training stage trains only these
@@ -36,11 +37,18 @@ class CacheConfig(FairseqDataclass):
     )
 
 
-@register_model("cache_rnn")
+def cache_rnn(args):
+    """Set the size of the paper: embeddings of 620, states of 1000, 25 slots."""
+    set_defaults(args, CacheConfig)
+    rnnsearch(args)
+
+
+@register_model("cache_rnn", dataclass=options_dataclass(cache_rnn, RNNSearchConfig, CacheConfig))
 class CacheRNNModel(ExtendedModel, StreamModel, RNNSearchModel):
     """RNNSearch with a cache of recent target words and their attention contexts."""
 
     config, new_parameters = CacheConfig, NEW_PARAMETERS
+    architecture = staticmethod(cache_rnn)
 
     @classmethod
     def build_model(cls, args, task):
@@ -49,7 +57,7 @@ class CacheRNNModel(ExtendedModel, StreamModel, RNNSearchModel):
         Raises:
             UserError: if an option is invalid.
         """
-        cache_rnn(args)
+        args = with_defaults(args, cls.architecture)
         if args.cache_size < 0:
             raise UserError(f"--cache-size must not be negative, got {args.cache_size}")
         return super().build_model(args, task)
@@ -76,10 +84,3 @@ class CacheRNNModel(ExtendedModel, StreamModel, RNNSearchModel):
                 if part is not None:
                     part.eval()
         return self
-
-
-@register_model_architecture("cache_rnn", "cache_rnn")
-def cache_rnn(args):
-    """Set the size of the paper: embeddings of 620, states of 1000, 25 slots."""
-    set_defaults(args, CacheConfig)
-    rnnsearch(args)

@@ -8,11 +8,12 @@ import logging
 from dataclasses import dataclass, field
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import register_model
 
+from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._options import ExtendedModel, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
-from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch_512
+from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch_512
 from fairseq_docmt.modules.rnn.context_rnn import (
     HierarchicalEncoder,
     PreviousSentenceEncoder,
@@ -43,16 +44,25 @@ class ContextConfig(FairseqDataclass):
     )
 
 
-@register_model("context_rnn")
+def context_rnn(args):
+    """Set the size of Maruf and Haffari (2018): 512, attention 256, two decoder layers."""
+    set_defaults(args, ContextConfig)
+    rnnsearch_512(args)
+
+
+@register_model(
+    "context_rnn", dataclass=options_dataclass(context_rnn, RNNSearchConfig, ContextConfig)
+)
 class ContextRNNModel(ExtendedModel, StreamModel, RNNSearchModel):
     """RNNSearch with context from a few previous sentences of the document."""
 
     config, new_parameters = ContextConfig, NEW_PARAMETERS
+    architecture = staticmethod(context_rnn)
 
     @classmethod
     def build_model(cls, args, task):
         """Build a model."""
-        context_rnn(args)
+        args = with_defaults(args, cls.architecture)
         return super().build_model(args, task)
 
     @classmethod
@@ -90,10 +100,3 @@ class ContextRNNModel(ExtendedModel, StreamModel, RNNSearchModel):
                 "that version: train it again, or continue from it with --reset-optimizer"
             )
         super().upgrade_state_dict_named(state_dict, name)
-
-
-@register_model_architecture("context_rnn", "context_rnn")
-def context_rnn(args):
-    """Set the size of Maruf and Haffari (2018): 512, attention 256, two decoder layers."""
-    set_defaults(args, ContextConfig)
-    rnnsearch_512(args)

@@ -7,10 +7,11 @@ section 3.2.
 from dataclasses import dataclass, field
 
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import register_model, register_model_architecture
-from fairseq.models.transformer import base_architecture
+from fairseq.models import register_model
+from fairseq.models.transformer import TransformerConfig, base_architecture
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import refuse_stock_options, set_defaults
 from fairseq_docmt.modules.window.lst_decoder import LSTTransformerDecoder, LSTTransformerEncoder
@@ -30,11 +31,20 @@ class LSTConfig(FairseqDataclass):
     )
 
 
-@register_model("lst_transformer")
+def lst_transformer(args):
+    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    set_defaults(args, LSTConfig)
+    base_architecture(args)
+
+
+@register_model(
+    "lst_transformer", dataclass=options_dataclass(lst_transformer, TransformerConfig, LSTConfig)
+)
 class LSTTransformerModel(DocumentTransformer):
     """Transformer with self-attention to the sentence and to the whole document, in parallel."""
 
     config = LSTConfig
+    architecture = staticmethod(lst_transformer)
     encoder_class, decoder_class = LSTTransformerEncoder, LSTTransformerDecoder
 
     @classmethod
@@ -44,15 +54,8 @@ class LSTTransformerModel(DocumentTransformer):
         Raises:
             UserError: if an option is not supported.
         """
-        lst_transformer(args)
+        args = with_defaults(args, cls.architecture)
         refuse_stock_options(args, "lst_transformer")
         if args.checkpoint_activations:
             raise UserError("--checkpoint-activations is not supported by lst_transformer")
         return super().build_model(args, task)
-
-
-@register_model_architecture("lst_transformer", "lst_transformer")
-def lst_transformer(args):
-    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
-    set_defaults(args, LSTConfig)
-    base_architecture(args)

@@ -10,13 +10,14 @@ from typing import Iterable, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import register_model
 from torch import Tensor, nn
 
 from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._options import ExtendedModel, set_defaults
-from fairseq_docmt.models.rnnsearch import RNNSearchModel, rnnsearch_512
+from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch_512
 from fairseq_docmt.modules.rnn.document_memory import (
     DIRECTIONS,
     INSERTIONS,
@@ -73,7 +74,15 @@ def evaluating(model: nn.Module):
             module.training = training
 
 
-@register_model("memnet_rnn")
+def memnet_rnn(args):
+    """Set the size of the paper: 512, attention 256, two decoder layers."""
+    set_defaults(args, MemnetConfig)
+    rnnsearch_512(args)
+
+
+@register_model(
+    "memnet_rnn", dataclass=options_dataclass(memnet_rnn, RNNSearchConfig, MemnetConfig)
+)
 class MemnetRNNModel(ExtendedModel, RNNSearchModel):
     """RNNSearch with memories of the other sentences of a document and their translations.
 
@@ -81,6 +90,7 @@ class MemnetRNNModel(ExtendedModel, RNNSearchModel):
     """
 
     config, new_parameters = MemnetConfig, NEW_PARAMETERS
+    architecture = staticmethod(memnet_rnn)
 
     reads_documents = True
 
@@ -91,7 +101,7 @@ class MemnetRNNModel(ExtendedModel, RNNSearchModel):
         Raises:
             UserError: if an option is invalid.
         """
-        memnet_rnn(args)
+        args = with_defaults(args, cls.architecture)
         model = super().build_model(args, task)
         model.sentence_lm = args.sentence_lm
         return model
@@ -192,10 +202,3 @@ class MemnetRNNModel(ExtendedModel, RNNSearchModel):
             except ValueError as error:
                 raise UserError(f"--sentence-lm: {path} {error}") from None
         self.encoder.source_memory.sentences.standardise(sentences)
-
-
-@register_model_architecture("memnet_rnn", "memnet_rnn")
-def memnet_rnn(args):
-    """Set the size of the paper: 512, attention 256, two decoder layers."""
-    set_defaults(args, MemnetConfig)
-    rnnsearch_512(args)

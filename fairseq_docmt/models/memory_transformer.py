@@ -9,11 +9,12 @@ from typing import List, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
 
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import refuse_stock_options, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
@@ -88,11 +89,21 @@ def layers_with_memory(args, side: str) -> List[int]:
     return layers
 
 
-@register_model("memory_transformer")
+def memory_transformer(args):
+    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    set_defaults(args, MemoryConfig)
+    base_architecture(args)
+
+
+@register_model(
+    "memory_transformer",
+    dataclass=options_dataclass(memory_transformer, TransformerConfig, MemoryConfig),
+)
 class MemoryTransformerModel(StreamModel, DocumentTransformer):
     """Transformer with a recurrent memory; the cost of a sentence is independent of context."""
 
     config, new_parameters = MemoryConfig, NEW_PARAMETERS
+    architecture = staticmethod(memory_transformer)
 
     @classmethod
     def build_model(cls, args, task):
@@ -101,7 +112,7 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
         Raises:
             UserError: if an option is invalid or not supported.
         """
-        memory_transformer(args)
+        args = with_defaults(args, cls.architecture)
         refuse_stock_options(args, "memory_transformer")
         if args.checkpoint_activations:
             raise UserError("--checkpoint-activations is not supported by memory_transformer")
@@ -178,10 +189,3 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
         """Return the targets of the logits: of all positions, or of those with loss."""
         target, positions = sample["target"], net_output[1].get("positions")
         return target if positions is None else target.flatten()[positions].unsqueeze(0)
-
-
-@register_model_architecture("memory_transformer", "memory_transformer")
-def memory_transformer(args):
-    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
-    set_defaults(args, MemoryConfig)
-    base_architecture(args)

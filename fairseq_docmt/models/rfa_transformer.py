@@ -9,9 +9,10 @@ from typing import Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model, register_model_architecture
-from fairseq.models.transformer import base_architecture
+from fairseq.models.transformer import TransformerConfig, base_architecture
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import refuse_stock_options, set_defaults
 from fairseq_docmt.modules.rfa.random_feature_map import FEATURE_MAPS
@@ -128,11 +129,20 @@ class RFATransformerEncoder(SharedSourceEncoder):
         return super().build_encoder_layer(cfg)
 
 
-@register_model("rfa_transformer")
+def rfa_transformer(args):
+    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    set_defaults(args, RFAConfig)
+    base_architecture(args)
+
+
+@register_model(
+    "rfa_transformer", dataclass=options_dataclass(rfa_transformer, TransformerConfig, RFAConfig)
+)
 class RFATransformerModel(DocumentTransformer):
     """Transformer with random feature attention in the decoder and optionally in the encoder."""
 
     config, new_parameters = RFAConfig, NEW_PARAMETERS
+    architecture = staticmethod(rfa_transformer)
     encoder_class, decoder_class = RFATransformerEncoder, RFATransformerDecoder
 
     @classmethod
@@ -142,7 +152,7 @@ class RFATransformerModel(DocumentTransformer):
         Raises:
             UserError: if an option is invalid or not supported.
         """
-        rfa_transformer(args)
+        args = with_defaults(args, cls.architecture)
         refuse_stock_options(args, "rfa_transformer")
         for name in ("cross_feature_dim", "causal_feature_dim"):
             if getattr(args, name) < 1:
@@ -176,13 +186,6 @@ def _check_pool(args) -> None:
             f"--random-matrices {args.random_matrices} is not enough for {users}; set "
             f"it to {wanted} or more"
         )
-
-
-@register_model_architecture("rfa_transformer", "rfa_transformer")
-def rfa_transformer(args):
-    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
-    set_defaults(args, RFAConfig)
-    base_architecture(args)
 
 
 @register_model_architecture("rfa_transformer", "rfa_transformer_iwslt")

@@ -13,6 +13,7 @@ from fairseq.models import FairseqEncoderDecoderModel, register_model, register_
 from torch import nn
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._options import set_defaults
 from fairseq_docmt.modules.rnn.rnnsearch import GRUDecoder, GRUEncoder
 
@@ -55,9 +56,16 @@ def _embedding(dictionary, size: int) -> nn.Embedding:
     return embedding
 
 
-@register_model("rnnsearch")
+def rnnsearch(args):
+    """Set the size of Tu et al. (2018): embeddings of 620, states of 1000, one layer."""
+    set_defaults(args, RNNSearchConfig)
+
+
+@register_model("rnnsearch", dataclass=options_dataclass(rnnsearch, RNNSearchConfig))
 class RNNSearchModel(FairseqEncoderDecoderModel):
     """GRU encoder and decoder with additive attention and a deep output layer."""
+
+    architecture = staticmethod(rnnsearch)
 
     @classmethod
     def add_args(cls, parser):
@@ -71,7 +79,7 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
         Raises:
             UserError: if sizes or dictionaries do not fit together.
         """
-        rnnsearch(args)
+        args = with_defaults(args, cls.architecture)
         for side in ("encoder", "decoder"):
             for name in (f"{side}_embed_dim", f"{side}_hidden_size", f"{side}_layers"):
                 if getattr(args, name) < 1:
@@ -125,12 +133,6 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
                 f"--decoder-embed-dim {args.decoder_embed_dim} to be the same"
             )
         return source, source
-
-
-@register_model_architecture("rnnsearch", "rnnsearch")
-def rnnsearch(args):
-    """Set the size of Tu et al. (2018): embeddings of 620, states of 1000, one layer."""
-    set_defaults(args, RNNSearchConfig)
 
 
 @register_model_architecture("rnnsearch", "rnnsearch_512")

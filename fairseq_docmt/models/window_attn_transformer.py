@@ -9,11 +9,12 @@ from typing import Optional
 import torch
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.models import register_model, register_model_architecture
-from fairseq.models.transformer import base_architecture
+from fairseq.models import register_model
+from fairseq.models.transformer import TransformerConfig, base_architecture
 from torch import Tensor
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import refuse_stock_options, set_defaults
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
@@ -124,11 +125,21 @@ class WindowTransformerEncoder(SharedSourceEncoder):
         return wrapped(WindowEncoderLayer(cfg), cfg)
 
 
-@register_model("window_attn_transformer")
+def window_attn_transformer(args):
+    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    set_defaults(args, WindowAttentionConfig)
+    base_architecture(args)
+
+
+@register_model(
+    "window_attn_transformer",
+    dataclass=options_dataclass(window_attn_transformer, TransformerConfig, WindowAttentionConfig),
+)
 class WindowAttentionTransformerModel(DocumentTransformer):
     """Transformer with window attention, linear in time and memory."""
 
     config, new_parameters = WindowAttentionConfig, NEW_PARAMETERS
+    architecture = staticmethod(window_attn_transformer)
     encoder_class, decoder_class = WindowTransformerEncoder, WindowTransformerDecoder
 
     @classmethod
@@ -138,7 +149,7 @@ class WindowAttentionTransformerModel(DocumentTransformer):
         Raises:
             UserError: if an option is invalid or not supported.
         """
-        window_attn_transformer(args)
+        args = with_defaults(args, cls.architecture)
         refuse_stock_options(args, "window_attn_transformer")
         if args.attention_window < 0:
             raise UserError(f"--attention-window must not be negative, got {args.attention_window}")
@@ -153,10 +164,3 @@ class WindowAttentionTransformerModel(DocumentTransformer):
             ratio = LengthRatio.of_totals(*map(int, totals)).state_dict()
             state_dict.update({f"decoder.length_ratio.{key}": x for key, x in ratio.items()})
         super().upgrade_state_dict_named(state_dict, name)
-
-
-@register_model_architecture("window_attn_transformer", "window_attn_transformer")
-def window_attn_transformer(args):
-    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
-    set_defaults(args, WindowAttentionConfig)
-    base_architecture(args)

@@ -31,6 +31,7 @@ from fairseq_docmt.generation.sequence_generator import (
     DocumentGeneratorWithAlignment,
 )
 from fairseq_docmt.generation.validation_units import units_of_view
+from fairseq_docmt.models._dataclass_options import complete_in_place, name_of
 from fairseq_docmt.models.interface import load_pretrained_parts
 from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
 from fairseq_docmt.modules.cpu.packed_weights import pack_weights
@@ -262,7 +263,13 @@ class DocumentTranslationTask(TranslationTask):
         self.check_training_options()
 
     def build_model(self, cfg, from_checkpoint=False):
-        """Build a model and prepare it for document symbols, the CPU and pre-trained parts."""
+        """Build a model and prepare it for document symbols, the CPU and pre-trained parts.
+
+        Raises:
+            UserError: an option of the model does not exist or has an invalid value.
+        """
+        if not from_checkpoint:
+            complete_in_place(cfg, self.cfg)
         model = super().build_model(cfg, from_checkpoint)
         if not torch.cuda.is_available():
             use_onednn(model)
@@ -272,7 +279,7 @@ class DocumentTranslationTask(TranslationTask):
             if hasattr(module, "can_use_fastpath"):
                 module.can_use_fastpath = False
         if self.start is not None and not from_checkpoint:
-            arch = getattr(cfg, "arch", None) or cfg._name
+            arch = name_of(cfg)
             _checkpoint_checks.check_fit(model, self.start.file, arch, self.start.resumes)
         if not from_checkpoint:
             load_pretrained_parts(model, self._some_training_sources())

@@ -14,6 +14,7 @@ from fairseq_docmt.data.iterators import StreamIterator
 from fairseq_docmt.data.stream_view import StreamView
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.validation_units import units_of_stream
+from fairseq_docmt.models._dataclass_options import name_of
 from fairseq_docmt.models.interface import is_document_recurrent
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import DocumentTranslationConfig
@@ -85,7 +86,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         model = super().build_model(cfg, from_checkpoint)
         if not is_document_recurrent(model):
             raise UserError(
-                f"--arch {cfg.arch} has no document state; train it with --task "
+                f"--arch {name_of(cfg)} has no document state; train it with --task "
                 "sliding_window_translation, where --window-size 1 is sentence level"
             )
         return model
