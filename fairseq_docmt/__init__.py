@@ -7,10 +7,11 @@ only if the package was not imported before.
 
 import os
 
-from fairseq_docmt._quiet import hide_known_messages, quietly
+from fairseq_docmt._quiet import hide_known_messages, keep_logging_settings, quietly
 from fairseq_docmt.errors import show_user_errors_plainly
 
-with quietly():  # some of fairseq's own tasks ask for packages that translation does not need
+# Some of fairseq's own tasks ask for packages that translation does not need, and log at DEBUG.
+with keep_logging_settings(), quietly():
     import fairseq.tasks  # noqa: F401
 
 from fairseq_docmt._checkpoint_classes import allow_checkpoint_classes

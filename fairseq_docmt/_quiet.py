@@ -34,6 +34,18 @@ def quietly():
         logging.disable(before)
 
 
+@contextlib.contextmanager
+def keep_logging_settings():
+    """Restore level and handlers of the root logger, which some of fairseq's modules set on import."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers
+
+
 class _WithoutDumps(logging.Filter):
     """Filter of the configuration and the model that a command logs before a document task."""
 

@@ -1,6 +1,8 @@
 """What is hidden of the messages of fairseq, and how to see it."""
 
 import logging
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -77,3 +79,10 @@ def test_an_error_ends_the_silence():
     with pytest.raises(RuntimeError), quietly():
         raise RuntimeError
     assert logging.root.manager.disable == before
+
+
+def test_the_import_leaves_the_logging_of_python_alone():
+    lines = "import logging, fairseq_docmt; print(logging.root.level, logging.root.handlers)"
+    shown = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True)
+    assert shown.stdout == f"{logging.WARNING} []\n"
+    assert not shown.stderr

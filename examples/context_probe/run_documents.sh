@@ -2,7 +2,7 @@
 # Train and evaluate whole-document systems on the context probe; windows of attention reach only the
 # nearer answers.  Prints a table of accuracies.
 #
-#   bash run_documents.sh [WORK_FOLDER] [SYSTEM ...]     (environment: UPDATES=2000, SEED=1, WINDOW=4)
+#   bash run_documents.sh [WORK_FOLDER] [SYSTEM ...]     (environment: UPDATES=3000, SEED=1, WINDOW=4)
 #
 # SYSTEMs: transformer, lst, window; default: all.  Documents have 16 sentences; answers are one, two
 # or eight sentences back.
@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
 systems=("${@:2}")
 [ ${#systems[@]} -gt 0 ] || systems=(transformer lst window)
-updates=${UPDATES:-2000}
+updates=${UPDATES:-3000}
 documents=(--task full_document_translation)
 # shellcheck source=steps.sh
 . "$here/steps.sh"

@@ -100,6 +100,7 @@ def test_the_command_without_subwords_and_with_one_dictionary(corpus):
     )
     assert result.returncode == 0, result.stderr
     assert "train: 4 documents, 12 sentence pairs" in result.stdout
+    assert not any(level in result.stderr for level in ("INFO", "DEBUG", "WARNING"))
     folder = corpus / "out"
     assert (folder / "bin/dict.zh.txt").read_text() == (folder / "bin/dict.en.txt").read_text()
     assert not (folder / "text/subwords").exists()
