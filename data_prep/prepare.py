@@ -253,7 +253,7 @@ class Preparation:
         Raises:
             CorpusError: a word of the text is a symbol of the model.
         """
-        import fairseq_docmt  # noqa: F401  imports fairseq without its messages
+        import fairseq_docmt  # noqa: F401, I001  first: it imports fairseq without its messages
         from fairseq.data import Dictionary
 
         counts = {language: self._count_words(kind, language) for language in self.languages}

@@ -36,7 +36,7 @@ def quietly():
 
 @contextlib.contextmanager
 def keep_logging_settings():
-    """Restore level and handlers of the root logger, which some of fairseq's modules set on import."""
+    """Restore level and handlers of the root logger, which some modules of fairseq set."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     try:
