@@ -21,6 +21,10 @@ MODEL = (
     "--decoder-embed-dim 16 --encoder-ffn-embed-dim 32 --decoder-ffn-embed-dim 32 "
     "--encoder-attention-heads 2 --decoder-attention-heads 2"
 ).split()
+ONE_CONTEXT_LAYER = [
+    *["--encoder-context-layers", "1", "--decoder-context-layers", "1"],
+    *["--cross-context-layers", "1"],
+]
 RECURRENT_MODEL = (
     "--arch lstm --encoder-embed-dim 16 --decoder-embed-dim 16 --encoder-hidden-size 16 "
     "--decoder-hidden-size 16 --decoder-out-embed-dim 16"
@@ -36,6 +40,11 @@ def rfa(*options: str) -> list:
 def lst(*options: str) -> list:
     """Command line of a tiny model with long-short term attention."""
     return ["--arch", "lst_transformer", *MODEL[2:], *options]
+
+
+def group(*options: str) -> list:
+    """Command line of a tiny model with group attention."""
+    return ["--arch", "g_transformer", *MODEL[2:], *ONE_CONTEXT_LAYER, *options]
 
 
 def memory(*options: str) -> list:

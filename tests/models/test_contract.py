@@ -43,6 +43,12 @@ ARCHITECTURES = {
     ),
     "lst": tiny.lst(),
     "lst-separate": tiny.lst("--separate-projections"),
+    "group": tiny.group("--encoder-layers", "2", "--decoder-layers", "2"),
+    "group-before": tiny.group("--decoder-normalize-before", "--encoder-normalize-before"),
+    "group-sentences": tiny.group(
+        *["--encoder-context-layers", "0", "--decoder-context-layers", "0"],
+        *["--cross-context-layers", "0"],
+    ),
     "rnnsearch": tiny.rnnsearch(),
     "rnnsearch-layers": tiny.rnnsearch("--encoder-layers", "2", "--decoder-layers", "3"),
     "cache": tiny.cache(),

@@ -16,11 +16,13 @@ class AttendedSource(NamedTuple):
     Attributes:
         keys, values: (B, H, S, d).
         padding: (B, S) True at padding; None without padding.
+        sentences: (B, S) sentence number of each token, None if not needed.
     """
 
     keys: Tensor
     values: Tensor
     padding: Optional[Tensor]
+    sentences: Optional[Tensor] = None
 
     def of_sentences(self, sentences: Tensor) -> "AttendedSource":
         """Select sentences by index."""

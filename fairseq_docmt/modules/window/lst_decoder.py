@@ -1,33 +1,15 @@
 """Encoder and decoder of ``lst_transformer``."""
 
-from typing import NamedTuple, Optional, Tuple
-
-import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
-from torch import Tensor
 
-from fairseq_docmt.modules.shared.batch_first_layer import BatchFirstDecoderLayer
-from fairseq_docmt.modules.shared.beam_rows import BeamRows
 from fairseq_docmt.modules.shared.full_attention import SourceAttention
-from fairseq_docmt.modules.shared.layer_kwargs import pass_layer_kwargs
-from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
-from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
-from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.shared.sentence_decoder import (
+    SentenceDecoder,
+    SentenceDecoderLayer,
+    SentenceEncoder,
+)
+from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
 from fairseq_docmt.modules.window.lst_attention import CausalLSTAttention, EncoderLSTAttention
-
-
-class SentenceNumber(NamedTuple):
-    """Current sentence number of each row, (rows,), from 0."""
-
-    number: Tensor
-
-    def reorder(self, rows: BeamRows) -> "SentenceNumber":
-        """Reorder the rows."""
-        return SentenceNumber(self.number.index_select(0, rows.order))
-
-    def unshare_beams(self) -> "SentenceNumber":
-        """Return the numbers unchanged: beams do not share them."""
-        return self
 
 
 class LSTEncoderLayer(TransformerEncoderLayerBase):
@@ -39,23 +21,15 @@ class LSTEncoderLayer(TransformerEncoderLayerBase):
         return EncoderLSTAttention(embed_dim, cfg.encoder.attention_heads, *options)
 
 
-class LSTTransformerEncoder(SharedSourceEncoder):
-    """Transformer encoder that passes sentence numbers to its attention layers."""
+class LSTTransformerEncoder(SentenceEncoder):
+    """Transformer encoder with long-short term self-attention."""
 
     def build_encoder_layer(self, cfg):
         """See the base class."""
         return wrapped(LSTEncoderLayer(cfg), cfg)
 
-    def forward(self, src_tokens, *args, **kwargs):
-        """See the base class."""
-        # A separator belongs to the sentence that it ends.
-        ends = src_tokens.eq(self.separator).long()
-        sentences = ends.cumsum(dim=1) - ends
-        with pass_layer_kwargs([layer.self_attn for layer in self.layers], sentences=sentences):
-            return super().forward(src_tokens, *args, **kwargs)
 
-
-class LSTDecoderLayer(BatchFirstDecoderLayer):
+class LSTDecoderLayer(SentenceDecoderLayer):
     """Decoder layer with long-short term self-attention and full cross attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
@@ -68,85 +42,10 @@ class LSTDecoderLayer(BatchFirstDecoderLayer):
         heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout
         return SourceAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
 
-    def forward(
-        self, x: Tensor, state: AttentionLayerState, sentences: Tensor, padding: Optional[Tensor]
-    ) -> Tuple[Tensor, AttentionLayerState]:
-        """Continue a state by one or more tokens.
 
-        Args:
-            x: (rows, T, C) input, right-padded; the beams of a sentence are adjacent.
-            state: state before these tokens.
-            sentences: (rows, T) sentence number of each token.
-            padding: (rows, T) True at padding; None without padding.
-
-        Returns:
-            (rows, T, C) output and the new state.
-        """
-        new = {}
-
-        def causal(y):
-            y, new["recent"] = self.self_attn(y, sentences, padding, state.recent)
-            return y
-
-        x = self.sublayers(x, causal, lambda y: self.encoder_attn(y, state.source))
-        return x, state._replace(**new)
-
-    def source_weights(self, x, state, sentences, padding) -> Tensor:
-        """Compute (B, T, S) cross attention weights, averaged over heads; see :meth:`forward`."""
-        seen = {}
-
-        def cross(y):
-            seen["weights"] = self.encoder_attn.weights(y, state.source)
-            return y
-
-        self.sublayers(x, lambda y: self.self_attn(y, sentences, padding)[0], cross)
-        return seen["weights"].mean(dim=1)
-
-
-class LSTTransformerDecoder(StatefulDecoder):
+class LSTTransformerDecoder(SentenceDecoder):
     """Transformer decoder with long-short term self-attention."""
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
         """See the base class."""
         return wrapped(LSTDecoderLayer(cfg, no_encoder_attn), cfg)
-
-    def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """See the base class."""
-        states, counter = self.init_layers(encoder_out)
-        inner_states, padding, attention = [x], self._padding(tokens), None
-        sentences, _ = self._count(counter, tokens)
-        for number, (layer, state) in enumerate(zip(self.layers, states)):
-            if number == weights_of:
-                attention = layer.source_weights(x, state, sentences, padding)
-            x, _ = layer(x, state, sentences, padding)
-            inner_states.append(x)
-        return x, {"inner_states": inner_states, "attn": [attention]}
-
-    def init_layers(self, encoder_out):
-        """See the base class."""
-        source, padding, _ = batch_first_source(encoder_out)
-        layers = [
-            AttentionLayerState(None, layer.encoder_attn.project_source(source, padding), 1)
-            for layer in self.layers
-        ]
-        number = torch.zeros(len(source), dtype=torch.long, device=source.device)
-        return layers, SentenceNumber(number)
-
-    def read(self, x, tokens, state):
-        """See the base class."""
-        sentences, counter = self._count(state.rest, tokens)
-        padding, layers = self._padding(tokens), []
-        for layer, before in zip(self.layers, state.layers):
-            x, after = layer(x, before, sentences, padding)
-            layers.append(after)
-        return x, layers, counter, {}
-
-    def step(self, x, tokens, state):
-        """See the base class."""
-        x, layers, counter, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
-        return x.squeeze(1), layers, counter, extra
-
-    def _count(self, counter: SentenceNumber, tokens: Tensor):
-        """Return (B, T) sentence numbers, which increase at separators, and the new counter."""
-        sentences = counter.number.unsqueeze(1) + tokens.eq(self.separator).cumsum(dim=1)
-        return sentences, SentenceNumber(sentences[:, -1])

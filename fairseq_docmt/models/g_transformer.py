@@ -1,0 +1,91 @@
+"""G-Transformer: attention by sentence, with the document in the top layers.
+
+Bao et al. (2021), "G-Transformer for Document-level Machine Translation".
+"""
+
+from dataclasses import dataclass, field
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import register_model
+from fairseq.models.transformer import TransformerConfig, base_architecture
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
+from fairseq_docmt.models._document_transformer import DocumentTransformer
+from fairseq_docmt.models._options import refuse_stock_options, set_defaults
+from fairseq_docmt.modules.group.group_decoder import (
+    GroupTransformerDecoder,
+    GroupTransformerEncoder,
+)
+
+NEW_PARAMETERS = ("attn.document", "attn.gate")
+
+
+@dataclass
+class GTransformerConfig(FairseqDataclass):
+    """Options of ``g_transformer``: the layers with combined attention, counted from the top."""
+
+    encoder_context_layers: int = field(
+        default=2,
+        metadata={
+            "help": "number of top encoder layers that also attend to the whole source document; "
+            "the others attend to the sentence only"
+        },
+    )
+    decoder_context_layers: int = field(
+        default=2,
+        metadata={
+            "help": "number of top decoder layers whose self-attention also attends to the target "
+            "sentences before"
+        },
+    )
+    cross_context_layers: int = field(
+        default=2,
+        metadata={
+            "help": "number of top decoder layers whose cross attention also attends to the whole "
+            "source document; the others attend to the source of the sentence"
+        },
+    )
+
+
+def g_transformer(args):
+    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    set_defaults(args, GTransformerConfig)
+    base_architecture(args)
+
+
+@register_model(
+    "g_transformer",
+    dataclass=options_dataclass(g_transformer, TransformerConfig, GTransformerConfig),
+)
+class GTransformerModel(DocumentTransformer):
+    """Transformer with group attention; checkpoints of transformers give it all but the context."""
+
+    config = GTransformerConfig
+    architecture = staticmethod(g_transformer)
+    encoder_class, decoder_class = GroupTransformerEncoder, GroupTransformerDecoder
+    new_parameters = NEW_PARAMETERS
+
+    @classmethod
+    def build_model(cls, args, task):
+        """Build a model.
+
+        Raises:
+            UserError: if an option is not supported, or there are fewer layers than asked for.
+        """
+        args = with_defaults(args, cls.architecture)
+        refuse_stock_options(args, "g_transformer")
+        if args.checkpoint_activations:
+            raise UserError("--checkpoint-activations is not supported by g_transformer")
+        for part, layers in (
+            ("encoder", args.encoder_layers),
+            ("decoder", args.decoder_layers),
+            ("cross", args.decoder_layers),
+        ):
+            number = getattr(args, f"{part}_context_layers")
+            if not 0 <= number <= layers:
+                raise UserError(
+                    f"--{part}-context-layers {number}: give a number from 0 to {layers}, the "
+                    "number of layers"
+                )
+        return super().build_model(args, task)

@@ -1,0 +1,141 @@
+"""Group attention and its combination with attention to the document (Bao et al. 2021).
+
+The group of a token is its sentence.
+"""
+
+from typing import List, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_docmt.modules.shared.attention_projections import AttentionProjections
+from fairseq_docmt.modules.shared.full_attention import AttendedSource
+from fairseq_docmt.modules.shared.sentence_attention import (
+    CausalSentenceAttention,
+    EncoderSentenceAttention,
+)
+from fairseq_docmt.modules.shared.sentence_decoder import source_sentences
+
+
+class _GroupAttention(AttentionProjections):
+    """Attention to one sentence; :meth:`combine` adds attention to the whole document.
+
+    The parameters of group attention have the names of a transformer's attention. With combined
+    attention, keys and values have the heads of group attention before those of the document.
+
+    Args:
+        embed_dim: size of queries and outputs.
+        heads: number of attention heads.
+        dropout: dropout probability of attention weights.
+        key_dim: size of keys and values; default: ``embed_dim``.
+    """
+
+    def __init__(
+        self, embed_dim: int, heads: int, dropout: float = 0.0, key_dim: Optional[int] = None
+    ):
+        super().__init__(embed_dim, heads, key_dim)
+        self.dropout = dropout
+        self.document: Optional[AttentionProjections] = None
+
+    def combine(self) -> None:
+        """Add attention to the whole document, and a gate between both (section 4.2)."""
+        embed_dim, key_dim = self.q_proj.in_features, self.k_proj.in_features
+        self.document = AttentionProjections(embed_dim, self.num_heads, key_dim)
+        self.gate = nn.Linear(2 * embed_dim, embed_dim)
+        nn.init.xavier_uniform_(self.gate.weight)
+        nn.init.zeros_(self.gate.bias)
+
+    def _parts(self) -> List[AttentionProjections]:
+        return [self] if self.document is None else [self, self.document]
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Project inputs (B, T, C) to the queries (B, H, T, d) of all parts."""
+        return torch.cat([part.split_heads(part.q_proj(x)) for part in self._parts()], dim=1)
+
+    def all_keys_and_values(self, x: Tensor) -> Tuple[Tensor, Tensor]:
+        """Project inputs (B, S, C) to the keys and values (B, H, S, d) of all parts."""
+        keys, values = zip(*(part.keys_and_values(x) for part in self._parts()))
+        return torch.cat(keys, dim=1), torch.cat(values, dim=1)
+
+    def project(self, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        """Project inputs (B, T, C) to the queries, keys and values (B, H, T, d) of all parts."""
+        return (self.queries(x), *self.all_keys_and_values(x))
+
+    def attend(self, q, k, v, seen: Tensor, same_sentence: Tensor) -> Tensor:
+        """Compute the (B, T, C) output of group attention, or of combined attention.
+
+        Args:
+            q, k, v: projected queries, keys and values.
+            seen: (B, T, S) or (B, 1, S), True where attention is allowed.
+            same_sentence: (B, T, S) True where query and key are in the same sentence.
+        """
+        dropout, parts = self.dropout if self.training else 0.0, self._parts()
+        heads = zip(*(x.chunk(len(parts), dim=1) for x in (q, k, v)))
+        outputs = []
+        for part, head, mask in zip(parts, heads, (seen & same_sentence, seen)):
+            output = F.scaled_dot_product_attention(*head, mask.unsqueeze(1), dropout)
+            outputs.append(part.out_proj(output.transpose(1, 2).flatten(2)))
+        if self.document is None:
+            return outputs[0]
+        gate = self.gate(torch.cat(outputs, dim=-1)).sigmoid()
+        return gate * outputs[0] + (1 - gate) * outputs[1]
+
+
+class EncoderGroupAttention(EncoderSentenceAttention, _GroupAttention):
+    """Group self-attention of source tokens."""
+
+
+class CausalGroupAttention(CausalSentenceAttention, _GroupAttention):
+    """Causal group attention of target tokens."""
+
+
+class SourceGroupAttention(_GroupAttention):
+    """Attention of target sentences to the source sentences of the same number.
+
+    Target sentences after the last source sentence attend to the last one.
+    """
+
+    def project_source(
+        self, source: Tensor, padding: Optional[Tensor], separators: Tensor
+    ) -> AttendedSource:
+        """Compute the keys and values of a source.
+
+        Args:
+            source: (B, S, C).
+            padding: (B, S) True at padding; None without padding.
+            separators: (B, S) True at separators.
+        """
+        keys, values = self.all_keys_and_values(source)
+        return AttendedSource(keys, values, padding, source_sentences(separators))
+
+    def forward(self, x: Tensor, source: AttendedSource, sentences: Tensor) -> Tensor:
+        """Attend from queries (B * N, T, C), N consecutive rows for each source.
+
+        Args:
+            x: queries.
+            source: keys and values.
+            sentences: (B * N, T) sentence number of each query.
+        """
+        bsz = len(source.keys)
+        by_source = x.unflatten(0, (bsz, -1)).flatten(1, 2)
+        seen, same = self._masks(source, sentences.unflatten(0, (bsz, -1)).flatten(1, 2))
+        q = self.queries(by_source)
+        return self.attend(q, source.keys, source.values, seen, same).view_as(x)
+
+    def weights(self, x: Tensor, source: AttendedSource, sentences: Tensor) -> Tensor:
+        """Compute (B, H, T, S) attention weights of queries (B, T, C), heads of all parts."""
+        seen, same = self._masks(source, sentences)
+        logits = (self.queries(x) * self.head_dim**-0.5) @ source.keys.transpose(-1, -2)
+        parts = logits.chunk(len(self._parts()), dim=1)
+        hidden = (~(seen & same), ~seen)
+        masked = [p.masked_fill(m.unsqueeze(1), -float("inf")) for p, m in zip(parts, hidden)]
+        return torch.cat(masked, dim=1).softmax(dim=-1)
+
+    @staticmethod
+    def _masks(source: AttendedSource, sentences: Tensor) -> Tuple[Tensor, Tensor]:
+        last = source.sentences.amax(dim=1, keepdim=True)
+        same = sentences.minimum(last).unsqueeze(2) == source.sentences.unsqueeze(1)
+        if source.padding is None:
+            return torch.ones_like(same[:, :1]), same
+        return ~source.padding.unsqueeze(1), same
