@@ -4,13 +4,13 @@
 #
 #   bash run_documents.sh [WORK_FOLDER] [SYSTEM ...]     (environment: UPDATES=3000, SEED=1, WINDOW=4)
 #
-# SYSTEMs: transformer, lst, window; default: all.  Documents have 16 sentences; answers are one, two
+# SYSTEMs: transformer, lst, group, sentences, window; default: all.  Documents have 16 sentences; answers are one, two
 # or eight sentences back.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-$here/work}
 systems=("${@:2}")
-[ ${#systems[@]} -gt 0 ] || systems=(transformer lst window)
+[ ${#systems[@]} -gt 0 ] || systems=(transformer lst group sentences window)
 updates=${UPDATES:-3000}
 documents=(--task full_document_translation)
 # shellcheck source=steps.sh
@@ -22,6 +22,10 @@ for system in "${systems[@]}"; do
   case $system in
     transformer) options=(--arch transformer) ;;
     lst) options=(--arch lst_transformer) ;;
+    group) options=(--arch g_transformer --encoder-context-layers 1 --decoder-context-layers 1
+      --cross-context-layers 1) ;;
+    sentences) options=(--arch g_transformer --encoder-context-layers 0 --decoder-context-layers 0
+      --cross-context-layers 0) ;;
     window) options=(--arch window_attn_transformer --attention-window "${WINDOW:-4}"
       --train-alignment sentence) ;;
     *) echo "unknown system $system" >&2; exit 1 ;;

@@ -22,6 +22,7 @@ SYSTEMS = {
         [JOINT[DOCUMENTS[1]], SEQUENTIAL],
     ),
     "lst": (DOCUMENTS, tiny.lst(), [JOINT[DOCUMENTS[1]], SEQUENTIAL]),
+    "group": (DOCUMENTS, tiny.group(), [JOINT[DOCUMENTS[1]], SEQUENTIAL]),
     "rnnsearch": (WINDOWS, tiny.rnnsearch(), [JOINT[WINDOWS[1]], SEQUENTIAL]),
     "memory": (STREAM, tiny.memory(), [["--gold-context"]]),
     "cache": (STREAM, tiny.cache(), [["--gold-context"]]),
@@ -41,6 +42,7 @@ LEARNING = {
     ("window", 0): ["--lr", "0.01", *SLOPE, "--max-update", "1500"],
     ("window", 3000): ["--lr", "0.005", "--max-update", "1500"],
     ("lst", 0): ["--lr", "0.01", *SLOPE, "--max-update", "1500"],
+    ("group", 0): ["--lr", "0.01", *SLOPE, "--max-update", "1500"],
     # Words that never occur saturate a narrow readout before attention has learned anything.
     ("rnnsearch", 3000): ["--lr", "0.003", *WIDE, "--max-update", "1500"],
     ("cache", 3000): ["--lr", "0.003", *WIDE, "--max-update", "1500"],

@@ -67,6 +67,7 @@ SYSTEMS: Dict[str, System] = {
     "rfa-average": system(DOCUMENTS, tiny.rfa("--sentence-gate", "average", "--rfa-encoder")),
     "window": system(DOCUMENTS, tiny.window()),
     "lst": system(DOCUMENTS, tiny.lst()),
+    "group": system(DOCUMENTS, tiny.group()),
     "memory": system(STREAM, tiny.memory()),
     "rnnsearch": system(WINDOWS, tiny.rnnsearch()),
     "cache-deep": system(STREAM, tiny.cache()),

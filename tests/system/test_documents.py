@@ -12,7 +12,7 @@ EFFECTIVE_CONTEXT = 2 * WINDOW * LAYERS + WINDOW * LAYERS  # tokens, Herold and 
 def documents(tmp_path_factory):
     """Outputs of full-document systems; accuracies of near and far answers."""
     folder = tmp_path_factory.mktemp("documents")
-    systems = ["transformer", "lst", "window"]
+    systems = ["transformer", "lst", "group", "sentences", "window"]
     questions, found = probe.run("run_documents.sh", folder, *systems, WINDOW=str(WINDOW))
     lines = (folder / "data" / "test.src").read_text().splitlines()
 
@@ -38,14 +38,19 @@ def test_documents_are_read_as_far_as_attention_reaches(documents, phenomenon):
         for i in (0, 1)
     )
     assert near["transformer"].rate > 0.9
-    for name in ("lst", "window"):
+    for name in ("lst", "group", "window"):
         assert near[name].rate > near["transformer"].rate - 0.03
-    assert far["lst"].rate > far["transformer"].rate - 0.03
+    for name in ("lst", "group"):
+        assert far[name].rate > far["transformer"].rate - 0.03
     probe.assert_at_ceiling(far["window"])
+    for questions in (near, far):
+        probe.assert_at_ceiling(questions["sentences"])
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("system, equal", [("transformer", 0.9), ("lst", 0.9), ("window", 0.8)])
+@pytest.mark.parametrize(
+    "system, equal", [("transformer", 0.9), ("lst", 0.9), ("group", 0.9), ("window", 0.8)]
+)
 def test_whole_sentences_are_written(documents, system, equal):
     """Far answers, out of reach of window attention, are a seventh of the questions."""
     probe.assert_whole_sentences(documents[0][system], equal)
