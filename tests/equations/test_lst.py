@@ -129,7 +129,20 @@ def test_a_single_sentence_is_translated_by_a_transformer():
     loops.assert_close(loops.by_steps(model, documents), want)
 
 
-def test_a_transformer_is_no_start():
-    """Its output projections have one context vector as input, not two."""
-    with pytest.raises(RuntimeError, match="size mismatch for .*self_attn.out_proj.weight"):
-        tiny.as_built(*tiny.lst()).load_state_dict(tiny.model(*tiny.MODEL).state_dict())
+@torch.no_grad()
+@pytest.mark.parametrize("options", [[], ["--separate-projections"]])
+def test_a_transformer_is_a_start(options):
+    """A single sentence is translated as before, and both attentions begin as the same."""
+    transformer, model = tiny.model(*tiny.MODEL), tiny.as_built(*tiny.lst(*options))
+    model.load_state_dict(dict(transformer.state_dict()))
+    documents = loops.Batch([[4, 5, 9, EOS], [6, EOS]], [[EOS, 4, 7], [EOS, 8, 8, 5]], True)
+    loops.assert_close(
+        loops.whole(model, documents), loops.transformers(weights_of(transformer), documents)
+    )
+    documents = loops.batch([9], [7], left_pad=True)
+    loops.assert_close(loops.whole(model, documents), by_loops(model, documents))
+    w = weights_of(model)
+    for name, value in w.items():
+        if ".long." in name:
+            first = name.replace("long.", "").replace(".weight", "_proj.weight")
+            assert torch.equal(value, w[first.replace(".bias", "_proj.bias")])

@@ -34,6 +34,22 @@ class _LongShortTermAttention(AttentionProjections):
             for projection in self.long.values():
                 nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
 
+    def upgrade_state_dict_named(self, state_dict, name):
+        """Begin both attentions as the attention of a transformer, if the checkpoint is of one.
+
+        Each half of the output projection is half of the transformer's. A single sentence is then
+        translated as by the transformer.
+        """
+        output = state_dict.get(f"{name}.out_proj.weight")
+        if output is None or output.size(1) != self.q_proj.out_features:
+            return
+        state_dict[f"{name}.out_proj.weight"] = torch.cat([output, output], dim=1) / 2
+        if self.separate:
+            for letter in "qkv":
+                for kind in ("weight", "bias"):
+                    trained = state_dict[f"{name}.{letter}_proj.{kind}"]
+                    state_dict[f"{name}.long.{letter}.{kind}"] = trained.clone()
+
     def project(self, x: Tensor) -> List[Tensor]:
         """Project inputs to queries, keys and values (B, H, T, d).
 
