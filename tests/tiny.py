@@ -47,6 +47,11 @@ def group(*options: str) -> list:
     return ["--arch", "g_transformer", *MODEL[2:], *ONE_CONTEXT_LAYER, *options]
 
 
+def han(*options: str) -> list:
+    """Command line of a tiny model with hierarchical attention to previous sentences."""
+    return ["--arch", "han_transformer", *MODEL[2:], *options]
+
+
 def memory(*options: str) -> list:
     """Command line of a tiny model with recurrent memory."""
     return ["--arch", "memory_transformer", *MODEL[2:], "--memory-size", "4", *options]

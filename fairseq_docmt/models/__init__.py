@@ -4,6 +4,7 @@ from fairseq_docmt.models import (  # noqa: F401
     cache_rnn,
     context_rnn,
     g_transformer,
+    han_transformer,
     lst_transformer,
     memnet_rnn,
     memory_transformer,

@@ -58,6 +58,8 @@ ARCHITECTURES = {
     "context-hierarchical": tiny.context("--context", "hierarchical", "--encoder-layers", "2"),
     "memnet": tiny.memnet(),
     "memnet-output": tiny.memnet("--memory-to", "output", "--memory", "target"),
+    "han": tiny.han("--context-sentences", "2"),
+    "han-before": tiny.han("--decoder-normalize-before", "--encoder-normalize-before"),
     "memory": tiny.memory(),
     "memory-normalized-before": tiny.memory(
         "--decoder-normalize-before", "--encoder-normalize-before"

@@ -1,1 +1,1 @@
-"""Layers of ``g_transformer``."""
+"""Layers of ``g_transformer`` (Bao et al. 2021)."""

@@ -7,9 +7,9 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
 from fairseq_docmt.modules.recurrent_memory.sentence_memory import MemoryState, SentenceMemory
-from fairseq_docmt.modules.shared.batch_first_layer import BatchFirstDecoderLayer, Sublayers
+from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoderLayer
+from fairseq_docmt.modules.shared.batch_first_layer import Sublayers
 from fairseq_docmt.modules.shared.document_state import DocumentState
-from fairseq_docmt.modules.shared.full_attention import CausalAttention, SourceAttention
 from fairseq_docmt.modules.shared.layer_kwargs import pass_layer_kwargs
 from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
 from fairseq_docmt.modules.shared.row_groups import RowGroups, groups_of
@@ -208,17 +208,8 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
         return {**selected, "stream": stream, "doc_state": {}, "begun": {}, "row_groups": None}
 
 
-class MemoryDecoderLayer(BatchFirstDecoderLayer):
+class MemoryDecoderLayer(AttentionDecoderLayer):
     """Decoder layer with an optional memory between causal and cross attention."""
-
-    def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        """See the base class."""
-        return CausalAttention(embed_dim, cfg.decoder.attention_heads, cfg.attention_dropout)
-
-    def build_encoder_attention(self, embed_dim, cfg):
-        """See the base class."""
-        heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout
-        return SourceAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
 
     def forward(self, groups: List[Tensor], sources, memory=None, weights=None) -> List[Tensor]:
         """Compute whole sequences.
@@ -247,35 +238,6 @@ class MemoryDecoderLayer(BatchFirstDecoderLayer):
             return self.encoder_attn(y, source)
 
         return self.after_causal(x, cross)
-
-    def extend(
-        self, x: Tensor, state: AttentionLayerState, padding: Optional[Tensor], memory
-    ) -> Tuple[Tensor, AttentionLayerState]:
-        """Continue a state by one or more tokens.
-
-        Args:
-            x: (rows, T, C) input, right-padded; the beams of a sentence are adjacent.
-            state: state before these tokens.
-            padding: (rows, T) True at padding; None without padding.
-            memory: :class:`SentenceMemory` of the layer, or None.
-
-        Returns:
-            (rows, T, C) output and the new state.
-        """
-        new = {}
-
-        def causal(y):
-            y, new["recent"] = self.self_attn(y, padding, state.recent, need_state=True)
-            return y
-
-        def cross(y):
-            return self.encoder_attn(y, state.source)
-
-        def remembered(y):
-            return memory(y, state.memory)
-
-        x = self.sublayers(x, causal, cross, None if memory is None else remembered)
-        return x, state._replace(**new)
 
 
 class MemoryTransformerDecoder(StatefulDecoder):
@@ -352,7 +314,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         """See the base class."""
         padding, layers = self._padding(tokens), []
         for number, (layer, before) in enumerate(zip(self.layers, state.layers)):
-            x, after = layer.extend(x, before, padding, self._memory(number))
+            x, after = layer.extend(x, before, padding, self._sublayer(number, before.memory))
             layers.append(after)
         return x, layers, None, {}
 
@@ -360,6 +322,11 @@ class MemoryTransformerDecoder(StatefulDecoder):
         """See the base class."""
         x, layers, rest, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
         return x.squeeze(1), layers, rest, extra
+
+    def _sublayer(self, layer: int, attended):
+        """Return the memory sublayer of a layer, given its projected memory; None without one."""
+        memory = self._memory(layer)
+        return None if memory is None else lambda y: memory(y, attended)
 
     def _memory(self, layer: int) -> Optional[SentenceMemory]:
         return self.memories[str(layer)] if str(layer) in self.memories else None

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from fairseq_docmt.modules.shared.document_state import DocumentState
@@ -44,20 +43,8 @@ class PreviousSentences(NamedTuple):
         sentences[:count][sentences[:count].eq(0)] = pad
         sentences[count:, :, : src_tokens.size(1)] = src_tokens.unflatten(0, (chunk, lanes))
         filled = sentences[:count].ne(pad).any(dim=2).sum(dim=0)
-        back = torch.arange(count, 0, -1, device=src_tokens.device)  # the farthest first
-        known = []
-        for starts in stream.starts.unflatten(0, (chunk, lanes)):
-            filled = filled.masked_fill(starts, 0)
-            known.append(back <= filled.unsqueeze(1))
-            filled = (filled + 1).clamp(max=count)
-        time = torch.arange(count, count + chunk, device=src_tokens.device).view(-1, 1, 1)
-        lane = torch.arange(lanes, device=src_tokens.device).view(1, -1, 1)
-        place = (time - back) * lanes + lane
+        place, known, kept = stream.previous(filled, count)
         after = sentences[chunk:].masked_fill(sentences[chunk:].eq(pad), 0)
-        after = after * (back.unsqueeze(1) <= filled).unsqueeze(2)
-        return cls(
-            sentences.flatten(0, 1),
-            place.flatten(0, 1),
-            torch.cat(known),
-            {KEY: after.permute(1, 2, 0).contiguous()},
-        )
+        after = after * kept.t().unsqueeze(2)
+        doc_state = {KEY: after.permute(1, 2, 0).contiguous()}
+        return cls(sentences.flatten(0, 1), place, known, doc_state)

@@ -32,6 +32,30 @@ class Stream(NamedTuple):
             starts = torch.ones(num_rows, dtype=torch.bool, device=src_tokens.device)
         return cls(starts, lanes or num_rows, doc_state)
 
+    def previous(self, filled: Tensor, count: int) -> Tuple[Tensor, Tensor, Tensor]:
+        """Find the previous ``count`` sentences of each row, the farthest first.
+
+        Args:
+            filled: (lanes,) number of sentences in the incoming document state, at most ``count``.
+            count: number of sentences.
+
+        Returns:
+            (rows, count) index of each sentence among ``count * lanes`` incoming sentences, the
+            farthest of all lanes first, followed by the rows of the batch; (rows, count) True if it
+            belongs to the document of the row; and (lanes, count) the same after the batch, for the
+            last ``count`` of all these sentences.
+        """
+        lanes, chunk = self.lanes, len(self.starts) // self.lanes
+        back, known = torch.arange(count, 0, -1, device=filled.device), []
+        for starts in self.starts.unflatten(0, (chunk, lanes)):
+            filled = filled.masked_fill(starts, 0)
+            known.append(back <= filled.unsqueeze(1))
+            filled = (filled + 1).clamp(max=count)
+        time = torch.arange(count, count + chunk, device=filled.device).view(-1, 1, 1)
+        lane = torch.arange(lanes, device=filled.device).view(1, -1, 1)
+        place = (time - back) * lanes + lane
+        return place.flatten(0, 1), torch.cat(known), back <= filled.unsqueeze(1)
+
     def copies(self, *values: Tensor) -> Tuple[Tensor, ...]:
         """Select the rows of the copies, (rows / 2, ...), from values (rows, ...)."""
         half = self.lanes // 2

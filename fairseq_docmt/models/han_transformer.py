@@ -1,0 +1,73 @@
+"""Transformer with hierarchical attention to previous sentences.
+
+Miculicich, Ram, Pappas and Henderson (2018), "Document-Level Neural Machine Translation with
+Hierarchical Attention Networks".
+"""
+
+from dataclasses import dataclass, field
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models import register_model
+from fairseq.models.transformer import TransformerConfig, base_architecture
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
+from fairseq_docmt.models._document_transformer import DocumentTransformer
+from fairseq_docmt.models._options import refuse_stock_options, set_defaults
+from fairseq_docmt.models._stream_model import StreamModel
+from fairseq_docmt.modules.hierarchical.han_decoder import HANDecoder, HANEncoder
+
+#: parameters that a transformer lacks; newly initialised in finetuning
+NEW_PARAMETERS = (".hierarchical.",)
+
+
+# fairseq reads these annotations at run time: keep ChoiceEnum here.
+@dataclass
+class HANConfig(FairseqDataclass):
+    """Options of ``han_transformer``."""
+
+    context_side: ChoiceEnum(("both", "source", "target")) = field(
+        default="both",
+        metadata={
+            "help": "states that attend to previous sentences: of the encoder (source), of the "
+            "decoder (target) or both"
+        },
+    )
+    context_sentences: int = field(
+        default=3, metadata={"help": "number of previous sentences (paper: 3)"}
+    )
+    forget_context: bool = field(
+        default=False, metadata={"help": "translate every sentence without context, as a control"}
+    )
+
+
+def han_transformer(args):
+    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    set_defaults(args, HANConfig)
+    base_architecture(args)
+
+
+@register_model(
+    "han_transformer", dataclass=options_dataclass(han_transformer, TransformerConfig, HANConfig)
+)
+class HANTransformerModel(StreamModel, DocumentTransformer):
+    """Transformer that attends to states of previous sentences, at the top of either side."""
+
+    config, new_parameters = HANConfig, NEW_PARAMETERS
+    architecture = staticmethod(han_transformer)
+    encoder_class, decoder_class = HANEncoder, HANDecoder
+
+    @classmethod
+    def build_model(cls, args, task):
+        """Build a model.
+
+        Raises:
+            UserError: if an option is invalid or not supported.
+        """
+        args = with_defaults(args, cls.architecture)
+        refuse_stock_options(args, "han_transformer")
+        if args.checkpoint_activations:
+            raise UserError("--checkpoint-activations is not supported by han_transformer")
+        if args.context_sentences < 1:
+            raise UserError(f"--context-sentences must be at least 1, not {args.context_sentences}")
+        return super().build_model(args, task)

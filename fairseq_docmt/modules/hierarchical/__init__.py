@@ -1,0 +1,1 @@
+"""Layers of ``han_transformer`` (Miculicich et al. 2018)."""

@@ -1,0 +1,167 @@
+"""Encoder and decoder of ``han_transformer``."""
+
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from fairseq_docmt.modules.hierarchical.hierarchical_attention import (
+    AttendedSentences,
+    HierarchicalAttention,
+)
+from fairseq_docmt.modules.hierarchical.previous_states import PreviousStates
+from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoderLayer
+from fairseq_docmt.modules.shared.beam_rows import BeamRows
+from fairseq_docmt.modules.shared.document_state import DocumentState
+from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
+from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.shared.stream import Stream
+
+
+def _build_attention(cfg, side) -> HierarchicalAttention:
+    """Create the attention to previous sentences of ``cfg.encoder`` or ``cfg.decoder``."""
+    sizes = (side.embed_dim, side.attention_heads, side.ffn_embed_dim)
+    return HierarchicalAttention(*sizes, cfg.dropout, cfg.attention_dropout)
+
+
+class HANEncoder(SharedSourceEncoder):
+    """Transformer encoder whose output attends to previous source sentences.
+
+    Args:
+        cfg, dictionary, embed_tokens, separator: see the base class.
+    """
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
+        super().__init__(cfg, dictionary, embed_tokens, separator)
+        self.count, self.forget_context = cfg.context_sentences, cfg.forget_context
+        self.hierarchical = None
+        if cfg.context_side != "target":
+            self.hierarchical = _build_attention(cfg, cfg.encoder)
+
+    def forward(
+        self,
+        src_tokens,
+        src_lengths=None,
+        return_all_hiddens=False,
+        token_embeddings=None,
+        starts: Optional[Tensor] = None,
+        lanes: Optional[int] = None,
+        doc_state: Optional[DocumentState] = None,
+    ):
+        """Encode consecutive sentences.
+
+        Args:
+            src_tokens, src_lengths, return_all_hiddens, token_embeddings: see the base class.
+            starts, lanes, doc_state: see :class:`Stream`.
+
+        Returns:
+            Output of the base class with ``stream`` and ``doc_state``
+            (:class:`~fairseq_docmt.modules.shared.encoder_output.EncoderOutput`).
+        """
+        stream = Stream.of(src_tokens, None if self.forget_context else starts, lanes, doc_state)
+        output = super().forward(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
+        output = {**output, "stream": stream, "doc_state": {}}
+        if self.hierarchical is None:
+            return output
+        x, present = output["encoder_out"][0].transpose(0, 1), src_tokens.ne(self.padding_idx)
+        previous = PreviousStates.of("encoder", x, present, stream, self.count)
+        x = self.hierarchical(x, self.hierarchical.attended(previous))
+        return {**output, "encoder_out": [x.transpose(0, 1)], "doc_state": previous.doc_state}
+
+    def _select(self, encoder_out, sentences, beams):
+        stream = encoder_out["stream"].of_rows(sentences)
+        selected = super()._select(encoder_out, sentences, beams)
+        return {**selected, "stream": stream, "doc_state": {}}
+
+
+class SharedSentences(NamedTuple):
+    """Previous sentences in a search.
+
+    Attributes:
+        sentences: previous sentences of each sentence, shared by its beams.
+        beams: number of beams of each sentence.
+    """
+
+    sentences: AttendedSentences
+    beams: int
+
+    def reorder(self, rows: BeamRows) -> "SharedSentences":
+        """Select sentences."""
+        chosen = self.sentences
+        if rows.sentences is not None:
+            chosen = chosen.of_sentences(rows.sentences)
+        return SharedSentences(chosen, rows.beams)
+
+    def unshare_beams(self) -> "SharedSentences":
+        """Return the state with each beam as a separate sentence."""
+        owners = torch.arange(len(self.sentences.known), device=self.sentences.known.device)
+        owners = owners.repeat_interleave(self.beams)
+        return SharedSentences(self.sentences.of_sentences(owners), 1)
+
+
+class HANDecoder(StatefulDecoder):
+    """Transformer decoder whose output attends to previous target sentences.
+
+    Args:
+        cfg, dictionary, embed_tokens, separator: see the base class.
+    """
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
+        super().__init__(cfg, dictionary, embed_tokens, separator)
+        self.count, self.hierarchical = cfg.context_sentences, None
+        if cfg.context_side != "source":
+            self.hierarchical = _build_attention(cfg, cfg.decoder)
+
+    def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        """See the base class."""
+        return wrapped(AttentionDecoderLayer(cfg, no_encoder_attn), cfg)
+
+    def forward_sequence(self, x, tokens, encoder_out, weights_of):
+        """See the base class; the extra outputs include the new document state, ``doc_state``."""
+        stream = encoder_out["stream"].for_rows(len(tokens))
+        source, padding, _ = batch_first_source(encoder_out)
+        weights = []
+        for number, layer in enumerate(self.layers):
+            attended = layer.encoder_attn.project_source(source, padding)
+            x = layer(x, attended, weights if number == weights_of else None)
+        x, doc_state = super()._project(x), dict(encoder_out["doc_state"])
+        if self.hierarchical is not None:
+            previous = self._previous(x, tokens.ne(self.padding_idx), stream)
+            x = self.hierarchical(x, self.hierarchical.attended(previous))
+            doc_state.update(previous.doc_state)
+        return x, {"attn": weights or [None], "doc_state": doc_state}
+
+    def init_layers(self, encoder_out):
+        """See the base class."""
+        source, padding, _ = batch_first_source(encoder_out)
+        layers = [layer.init_state(source, padding) for layer in self.layers]
+        if self.hierarchical is None:
+            return layers, None
+        # The sentence itself is not among those before it, so its states do not matter.
+        x = self.embed_tokens.weight.new_zeros(len(source), 1, self.hierarchical.gate.out_features)
+        present = torch.zeros_like(x[..., 0], dtype=torch.bool)
+        previous = self._previous(x, present, encoder_out["stream"])
+        return layers, SharedSentences(self.hierarchical.attended(previous), 1)
+
+    def read(self, x, tokens, state):
+        """See the base class."""
+        padding, layers = self._padding(tokens), []
+        for layer, before in zip(self.layers, state.layers):
+            x, after = layer.extend(x, before, padding)
+            layers.append(after)
+        x = super()._project(x)
+        if self.hierarchical is not None:
+            x = self.hierarchical(x, state.rest.sentences)
+        return x, layers, state.rest, {}
+
+    def step(self, x, tokens, state):
+        """See the base class."""
+        x, layers, rest, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
+        return x.squeeze(1), layers, rest, extra
+
+    def _previous(self, x: Tensor, present: Tensor, stream: Stream) -> PreviousStates:
+        return PreviousStates.of("decoder", x, present, stream, self.count)
+
+    def _project(self, x):
+        # The final norm comes before the attention to previous sentences, in the methods above.
+        return x
