@@ -5,7 +5,8 @@
 #   bash run_stream.sh [WORK_FOLDER] [SYSTEM ...]        (environment: UPDATES=2000, SEED=1)
 #
 # Transformers with recurrent memory: both, source, target (sides of the memory), forget (the memory is
-# reset after every sentence).  Recurrent models with a few previous sentences as context:
+# reset after every sentence).  Transformers with hierarchical attention to the three previous sentences:
+# han, han-source, han-target, han-forget.  Recurrent models with a few previous sentences as context:
 # previous-target (needs UPDATES=4500), previous-source-attention, hierarchical.
 # Default: both and forget.
 set -euo pipefail
@@ -28,6 +29,9 @@ for system in "${systems[@]}"; do
   case $system in
     both | source | target) options=(--arch memory_transformer --memory-side "$system") ;;
     forget) options=(--arch memory_transformer --forget-memory) ;;
+    han) options=(--arch han_transformer) ;;
+    han-source | han-target) options=(--arch han_transformer --context-side "${system#han-}") ;;
+    han-forget) options=(--arch han_transformer --forget-context) ;;
     previous-* | hierarchical)
       sizes=("${recurrent[@]}")
       options=(--arch context_rnn --context "$system" --share-decoder-input-output-embed)

@@ -24,6 +24,7 @@ SYSTEMS = {
     "lst": (DOCUMENTS, tiny.lst(), [JOINT[DOCUMENTS[1]], SEQUENTIAL]),
     "group": (DOCUMENTS, tiny.group(), [JOINT[DOCUMENTS[1]], SEQUENTIAL]),
     "rnnsearch": (WINDOWS, tiny.rnnsearch(), [JOINT[WINDOWS[1]], SEQUENTIAL]),
+    "han": (STREAM, tiny.han(), [["--gold-context"]]),
     "memory": (STREAM, tiny.memory(), [["--gold-context"]]),
     "cache": (STREAM, tiny.cache(), [["--gold-context"]]),
     "context": (STREAM, tiny.context("--context", "hierarchical"), [["--gold-context"]]),

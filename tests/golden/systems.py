@@ -68,6 +68,7 @@ SYSTEMS: Dict[str, System] = {
     "window": system(DOCUMENTS, tiny.window()),
     "lst": system(DOCUMENTS, tiny.lst()),
     "group": system(DOCUMENTS, tiny.group()),
+    "han": system(STREAM, tiny.han("--context-sentences", "2")),
     "memory": system(STREAM, tiny.memory()),
     "rnnsearch": system(WINDOWS, tiny.rnnsearch()),
     "cache-deep": system(STREAM, tiny.cache()),
