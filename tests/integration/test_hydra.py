@@ -189,6 +189,39 @@ def test_a_checkpoint_is_decoded_and_its_options_overridden(binarised, hydra_tra
     assert tiny.scores_of(printed[0]) != tiny.scores_of(printed[1])
 
 
+# ---- configurations of the recipes ---------------------------------------------------------------
+
+SMALL = {
+    "transformer": "encoder_layers=1 decoder_layers=1 encoder_embed_dim=16 encoder_ffn_embed_dim=8 "
+    "share_all_embeddings=false",
+    "rnn": "encoder_embed_dim=8 decoder_embed_dim=8 encoder_hidden_size=8 decoder_hidden_size=8",
+}
+
+
+@pytest.mark.parametrize(
+    "recipe, system, sizes, more",
+    [
+        ("wu2022_rfa", "rfa-sgate", "transformer", "random_matrices=8"),
+        ("feng2022_memory", "both", "transformer", "memory_layers=0"),
+        ("herold2023_window_attention", "window", "transformer", "attention_window=3"),
+        ("tu2018_cache", "cache", "rnn", "cache_size=3"),
+        ("maruf2018_memnet", "target", "rnn", "memory_to=output"),
+    ],
+)
+def test_a_recipe_trains(binarised, tmp_path, monkeypatch, recipe, system, sizes, more):
+    monkeypatch.chdir(tmp_path)
+    drafts = ["task.drafts=null", "+task.gold_drafts=true"] if recipe == "maruf2018_memnet" else []
+    tiny.hydra_train(
+        tiny.ROOT / "examples" / recipe / "config",
+        recipe.split("_")[0],
+        *[f"system={system}", f"common.user_dir={tiny.USER_DIR}", f"task.data={binarised}"],
+        *[f"++model.{size}" for size in [*SMALL[sizes].split(), more]],
+        *["common.cpu=true", "dataset.num_workers=0", "optimization.max_update=1", *drafts],
+    )
+    state = state_of(tmp_path / "run" / "checkpoints" / "checkpoint_best.pt")
+    assert state["optimizer_history"][-1]["num_updates"] == 1
+
+
 # ---- errors --------------------------------------------------------------------------------------
 
 
