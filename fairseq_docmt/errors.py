@@ -2,12 +2,14 @@
 
 import sys
 
+from hydra.errors import CompactHydraException
 
-class UserError(ValueError):
+
+class UserError(ValueError, CompactHydraException):
     """Invalid input or an invalid combination of options.
 
     The message is one sentence with the file, line or value and the fix.  Python code catches it
-    like any ``ValueError``; on the command line only the sentence is printed.
+    like any ``ValueError``; on the command line only the sentence is printed, by hydra too.
     """
 
 

@@ -202,6 +202,24 @@ def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12, model=
     return save_dir / "checkpoint_last.pt"
 
 
+def hydra_train(folder: Path, name: str, *overrides: str) -> str:
+    """Train with stock ``fairseq-hydra-train`` in the working directory, in ``run``.
+
+    Args:
+        folder, name: folder and name of the configuration.
+        overrides: overrides; flags such as ``--multirun`` come first.
+    """
+    from fairseq_cli import hydra_train as command
+
+    before = os.getcwd()
+    options = ["--config-dir", str(folder), "--config-name", name]
+    quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none", "hydra.output_subdir=null"]
+    try:
+        return run_main(command.cli_main, *options, *overrides, "hydra.run.dir=run", *quiet)
+    finally:
+        os.chdir(before)
+
+
 def start_training(output: Path, *arguments: str, **environment: str):
     """A process of stock ``fairseq-train``, forked from this one, which has imported everything.
 

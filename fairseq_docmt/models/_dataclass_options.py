@@ -18,9 +18,6 @@ from fairseq.models import (
     MODEL_DATACLASS_REGISTRY,
 )
 from omegaconf import OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
-
-from fairseq_docmt.errors import UserError
 
 #: options with the same flag in tasks and models
 POSITIONS = ("max_source_positions", "max_target_positions")
@@ -95,9 +92,6 @@ def complete_in_place(cfg, task_cfg) -> None:
 
     Checkpoints then have all of them.  With ``fairseq-train``, a task and its model have the same
     maximum numbers of positions; those of the task are also the defaults here.
-
-    Raises:
-        UserError: an option does not exist or has a value of a wrong type.
     """
     name = name_of(cfg)
     model = ARCH_MODEL_REGISTRY.get(name)
@@ -109,19 +103,5 @@ def complete_in_place(cfg, task_cfg) -> None:
             if has_it and getattr(cfg, option, None) is None:
                 setattr(cfg, option, getattr(task_cfg, option))
         if typed and hasattr(model, "architecture"):
-            _check(cfg, config)
             for option, value in vars(with_defaults(cfg, model.architecture)).items():
                 cfg[option] = value
-
-
-def _check(cfg, config: type) -> None:
-    try:
-        OmegaConf.merge(config(), cfg)
-    except OmegaConfBaseException as error:
-        option = f"model.{error.key}"
-        if error.key not in config.__dataclass_fields__:
-            raise UserError(
-                f"{option} is not an option of {cfg._name}; correct or remove it"
-            ) from None
-        problem = str(error).splitlines()[0]
-        raise UserError(f"{option}={cfg[error.key]} is not possible: {problem}") from None

@@ -246,6 +246,7 @@ class DocumentTranslationTask(TranslationTask):
         if task.cfg.checkpoint_to_decode:
             _checkpoint_checks.check_checkpoints_to_decode(task)
         else:
+            _checkpoint_checks.forget_earlier_training()
             task.start_from(_checkpoint_checks.start_of_training(task))
         return task
 
@@ -263,11 +264,7 @@ class DocumentTranslationTask(TranslationTask):
         self.check_training_options()
 
     def build_model(self, cfg, from_checkpoint=False):
-        """Build a model and prepare it for document symbols, the CPU and pre-trained parts.
-
-        Raises:
-            UserError: an option of the model does not exist or has an invalid value.
-        """
+        """Build a model and prepare it for document symbols, the CPU and pre-trained parts."""
         if not from_checkpoint:
             complete_in_place(cfg, self.cfg)
         model = super().build_model(cfg, from_checkpoint)

@@ -3,10 +3,11 @@
 import logging
 import os
 import re
+import sys
 from typing import NamedTuple, Optional
 
 import torch
-from fairseq import utils
+from fairseq import checkpoint_utils, utils
 
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
@@ -71,6 +72,18 @@ def start_of_training(task) -> Optional[Start]:
     if not cfg.override_checkpoint_options:
         _training_text.refuse_other_text(stored, task.training_text, languages=resumes)
     return start
+
+
+def forget_earlier_training() -> None:
+    """Delete the best score of a training that this process has done before (``--multirun``).
+
+    fairseq keeps it as attributes of functions, so that a worse run would save no best checkpoint.
+    """
+    train = sys.modules.get("fairseq_cli.train")
+    for function in (checkpoint_utils.save_checkpoint, getattr(train, "should_stop_early", None)):
+        for name in ("best", "num_runs"):
+            if hasattr(function, name):
+                delattr(function, name)
 
 
 def _check_sizes(file: CheckpointFile, task) -> None:
