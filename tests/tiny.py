@@ -52,6 +52,11 @@ def han(*options: str) -> list:
     return ["--arch", "han_transformer", *MODEL[2:], *options]
 
 
+def multi_encoder(*options: str) -> list:
+    """Command line of a tiny model with encoders of previous sentences."""
+    return ["--arch", "multi_encoder_transformer", *MODEL[2:], *options]
+
+
 def memory(*options: str) -> list:
     """Command line of a tiny model with recurrent memory."""
     return ["--arch", "memory_transformer", *MODEL[2:], "--memory-size", "4", *options]

@@ -8,6 +8,7 @@ from fairseq_docmt.models import (  # noqa: F401
     lst_transformer,
     memnet_rnn,
     memory_transformer,
+    multi_encoder_transformer,
     rfa_transformer,
     rnnsearch,
     window_attn_transformer,

@@ -60,6 +60,11 @@ ARCHITECTURES = {
     "memnet-output": tiny.memnet("--memory-to", "output", "--memory", "target"),
     "han": tiny.han("--context-sentences", "2"),
     "han-before": tiny.han("--decoder-normalize-before", "--encoder-normalize-before"),
+    "multi-encoder": tiny.multi_encoder("--context-side", "both"),
+    "multi-encoder-inside": tiny.multi_encoder(
+        *["--context-side", "both", "--context-integration", "inside"],
+        *["--context-fusion", "sum", "--share-context-encoder"],
+    ),
     "memory": tiny.memory(),
     "memory-normalized-before": tiny.memory(
         "--decoder-normalize-before", "--encoder-normalize-before"

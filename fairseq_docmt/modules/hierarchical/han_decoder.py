@@ -122,8 +122,8 @@ class HANDecoder(StatefulDecoder):
         source, padding, _ = batch_first_source(encoder_out)
         weights = []
         for number, layer in enumerate(self.layers):
-            attended = layer.encoder_attn.project_source(source, padding)
-            x = layer(x, attended, weights if number == weights_of else None)
+            begin = layer.init_state(source, padding)
+            x = layer(x, begin, weights if number == weights_of else None)
         x, doc_state = super()._project(x), dict(encoder_out["doc_state"])
         if self.hierarchical is not None:
             previous = self._previous(x, tokens.ne(self.padding_idx), stream)

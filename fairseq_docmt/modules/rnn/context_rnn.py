@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_docmt.modules.rnn.contextual_gru import ContextualGRU, SourceContext
-from fairseq_docmt.modules.rnn.previous_sentences import PreviousSentences
 from fairseq_docmt.modules.rnn.rnnsearch import (
     GRUDecoder,
     GRUEncoder,
@@ -15,6 +14,7 @@ from fairseq_docmt.modules.rnn.rnnsearch import (
     PerSentence,
     init_uniform,
 )
+from fairseq_docmt.modules.shared.previous_sentences import PreviousSentences
 from fairseq_docmt.modules.shared.stream import Stream
 
 PREVIOUS_STATE = "context.state"

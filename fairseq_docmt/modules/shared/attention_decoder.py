@@ -5,11 +5,7 @@ from typing import Optional, Tuple
 from torch import Tensor
 
 from fairseq_docmt.modules.shared.batch_first_layer import BatchFirstDecoderLayer
-from fairseq_docmt.modules.shared.full_attention import (
-    AttendedSource,
-    CausalAttention,
-    SourceAttention,
-)
+from fairseq_docmt.modules.shared.full_attention import CausalAttention, SourceAttention
 from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
 
 
@@ -29,12 +25,16 @@ class AttentionDecoderLayer(BatchFirstDecoderLayer):
         """Return the state before the first token, for a source (B, S, C) with padding (B, S)."""
         return AttentionLayerState(None, self.encoder_attn.project_source(source, padding), 1)
 
-    def forward(self, x: Tensor, source: AttendedSource, weights=None) -> Tensor:
+    def cross(self, x: Tensor, state: AttentionLayerState) -> Tensor:
+        """Attend from (rows, T, C) target tokens to the source."""
+        return self.encoder_attn(x, state.source)
+
+    def forward(self, x: Tensor, state: AttentionLayerState, weights=None) -> Tensor:
         """Compute whole sequences.
 
         Args:
             x: (rows, T, C) input, right-padded.
-            source: keys and values of the source of each row.
+            state: state of each row before the first token.
             weights: list to which attention weights (rows, T, S) are appended; None for none.
 
         Returns:
@@ -43,8 +43,8 @@ class AttentionDecoderLayer(BatchFirstDecoderLayer):
 
         def cross(y):
             if weights is not None:
-                weights.append(self.encoder_attn.weights(y, source).mean(dim=1))
-            return self.encoder_attn(y, source)
+                weights.append(self.encoder_attn.weights(y, state.source).mean(dim=1))
+            return self.cross(y, state)
 
         return self.sublayers(x, lambda y: self.self_attn(y)[0], cross)
 
@@ -68,5 +68,5 @@ class AttentionDecoderLayer(BatchFirstDecoderLayer):
             y, new["recent"] = self.self_attn(y, padding, state.recent, need_state=True)
             return y
 
-        x = self.sublayers(x, causal, lambda y: self.encoder_attn(y, state.source), between)
+        x = self.sublayers(x, causal, lambda y: self.cross(y, state), between)
         return x, state._replace(**new)

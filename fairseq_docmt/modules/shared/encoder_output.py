@@ -51,8 +51,11 @@ class EncoderOutput(TypedDict, total=False):
 
     #: :class:`~fairseq_docmt.modules.shared.stream.Stream`, the documents of the rows
     stream: Any
-    #: MemoryTransformerEncoder: document state of the encoder memories after these sentences
+    #: document state of the encoder after these sentences
     doc_state: Dict[str, Tensor]
+    #: MultiEncoderEncoder: encoded previous source sentences
+    #: (:class:`~fairseq_docmt.modules.multi_encoder.context_encoder.EncodedContext`), or empty
+    contexts: List[Any]
     #: MemoryTransformerEncoder: decoder memories by layer, reused to compute the document state
     #: after a search
     begun: Dict[int, Any]

@@ -1,4 +1,4 @@
-"""Previous source sentences of each row of a stream; the document state holds their tokens."""
+"""Previous sentences of each row of a stream; the document state holds their tokens."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,8 @@ from torch import Tensor
 from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.stream import Stream
 
-#: name in the document state: (lanes, W, n) tokens, padded with 0, which no sentence contains
+#: names in the document state: (lanes, W, n) tokens, padded with 0, which no sentence contains
+TARGET_KEY = "context.target_tokens"
 KEY = "context.tokens"
 
 
@@ -28,12 +29,14 @@ class PreviousSentences(NamedTuple):
     doc_state: DocumentState
 
     @classmethod
-    def of(cls, src_tokens: Tensor, stream: Stream, count: int, pad: int) -> "PreviousSentences":
+    def of(
+        cls, src_tokens: Tensor, stream: Stream, count: int, pad: int, key: str = KEY
+    ) -> "PreviousSentences":
         """Find the previous ``count`` sentences of each row of (rows, S) tokens."""
         lanes, chunk = stream.lanes, len(src_tokens) // stream.lanes
         incoming = src_tokens.new_zeros(lanes, 1, count)
         if stream.doc_state is not None:
-            incoming = stream.doc_state[KEY]
+            incoming = stream.doc_state[key]
         # Convert to right padding.
         src_tokens = src_tokens.gather(1, src_tokens.eq(pad).int().argsort(dim=1, stable=True))
         # (count + chunk, lanes, W)
@@ -46,5 +49,5 @@ class PreviousSentences(NamedTuple):
         place, known, kept = stream.previous(filled, count)
         after = sentences[chunk:].masked_fill(sentences[chunk:].eq(pad), 0)
         after = after * kept.t().unsqueeze(2)
-        doc_state = {KEY: after.permute(1, 2, 0).contiguous()}
+        doc_state = {key: after.permute(1, 2, 0).contiguous()}
         return cls(sentences.flatten(0, 1), place, known, doc_state)

@@ -1,0 +1,101 @@
+"""Transformer with encoders of previous sentences.
+
+Li et al. (2020), "Does Multi-Encoder Help? A Case Study on Context-Aware Neural Machine
+Translation".
+"""
+
+from dataclasses import dataclass, field
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models import register_model
+from fairseq.models.transformer import TransformerConfig, base_architecture
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
+from fairseq_docmt.models._document_transformer import DocumentTransformer
+from fairseq_docmt.models._options import refuse_stock_options, set_defaults
+from fairseq_docmt.models._stream_model import StreamModel
+from fairseq_docmt.modules.multi_encoder.multi_encoder_decoder import (
+    MultiEncoderDecoder,
+    MultiEncoderEncoder,
+)
+
+#: parameters that a transformer lacks; newly initialised in finetuning
+NEW_PARAMETERS = (".context_attn", ".context_encoder.layer", ".context_encoder.embed_positions")
+
+
+# fairseq reads these annotations at run time: keep ChoiceEnum here.
+@dataclass
+class MultiEncoderConfig(FairseqDataclass):
+    """Options of ``multi_encoder_transformer``."""
+
+    context_side: ChoiceEnum(("source", "target", "both")) = field(
+        default="source",
+        metadata={"help": "previous sentences to encode: of the source, of the target or both"},
+    )
+    context_sentences: int = field(
+        default=1, metadata={"help": "number of previous sentences (paper: 1)"}
+    )
+    context_layers: int = field(
+        default=1, metadata={"help": "number of layers of each context encoder"}
+    )
+    context_integration: ChoiceEnum(("outside", "inside")) = field(
+        default="outside",
+        metadata={
+            "help": "outside: source states attend to the context before the decoder reads them; "
+            "inside: the layers of the decoder attend to source and context in parallel"
+        },
+    )
+    context_fusion: ChoiceEnum(("gate", "sum")) = field(
+        default="gate",
+        metadata={"help": "mix what attention to the context finds by a gate, or add it"},
+    )
+    share_context_encoder: bool = field(
+        default=False,
+        metadata={"help": "encode previous source sentences with the encoder of the source"},
+    )
+    forget_context: bool = field(
+        default=False, metadata={"help": "translate every sentence without context, as a control"}
+    )
+
+
+def multi_encoder_transformer(args):
+    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    set_defaults(args, MultiEncoderConfig)
+    base_architecture(args)
+
+
+@register_model(
+    "multi_encoder_transformer",
+    dataclass=options_dataclass(multi_encoder_transformer, TransformerConfig, MultiEncoderConfig),
+)
+class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
+    """Transformer that reads previous sentences through encoders of their own."""
+
+    config, new_parameters = MultiEncoderConfig, NEW_PARAMETERS
+    architecture = staticmethod(multi_encoder_transformer)
+    encoder_class, decoder_class = MultiEncoderEncoder, MultiEncoderDecoder
+
+    @classmethod
+    def build_model(cls, args, task):
+        """Build a model.
+
+        Raises:
+            UserError: if an option is invalid or not supported.
+        """
+        args = with_defaults(args, cls.architecture)
+        refuse_stock_options(args, "multi_encoder_transformer")
+        if args.checkpoint_activations:
+            raise UserError(
+                "--checkpoint-activations is not supported by multi_encoder_transformer"
+            )
+        for name in ("context_sentences", "context_layers"):
+            if getattr(args, name) < 1:
+                option = "--" + name.replace("_", "-")
+                raise UserError(f"{option} must be at least 1, not {getattr(args, name)}")
+        if args.share_context_encoder and args.context_side == "target":
+            raise UserError(
+                "--share-context-encoder is for previous source sentences, which --context-side "
+                "target does not read; leave it out"
+            )
+        return super().build_model(args, task)

@@ -1,0 +1,1 @@
+"""Layers of ``multi_encoder_transformer`` (Li et al. 2020)."""

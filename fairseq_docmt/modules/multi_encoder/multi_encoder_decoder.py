@@ -1,0 +1,173 @@
+"""Encoder and decoder of ``multi_encoder_transformer``."""
+
+from typing import List, Optional
+
+import torch
+from torch import Tensor
+
+from fairseq_docmt.modules.multi_encoder.context_attention import (
+    AttendedContexts,
+    build_attentions,
+)
+from fairseq_docmt.modules.multi_encoder.context_encoder import (
+    ContextEncoder,
+    EncodedContext,
+    encode_context,
+)
+from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoderLayer
+from fairseq_docmt.modules.shared.document_state import DocumentState
+from fairseq_docmt.modules.shared.previous_sentences import TARGET_KEY, PreviousSentences
+from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
+from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.shared.stream import Stream
+
+
+def context_sizes(cfg) -> List[int]:
+    """Return the sizes of the states of previous source and previous target sentences, if used."""
+    sizes = {"source": cfg.encoder.embed_dim, "target": cfg.decoder.embed_dim}
+    return [size for side, size in sizes.items() if cfg.context_side in (side, "both")]
+
+
+class MultiEncoderEncoder(SharedSourceEncoder):
+    """Transformer encoder with an encoder of previous source sentences beside it.
+
+    Args:
+        cfg, dictionary, embed_tokens, separator: see the base class.
+    """
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
+        super().__init__(cfg, dictionary, embed_tokens, separator)
+        self.count, self.forget_context = cfg.context_sentences, cfg.forget_context
+        self.reads_context = cfg.context_side != "target"
+        self.context_encoder = None
+        if self.reads_context and not cfg.share_context_encoder:
+            self.context_encoder = ContextEncoder(cfg, cfg.encoder, dictionary, embed_tokens)
+
+    def forward(
+        self,
+        src_tokens,
+        src_lengths=None,
+        return_all_hiddens=False,
+        token_embeddings=None,
+        starts: Optional[Tensor] = None,
+        lanes: Optional[int] = None,
+        doc_state: Optional[DocumentState] = None,
+    ):
+        """Encode consecutive sentences.
+
+        Args:
+            src_tokens, src_lengths, return_all_hiddens, token_embeddings: see the base class.
+            starts, lanes, doc_state: see :class:`Stream`.
+
+        Returns:
+            Output of the base class with ``stream``, ``doc_state`` and ``contexts``
+            (:class:`~fairseq_docmt.modules.shared.encoder_output.EncoderOutput`).
+        """
+        stream = Stream.of(src_tokens, None if self.forget_context else starts, lanes, doc_state)
+        output = super().forward(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
+        output = {**output, "stream": stream, "doc_state": {}, "contexts": []}
+        if not self.reads_context:
+            return output
+        previous = PreviousSentences.of(src_tokens, stream, self.count, self.padding_idx)
+        encoder = self if self.context_encoder is None else self.context_encoder
+        context = encode_context(encoder, previous, self.embed_tokens)
+        return {**output, "contexts": [context], "doc_state": previous.doc_state}
+
+    def _select(self, encoder_out, sentences, beams):
+        selected = super()._select(encoder_out, sentences, beams)
+        return {
+            **selected,
+            "stream": encoder_out["stream"].of_rows(sentences),
+            "contexts": [x.of_sentences(sentences) for x in encoder_out["contexts"]],
+            "doc_state": {},
+        }
+
+
+class MultiEncoderDecoderLayer(AttentionDecoderLayer):
+    """Decoder layer whose cross attention may also attend to contexts ("inside")."""
+
+    def __init__(self, cfg, no_encoder_attn=False):
+        super().__init__(cfg, no_encoder_attn)
+        sizes = context_sizes(cfg) if cfg.context_integration == "inside" else []
+        self.context_attn = build_attentions(cfg, self.embed_dim, cfg.decoder, sizes)
+
+    def begin(self, source: Tensor, padding: Optional[Tensor], contexts: List[EncodedContext]):
+        """Return the state before the first token; see :meth:`init_state`."""
+        attended = (attention.attended(x) for attention, x in zip(self.context_attn, contexts))
+        return self.init_state(source, padding)._replace(memory=AttendedContexts(tuple(attended)))
+
+    def cross(self, x, state):
+        """See the base class."""
+        output = self.encoder_attn(x, state.source)
+        for attention, context in zip(self.context_attn, state.memory.contexts):
+            output = attention(output, x, context)
+        return output
+
+
+class MultiEncoderDecoder(StatefulDecoder):
+    """Transformer decoder that reads contexts, with an encoder of previous target sentences.
+
+    Args:
+        cfg, dictionary, embed_tokens, separator: see the base class.
+    """
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
+        super().__init__(cfg, dictionary, embed_tokens, separator)
+        self.count, self.eos, self.context_encoder = cfg.context_sentences, dictionary.eos(), None
+        if cfg.context_side != "source":
+            self.context_encoder = ContextEncoder(cfg, cfg.decoder, dictionary, embed_tokens)
+        sizes = context_sizes(cfg) if cfg.context_integration == "outside" else []
+        self.context_attn = build_attentions(cfg, cfg.encoder.embed_dim, cfg.encoder, sizes)
+
+    def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        """See the base class."""
+        return wrapped(MultiEncoderDecoderLayer(cfg, no_encoder_attn), cfg)
+
+    def forward_sequence(self, x, tokens, encoder_out, weights_of):
+        """See the base class; the extra outputs include the new document state, ``doc_state``."""
+        stream = encoder_out["stream"].for_rows(len(tokens))
+        contexts = [context.for_rows(len(tokens)) for context in encoder_out["contexts"]]
+        doc_state, weights = dict(encoder_out["doc_state"]), []
+        if self.context_encoder is not None:
+            previous = self._previous(tokens, stream)
+            contexts.append(self._encode(previous))
+            doc_state.update(previous.doc_state)
+        states = self._begin(encoder_out, contexts)
+        for number, (layer, state) in enumerate(zip(self.layers, states)):
+            x = layer(x, state, weights if number == weights_of else None)
+        return x, {"attn": weights or [None], "doc_state": doc_state}
+
+    def init_layers(self, encoder_out):
+        """See the base class."""
+        contexts, stream = list(encoder_out["contexts"]), encoder_out["stream"]
+        if self.context_encoder is not None:
+            # The sentence itself is not among those before it, so its tokens do not matter.
+            tokens = torch.full_like(stream.starts, self.eos, dtype=torch.long).unsqueeze(1)
+            contexts.append(self._encode(self._previous(tokens, stream)))
+        return self._begin(encoder_out, contexts), None
+
+    def read(self, x, tokens, state):
+        """See the base class."""
+        padding, layers = self._padding(tokens), []
+        for layer, before in zip(self.layers, state.layers):
+            x, after = layer.extend(x, before, padding)
+            layers.append(after)
+        return x, layers, None, {}
+
+    def step(self, x, tokens, state):
+        """See the base class."""
+        x, layers, rest, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
+        return x.squeeze(1), layers, rest, extra
+
+    def _begin(self, encoder_out: dict, contexts: List[EncodedContext]) -> list:
+        """Return the states of all layers before the first token."""
+        source, padding, _ = batch_first_source(encoder_out)
+        for attention, context in zip(self.context_attn, contexts):
+            source = attention(source, source, attention.attended(context))
+        return [layer.begin(source, padding, contexts) for layer in self.layers]
+
+    def _previous(self, tokens: Tensor, stream: Stream) -> PreviousSentences:
+        return PreviousSentences.of(tokens, stream, self.count, self.padding_idx, TARGET_KEY)
+
+    def _encode(self, previous: PreviousSentences) -> EncodedContext:
+        return encode_context(self.context_encoder, previous, self.embed_tokens)
