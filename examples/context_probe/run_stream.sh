@@ -6,7 +6,8 @@
 #
 # Transformers with recurrent memory: both, source, target (sides of the memory), forget (the memory is
 # reset after every sentence).  Transformers with hierarchical attention to the three previous sentences:
-# han, han-source, han-target, han-forget.  Recurrent models with a few previous sentences as context:
+# han, han-source, han-target, han-forget.  Transformers with encoders of the three previous sentences:
+# multi-encoder, multi-encoder-inside, multi-encoder-forget.  Recurrent models with a few previous sentences as context:
 # previous-target (needs UPDATES=4500), previous-source-attention, hierarchical.
 # Default: both and forget.
 set -euo pipefail
@@ -32,6 +33,13 @@ for system in "${systems[@]}"; do
     han) options=(--arch han_transformer) ;;
     han-source | han-target) options=(--arch han_transformer --context-side "${system#han-}") ;;
     han-forget) options=(--arch han_transformer --forget-context) ;;
+    multi-encoder*)
+      options=(--arch multi_encoder_transformer --context-sentences 3)
+      case $system in
+        *-inside) options+=(--context-integration inside) ;;
+        *-forget) options+=(--forget-context) ;;
+      esac
+      ;;
     previous-* | hierarchical)
       sizes=("${recurrent[@]}")
       options=(--arch context_rnn --context "$system" --share-decoder-input-output-embed)

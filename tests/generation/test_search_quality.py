@@ -25,6 +25,11 @@ SYSTEMS = {
     "group": (DOCUMENTS, tiny.group(), [JOINT[DOCUMENTS[1]], SEQUENTIAL]),
     "rnnsearch": (WINDOWS, tiny.rnnsearch(), [JOINT[WINDOWS[1]], SEQUENTIAL]),
     "han": (STREAM, tiny.han(), [["--gold-context"]]),
+    "multi-encoder": (
+        STREAM,
+        tiny.multi_encoder("--context-side", "both"),
+        [["--gold-context"]],
+    ),
     "memory": (STREAM, tiny.memory(), [["--gold-context"]]),
     "cache": (STREAM, tiny.cache(), [["--gold-context"]]),
     "context": (STREAM, tiny.context("--context", "hierarchical"), [["--gold-context"]]),

@@ -69,6 +69,8 @@ SYSTEMS: Dict[str, System] = {
     "lst": system(DOCUMENTS, tiny.lst()),
     "group": system(DOCUMENTS, tiny.group()),
     "han": system(STREAM, tiny.han("--context-sentences", "2")),
+    "multi-encoder": system(STREAM, tiny.multi_encoder("--context-side", "both")),
+    "multi-encoder-inside": system(STREAM, tiny.multi_encoder("--context-integration", "inside")),
     "memory": system(STREAM, tiny.memory()),
     "rnnsearch": system(WINDOWS, tiny.rnnsearch()),
     "cache-deep": system(STREAM, tiny.cache()),

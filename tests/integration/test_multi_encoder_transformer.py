@@ -1,0 +1,41 @@
+"""multi_encoder_transformer through the stock commands."""
+
+import pytest
+import tiny
+
+from fairseq_docmt.errors import UserError
+
+STREAM = ["--task", "sentence_stream_translation", "--batch-size", "2", "--chunk-sentences", "2"]
+ROWS = tiny.rows_of(tiny.documents((1, 5, 2, 7), 2))
+
+
+@pytest.mark.parametrize("integration", ["outside", "inside"])
+def test_it_trains_from_a_transformer_and_translates(binarised, tmp_path, integration):
+    """With frozen parameters, only context encoders and attention to contexts change."""
+    start = tiny.train(binarised, tmp_path / "a", "--task", "translation", updates=3)
+    arguments = [*STREAM, "--finetune-from-model", str(start), "--freeze-pretrained"]
+    model = tiny.multi_encoder("--context-side", "both", "--context-integration", integration)
+    checkpoint = tiny.train(binarised, tmp_path / "b", *arguments, model=model, updates=3)
+    old, new = tiny.weights(start), tiny.weights(checkpoint)
+    for name, value in old.items():
+        assert (new[name][: len(value)] == value).all(), name
+    assert all(".context_" in name for name in new if name not in old)
+    output = tiny.generate(binarised, checkpoint, *STREAM[:2])
+    assert sorted(tiny.lines_of(output)) == ROWS
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--context-sentences", "0"], "--context-sentences must be at least 1, not 0"),
+        (["--context-layers", "-2"], "--context-layers must be at least 1, not -2"),
+        (
+            ["--share-context-encoder", "--context-side", "target"],
+            "--share-context-encoder is for previous source sentences",
+        ),
+        (["--checkpoint-activations"], "--checkpoint-activations is not supported"),
+    ],
+)
+def test_invalid_options_are_refused(binarised, tmp_path, options, message):
+    with pytest.raises(UserError, match=message):
+        tiny.train(binarised, tmp_path, *STREAM, model=tiny.multi_encoder(*options))
