@@ -6,18 +6,27 @@ Covers tasks/_language_tags.py.
 """
 
 import contextlib
+import io
 import re
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 import tiny
 import torch
-from fairseq import checkpoint_utils
-from fairseq.data import Dictionary
+from fairseq import checkpoint_utils, options, tasks
+from fairseq.data.data_utils import collate_tokens
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
+from fairseq_cli import interactive
 
+from fairseq_docmt.checkpoint_file import CheckpointFile
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.scoring.reference_scores import ReferenceScorer
+from fairseq_docmt.tasks import _language_tags
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 
 LANGUAGES = "xx_XX,tgt,yy_YY,src"
@@ -55,7 +64,7 @@ def repaired_stock_task():
 
 @pytest.fixture(scope="module")
 def data(made_once):
-    """Documents with one dictionary; and their sentences without blank lines for fairseq's tasks."""
+    """Documents with one dictionary; their sentences without blank lines for fairseq's tasks."""
 
     def build(folder):
         for seed, (split, lengths) in enumerate(
@@ -148,3 +157,435 @@ def test_window_1_is_the_pretrained_model(data, stock, kind, decoding, scoring):
         )
         if kind != "mbart25" and decoding != "sequential" and not scoring:
             torch.testing.assert_close(best["score"], wanted["score"], atol=1e-5, rtol=0)
+
+
+# ---- documents, compared with a loop by hand -----------------------------------------------------
+
+#: kind -> tokens at the start and end of the source, first ones of the decoder, of these in the
+#: target
+AROUND = {
+    "mbart25": ([], ["[src]"], ["[tgt]"], 0),
+    "mbart50": (["[src]"], [], ["</s>", "[tgt]"], 1),
+    "m2m": (["__src__"], [], ["</s>", "__tgt__"], 1),
+}
+FINETUNED = {
+    "window": [*WINDOW, "--window-size", "3"],
+    "document": [*DOCUMENT, "--max-document-tokens", "40"],
+    "stream": ["--task", "sentence_stream_translation", "--batch-size", "2", *POSITIONS],
+}
+TEST = tiny.documents((1, 4, 2), 2)
+LIMIT = 12
+MEMORY = ("--arch", "memory_transformer", "--memory-size", "4")
+NARROW = ("--arch", "window_attn_transformer", "--attention-window", "2", "--position", "absolute")
+
+
+def own(arch, kind):
+    """Command line of an architecture of this suite with the sizes of the pre-trained model."""
+    learned = ["--encoder-learned-pos", "--decoder-learned-pos", "--activation-fn", "gelu"]
+    learned += ["--layernorm-embedding"]
+    return [*arch, *SIZES, *(learned if kind != "m2m" else []), *POSITIONS]
+
+
+@pytest.fixture(scope="module")
+def finetuned(data, stock, made_once):
+    """Return a function that trains a document model from the pre-trained one."""
+
+    def make(kind, task, arch=None, updates=25):
+        model = STOCK[kind][2] if arch is None else own(arch, kind)
+
+        def build(folder):
+            start = ["--finetune-from-model", str(stock(kind)), "--lr", "0.01"]
+            options = [*FINETUNED[task], *start]
+            path = tiny.train(data / "bin", folder, *options, updates=updates, model=model)
+            tiny.with_noise(path)  # so that outputs differ
+
+        return made_once(("finetuned", kind, task, arch), build) / "checkpoint_last.pt"
+
+    return make
+
+
+class ByHand:
+    """Greedy translation by a checkpoint that reads everything again for every word."""
+
+    def __init__(self, checkpoint, kind):
+        (self.model,), _, self.task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(checkpoint)]
+        )
+        self.model.eval()
+        self.words = self.task.target_dictionary
+        before, after, first, _ = AROUND[kind]
+        self.before, self.after, self.first = map(self.indices, (before, after, first))
+        self.tags = AROUND[kind][3]
+        self.sep, self.eos = self.indices(["<sep>", "</s>"])
+
+    def indices(self, symbols):
+        assert all(symbol in self.words for symbol in symbols)
+        return [self.words.index(symbol) for symbol in symbols]
+
+    def source(self, sentences):
+        tokens = [self.indices(sentence.split()) for sentence in sentences]
+        joined = [t for sentence in tokens for t in [*sentence, self.sep]][:-1]
+        return torch.tensor([[*self.before, *joined, self.eos, *self.after]])
+
+    @torch.no_grad()
+    def scores(self, source, tokens):
+        previous = torch.tensor([[*self.first, *tokens]])
+        output = self.model(source, torch.tensor([source.size(1)]), previous)
+        scores = self.model.get_normalized_probs(output, log_probs=True)[0, -1]
+        scores[self.words.pad()] = -float("inf")
+        return scores
+
+    def sentence(self, sources, before):
+        """The next sentence after the translations ``before``."""
+        source, context = self.source(sources), [t for s in before for t in [*s, self.sep]]
+        tokens = []
+        while len(tokens) < LIMIT:
+            scores = self.scores(source, [*context, *tokens])
+            scores[[self.sep, *([] if tokens else [self.eos])]] = -float("inf")
+            if int(scores.argmax()) == self.eos:
+                break
+            tokens.append(int(scores.argmax()))
+        return tokens
+
+    def span(self, sources, count=0):
+        """All sentences of a span; again with the right number of them if it is wrong."""
+        source, tokens, limit = self.source(sources), [], LIMIT * len(sources) - self.tags
+        each = (LIMIT * len(sources) - count + 1) // max(count, 1)
+        while len(tokens) < limit:
+            scores = self.scores(source, tokens)
+            if not tokens:
+                scores[self.eos] = -float("inf")
+            if count:
+                done = tokens.count(self.sep)
+                # The tag counts as a token of the first sentence.
+                start = len(tokens) - tokens[::-1].index(self.sep) if done else -self.tags
+                scores[self.sep if done == count - 1 else self.eos] = -float("inf")
+                if len(tokens) - start >= each:
+                    if done == count - 1:
+                        break
+                    tokens.append(self.sep)
+                    continue
+            if int(scores.argmax()) == self.eos:
+                break
+            tokens.append(int(scores.argmax()))
+        found = [[]]
+        for token in tokens:
+            found.append([]) if token == self.sep else found[-1].append(token)
+        return found if len(found) == len(sources) else self.span(sources, len(sources))
+
+    def text(self, tokens):
+        return " ".join(self.words[token] for token in tokens)
+
+
+def check(data, checkpoint, expected, *options):
+    output = tiny.generate(data / "bin", checkpoint, *SEARCH, *options)
+    found = tiny.lines_of(output)
+    assert [found[row] for row in tiny.rows_of(TEST)] == expected
+    assert len(set(expected)) > 2
+    assert not re.search(r"\[(src|tgt)\]|__(src|tgt)__", output)
+
+
+@pytest.mark.parametrize("kind", ["mbart25", "m2m"])
+@pytest.mark.parametrize(
+    "task, decoding, arch",
+    [
+        ("window", "sequential", None),
+        ("window", "window", None),
+        ("window", "segment", None),
+        ("document", "sequential", None),
+        ("document", "segment", None),
+        ("document", "sequential", NARROW),  # reuses states when the source grows
+    ],
+)
+def test_documents_have_the_tags_in_their_places(data, finetuned, kind, task, decoding, arch):
+    """Decoding names nothing but the checkpoint."""
+    checkpoint = finetuned(kind, task, arch)
+    hand, expected = ByHand(checkpoint, kind), []
+    for document in TEST:
+        translated = []
+        for i in range(len(document)):
+            first = max(0, i - 2) if task == "window" else 0
+            if decoding == "sequential":
+                translated.append(hand.sentence(document[first : i + 1], translated[first:]))
+            elif decoding == "window":
+                translated.append(hand.span(document[first : i + 1])[-1])
+        if decoding == "segment":
+            size = 3 if task == "window" else len(document)
+            for first in range(0, len(document), size):
+                translated += hand.span(document[first : first + size])
+        expected += map(hand.text, translated)
+    check(data, checkpoint, expected, *FINETUNED[task][:2], *POSITIONS, "--decoding", decoding)
+
+
+@pytest.mark.parametrize("kind", ["mbart50", "mbart25"])
+def test_streams_have_the_tags_in_their_places(data, finetuned, kind):
+    checkpoint = finetuned(kind, "stream", MEMORY)
+    hand, expected = ByHand(checkpoint, kind), []
+    pad = hand.words.pad()
+    for document in TEST:
+        sources = [hand.source([sentence])[0] for sentence in document]
+        translated = []
+        for i in range(len(document)):
+            source = collate_tokens(sources[: i + 1], pad, left_pad=True)
+            starts = torch.tensor([True] + [False] * i)
+            tokens = []
+            while len(tokens) < LIMIT - hand.tags:
+                rows = [torch.tensor([*hand.first, *t]) for t in [*translated, tokens]]
+                previous, lengths = collate_tokens(rows, pad), source.ne(pad).sum(1)
+                with torch.no_grad():
+                    output = hand.model(source, lengths, previous, starts=starts, lanes=1)
+                scores = hand.model.get_normalized_probs(output, log_probs=True)
+                scores = scores[-1, len(rows[-1]) - 1]
+                scores[[pad, hand.sep, *([] if tokens else [hand.eos])]] = -float("inf")
+                if int(scores.argmax()) == hand.eos:
+                    break
+                tokens.append(int(scores.argmax()))
+            translated.append(tokens)
+        expected += map(hand.text, translated)
+    check(data, checkpoint, expected, *FINETUNED["stream"][:2], *POSITIONS)
+
+
+def test_python_and_interactive_need_no_tags(data, finetuned, monkeypatch):
+    checkpoint = finetuned("mbart25", "window")
+    command = [*WINDOW, "--beam", "2", "--max-len-b", "12", "--max-len-a", "0"]
+    found = tiny.lines_of(tiny.generate(data / "bin", checkpoint, *command))
+    expected = [found[row] for row in tiny.rows_of(TEST)]
+    translator = DocumentTranslator.from_pretrained(str(checkpoint))
+    options = {"beam": 2, "max_len_b": 12, "max_len_a": 0}
+    translated = translator.translate(TEST, **options)
+    assert [line for document in translated for line in document] == expected
+    monkeypatch.setattr("sys.stdin", io.StringIO(tiny.text_of(TEST)))
+    command += [str(data / "bin"), "--path", str(checkpoint), "--cpu", "--buffer-size", "99"]
+    command += ["--user-dir", tiny.USER_DIR, "-s", "src", "-t", "tgt"]
+    output = tiny.run_main(interactive.cli_main, *command)
+    assert [line for line in tiny.lines_of(output).values() if line] == expected
+
+
+@pytest.mark.parametrize("kind", ["mbart25", "m2m"])
+def test_references_of_contrastive_sets_have_the_tags(finetuned, kind):
+    """The scores of the last sentence, after its context."""
+    checkpoint = finetuned(kind, "window")
+    hand = ByHand(checkpoint, kind)
+    scorer = ReferenceScorer(DocumentTranslator.from_pretrained(str(checkpoint)).hub)
+    pairs = [(document[:3], tiny.translate([document[:3]])[0]) for document in TEST]
+    for (source, target), found in zip(pairs, scorer.sentence_scores(pairs, last_only=True)):
+        context = [t for s in target[:-1] for t in [*hand.indices(s.split()), hand.sep]]
+        last = [*hand.indices(target[-1].split()), hand.eos]
+        scores = [
+            float(hand.scores(hand.source(source), [*context, *last[:n]])[word])
+            for n, word in enumerate(last)
+        ]
+        assert found[-1][1].tolist() == pytest.approx(scores, abs=1e-5)
+
+
+@pytest.mark.parametrize("task", ["window", "stream"])
+def test_validation_translates_as_decoding_does(data, stock, tmp_path, task):
+    model = own(MEMORY, "mbart50") if task == "stream" else MBART
+    bleu = ["--eval-bleu", "--eval-bleu-args", '{"beam": 2, "max_len_b": 10}']
+    start = ["--finetune-from-model", str(stock("mbart50")), "--lr", "0.01"]
+    options = [*FINETUNED[task], *start, *bleu, "--best-checkpoint-metric", "bleu"]
+    options += ["--maximize-best-checkpoint-metric"]
+    path = tiny.train(data / "bin", tmp_path, *options, updates=40, model=model)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    logged = state["extra_state"]["val_loss"]
+    gold = [*FINETUNED[task][:2], *POSITIONS, "--gold-context"]
+    assert logged == pytest.approx(tiny.valid_bleu(data / "bin", path, *gold), abs=0.011)
+    assert logged > 0
+
+
+# ---- training ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", STOCK)
+def test_examples_of_window_1_are_those_of_the_stock_task(data, kind):
+    task_class, options, model = STOCK[kind]
+    stock = task_of(data / "sentences" / "bin", *options, "-s", "src", "-t", "tgt", model=model)
+    names = ["--language-tags", kind, "--tag-languages", LANGUAGES]
+    ours = task_of(data / "bin", *WINDOW, "--window-size", "1", *names)
+    assert ours.src_dict.symbols[:-2] == stock.source_dictionary.symbols
+    for task in (stock, ours):
+        task.load_dataset("test")
+    view, pairs = ours.dataset("test"), stock.dataset("test")
+    pairs = getattr(pairs, "datasets", [pairs])[0]
+    batch = view.collater([view[i] for i in range(len(view))])
+    wanted = pairs.collater([pairs[i] for i in range(len(pairs))])
+    for key in ("src_tokens", "src_lengths"):
+        assert torch.equal(batch["net_input"][key], wanted["net_input"][key])
+    previous, target = wanted["net_input"]["prev_output_tokens"], wanted["target"]
+    if kind == "mbart25":  # the tag that the stock task predicts after </s> is always the same
+        tag, pad = stock.tgt_dict.index("[tgt]"), stock.tgt_dict.pad()
+        target = target.masked_fill(target.eq(tag), pad)[:, :-1]
+        previous = previous.masked_fill(previous.eq(stock.tgt_dict.eos()), pad)[:, :-1]
+    assert torch.equal(batch["net_input"]["prev_output_tokens"], previous)
+    assert torch.equal(batch["target"], target)
+
+
+def task_of(data, *arguments, model=tiny.MODEL):
+    command = [str(data), "--user-dir", tiny.USER_DIR, *model, *tiny.TRAINING, *arguments]
+    args = options.parse_args_and_arch(options.get_training_parser(), command)
+    return tasks.setup_task(convert_namespace_to_omegaconf(args).task)
+
+
+def test_resuming_names_nothing_again(data, stock, tmp_path):
+    start = [*FINETUNED["window"], "--finetune-from-model", str(stock("mbart25"))]
+    start += ["--source-tag", "xx_XX"]
+    whole = tiny.train(data / "bin", tmp_path / "a", *start, updates=6, model=MBART)
+    tiny.train(data / "bin", tmp_path / "b", *start, updates=3, model=MBART)
+    parts = tiny.train(data / "bin", tmp_path / "b", *WINDOW, updates=6, model=MBART)
+    for name, value in tiny.weights(whole).items():
+        assert torch.equal(value, tiny.weights(parts)[name]), name
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(parts))["task_state"]["language_tags"]
+    assert state["kind"] == "mbart25"
+    assert (state["source"], state["target"]) == ("xx_XX", "tgt")
+
+
+def test_new_symbols_begin_as_the_mean_of_the_others(data, stock, tmp_path):
+    options = [*FINETUNED["window"], "--finetune-from-model", str(stock("m2m")), "--lr", "1e-9"]
+    options += ["--source-tag", "zz", "--add-language-tags"]
+    path = tiny.train(data / "bin", tmp_path, *options, updates=1, model=M2M)
+    old, new = tiny.weights(stock("m2m")), tiny.weights(path)
+    for name, value in old.items():
+        torch.testing.assert_close(new[name][: len(value)], value, atol=1e-6, rtol=0, msg=name)
+    name = "encoder.embed_tokens.weight"
+    assert len(new[name]) == len(old[name]) + 3  # __zz__, <sep>, <bod>
+    mean = old[name].mean(dim=0).expand(3, -1)
+    torch.testing.assert_close(new[name][-3:], mean, atol=1e-6, rtol=0)
+    tiny.generate(data / "bin", path, *SEARCH, *WINDOW)
+
+
+OWN = {
+    "rfa": ("--arch", "rfa_transformer", "--cross-feature-dim", "8", "--causal-feature-dim", "4"),
+    "gated": ("--arch", "rfa_transformer", "--sentence-gate", "decay"),
+    "window": ("--arch", "window_attn_transformer", "--attention-window", "4"),
+    "lst": ("--arch", "lst_transformer"),
+}
+
+
+@pytest.mark.parametrize("arch", OWN)
+def test_own_architectures_start_from_the_pretrained_model(data, stock, tmp_path, arch, caplog):
+    options = [*FINETUNED["window"], "--finetune-from-model", str(stock("mbart25"))]
+    options += ["--lr", "1e-9"]
+    model = own(OWN[arch], "mbart25")
+    with caplog.at_level("INFO"):
+        path = tiny.train(data / "bin", tmp_path, *options, updates=1, model=model)
+    old, new = tiny.weights(stock("mbart25")), tiny.weights(path)
+    relative = {f"{side}.embed_positions.weight" for side in ("encoder", "decoder")}
+    assert old.keys() - new.keys() == (relative if arch == "window" else set())
+    for name in old.keys() & new.keys():
+        value = old[name]
+        torch.testing.assert_close(new[name][: len(value)], value, atol=1e-6, rtol=0, msg=name)
+    if new.keys() - old.keys():
+        assert "are not in the checkpoint and keep their initial values" in caplog.text
+    output = tiny.generate(data / "bin", path, *SEARCH, *WINDOW)
+    assert len(tiny.lines_of(output)) > len(tiny.rows_of(TEST)) - 1
+
+
+def test_more_positions(data, stock, tmp_path):
+    longer = ["--max-source-positions", "150", "--max-target-positions", "150"]
+    model = [*MBART[: -len(POSITIONS)], *longer]
+    options = [*FINETUNED["document"], *longer, "--extend-positions", "repeat", "--lr", "1e-9"]
+    options += ["--finetune-from-model", str(stock("mbart25"))]
+    path = tiny.train(data / "bin", tmp_path, *options, updates=1, model=model)
+    name = "encoder.embed_positions.weight"
+    old, new = (tiny.weights(checkpoint)[name] for checkpoint in (stock("mbart25"), path))
+    torch.testing.assert_close(new[2:130], old[2:].repeat(2, 1), atol=1e-6, rtol=0)
+    tiny.train(data / "bin", tmp_path, *FINETUNED["document"], *longer, updates=2, model=model)
+    tiny.generate(data / "bin", path, *SEARCH, *DOCUMENT[:2], *longer)
+
+
+# ---- mistakes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind, options, message",
+    [
+        ("m2m", ["--source-tag", "srx"], "no source language srx; .* as --source-tag src, or to"),
+        ("m2m", ["--target-tag", "de"], "has no target language de; give the name"),
+        ("mbart25", ["--tag-languages", "src,tgt"], r"3 symbols of .* make \d+ symbols, but check"),
+        (
+            "mbart25",
+            ["--max-source-positions", "65"],
+            "has 64 learned source positions, but the model has 65 .*--extend-positions repeat or",
+        ),
+    ],
+)
+def test_mistakes_at_the_start(data, stock, tmp_path, kind, options, message):
+    start = [*FINETUNED["window"], "--finetune-from-model", str(stock(kind)), *options]
+    with pytest.raises(UserError, match=message):
+        tiny.train(data / "bin", tmp_path, *start, updates=1, model=STOCK[kind][2])
+
+
+def test_another_dictionary(binarised, stock, tmp_path):
+    start = [*FINETUNED["window"], "--finetune-from-model", str(stock("m2m"))]
+    with pytest.raises(UserError, match="binarise the text with the dictionary of the pre-trained"):
+        tiny.train(binarised, tmp_path, *start, updates=1, model=M2M)
+
+
+def test_mistakes_in_decoding(data, finetuned, window_checkpoint, binarised):
+    checkpoint = finetuned("mbart25", "window")
+
+    def refused(message, *options, data=data / "bin", checkpoint=checkpoint):
+        with pytest.raises(UserError, match=message):
+            tiny.generate(data, checkpoint, *SEARCH, *WINDOW, *options)
+
+    refused("--language-tags m2m contradicts the checkpoint, .* mbart25; leave", *M2M_TAGS)
+    refused("--target-tag xx_XX contradicts the checkpoint", "--target-tag", "xx_XX")
+    refused("has more tokens than the model's 7 source", "--max-source-positions", "7")
+    other = {"data": binarised, "checkpoint": window_checkpoint}
+    refused("was trained without language tags; leave --language-tags out", *M2M_TAGS, **other)
+    refused("--source-tag needs --language-tags", "--source-tag", "src", **other)
+    both = f"{checkpoint}:{finetuned('m2m', 'window')}"
+    refused("symbols, but checkpoint|one ensemble must agree in their language", checkpoint=both)
+
+
+M2M_TAGS = ["--language-tags", "m2m"]
+
+
+# ---- what checkpoints say ------------------------------------------------------------------------
+
+
+def cfg(**given):
+    names = ("language_tags", "source_tag", "target_tag", "tag_languages")
+    values = {**dict.fromkeys(names), "add_language_tags": False, **given}
+    values.update(source_lang="de", target_lang="en", override_checkpoint_options=False)
+    return SimpleNamespace(**values)
+
+
+def symbols_of(task, settings, **given):
+    file = CheckpointFile("ck", {"task": {**settings, "_name": task}}, {}, {})
+    found = _language_tags.chosen(cfg(**given), file)
+    return found and [found.kind, *found.symbols]
+
+
+MULTI_TASK = "translation_multi_simple_epoch"
+STARTS = {"encoder_langtok": "src", "decoder_langtok": True, "lang_tok_style": "multilingual"}
+
+
+def test_tags_that_checkpoints_have(tmp_path):
+    named = {**STARTS, "langs": ["en", "de"]}
+    assert symbols_of("translation", {}) is None
+    want = ["mbart25", "[de]", "[en]", "<mask>"]
+    assert symbols_of("multilingual_denoising", {"langs": "de,en"}) == want
+    assert symbols_of(MULTI_TASK, named) == ["m2m", "__en__", "__de__"]
+    want = ["mbart50", "[en]", "[de]", "<mask>"]
+    assert symbols_of(MULTI_TASK, {**named, "lang_tok_style": "mbart"}) == want
+    want = ["nllb", "__en__", "__de__", "<MINED_DATA>", "<MMT_BT_DATA>", "<SMT_BT_DATA>"]
+    assert symbols_of(MULTI_TASK, {**named, "add_data_source_prefix_tags": True}) == want
+    pairs = {**STARTS, "lang_pairs": ["fr-de", "de-en"]}
+    assert symbols_of(MULTI_TASK, pairs) == ["m2m", "__de__", "__en__", "__fr__"]
+    (tmp_path / "langs").write_text("fr\nen\n\nde\n")
+    listed = symbols_of(MULTI_TASK, {**STARTS, "lang_dict": str(tmp_path / "langs")})
+    assert listed == ["m2m", "__fr__", "__en__", "__de__"]
+    given = symbols_of(MULTI_TASK, named, tag_languages="xx,de")
+    assert given == ["m2m", "__xx__", "__de__"]
+    # A pre-trained mBART with the tags of the second version.
+    want = ["mbart50", "[de]", "[en]", "<mask>"]
+    settings = {"langs": "de,en"}
+    assert symbols_of("multilingual_denoising", settings, language_tags="mbart50") == want
+
+
+def test_languages_that_nothing_names():
+    with pytest.raises(UserError, match="ck does not name the languages of its tags; give them"):
+        symbols_of(MULTI_TASK, {**STARTS, "lang_dict": "elsewhere", "lang_pairs": "de-en"})
+    with pytest.raises(UserError, match="does not have the tags of its languages at the begin"):
+        symbols_of(MULTI_TASK, {**STARTS, "encoder_langtok": "tgt", "langs": "de,en"})
