@@ -213,7 +213,7 @@ class DocumentTranslationTask(TranslationTask):
         super().load_state_dict(state_dict)
         self.state.merge_state_dict({KEY: adopted})
         if _language_tags.KEY in state_dict:
-            self.use_tags(_language_tags.adopted(self.cfg, state_dict[_language_tags.KEY]))
+            self.use_tags(_language_tags.adopted(self.cfg, state_dict))
 
     def use_tags(self, options: Optional[_language_tags.TagOptions]) -> None:
         """Put language tags around all sequences; add their symbols to the dictionaries.

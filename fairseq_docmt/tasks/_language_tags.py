@@ -16,6 +16,7 @@ from fairseq_docmt.checkpoint_file import CheckpointFile
 from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags, insert_symbols
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
 
 logger = logging.getLogger(__name__)
 
@@ -121,8 +122,8 @@ def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
             return _none(cfg)
         return _completed(cfg, given, _languages(cfg, {}) or [], pretrained=False)
     if KEY in file.task_state:
-        return adopted(cfg, file.task_state[KEY])
-    if "document_options" in file.task_state and given is not None:
+        return adopted(cfg, file.task_state)
+    if OPTIONS_KEY in file.task_state and given is not None:
         raise UserError(f"{file.path} was trained without language tags; leave --language-tags out")
     settings = file.settings.get("task", {})
     kind = given or _kind_of(file.task, settings)
@@ -137,27 +138,34 @@ def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
     return _completed(cfg, kind, languages, pretrained=True)
 
 
-def adopted(cfg, stored: dict) -> TagOptions:
-    """Return the tags of a checkpoint of this suite.
+def adopted(cfg, task_state: dict) -> TagOptions:
+    """Return the tags of a checkpoint of this suite; those of other languages are named anew.
+
+    Args:
+        cfg: options of the task.
+        task_state: state of the task in the checkpoint.
 
     Raises:
-        UserError: the options contradict them.
+        UserError: the options contradict the checkpoint.
     """
-    own = TagOptions(**stored)
+    own, languages = TagOptions(**task_state[KEY]), task_state["training_text"]["languages"]
+    if cfg.source_lang != languages[0]:
+        own = own._replace(source=cfg.source_tag or cfg.source_lang)
+    if cfg.target_lang != languages[1]:
+        own = own._replace(target=cfg.target_tag or cfg.target_lang)
     names = {"language_tags": "kind", "source_tag": "source", "target_tag": "target"}
-    given = {field: _given(cfg, name) for name, field in names.items()}
-    given = {field: value for field, value in given.items() if value is not None}
-    if cfg.override_checkpoint_options:
-        return own._replace(**given)
     for name, field in names.items():
-        trained = getattr(own, field)
-        if given.get(field, trained) != trained:
+        trained, given = getattr(own, field), _given(cfg, name)
+        if given is None or given == trained:
+            continue
+        if not cfg.override_checkpoint_options:
             option = "--" + name.replace("_", "-")
             raise UserError(
-                f"{option} {given[field]} contradicts the checkpoint, which was trained with "
+                f"{option} {given} contradicts the checkpoint, which was trained with "
                 f"{option} {trained}; leave the option out, or to use another value all the same "
                 "add --override-checkpoint-options"
             )
+        own = own._replace(**{field: given})
     return own
 
 

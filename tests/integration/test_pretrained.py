@@ -131,8 +131,9 @@ def without_new_symbols():
             yield
 
 
-@pytest.mark.parametrize("scoring", [[], ["--score-reference"]], ids=["search", "reference"])
-@pytest.mark.parametrize("decoding", ["window", "sequential", "segment"])
+@pytest.mark.parametrize(
+    "decoding, scoring", [("window", []), ("sequential", []), ("window", ["--score-reference"])]
+)
 @pytest.mark.parametrize("kind", STOCK)
 def test_window_1_is_the_pretrained_model(data, stock, kind, decoding, scoring):
     """Tokens and their scores; also of the tag, which the stock tasks generate as well."""
@@ -437,6 +438,19 @@ def test_resuming_names_nothing_again(data, stock, tmp_path):
     state = checkpoint_utils.load_checkpoint_to_cpu(str(parts))["task_state"]["language_tags"]
     assert state["kind"] == "mbart25"
     assert (state["source"], state["target"]) == ("xx_XX", "tgt")
+
+
+def test_a_second_stage_keeps_the_tags(data, finetuned, tmp_path):
+    """And names those of other languages anew, here in the other direction."""
+    start = ["--finetune-from-model", str(finetuned("mbart50", "window"))]
+    model = own(MEMORY, "mbart50")
+    path = tiny.train(data / "bin", tmp_path / "a", *FINETUNED["stream"], *start, model=model)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))["task_state"]["language_tags"]
+    assert [state[key] for key in ("kind", "source", "target")] == ["mbart50", "src", "tgt"]
+    start += ["-s", "tgt", "-t", "src"]
+    path = tiny.train(data / "bin", tmp_path / "b", *FINETUNED["stream"], *start, model=model)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))["task_state"]["language_tags"]
+    assert [state[key] for key in ("kind", "source", "target")] == ["mbart50", "tgt", "src"]
 
 
 def test_new_symbols_begin_as_the_mean_of_the_others(data, stock, tmp_path):
