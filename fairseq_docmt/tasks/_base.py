@@ -32,7 +32,11 @@ from fairseq_docmt.generation.sequence_generator import (
     DocumentGeneratorWithAlignment,
 )
 from fairseq_docmt.generation.validation_units import units_of_view
-from fairseq_docmt.models.interface import load_pretrained_parts, reads_documents
+from fairseq_docmt.models.interface import (
+    load_pretrained_parts,
+    reads_documents,
+    separate_beams,
+)
 from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
 from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
@@ -491,9 +495,14 @@ class DocumentTranslationTask(TranslationTask):
         if getattr(args, "print_alignment", None):
             generator_class = seq_gen_cls or DocumentGeneratorWithAlignment
             options["print_alignment"] = args.print_alignment
-        return super().build_generator(
+        if self.tag_options is not None:
+            options["tokens_to_suppress"] = self.tag_options.symbols
+        generator = super().build_generator(
             models, args, generator_class, extra_gen_cls_kwargs=options, **kwargs
         )
+        for model in models:
+            separate_beams(model)
+        return generator
 
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
         """Return the hypotheses of the original sentences of a sample, in its order."""

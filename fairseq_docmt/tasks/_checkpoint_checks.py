@@ -82,12 +82,15 @@ def _check_sizes(file: CheckpointFile, task) -> None:
     dictionaries = (task.source_dictionary, task.target_dictionary)
     tags = task.tag_options
     new = len(DOCUMENT_SYMBOLS if tags is None else tags.new)
+    lacking = {0, new}
+    if tags is not None:
+        lacking = {0 if _language_tags.KEY in file.task_state else new}
     for side, language, dictionary in zip(("encoder", "decoder"), languages, dictionaries):
         weight = file.weights.get(f"{side}.embed_tokens.weight")
-        if weight is None or len(dictionary) - len(weight) in (0, new):
+        if weight is None or len(dictionary) - len(weight) in lacking:
             continue
         if tags is not None:
-            known = len(dictionary) - new
+            known = len(dictionary) - max(lacking)
             raise UserError(
                 f"dict.{language}.txt and the {len(tags.symbols) - len(tags.unknown)} symbols of "
                 f"--language-tags {tags.kind} make {known} symbols, but checkpoint {file.path} has "
