@@ -7,6 +7,7 @@ Covers tasks/_language_tags.py.
 
 import contextlib
 import io
+import math
 import re
 from types import SimpleNamespace
 from unittest import mock
@@ -15,6 +16,7 @@ import pytest
 import tiny
 import torch
 from fairseq import checkpoint_utils, options, tasks
+from fairseq.data import Dictionary
 from fairseq.data.data_utils import collate_tokens
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models.transformer import TransformerDecoderBase
@@ -198,8 +200,7 @@ def finetuned(data, stock, made_once):
         def build(folder):
             start = ["--finetune-from-model", str(stock(kind)), "--lr", "0.01"]
             options = [*FINETUNED[task], *start]
-            path = tiny.train(data / "bin", folder, *options, updates=updates, model=model)
-            tiny.with_noise(path)  # so that outputs differ
+            tiny.train(data / "bin", folder, *options, updates=updates, model=model)
 
         return made_once(("finetuned", kind, task, arch), build) / "checkpoint_last.pt"
 
@@ -220,7 +221,9 @@ class ByHand:
         self.tags = AROUND[kind][3]
         self.sep, self.eos = self.indices(["<sep>", "</s>"])
         #: tags are not written within a translation
-        self.never = [n for n, word in enumerate(self.words.symbols) if re.match(r"__|\[", word)]
+        self.never = [
+            n for n, word in enumerate(self.words.symbols) if re.match(r"__|\[|<mask>", word)
+        ]
 
     def indices(self, symbols):
         assert all(symbol in self.words for symbol in symbols)
@@ -240,53 +243,58 @@ class ByHand:
         return scores
 
     def sentence(self, sources, before):
-        """The next sentence after the translations ``before``."""
-        source, context = self.source(sources), [t for s in before for t in [*s, self.sep]]
-        tokens = []
-        while len(tokens) < LIMIT:
-            scores = self.scores(source, [*context, *tokens])
-            scores[[self.sep, *([] if tokens else [self.eos])]] = -float("inf")
-            if int(scores.argmax()) == self.eos:
-                break
-            tokens.append(int(scores.argmax()))
-        return tokens
+        """The next sentence after the translations ``before``, as a list of words and scores."""
+        source, context = self.source(sources), [t for s in before for t, _ in s]
+        found = []
+        while True:
+            scores = self.scores(source, [*context, *(t for t, _ in found)])
+            best = self.best(scores, self.sep, *([] if found else [self.eos]))
+            if best == self.eos or len(found) == LIMIT:
+                return [*found, (self.eos, float(scores[self.eos]))]
+            found.append((best, float(scores[best])))
 
     def span(self, sources, count=0):
         """All sentences of a span; again with the right number of them if it is wrong."""
-        source, tokens, limit = self.source(sources), [], LIMIT * len(sources) - self.tags
+        source, tokens, found = self.source(sources), [], [[]]
+        limit = LIMIT * len(sources) - self.tags
         each = (LIMIT * len(sources) - count + 1) // max(count, 1)
-        while len(tokens) < limit:
-            scores = self.scores(source, tokens)
-            if not tokens:
-                scores[self.eos] = -float("inf")
+        while True:
+            scores, done = self.scores(source, tokens), tokens.count(self.sep)
+            best = self.best(scores, *([] if tokens else [self.eos]))
             if count:
-                done = tokens.count(self.sep)
+                last = done == count - 1
                 # The tag counts as a token of the first sentence.
-                start = len(tokens) - tokens[::-1].index(self.sep) if done else -self.tags
-                scores[self.sep if done == count - 1 else self.eos] = -float("inf")
-                if len(tokens) - start >= each:
-                    if done == count - 1:
-                        break
-                    tokens.append(self.sep)
-                    continue
-            if int(scores.argmax()) == self.eos:
+                length = len(found[-1]) + (0 if done else self.tags)
+                ends, other = (self.eos, self.sep) if last else (self.sep, self.eos)
+                best = self.best(scores, other, *([] if tokens else [self.eos]))
+                best = ends if length >= each else best
+            if len(tokens) == limit:
+                best = self.eos
+            found[-1].append((best, float(scores[best])))
+            if best == self.eos:
                 break
-            tokens.append(int(scores.argmax()))
-        found = [[]]
-        for token in tokens:
-            found.append([]) if token == self.sep else found[-1].append(token)
+            tokens.append(best)
+            if best == self.sep:
+                found.append([])
         return found if len(found) == len(sources) else self.span(sources, len(sources))
 
-    def text(self, tokens):
-        return " ".join(self.words[token] for token in tokens)
+    @staticmethod
+    def best(scores, *never):
+        allowed = scores.clone()
+        allowed[list(never)] = -float("inf")
+        return int(allowed.argmax())
 
 
 def check(data, checkpoint, expected, *options):
+    """Compare words, and the scores of words and ends, with a list of these for each sentence."""
     output = tiny.generate(data / "bin", checkpoint, *SEARCH, *options)
-    found = tiny.lines_of(output)
-    assert [found[row] for row in tiny.rows_of(TEST)] == expected
-    assert len(set(expected)) > 2
-    assert not re.search(r"\[(src|tgt)\]|__(src|tgt)__", output)
+    words = Dictionary.load(str(data / "bin" / "dict.tgt.txt"))
+    texts, scores = tiny.lines_of(output), tiny.lines_of(output, "P")
+    for row, wanted in zip(tiny.rows_of(TEST), expected):
+        assert texts[row] == " ".join(words[token] for token, _ in wanted[:-1])
+        logarithms = [score / math.log(2) for _, score in wanted]
+        assert [float(s) for s in scores[row].split()] == pytest.approx(logarithms, abs=1e-3)
+    assert len({scores[row] for row in tiny.rows_of(TEST)}) > 5
 
 
 @pytest.mark.parametrize("kind", ["mbart25", "m2m"])
@@ -306,18 +314,19 @@ def test_documents_have_the_tags_in_their_places(data, finetuned, kind, task, de
     checkpoint = finetuned(kind, task, arch)
     hand, expected = ByHand(checkpoint, kind), []
     for document in TEST:
-        translated = []
+        found = []
         for i in range(len(document)):
             first = max(0, i - 2) if task == "window" else 0
             if decoding == "sequential":
-                translated.append(hand.sentence(document[first : i + 1], translated[first:]))
+                before = [[*s[:-1], (hand.sep, 0.0)] for s in found[first:]]
+                found.append(hand.sentence(document[first : i + 1], before))
             elif decoding == "window":
-                translated.append(hand.span(document[first : i + 1])[-1])
+                found.append(hand.span(document[first : i + 1])[-1])
         if decoding == "segment":
             size = 3 if task == "window" else len(document)
             for first in range(0, len(document), size):
-                translated += hand.span(document[first : first + size])
-        expected += map(hand.text, translated)
+                found += hand.span(document[first : first + size])
+        expected += found
     check(data, checkpoint, expected, *FINETUNED[task][:2], *POSITIONS, "--decoding", decoding)
 
 
@@ -332,22 +341,21 @@ def test_streams_have_the_tags_in_their_places(data, finetuned, kind):
         for i in range(len(document)):
             source = collate_tokens(sources[: i + 1], pad, left_pad=True)
             starts = torch.tensor([True] + [False] * i)
-            tokens = []
-            while len(tokens) < LIMIT - hand.tags:
+            found = []
+            while not found or found[-1][0] != hand.eos:
+                tokens = [t for t, _ in found]
                 rows = [torch.tensor([*hand.first, *t]) for t in [*translated, tokens]]
                 previous, lengths = collate_tokens(rows, pad), source.ne(pad).sum(1)
                 with torch.no_grad():
                     output = hand.model(source, lengths, previous, starts=starts, lanes=1)
                 scores = hand.model.get_normalized_probs(output, log_probs=True)
                 scores = scores[-1, len(rows[-1]) - 1]
-                scores[[pad, hand.sep, *hand.never, *([] if tokens else [hand.eos])]] = -float(
-                    "inf"
-                )
-                if int(scores.argmax()) == hand.eos:
-                    break
-                tokens.append(int(scores.argmax()))
-            translated.append(tokens)
-        expected += map(hand.text, translated)
+                never = [pad, hand.sep, *hand.never, *([] if found else [hand.eos])]
+                full = len(found) == LIMIT - hand.tags
+                best = hand.eos if full else hand.best(scores, *never)
+                found.append((best, float(scores[best])))
+            translated.append([t for t, _ in found[:-1]])
+            expected.append(found)
     check(data, checkpoint, expected, *FINETUNED["stream"][:2], *POSITIONS)
 
 
@@ -387,17 +395,17 @@ def test_references_of_contrastive_sets_have_the_tags(finetuned, kind):
 @pytest.mark.parametrize("task", ["window", "stream"])
 def test_validation_translates_as_decoding_does(data, stock, tmp_path, task):
     model = own(MEMORY, "mbart50") if task == "stream" else MBART
-    bleu = ["--eval-bleu", "--eval-bleu-args", '{"beam": 2, "max_len_b": 10}']
+    bleu = ["--eval-bleu", "--eval-bleu-args", '{"beam": 2, "max_len_b": 10, "min_len": 6}']
     start = ["--finetune-from-model", str(stock("mbart50")), "--lr", "0.01"]
     options = [*FINETUNED[task], *start, *bleu, "--best-checkpoint-metric", "bleu"]
-    options += ["--lr", "0.03"]
     options += ["--maximize-best-checkpoint-metric"]
     path = tiny.train(data / "bin", tmp_path, *options, updates=40, model=model)
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
     logged = state["extra_state"]["val_loss"]
-    gold = [*FINETUNED[task][:2], *POSITIONS, "--gold-context"]
-    assert logged == pytest.approx(tiny.valid_bleu(data / "bin", path, *gold), abs=0.011)
-    assert logged > 0
+    search = [*FINETUNED[task][:2], *POSITIONS, "--min-len", "6"]
+    search += ["--gold-context"] if task == "window" else []
+    assert logged == pytest.approx(tiny.valid_bleu(data / "bin", path, *search), abs=0.011)
+    assert logged > 1
 
 
 # ---- training ------------------------------------------------------------------------------------
