@@ -129,7 +129,16 @@ def test_a_single_sentence_is_translated_by_a_transformer():
     loops.assert_close(loops.by_steps(model, documents), want)
 
 
-def test_a_transformer_is_no_start():
-    """Its output projections have one context vector as input, not two."""
-    with pytest.raises(RuntimeError, match="size mismatch for .*self_attn.out_proj.weight"):
-        tiny.as_built(*tiny.lst()).load_state_dict(tiny.model(*tiny.MODEL).state_dict())
+@torch.no_grad()
+@pytest.mark.parametrize("options", [[], ["--separate-projections"]], ids=["shared", "separate"])
+def test_it_begins_as_the_transformer_that_it_starts_from(options):
+    """For single sentences; both attentions get its projections, half of the output each."""
+    transformer, model = tiny.model(*tiny.MODEL), tiny.as_built(*tiny.lst(*options), seed=1)
+    model.load_state_dict(transformer.state_dict())
+    documents = loops.Batch([[4, 5, 9, EOS], [6, EOS]], [[EOS, 4, 7], [EOS, 8, 8, 5]], True)
+    want = loops.transformers(weights_of(transformer), documents)
+    loops.assert_close(loops.whole(model, documents), want)
+    own = model.state_dict()
+    model.load_state_dict(own)  # its own parameters stay as they are
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, own[name])
