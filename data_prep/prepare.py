@@ -233,8 +233,9 @@ class Preparation:
                 shutil.copyfile(self.folder / file, output / file)
             write_lines(output / TEXT_FORM, [json.dumps(text_form, indent=1)])
 
+        given = [Path(self.args.dictionary)] if self.args.dictionary else []
         options = {"joined": self.args.joined_dictionary, "splits": names, "text": text_form}
-        self.stages.run("binarised", paths, self.folder / "bin", options, work)
+        self.stages.run("binarised", [*paths, *given], self.folder / "bin", options, work)
         return self.folder / "bin"
 
     def _text_form(self, language: str) -> Dict[str, Optional[str]]:
@@ -249,6 +250,7 @@ class Preparation:
         """Write the dictionaries that fairseq-preprocess would make, in a fraction of its time.
 
         With SentencePiece they have all pieces of the model: other text has no unknown words.
+        ``--dictionary`` is copied for both sides.
 
         Raises:
             CorpusError: a word of the text is a symbol of the model.
@@ -257,6 +259,14 @@ class Preparation:
         from fairseq.data import Dictionary
 
         counts = {language: self._count_words(kind, language) for language in self.languages}
+        if self.args.dictionary:
+            known = Dictionary.load(self.args.dictionary)
+            for language, words in counts.items():
+                unknown = sum(count for word, count in words.items() if word not in known)
+                share = unknown / sum(words.values())
+                print(f"{language}: {share:.2%} of the training words are not in the dictionary")
+                shutil.copyfile(self.args.dictionary, folder / f"dict.{language}.txt")
+            return
         if self.subwords == SENTENCEPIECE:
             for language, words in counts.items():
                 words.update(dict.fromkeys(pieces_of(self._subword_model(language)), 0))
@@ -365,6 +375,11 @@ def parse_args(arguments=None) -> argparse.Namespace:
     )
     add("--separate-bpe", action="store_true", help="learn separate subwords for each side")
     add("--joined-dictionary", action="store_true", help="one dictionary for both sides")
+    add(
+        "--dictionary",
+        metavar="FILE",
+        help="use this dictionary, of a pre-trained model, for both sides",
+    )
     add("--workers", type=int, default=cores(), help="number of processes; default: all cores")
     args = parser.parse_args(arguments)
     if args.source_lang == args.target_lang:
@@ -376,6 +391,8 @@ def parse_args(arguments=None) -> argparse.Namespace:
     model = args.sentencepiece_model
     if model is not None and not Path(model).is_file():
         raise CorpusError(f"--sentencepiece-model {model} not found")
+    if args.dictionary is not None and not Path(args.dictionary).is_file():
+        raise CorpusError(f"--dictionary {args.dictionary} not found")
     if model is not None and args.separate_bpe:
         raise CorpusError(
             "--separate-bpe learns subwords, which --sentencepiece-model gives; leave one of them "

@@ -1,6 +1,6 @@
 """Training and validation data whose examples are spans of joined sentences."""
 
-from typing import Callable, Optional, Union
+from typing import Callable, Optional, Sequence, Union
 
 import numpy as np
 import torch
@@ -8,6 +8,7 @@ from fairseq.data import LanguagePairDataset, data_utils
 from torch import Tensor
 
 from fairseq_docmt.data.corpus import DocumentCorpus
+from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
 from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR, join_sentences
 from fairseq_docmt.errors import UserError
 
@@ -25,17 +26,29 @@ class JoinedSentences(torch.utils.data.Dataset):
         spans: (items, 2) sentences of each item.
         dictionary: dictionary with ``<sep>`` and ``<bod>``.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
+        before, after: tokens around every span, such as language tags.
     """
 
-    def __init__(self, sentences, sizes, index, spans, dictionary, mark_document_start=False):
+    def __init__(
+        self,
+        sentences,
+        sizes,
+        index,
+        spans,
+        dictionary,
+        mark_document_start=False,
+        before: Sequence[int] = (),
+        after: Sequence[int] = (),
+    ):
         self.sentences = sentences
         self.line_ids = index.line_ids
         self.spans = spans
         self.separator = dictionary.index(SENTENCE_SEPARATOR)
         self.begin = torch.tensor([dictionary.index(BEGIN_OF_DOCUMENT)])
+        self.before, self.after = (torch.tensor(x, dtype=torch.long) for x in (before, after))
         self.marked = mark_document_start & np.isin(spans[:, 0], index.starts[:-1])
         ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        self.sizes = ends[spans[:, 1]] - ends[spans[:, 0]] + self.marked
+        self.sizes = ends[spans[:, 1]] - ends[spans[:, 0]] + self.marked + len(before) + len(after)
         # fairseq can prefetch only plain memory-mapped datasets.
         self.supports_prefetch = False
 
@@ -46,7 +59,8 @@ class JoinedSentences(torch.utils.data.Dataset):
         first, end = self.spans[item].tolist()
         parts = [self.sentences[line_id] for line_id in self.line_ids[first:end].tolist()]
         joined = join_sentences(parts, self.separator)
-        return torch.cat([self.begin, joined]) if self.marked[item] else joined
+        begin = self.begin[: int(self.marked[item])]
+        return torch.cat([self.before, begin, joined, self.after])
 
 
 class DocumentView(LanguagePairDataset):
@@ -64,6 +78,7 @@ class DocumentView(LanguagePairDataset):
             sentences at the end; None if they are equal.
         coword_dropout: probability of replacing a word of the last source sentence of a span by
             ``<unk>``, drawn anew for each epoch (Fernandes et al. 2021).
+        tags: language tags around every example.
     """
 
     def __init__(
@@ -77,7 +92,9 @@ class DocumentView(LanguagePairDataset):
         mark_document_start: bool = False,
         source_spans: Optional[Callable[[np.ndarray], np.ndarray]] = None,
         coword_dropout: float = 0.0,
+        tags: LanguageTags = NO_TAGS,
     ):
+        self.tags = tags
         self.name = corpus.name
         self.corpus, self.index = corpus, corpus.index
         self.seed, self.epoch = seed, 1
@@ -102,12 +119,11 @@ class DocumentView(LanguagePairDataset):
         corpus, pairs = self.corpus, self.corpus.pairs
         of_source = self._source_spans_of
         self.source_spans = of_source(spans) if of_source else spans
-        sides = [(pairs.src, corpus.src_sizes, self.source_spans, pairs.src_dict)]
-        sides.append((pairs.tgt, corpus.tgt_sizes, spans, pairs.tgt_dict))
-        src, tgt = (
-            JoinedSentences(side, sizes, corpus.index, of_side, words, self.mark_document_start)
-            for side, sizes, of_side, words in sides
-        )
+        index, tags, mark = corpus.index, self.tags, self.mark_document_start
+        source = (pairs.src, corpus.src_sizes, index, self.source_spans, pairs.src_dict, mark)
+        src = JoinedSentences(*source, tags.source_start, tags.source_end)
+        target = (pairs.tgt, corpus.tgt_sizes, index, spans, pairs.tgt_dict, mark)
+        tgt = JoinedSentences(*target, tags.target_start)
         super().__init__(
             src,
             src.sizes,
@@ -118,6 +134,7 @@ class DocumentView(LanguagePairDataset):
             left_pad_source=pairs.left_pad_source,
             left_pad_target=pairs.left_pad_target,
             shuffle=pairs.shuffle,
+            eos=tags.first_of(pairs.tgt_dict),
             pad_to_multiple=pairs.pad_to_multiple,
         )
         self.spans = spans
@@ -153,6 +170,7 @@ class DocumentView(LanguagePairDataset):
         if self.loss_on_last:
             target = example["target"]
             example["prev_output_tokens"] = target.roll(1)
+            example["prev_output_tokens"][0] = self.eos
             target = target.clone()
             target[: -int(self.last_sizes[item])] = self.tgt_dict.pad()
             example["target"] = target
@@ -162,6 +180,7 @@ class DocumentView(LanguagePairDataset):
         """Replace words of the current sentence, not ``<sep>`` and ``</s>``, by ``<unk>``."""
         sizes, current = self.corpus.src_sizes, self.spans[item, 1] - 1
         first = len(source) - int(sizes[current : self.source_spans[item, 1]].sum())
+        first -= len(self.tags.source_end)
         end = first + int(sizes[current]) - 1
         random = np.random.RandomState([*self._epoch_seed(), item])
         dropped = torch.from_numpy(random.rand(end - first) < self.coword_dropout)

@@ -63,11 +63,16 @@ class RowsView(DocumentView):
         return batch
 
 
-def previous_tokens(sentences, dictionary) -> torch.Tensor:
-    """Return the (rows, T) decoder input of sentences that end in ``</s>``."""
-    return data_utils.collate_tokens(
-        sentences, dictionary.pad(), dictionary.eos(), move_eos_to_beginning=True
-    )
+def previous_tokens(sentences, dictionary, first: Optional[int] = None) -> torch.Tensor:
+    """Return the (rows, T) decoder input of sentences that end in ``</s>``.
+
+    Args:
+        sentences: 1-D tensors.
+        dictionary: target dictionary.
+        first: first token of the decoder; None for ``</s>``.
+    """
+    first = dictionary.eos() if first is None else first
+    return data_utils.collate_tokens(sentences, dictionary.pad(), first, move_eos_to_beginning=True)
 
 
 def open_drafts(folder: Optional[str], split: str, language: str, index: DocumentIndex):

@@ -10,6 +10,7 @@ import torch
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_view import DocumentView
 from fairseq_docmt.data.lanes import FILLER, Place, chunk_sizes, fill_lanes, stream_batches
+from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
 from fairseq_docmt.data.row_groups import group_rows
 from fairseq_docmt.data.unsort import sample_in_order
 
@@ -24,6 +25,7 @@ class StreamView(DocumentView):
         index: documents to read: those of the corpus without sentences that are too long.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
         too_long: lines of the sentences that are too long, for messages.
+        tags: language tags around every sentence.
     """
 
     def __init__(
@@ -32,10 +34,11 @@ class StreamView(DocumentView):
         index,
         mark_document_start: bool = False,
         too_long: Sequence[int] = (),
+        tags: LanguageTags = NO_TAGS,
     ):
         places = np.searchsorted(corpus.index.line_ids, index.line_ids)
         spans = np.stack([places, places + 1], axis=1)
-        super().__init__(corpus, spans, mark_document_start=mark_document_start)
+        super().__init__(corpus, spans, mark_document_start=mark_document_start, tags=tags)
         self.name = corpus.name
         self.index = index
         self.too_long = list(too_long)

@@ -1,6 +1,6 @@
 """Splitting of hypotheses of several sentences into hypotheses of one sentence."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -71,7 +71,11 @@ def sentence_score(positional_scores: Tensor, generator) -> Tensor:
 
 
 def split_hypothesis(
-    hypothesis: Hypothesis, source_sizes: Sequence[int], separator: int, skip: int, generator
+    hypothesis: Hypothesis,
+    source_sizes: Sequence[int],
+    separator: int,
+    skip: Tuple[int, int],
+    generator,
 ) -> List[Hypothesis]:
     """Split a joined hypothesis into one hypothesis per sentence.
 
@@ -80,7 +84,8 @@ def split_hypothesis(
             (source token, target token) or empty.
         source_sizes: number of tokens of each source sentence, end symbol included.
         separator: index of ``<sep>``.
-        skip: number of first tokens on both sides that belong to no sentence (``<bod>``).
+        skip: number of first tokens of source and target that belong to no sentence (language tag,
+            ``<bod>``).
         generator: generator or scorer with the options of score normalisation.
 
     Returns:
@@ -89,7 +94,7 @@ def split_hypothesis(
     """
     tokens = hypothesis["tokens"]
     ends = tokens[:-1].eq(separator).nonzero().view(-1).tolist() + [len(tokens) - 1]
-    parts, start, source_start = [], skip, skip
+    parts, (source_start, start) = [], skip
     for number, end in enumerate(ends):
         part = tokens[start : end + 1].clone()
         part[-1] = tokens[-1]

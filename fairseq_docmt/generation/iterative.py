@@ -209,11 +209,8 @@ class IterativeSearch(JointSearch):
     def _write_memories(self, memories: _Memories, sentences, wave: Sequence[int], current) -> None:
         """Write the current translations of the given sentences into the target memories."""
         end = torch.tensor([self.eos])
-        ended = [
-            torch.cat([self.tgt_mark[: self.marks(sentences[i].unit)], current[i], end])
-            for i in wave
-        ]
-        previous = previous_tokens(ended, self.task.target_dictionary)
+        ended = [torch.cat([self.target_start(sentences[i].unit), current[i], end]) for i in wave]
+        previous = previous_tokens(ended, self.task.target_dictionary, self.first)
         device = memories.documents.device
         memories.translate(torch.tensor(list(wave), device=device), previous.to(device))
 

@@ -121,7 +121,7 @@ class JointSearch(DocumentSearch):
         limits = RowLimits(
             most=[self._most_tokens(generator, unit) for unit in in_batch],
             sentences=[counts[i] for i in batch.order],
-            marks=[self.marks(unit) for unit in in_batch],
+            marks=[len(self.target_start(unit)) for unit in in_batch],
         )
         found = generator.generate(
             models,
@@ -129,6 +129,7 @@ class JointSearch(DocumentSearch):
             limits=limits,
             prefix_tokens=self._prefixes(in_batch, batch),
             constraints=_constraints(in_batch),
+            bos_token=self.first,
         )
         outputs = [
             [
@@ -140,14 +141,15 @@ class JointSearch(DocumentSearch):
         return batch.in_order_of_units(outputs)
 
     def _most_tokens(self, generator, unit: DecodingUnit) -> int:
-        tokens = sum(len(sentence) for sentence in unit.source) + self.marks(unit)
+        tokens = sum(len(sentence) for sentence in unit.source)
+        tokens += len(self.source_start(unit)) + len(self.tags.source_end)
         return generator.most_tokens(tokens, len(unit.source))
 
     def _prefixes(self, units, batch: EncoderInput) -> Optional[Tensor]:
-        """Collate the forced prefixes of single sentences, preceded by ``<bod>`` if used."""
+        """Collate the forced prefixes of single sentences, after language tag and ``<bod>``."""
         rows = []
         for unit in units:
-            row = self.tgt_mark[: self.marks(unit)]
+            row = self.target_start(unit)
             rows.append(row if unit.prefixes is None else torch.cat([row, unit.prefixes[0].cpu()]))
         if not any(map(len, rows)):
             return None

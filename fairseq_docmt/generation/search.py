@@ -65,8 +65,10 @@ class DocumentSearch:
         self.eos, self.pad = tgt_dict.eos(), tgt_dict.pad()
         self.separator = tgt_dict.index(SENTENCE_SEPARATOR)
         self.src_separator = src_dict.index(SENTENCE_SEPARATOR)
-        self.tgt_mark = torch.tensor([tgt_dict.index(BEGIN_OF_DOCUMENT)])
-        self.src_mark = torch.tensor([src_dict.index(BEGIN_OF_DOCUMENT)])
+        self.tags = task.tags
+        #: first token of the decoder
+        self.first = self.tags.first_of(tgt_dict)
+        self._begin = tuple(d.index(BEGIN_OF_DOCUMENT) for d in (src_dict, tgt_dict))
         self._units_left = 0
         self.progress = DecodingProgress()
 
@@ -133,19 +135,28 @@ class DocumentSearch:
 
     # ---- inputs --------------------------------------------------------------------------------
 
-    def marks(self, unit: DecodingUnit) -> int:
-        """Return the number of ``<bod>`` symbols at the beginning of a unit, 0 or 1."""
-        return int(self.task.options["mark_document_start"] and unit.at_start)
+    def source_start(self, unit: DecodingUnit) -> Tensor:
+        """Return the tokens before the source sentences of a unit: language tag and ``<bod>``."""
+        return self._start(unit, self.tags.source_start, self._begin[0])
+
+    def target_start(self, unit: DecodingUnit) -> Tensor:
+        """Return the tokens before the target sentences of a unit: language tag and ``<bod>``."""
+        return self._start(unit, self.tags.target_start, self._begin[1])
+
+    def _start(self, unit: DecodingUnit, tags, begin: int) -> Tensor:
+        marked = self.task.options["mark_document_start"] and unit.at_start
+        return torch.tensor([*tags, begin] if marked else tags, dtype=torch.long)
 
     def joined_source(self, unit: DecodingUnit) -> Tensor:
         """Return the source of a unit as one sequence."""
         joined = join_sentences([*unit.source, *unit.following], self.src_separator)
-        return torch.cat([self.src_mark, joined]) if self.marks(unit) else joined
+        end = joined.new_tensor(self.tags.source_end)
+        return torch.cat([self.source_start(unit), joined, end])
 
     def joined_target(self, unit: DecodingUnit) -> Tensor:
         """Return the references of a unit as one sequence."""
         joined = join_sentences(unit.target, self.separator)
-        return torch.cat([self.tgt_mark, joined]) if self.marks(unit) else joined
+        return torch.cat([self.target_start(unit), joined])
 
     def encoder_input(self, units: List[DecodingUnit], models) -> EncoderInput:
         """Collate the sources of units."""
@@ -174,7 +185,8 @@ class DocumentSearch:
     def split_sentences(self, hypothesis: Hypothesis, unit: DecodingUnit, generator):
         """Split a hypothesis for a whole unit into hypotheses of its sentences."""
         sizes = [len(sentence) for sentence in unit.source]
-        return split_hypothesis(hypothesis, sizes, self.separator, self.marks(unit), generator)
+        skip = len(self.source_start(unit)), len(self.target_start(unit))
+        return split_hypothesis(hypothesis, sizes, self.separator, skip, generator)
 
     # ---- references ----------------------------------------------------------------------------
 
@@ -183,7 +195,7 @@ class DocumentSearch:
         batch = self.encoder_input(units, models)
         targets = [self.joined_target(units[i]) for i in batch.order]
         target = pad_rows(targets, self.task.target_dictionary).to(batch.device)
-        previous = previous_tokens(targets, self.task.target_dictionary)
+        previous = previous_tokens(targets, self.task.target_dictionary, self.first)
         net_input = {**batch.net_input, "prev_output_tokens": previous.to(batch.device)}
         found = scorer.generate(models, {"net_input": net_input, "target": target})
         scored = []

@@ -138,7 +138,7 @@ class SequentialSearch(DocumentSearch):
         ]
         context = None
         if ensemble.score_prefix:
-            # The initial </s> does not count.
+            # The first token of the decoder does not count.
             lengths = torch.tensor(read, device=ensemble.prefix_scores.device) - 1
             context = ensemble.prefix_scores, lengths
         with ensemble.writing([row + 1 < unit.num_rows for unit, row in current]):
@@ -168,7 +168,7 @@ class SequentialSearch(DocumentSearch):
         """Return a hypothesis whose alignment is relative to its own source sentence."""
         sizes = [len(sentence) for sentence in unit.source]
         current = unit.num_context + row
-        start = self.marks(unit) + sum(sizes[:current])
+        start = len(self.source_start(unit)) + sum(sizes[:current])
         alignment = cut_alignment(
             hypothesis["alignment"],
             *(start, start + sizes[current]),
@@ -179,10 +179,13 @@ class SequentialSearch(DocumentSearch):
     # ---- target context ------------------------------------------------------------------------
 
     def _first_tokens(self, units: List[DecodingUnit]) -> Tensor:
-        """Return the (bsz, n) target context of each unit: ``</s> s1 <sep> s2 <sep>``."""
+        """Return the (bsz, n) target context of each unit: ``</s> s1 <sep> s2 <sep>``.
+
+        With language tags, these are in their places too.
+        """
         rows = []
         for unit in units:
-            row = [torch.tensor([self.eos]), self.tgt_mark[: self.marks(unit)]]
+            row = [torch.tensor([self.first]), self.target_start(unit)]
             for sentence in self._context(unit):
                 row += [sentence, torch.tensor([self.separator])]
             rows.append(torch.cat(row))

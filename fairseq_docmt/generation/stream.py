@@ -100,9 +100,8 @@ class StreamSearch(JointSearch):
 
     def _previous(self, unit: DecodingUnit, hypotheses) -> Tensor:
         """Return the decoder input of a translation, as in training."""
-        mark = self.tgt_mark[: self.marks(unit)]
         tokens = self.context_tokens(unit, 0, hypotheses)
-        return torch.cat([torch.tensor([self.eos]), mark, tokens])
+        return torch.cat([torch.tensor([self.first]), self.target_start(unit), tokens])
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score references and update the document states with them."""

@@ -27,8 +27,9 @@ def units_of_view(sample: dict, task) -> dict:
     end = torch.tensor([tgt_dict.eos()])
     previous = sample["net_input"]["prev_output_tokens"].cpu()
     whole = [torch.cat([row[row.ne(tgt_dict.pad())][1:], end]) for row in previous]
-    sources = _split_rows(sample["net_input"]["src_tokens"], task.source_dictionary)
-    targets = [_sentences(row, tgt_dict)[0] for row in whole]
+    sources = _sources(sample, task)
+    start = len(task.tags.target_start)
+    targets = [_sentences(row[start:], tgt_dict)[0] for row in whole]
     for (source, at_start), target, first in zip(sources, targets, sample["id"].tolist()):
         # A window translates one sentence, another span all; its id is the line of the first.
         translated = 1 if is_window else len(source)
@@ -54,8 +55,7 @@ def units_of_stream(sample: dict, task) -> dict:
         task: document task.
     """
     net_input = sample["net_input"]
-    sources = _split_rows(net_input["src_tokens"], task.source_dictionary)
-    targets = _split_rows(sample["target"], task.target_dictionary)
+    sources, targets = _sources(sample, task), _targets(sample, task)
     starts, line_ids = net_input["starts"].tolist(), sample["id"].tolist()
     units = [
         DecodingUnit(
@@ -79,8 +79,7 @@ def units_of_documents(sample: dict, task) -> dict:
         sample: batch of a :class:`~fairseq_docmt.data.rows_view.RowsView`.
         task: document task.
     """
-    sources = _split_rows(sample["net_input"]["src_tokens"], task.source_dictionary)
-    targets = _split_rows(sample["target"], task.target_dictionary)
+    sources, targets = _sources(sample, task), _targets(sample, task)
     documents = sample["net_input"]["documents"].cpu()
     units = []
     for document in documents.unique().tolist():
@@ -104,13 +103,31 @@ def _sample(units: List[DecodingUnit], task) -> dict:
     return {"units": units, "target": target, "id": torch.tensor(line_ids)}
 
 
-def _split_rows(tokens: Tensor, dictionary) -> List[Tuple[List[Tensor], bool]]:
+def _sources(sample: dict, task) -> List[Tuple[List[Tensor], bool]]:
+    tokens, tags = sample["net_input"]["src_tokens"], task.tags
+    around = len(tags.source_start), len(tags.source_end)
+    return _split_rows(tokens, task.source_dictionary, *around)
+
+
+def _targets(sample: dict, task) -> List[Tuple[List[Tensor], bool]]:
+    return _split_rows(sample["target"], task.target_dictionary, len(task.tags.target_start))
+
+
+def _split_rows(
+    tokens: Tensor, dictionary, before: int, after: int = 0
+) -> List[Tuple[List[Tensor], bool]]:
     """Split the rows of padded (bsz, T) tokens into sentences.
+
+    Args:
+        tokens: the rows.
+        dictionary: their dictionary.
+        before, after: number of language tags around each row, which fillers lack.
 
     Returns:
         For each row its sentences, none for a row of padding, and whether it begins with ``<bod>``.
     """
     rows = (row[row.ne(dictionary.pad())] for row in tokens.cpu())
+    rows = (row[before : len(row) - after] for row in rows)
     return [_sentences(row, dictionary) if len(row) > 0 else ([], False) for row in rows]
 
 

@@ -119,6 +119,18 @@ def aligns_whole_outputs(model) -> bool:
     return getattr(model, "full_context_alignment", False)
 
 
+def separate_beams(model) -> None:
+    """Undo ``set_beam_size`` of fairseq's BART.
+
+    With it, only fairseq's own search can call the decoder, and training cannot go on.
+    """
+    set_beam_size = getattr(model, "set_beam_size", None)
+    if set_beam_size is not None:
+        set_beam_size(1)
+        # Shadows the method of the class, with one that does not reorder.
+        model.encoder.__dict__.pop("reorder_encoder_out", None)
+
+
 def prefill_of(decoder) -> Optional[object]:
     """Return the ``prefill`` of a decoder, None if it has none."""
     return getattr(decoder, "prefill", None)

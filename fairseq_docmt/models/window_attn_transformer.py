@@ -3,6 +3,7 @@
 Herold and Ney (2023), "Improving Long Context Document-Level Machine Translation".
 """
 
+import logging
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -25,6 +26,8 @@ from fairseq_docmt.modules.window.source_alignment import (
     LengthRatio,
 )
 from fairseq_docmt.modules.window.window_decoder import WindowEncoderLayer, WindowTransformerDecoder
+
+logger = logging.getLogger(__name__)
 
 #: parameters and buffers that a transformer lacks; newly initialised in finetuning
 NEW_PARAMETERS = ("self_attn.relative", "decoder.length_ratio")
@@ -104,7 +107,10 @@ class WindowTransformerEncoder(SharedSourceEncoder):
         padding = tokens.eq(self.padding_idx)
         embedded, embedding = self.forward_embedding(tokens)
         lengths = (~padding).sum(dim=1)
-        source = encode_growing(self.layers, self.reach, embedded, lengths, before)
+        # A language tag can follow </s>; both make way for further sentences.
+        is_end = tokens.eq(self.dictionary.eos()).long().cumsum(dim=1).gt(0) & ~padding
+        ending = max(1, int(is_end.sum(dim=1).max()))
+        source = encode_growing(self.layers, self.reach, embedded, lengths, before, ending)
         x = source.levels[-1]
         x = x if self.layer_norm is None else self.layer_norm(x)
         output = {
@@ -158,7 +164,14 @@ class WindowAttentionTransformerModel(DocumentTransformer):
         return super().build_model(args, task)
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """See the base class; also converts the token counts of older checkpoints."""
+        """See the base class; also converts the token counts of older checkpoints.
+
+        Learned absolute positions are left out if the model has relative ones.
+        """
+        for part in ("encoder", "decoder"):
+            key, absent = f"{part}.embed_positions", getattr(self, part).embed_positions is None
+            if absent and state_dict.pop(f"{key}.weight", None) is not None:
+                logger.info("%s of the checkpoint is left out: the model has none", key)
         totals = [state_dict.pop(f"decoder.{side}_tokens", None) for side in ("source", "target")]
         if None not in totals:
             ratio = LengthRatio.of_totals(*map(int, totals)).state_dict()

@@ -340,7 +340,7 @@ class ReferenceScorer:
         if last_only and not task.keeps_order():
             spans = spans[np.isin(spans[:, 1], starts)]  # windows that end with the last sentence
             self._report_cut(spans, np.diff(starts))
-        self._check_lengths(spans, src, tgt, int(task.options["mark_document_start"]))
+        self._check_lengths(spans, src, tgt, task.added_tokens)
         options = {"left_pad_source": task.cfg.left_pad_source}
         if not last_only:
             options["window_size"] = task.window_to_decode()
@@ -384,9 +384,10 @@ class ReferenceScorer:
                 len(lengths),
             )
 
-    def _check_lengths(self, spans, src, tgt, marks: int = 0) -> None:
+    def _check_lengths(self, spans, src, tgt, added=(0, 0)) -> None:
         limits = self.hub.max_positions
-        for side, sentences, most in zip(("source", "target"), (src, tgt), limits):
+        sides = zip(("source", "target"), (src, tgt), limits, added)
+        for side, sentences, most, marks in sides:
             ends = np.concatenate([[0], np.cumsum([len(s) for s in sentences])])
             lengths = ends[spans[:, 1]] - ends[spans[:, 0]] + marks
             if lengths.max() > most:

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import os
-from typing import Callable, Iterator, List, Optional
+from typing import Callable, Iterator, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from fairseq_docmt.data import (
 from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.iterators import ResumableIterator
+from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
 from fairseq_docmt.data.text_form import SentencePieces
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import SEARCHES, refuse_unsupported
@@ -32,18 +33,24 @@ from fairseq_docmt.generation.sequence_generator import (
 )
 from fairseq_docmt.generation.validation_units import units_of_view
 from fairseq_docmt.models._dataclass_options import complete_in_place, name_of
-from fairseq_docmt.models.interface import load_pretrained_parts
+from fairseq_docmt.models.interface import (
+    load_pretrained_parts,
+    reads_documents,
+    separate_beams,
+)
 from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
 from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.scoring import document_bleu
 from fairseq_docmt.tasks import (
     _checkpoint_checks,
+    _language_tags,
     _sentence_data,
     _training_text,
     _validation_bleu,
 )
 from fairseq_docmt.tasks._decoding_input import DecodingInput, TypedLines
+from fairseq_docmt.tasks._extend_positions import extend_positions
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
 
@@ -95,6 +102,9 @@ class DocumentTranslationTask(TranslationTask):
         )
         #: checkpoint that training starts from
         self.start: Optional[_checkpoint_checks.Start] = None
+        #: language tags, and the options they follow from; set when a checkpoint is known
+        self.tags: LanguageTags = NO_TAGS
+        self.tag_options: Optional[_language_tags.TagOptions] = None
         self.check_options()
         self.decoding = cfg.decoding or self.decodings[0]
         if self.decoding not in self.decodings:
@@ -188,6 +198,7 @@ class DocumentTranslationTask(TranslationTask):
             seed=self.cfg.seed,
             source_spans=self.source_spans(corpus.index, corpus.src_sizes, corpus.tgt_sizes),
             mark_document_start=self.options["mark_document_start"],
+            tags=self.tags,
             **self.view_options(trains),
         )
 
@@ -206,6 +217,32 @@ class DocumentTranslationTask(TranslationTask):
             _training_text.refuse_other_text(state_dict.get(_training_text.KEY), self.training_text)
         super().load_state_dict(state_dict)
         self.state.merge_state_dict({KEY: adopted})
+        if _language_tags.KEY in state_dict:
+            self.use_tags(_language_tags.adopted(self.cfg, state_dict))
+
+    def use_tags(self, options: Optional[_language_tags.TagOptions]) -> None:
+        """Put language tags around all sequences; add their symbols to the dictionaries.
+
+        Raises:
+            UserError: there is no tag of a language, or another checkpoint of the ensemble has
+                other tags.
+        """
+        if options is None or options == self.tag_options:
+            return
+        if self.tag_options is not None and options.record() != self.tag_options.record():
+            raise UserError("checkpoints of one ensemble must agree in their language tags")
+        self.tag_options = options
+        self.tags = _language_tags.of_dictionaries(options, self.src_dict, self.tgt_dict)
+        self.state.merge_state_dict({_language_tags.KEY: options.record()})
+        # Its symbols have moved.
+        self.search = SEARCHES[self.decoding](self)
+
+    @property
+    def added_tokens(self) -> Tuple[int, int]:
+        """Number of tokens, at most, around the sentences of a source and of a target."""
+        marks = int(self.options["mark_document_start"])
+        source, target = self.tags.added
+        return source + marks, target + marks
 
     @classmethod
     def load_dictionary(cls, filename: str) -> Dictionary:
@@ -270,7 +307,15 @@ class DocumentTranslationTask(TranslationTask):
         model = super().build_model(cfg, from_checkpoint)
         if not torch.cuda.is_available():
             use_onednn(model)
-        let_vocabulary_grow(model, self.src_dict, self.tgt_dict)
+        if self.tag_options is None:
+            let_vocabulary_grow(model, self.src_dict, self.tgt_dict)
+        else:
+            if reads_documents(model):
+                raise UserError(f"language tags are not supported by {type(model).__name__}")
+            new = self.tag_options.new
+            let_vocabulary_grow(model, self.src_dict, self.tgt_dict, new=new, as_mean=True)
+        if self.start is not None and not (from_checkpoint or self.start.resumes):
+            extend_positions(model, self.cfg.extend_positions, self.start.file.path)
         for module in model.modules():
             # Official fairseq 0.12.2 only: its fast path fails on this torch when decoding.
             if hasattr(module, "can_use_fastpath"):
@@ -369,9 +414,11 @@ class DocumentTranslationTask(TranslationTask):
         sides = [(src_sizes, self.cfg.max_source_positions)]
         if tgt_sizes is not None:
             sides.append((tgt_sizes, self.cfg.max_target_positions))
-        marks = int(self.options["mark_document_start"])
         batch = self.cfg.max_batch_tokens if tgt_sizes is not None else None
-        return [(sizes, (min(most, batch) if batch else most) - marks) for sizes, most in sides]
+        return [
+            (sizes, (min(most, batch) if batch else most) - added)
+            for (sizes, most), added in zip(sides, self.added_tokens)
+        ]
 
     def decoding_options(self, corpus: DocumentCorpus) -> dict:
         """Return the keyword arguments of :class:`DecodingUnits` for a corpus."""
@@ -452,9 +499,14 @@ class DocumentTranslationTask(TranslationTask):
         if getattr(args, "print_alignment", None):
             generator_class = seq_gen_cls or DocumentGeneratorWithAlignment
             options["print_alignment"] = args.print_alignment
-        return super().build_generator(
+        if self.tag_options is not None:
+            options["tokens_to_suppress"] = self.tag_options.symbols
+        generator = super().build_generator(
             models, args, generator_class, extra_gen_cls_kwargs=options, **kwargs
         )
+        for model in models:
+            separate_beams(model)
+        return generator
 
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
         """Return the hypotheses of the original sentences of a sample, in its order."""

@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils, utils
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.tasks import _training_text
+from fairseq_docmt.tasks import _language_tags, _training_text
 from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
 
 #: what fairseq-train continues if nothing else is said
@@ -39,7 +39,9 @@ def check_checkpoints_to_decode(task) -> None:
     """
     for path in utils.split_paths(task.cfg.checkpoint_to_decode):
         if os.path.exists(path) or task.cfg.checkpoint_shards == 1:
-            _check_sizes(read_checkpoint(path), task)
+            file = read_checkpoint(path)
+            task.use_tags(_language_tags.chosen(task.cfg, file))
+            _check_sizes(file, task)
 
 
 def start_of_training(task) -> Optional[Start]:
@@ -58,6 +60,7 @@ def start_of_training(task) -> Optional[Start]:
         if not os.path.exists(path):
             path, resumes = cfg.finetune_from_model, False
         if not path:
+            task.use_tags(_language_tags.chosen(cfg, None))
             return None
     elif not os.path.exists(path):
         raise UserError(f"--restore-file {path} not found; leave it out to train a new model")
@@ -67,6 +70,7 @@ def start_of_training(task) -> Optional[Start]:
             f"{path} was trained with --task {start.file.task}, not {task.task_name}; start from "
             "it with --finetune-from-model and another --save-dir"
         )
+    task.use_tags(_language_tags.chosen(cfg, start.file))
     _check_sizes(start.file, task)
     stored = start.file.task_state.get(_training_text.KEY)
     if not cfg.override_checkpoint_options:
@@ -89,10 +93,24 @@ def forget_earlier_training() -> None:
 def _check_sizes(file: CheckpointFile, task) -> None:
     languages = (task.cfg.source_lang, task.cfg.target_lang)
     dictionaries = (task.source_dictionary, task.target_dictionary)
+    tags = task.tag_options
+    new = len(DOCUMENT_SYMBOLS if tags is None else tags.new)
+    lacking = {0, new}
+    if tags is not None:
+        lacking = {0 if _language_tags.KEY in file.task_state else new}
     for side, language, dictionary in zip(("encoder", "decoder"), languages, dictionaries):
         weight = file.weights.get(f"{side}.embed_tokens.weight")
-        if weight is None or len(dictionary) - len(weight) in (0, len(DOCUMENT_SYMBOLS)):
+        if weight is None or len(dictionary) - len(weight) in lacking:
             continue
+        if tags is not None:
+            known = len(dictionary) - max(lacking)
+            raise UserError(
+                f"dict.{language}.txt and the {len(tags.symbols) - len(tags.unknown)} symbols of "
+                f"--language-tags {tags.kind} make {known} symbols, but checkpoint {file.path} has "
+                f"{len(weight)}; binarise the text with the dictionary of the pre-trained model "
+                "(--srcdict, --tgtdict of fairseq-preprocess), and if languages are missing give "
+                "them all, in their order, with --tag-languages"
+            )
         words = len(dictionary) - dictionary.nspecial - len(DOCUMENT_SYMBOLS)
         trained = len(weight) - dictionary.nspecial - len(DOCUMENT_SYMBOLS)
         raise UserError(

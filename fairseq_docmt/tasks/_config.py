@@ -85,6 +85,45 @@ class DocumentTranslationConfig(TranslationConfig):
             "help": "train only the parameters that the architecture adds to a pre-trained model"
         },
     )
+    language_tags: Optional[ChoiceEnum(["mbart25", "mbart50", "m2m", "nllb"])] = field(
+        default=None,
+        metadata={
+            "help": "language tags as the pre-trained models have them: mbart25 (at the end of the "
+            "source, and as the decoder's first token), or mbart50, m2m and nllb (at the beginning "
+            "of source and target); default: those of the checkpoint"
+        },
+    )
+    source_tag: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "source language in the tag, such as de_DE (default: that of --source-lang)"
+        },
+    )
+    target_tag: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "target language in the tag, such as en_XX (default: that of --target-lang)"
+        },
+    )
+    tag_languages: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "languages of the pre-trained model in the order of their tags, separated by "
+            "commas, or a file with one in each line; default: as its checkpoint says"
+        },
+    )
+    add_language_tags: bool = field(
+        default=False,
+        metadata={"help": "add the tags of languages that the pre-trained model does not have"},
+    )
+    extend_positions: Optional[ChoiceEnum(["repeat", "interpolate"])] = field(
+        default=None,
+        metadata={
+            "help": "start from a model with fewer learned positions than --max-source-positions "
+            "or --max-target-positions: repeat them from the first one on, or interpolate between "
+            "them"
+        },
+    )
     # Set only in fairseq-generate and fairseq-interactive, so it distinguishes them from training.
     checkpoint_to_decode: Optional[str] = II("common_eval.path")
     max_batch_tokens: Optional[int] = II("dataset.max_tokens")

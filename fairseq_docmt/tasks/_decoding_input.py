@@ -53,7 +53,7 @@ class DecodingInput:
         batches are made.
         """
         task = self.task
-        most = task.cfg.max_source_positions - int(task.options["mark_document_start"])
+        most = task.cfg.max_source_positions - task.added_tokens[0]
         fits = line_sizes[index.line_ids] <= most
         too_long = index.line_ids[~fits].tolist()
         if too_long:

@@ -46,7 +46,10 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
     dictionaries = (task.source_dictionary, task.target_dictionary)
     for language, dictionary in zip(languages, dictionaries):
         path = os.path.join(folder, f"dict.{language}.txt")
-        if task.load_dictionary(path).symbols != dictionary.symbols:
+        own = task.load_dictionary(path)
+        if task.tag_options is not None:
+            task.tag_options.extend(own)
+        if own.symbols != dictionary.symbols:
             raise UserError(
                 f"--sentence-data: {path} has other words than the dictionary of the documents; "
                 "binarise the sentence pairs with that (--srcdict, --tgtdict of "

@@ -96,17 +96,16 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> StreamView:
         """See the base class."""
         fits = np.ones(corpus.index.num_sentences, dtype=bool)
-        marks = int(self.options["mark_document_start"])
-        for sizes, most in (
-            (corpus.src_sizes, self.cfg.max_source_positions),
-            (corpus.tgt_sizes, self.cfg.max_target_positions),
-        ):
-            fits &= sizes + marks <= most
+        sizes = (corpus.src_sizes, corpus.tgt_sizes)
+        limits = (self.cfg.max_source_positions, self.cfg.max_target_positions)
+        for of_side, most, added in zip(sizes, limits, self.added_tokens):
+            fits &= of_side + added <= most
         return StreamView(
             corpus,
             corpus.index.without(~fits),
             self.options["mark_document_start"],
             too_long=corpus.index.line_ids[~fits].tolist(),
+            tags=self.tags,
         )
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:

@@ -146,3 +146,7 @@ def test_a_transformer_is_a_start(options):
         if ".long." in name:
             first = name.replace("long.", "").replace(".weight", "_proj.weight")
             assert torch.equal(value, w[first.replace(".bias", "_proj.bias")])
+    own = {name: value.clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(dict(own))  # its own parameters stay as they are
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, own[name])

@@ -84,6 +84,9 @@ PAGES: Dict[str, List[Block]] = {
         Run(said="[['"),
     ],
     "examples/guide/training.md": [Run(), CLUSTER, Run(replaced=RANK)],
+    "examples/guide/pretrained.md": [
+        "needs a published model; test_pretrained.py starts from tiny ones in the same way"
+    ],
     "examples/guide/decoding.md": [Run(said="D-0"), Run(said="[['")],
     "examples/guide/evaluation.md": [
         Run(said="window4"),

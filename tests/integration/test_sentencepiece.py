@@ -5,6 +5,7 @@ Covers data/text_form.py, tasks/_training_text.py.
 
 import io
 import json
+import re
 from unittest import mock
 
 import prepare
@@ -119,6 +120,24 @@ def test_a_given_model_is_used_for_both_sides(raw, prepared):
         assert (out / name).read_bytes() == (prepared / name).read_bytes()
 
 
+def test_a_given_dictionary_is_used_as_it_comes(raw, prepared, capsys):
+    pieces = [line.split()[0] for line in (prepared / "bin/dict.de.txt").read_text().splitlines()]
+    lines = [f"{piece} 1\n" for piece in [*reversed(pieces), "never", "seen"] if piece != "▁is"]
+    (raw / "dict").write_text("".join(lines), encoding="utf-8")
+    options = ["--sentencepiece-model", model_of(prepared), "--dictionary", str(raw / "dict")]
+    out = run(raw, *options, out="pretrained")
+    printed = capsys.readouterr().out
+    share = float(re.search(r"en: ([\d.]+)% of the training words are not in", printed).group(1))
+    assert share > 0
+    for language in ("de", "en"):
+        path = out / f"bin/dict.{language}.txt"
+        assert path.read_bytes() == (raw / "dict").read_bytes()
+        dictionary = Dictionary.load(str(path))
+        data = data_utils.load_indexed_dataset(str(out / f"bin/test.de-en.{language}"))
+        words = (out / f"text/subwords/test.{language}").read_text("utf-8").splitlines()[0].split()
+        assert data[0].tolist() == [*map(dictionary.index, words), dictionary.eos()]
+
+
 def test_separate_models_and_workers(raw):
     options = ["--subword", "sentencepiece", "--vocabulary-size", "300", "--separate-bpe"]
     one = run(raw, *options, out="one")
@@ -135,6 +154,7 @@ def test_separate_models_and_workers(raw):
     [
         (["--subword", "sentencepiece", "--vocabulary-size", "9"], "cannot learn 9 pieces from"),
         (["--sentencepiece-model", "nowhere"], "--sentencepiece-model nowhere not found"),
+        (["--dictionary", "nowhere"], "--dictionary nowhere not found"),
         (["--sentencepiece-model", __file__], "test_sentencepiece.py is not a model of Sentence"),
         (["--sentencepiece-model", __file__, "--separate-bpe"], "leave one of them out"),
     ],
@@ -183,6 +203,23 @@ def test_scoring_takes_raw_text(prepared, checkpoint):
         found.append(json.loads(tiny.run_main(scoring.main, *arguments)))
     assert found[0]["sentences"] == found[1]["sentences"] == found[2]["sentences"]
     assert any("▁" in word for word in found[0]["sentences"][0]["words"])
+
+
+def test_contrastive_scores_are_those_of_the_pieces(prepared, checkpoint, tmp_path):
+    """Raw candidates, and the same in pieces: of other words, cut as the training text."""
+    candidates = [["The house.", "Is it big?"], ["The house.", "Is it his?"]]
+    source = ["Das Haus.", "Ist's groß?"]
+    pieces = {"source": [cut(prepared, line) for line in source]}
+    pieces["candidates"] = [[cut(prepared, line) for line in lines] for lines in candidates]
+    raw_text = {"source": source, "candidates": candidates}
+    model, found = ["--sentencepiece-model", model_of(prepared)], []
+    for item, options in ((raw_text, []), (raw_text, model), (pieces, ["--as-prepared"])):
+        (tmp_path / "set.jsonl").write_text(json.dumps({**item, "correct": 0}), encoding="utf-8")
+        arguments = ["contrastive", tmp_path / "set.jsonl", "--path", checkpoint, "--cpu"]
+        tiny.run_main(scoring.main, *arguments, "--items", tmp_path / "out.jsonl", *options)
+        found.append(json.loads((tmp_path / "out.jsonl").read_text())["scores"])
+    assert found[0] == found[1] == found[2]
+    assert found[0][0] != found[0][1]
 
 
 def test_other_subwords_are_refused(prepared, checkpoint, tmp_path):

@@ -41,6 +41,28 @@ def test_declared_attributes():
     assert interface.prefill_of(model.decoder) == "prefill"
 
 
+def test_beams_of_bart_are_separated():
+    """After ``set_beam_size`` its decoder takes rows of any number, and its encoder reorders."""
+    calls = []
+
+    class Encoder:
+        def reorder_encoder_out(self, output, order):
+            return "reordered"
+
+    model = SimpleNamespace(encoder=Encoder())
+
+    def set_beam_size(size):
+        calls.append(size)
+        model.encoder.reorder_encoder_out = lambda output, order: "as it was"
+
+    interface.separate_beams(model)  # has no such method
+    model.set_beam_size = set_beam_size
+    model.set_beam_size(3)
+    interface.separate_beams(model)
+    assert calls == [3, 1]
+    assert model.encoder.reorder_encoder_out(None, None) == "reordered"
+
+
 def test_an_encoder_that_sees_everything_cannot_grow(stock):
     stock.encoder.reach = None
     assert not interface.can_grow(stock)

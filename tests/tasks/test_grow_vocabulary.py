@@ -72,3 +72,15 @@ def test_frozen_rows_are_reported(dictionary, caplog):
     with caplog.at_level(logging.WARNING):
         new.load_state_dict(old)
     assert "embed.weight: the parameters of <sep>, <bod> are random" in caplog.text
+
+
+def test_new_rows_begin_as_the_mean_of_the_others(dictionary):
+    old = tiny_model(len(dictionary)).state_dict()
+    for symbol in ("[xx]", "<sep>", "<bod>"):
+        dictionary.add_symbol(symbol)
+    new = tiny_model(len(dictionary))
+    let_vocabulary_grow(new, dictionary, new=("[xx]", "<sep>", "<bod>"), as_mean=True)
+    new.load_state_dict(dict(old))
+    for name, value in new.state_dict().items():
+        mean = old[name].mean(dim=0)
+        torch.testing.assert_close(value, torch.cat([old[name], *[mean[None]] * 3]))

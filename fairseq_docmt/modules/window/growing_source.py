@@ -1,7 +1,7 @@
 """Incremental encoding of a growing source with window attention.
 
-When tokens are appended, only the former last token and the outputs within reach of it change; all
-other encoder outputs are reused.
+When sentences are appended, only the former ending (``</s>`` and what follows it) and the outputs
+within reach of it change; all other encoder outputs are reused.
 """
 
 from typing import List, NamedTuple, Optional
@@ -32,7 +32,12 @@ class GrowingSource(NamedTuple):
 
 
 def encode_growing(
-    layers, reach: int, embedded: Tensor, lengths: Tensor, before: Optional[GrowingSource]
+    layers,
+    reach: int,
+    embedded: Tensor,
+    lengths: Tensor,
+    before: Optional[GrowingSource],
+    ending: int = 1,
 ) -> GrowingSource:
     """Encode sources, reusing the encoding of their beginnings.
 
@@ -43,18 +48,19 @@ def encode_growing(
         reach: window size: tokens on each side that a layer attends to.
         embedded: (B, S, C) input of the first layer, right-padded.
         lengths: (B,) number of tokens of each source.
-        before: encoding of the beginnings, whose last token may have changed; None for none.
+        before: encoding of the beginnings, whose ending may have changed; None for none.
+        ending: number of last tokens that appended sentences change, in every source.
     """
     if before is None:
         changed = embedded.size(1)
     else:
-        changed = int((lengths - before.lengths).max()) + 1
+        changed = int((lengths - before.lengths).max()) + ending
     levels = [embedded]
     for number, layer in enumerate(layers, start=1):
         changed = min(changed + reach, embedded.size(1))
         known = None if before is None else before.levels[number]
         levels.append(_with_new_end(layer, reach, levels[-1], lengths, known, changed))
-    final = (lengths - 1 - reach * len(levels[1:])).clamp(min=0)
+    final = (lengths - ending - reach * len(levels[1:])).clamp(min=0)
     return GrowingSource(lengths, levels, final)
 
 

@@ -1,0 +1,245 @@
+"""Language tags of fairseq's multilingual models: mBART, M2M-100 and NLLB.
+
+Their tasks add symbols to the dictionary, in an order that training has decided, and put the tags
+of the two languages around every sentence.  Here they are put around every sequence.
+"""
+
+import difflib
+import logging
+import os
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from fairseq.data import Dictionary
+from fairseq.data.multilingual.multilingual_utils import get_lang_tok
+
+from fairseq_docmt.checkpoint_file import CheckpointFile
+from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags, insert_symbols
+from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
+
+logger = logging.getLogger(__name__)
+
+#: name in the state of the task
+KEY = "language_tags"
+#: tasks of mBART with 25 languages
+MBART25_TASKS = ("translation_from_pretrained_bart", "multilingual_denoising")
+MULTILINGUAL_TASK = "translation_multi_simple_epoch"
+
+
+class Kind(NamedTuple):
+    """Tags of a family of models.
+
+    Attributes:
+        style: ``--lang-tok-style`` of fairseq: ``mbart`` is [en_XX], ``multilingual`` is __en__.
+        others: symbols that the tasks add after the tags.
+    """
+
+    style: str
+    others: Tuple[str, ...] = ()
+
+
+KINDS: Dict[str, Kind] = {
+    "mbart25": Kind("mbart", ("<mask>",)),
+    "mbart50": Kind("mbart", ("<mask>",)),
+    "m2m": Kind("multilingual"),
+    "nllb": Kind("multilingual", ("<MINED_DATA>", "<MMT_BT_DATA>", "<SMT_BT_DATA>")),
+}
+
+
+class TagOptions(NamedTuple):
+    """What a checkpoint stores about its language tags.
+
+    Attributes:
+        kind: value of ``--language-tags``.
+        source, target: names of the languages in the tags.
+        symbols: all symbols after the words of the dictionary, before the document symbols.
+        unknown: those of ``symbols`` at the end that the pre-trained model does not have.
+    """
+
+    kind: str
+    source: str
+    target: str
+    symbols: List[str]
+    unknown: List[str]
+
+    @property
+    def new(self) -> Tuple[str, ...]:
+        """Symbols that the pre-trained model does not have."""
+        return (*self.unknown, *DOCUMENT_SYMBOLS)
+
+    def record(self) -> dict:
+        """Return the options as a checkpoint stores them, whose symbols are no longer new."""
+        return {**self._asdict(), "unknown": []}
+
+    def extend(self, dictionary: Dictionary) -> None:
+        """Add the symbols to a dictionary."""
+        insert_symbols(dictionary, self.symbols)
+
+    def tags(self, src_dict: Dictionary, tgt_dict: Dictionary) -> LanguageTags:
+        """Return the tags of the languages.
+
+        Raises:
+            UserError: there is no tag of a language.
+        """
+        source = (self._index(src_dict, "source", self.source),)
+        target = self._index(tgt_dict, "target", self.target)
+        if self.kind == "mbart25":
+            return LanguageTags(source_end=source, first=target)
+        return LanguageTags(source_start=source, target_start=(target,))
+
+    def _index(self, dictionary: Dictionary, side: str, language: str) -> int:
+        tag = tag_of(self.kind, language)
+        if tag in dictionary:
+            return dictionary.index(tag)
+        close = [s for s in self.symbols if s.strip("_[]").startswith(language[:2])]
+        close = close or difflib.get_close_matches(tag, self.symbols, n=1)
+        known = f"such as --{side}-tag {close[0].strip('_[]')}" if close else "of those it has"
+        raise UserError(
+            f"the pre-trained model has no {side} language {language}; give the name that it has "
+            f"for the language, {known}, or to add it --add-language-tags"
+        )
+
+
+def tag_of(kind: str, language: str) -> str:
+    """Return the tag of a language."""
+    return get_lang_tok(language, KINDS[kind].style)
+
+
+def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
+    """Return the tags to train or decode with, None for none.
+
+    Args:
+        cfg: options of the task.
+        file: checkpoint that training starts from or that is decoded; None for a new model.
+
+    Raises:
+        UserError: the options contradict the checkpoint, or its languages are unknown.
+    """
+    given = _given(cfg, "language_tags")
+    if file is None:
+        if given is None:
+            return _none(cfg)
+        return _completed(cfg, given, _languages(cfg, {}) or [], pretrained=False)
+    if KEY in file.task_state:
+        return adopted(cfg, file.task_state)
+    if OPTIONS_KEY in file.task_state and given is not None:
+        raise UserError(f"{file.path} was trained without language tags; leave --language-tags out")
+    settings = file.settings.get("task", {})
+    kind = given or _kind_of(file.task, settings)
+    if kind is None:
+        return _none(cfg)
+    languages = _languages(cfg, settings)
+    if languages is None:
+        raise UserError(
+            f"{file.path} does not name the languages of its tags; give them in their order with "
+            "--tag-languages, separated by commas or as a file with one in each line"
+        )
+    return _completed(cfg, kind, languages, pretrained=True)
+
+
+def adopted(cfg, task_state: dict) -> TagOptions:
+    """Return the tags of a checkpoint of this suite; those of other languages are named anew.
+
+    Args:
+        cfg: options of the task.
+        task_state: state of the task in the checkpoint.
+
+    Raises:
+        UserError: the options contradict the checkpoint.
+    """
+    own, languages = TagOptions(**task_state[KEY]), task_state["training_text"]["languages"]
+    if cfg.source_lang != languages[0]:
+        own = own._replace(source=cfg.source_tag or cfg.source_lang)
+    if cfg.target_lang != languages[1]:
+        own = own._replace(target=cfg.target_tag or cfg.target_lang)
+    names = {"language_tags": "kind", "source_tag": "source", "target_tag": "target"}
+    for name, field in names.items():
+        trained, given = getattr(own, field), _given(cfg, name)
+        if given is None or given == trained:
+            continue
+        if not cfg.override_checkpoint_options:
+            option = "--" + name.replace("_", "-")
+            raise UserError(
+                f"{option} {given} contradicts the checkpoint, which was trained with "
+                f"{option} {trained}; leave the option out, or to use another value all the same "
+                "add --override-checkpoint-options"
+            )
+        own = own._replace(**{field: given})
+    return own
+
+
+def of_dictionaries(options: Optional[TagOptions], src_dict, tgt_dict) -> LanguageTags:
+    """Extend the dictionaries by the symbols of the tags and return the tags.
+
+    Raises:
+        UserError: there is no tag of a language.
+    """
+    if options is None:
+        return NO_TAGS
+    for dictionary in (src_dict, tgt_dict):
+        options.extend(dictionary)
+    return options.tags(src_dict, tgt_dict)
+
+
+def _none(cfg) -> None:
+    for name in ("source_tag", "target_tag", "tag_languages"):
+        if getattr(cfg, name):
+            raise UserError(f"--{name.replace('_', '-')} needs --language-tags")
+    return None
+
+
+def _given(cfg, name: str) -> Optional[str]:
+    value = getattr(cfg, name)
+    return getattr(value, "value", value)
+
+
+def _completed(cfg, kind: str, languages: List[str], pretrained: bool) -> TagOptions:
+    source, target = cfg.source_tag or cfg.source_lang, cfg.target_tag or cfg.target_lang
+    symbols = [*(tag_of(kind, language) for language in languages), *KINDS[kind].others]
+    unknown = []
+    if cfg.add_language_tags or not pretrained:
+        tags = dict.fromkeys((tag_of(kind, source), tag_of(kind, target)))
+        unknown = [tag for tag in tags if tag not in symbols]
+    logger.info("language tags of %s: %s to %s", kind, source, target)
+    return TagOptions(kind, source, target, symbols + unknown, unknown)
+
+
+def _kind_of(task: str, settings: dict) -> Optional[str]:
+    """Return the kind of tags that a task of fairseq has trained with, None for none."""
+    if task in MBART25_TASKS:
+        return "mbart25"
+    if task != MULTILINGUAL_TASK:
+        return None
+    if settings.get("encoder_langtok") != "src" or not settings.get("decoder_langtok"):
+        raise UserError(
+            "the pre-trained model does not have the tags of its languages at the beginning of "
+            "source and target (--encoder-langtok src --decoder-langtok), which is not supported; "
+            "to give it such tags all the same, add --language-tags"
+        )
+    if settings.get("lang_tok_style") == "mbart":
+        return "mbart50"
+    return "nllb" if settings.get("add_data_source_prefix_tags") else "m2m"
+
+
+def _languages(cfg, settings: dict) -> Optional[List[str]]:
+    """Return the languages in the order of their tags, None if nothing names them."""
+    if cfg.tag_languages:
+        return _read(cfg.tag_languages)
+    languages, path = settings.get("langs"), settings.get("lang_dict")
+    if languages:
+        return languages.split(",") if isinstance(languages, str) else list(languages)
+    if path and os.path.isfile(path):
+        return _read(path)
+    pairs = settings.get("lang_pairs")
+    if not pairs or path:
+        return None
+    pairs = pairs.split(",") if isinstance(pairs, str) else pairs
+    return sorted({language for pair in pairs for language in pair.split("-")})
+
+
+def _read(languages: str) -> List[str]:
+    if not os.path.isfile(languages):
+        return languages.split(",")
+    with open(languages, encoding="utf-8") as stream:
+        return [language for language in stream.read().replace(",", "\n").split() if language]

@@ -1,0 +1,628 @@
+"""Starts from the multilingual models of fairseq: mBART with 25 and 50 languages, M2M-100, NLLB.
+
+The models are tiny and random, but made and saved by fairseq's own tasks and classes.
+
+Covers tasks/_language_tags.py.
+"""
+
+import contextlib
+import io
+import math
+import re
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+import tiny
+import torch
+from fairseq import checkpoint_utils, options, tasks
+from fairseq.data import Dictionary
+from fairseq.data.data_utils import collate_tokens
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models.transformer import TransformerDecoderBase
+from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
+from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
+from fairseq_cli import interactive
+
+from fairseq_docmt.checkpoint_file import CheckpointFile
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.scoring.reference_scores import ReferenceScorer
+from fairseq_docmt.tasks import _language_tags
+from fairseq_docmt.tasks._base import DocumentTranslationTask
+
+LANGUAGES = "xx_XX,tgt,yy_YY,src"
+SIZES = [*tiny.MODEL[2:], "--share-all-embeddings", "--encoder-normalize-before"]
+SIZES += ["--decoder-normalize-before"]
+MBART = ["--arch", "mbart_base", *SIZES, "--layernorm-embedding", "--max-source-positions", "64"]
+MBART += ["--max-target-positions", "64"]
+MULTI = ["--task", "translation_multi_simple_epoch", "--lang-pairs", "src-tgt"]
+MULTI += ["--langs", LANGUAGES, "--encoder-langtok", "src", "--decoder-langtok"]
+M2M = ["--arch", "transformer", *SIZES]
+#: kind of tags -> class of fairseq's task, its options, model, task to give to fairseq-generate
+STOCK = {
+    "mbart25": (
+        TranslationFromPretrainedBARTTask,
+        ["--task", "translation_from_pretrained_bart", "--langs", LANGUAGES],
+        MBART,
+    ),
+    "mbart50": (TranslationMultiSimpleEpochTask, [*MULTI, "--lang-tok-style", "mbart"], MBART),
+    "m2m": (TranslationMultiSimpleEpochTask, MULTI, M2M),
+}
+POSITIONS = ["--max-source-positions", "64", "--max-target-positions", "64"]
+WINDOW = ["--task", "sliding_window_translation", *POSITIONS]
+DOCUMENT = ["--task", "full_document_translation", *POSITIONS]
+#: the stock task of mBART chooses </s> and the tag after it separately, so it needs greedy search
+SEARCH = ["--beam", "1", "--max-len-b", "12", "--max-len-a", "0"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def repaired_stock_task():
+    """fairseq's task of mBART calls its options ``args``, which later versions call ``cfg``."""
+    options = property(lambda task: task.cfg)
+    with mock.patch.object(TranslationFromPretrainedBARTTask, "args", options, create=True):
+        yield
+
+
+@pytest.fixture(scope="module")
+def data(made_once):
+    """Documents with one dictionary; their sentences without blank lines for fairseq's tasks."""
+
+    def build(folder):
+        for seed, (split, lengths) in enumerate(
+            (("train", (4, 1, 6, 9, 9)), ("valid", (3, 1)), ("test", (1, 4, 2)))
+        ):
+            tiny.write_split(folder, split, tiny.documents(lengths, seed))
+        tiny.preprocess(folder, ["train", "valid", "test"], "--joined-dictionary")
+        (folder / "sentences").mkdir()
+        for path in [*folder.glob("*.src"), *folder.glob("*.tgt")]:
+            lines = [line for line in path.read_text().splitlines() if line]
+            (folder / "sentences" / path.name).write_text("\n".join(lines) + "\n")
+        dictionary = str(folder / "bin" / "dict.src.txt")
+        words = ["--srcdict", dictionary, "--joined-dictionary"]
+        tiny.preprocess(folder / "sentences", ["train", "valid", "test"], *words)
+
+    return made_once("pretrained", build)
+
+
+@pytest.fixture(scope="module")
+def stock(data, made_once):
+    """Return a function that trains a model with fairseq's task."""
+
+    def make(kind):
+        _, task, model = STOCK[kind]
+
+        def build(folder):
+            options = [*task, "--lr", "0.01", "--required-batch-size-multiple", "1"]
+            sentences = data / "sentences" / "bin"
+            tiny.train(sentences, folder, *options, updates=60, model=model)
+
+        return made_once(("stock", kind), build) / "checkpoint_last.pt"
+
+    return make
+
+
+def searched(task_class, data, checkpoint, *options):
+    """Hypotheses of ``fairseq-generate``, best first, by line of the test set."""
+    found = {}
+    original = task_class.inference_step
+
+    def inference_step(self, generator, models, sample, *args, **kwargs):
+        hypotheses = original(self, generator, models, sample, *args, **kwargs)
+        found.update(zip(sample["id"].tolist(), hypotheses))
+        return hypotheses
+
+    with mock.patch.object(task_class, "inference_step", inference_step):
+        output = tiny.generate(data, checkpoint, *SEARCH, *options)
+    return [found[number] for number in sorted(found)], output
+
+
+@contextlib.contextmanager
+def without_new_symbols():
+    """Take <sep> and <bod>, which stock models do not have, out of the softmax."""
+    original = TransformerDecoderBase.output_layer
+
+    def output_layer(self, features):
+        return original(self, features).index_fill(-1, self.new, -float("inf"))
+
+    def new(self):
+        return torch.tensor([self.dictionary.index(symbol) for symbol in ("<sep>", "<bod>")])
+
+    with mock.patch.object(TransformerDecoderBase, "output_layer", output_layer):
+        with mock.patch.object(TransformerDecoderBase, "new", property(new), create=True):
+            yield
+
+
+@pytest.mark.parametrize(
+    "decoding, scoring", [("window", []), ("sequential", []), ("window", ["--score-reference"])]
+)
+@pytest.mark.parametrize("kind", STOCK)
+def test_window_1_is_the_pretrained_model(data, stock, kind, decoding, scoring):
+    """Tokens and their scores; also of the tag, which the stock tasks generate as well."""
+    task_class, task, _ = STOCK[kind]
+    options = [*task, "-s", "src", "-t", "tgt", *scoring]
+    options += ["--required-batch-size-multiple", "1"]
+    theirs, _ = searched(task_class, data / "sentences" / "bin", stock(kind), *options)
+    options = [*WINDOW, "--window-size", "1", "--decoding", decoding, *scoring]
+    if kind != "mbart25" and decoding == "sequential":
+        options += ["--max-len-b", "11"]  # the others count the tag of the target
+    with without_new_symbols():
+        ours, _ = searched(DocumentTranslationTask, data / "bin", stock(kind), *options)
+    ours = [nbest for nbest in ours if len(nbest[0]["tokens"]) > 1]
+    assert len(ours) == len(theirs) == 7
+    for our, their in zip(ours, theirs):
+        best, wanted = our[0], their[0]
+        # [tgt] comes after </s>, and __tgt__ before the sentence.
+        kept = slice(0, -1) if kind == "mbart25" else slice(1, None)
+        assert best["tokens"].tolist() == wanted["tokens"].tolist()[kept]
+        torch.testing.assert_close(
+            best["positional_scores"], wanted["positional_scores"][kept], atol=1e-5, rtol=0
+        )
+        if kind != "mbart25" and decoding != "sequential" and not scoring:
+            torch.testing.assert_close(best["score"], wanted["score"], atol=1e-5, rtol=0)
+
+
+# ---- documents, compared with a loop by hand -----------------------------------------------------
+
+#: kind -> tokens at the start and end of the source, first ones of the decoder, of these in the
+#: target
+AROUND = {
+    "mbart25": ([], ["[src]"], ["[tgt]"], 0),
+    "mbart50": (["[src]"], [], ["</s>", "[tgt]"], 1),
+    "m2m": (["__src__"], [], ["</s>", "__tgt__"], 1),
+}
+FINETUNED = {
+    "window": [*WINDOW, "--window-size", "3"],
+    "document": [*DOCUMENT, "--max-document-tokens", "40"],
+    "stream": ["--task", "sentence_stream_translation", "--batch-size", "2", *POSITIONS],
+}
+TEST = tiny.documents((1, 4, 2), 2)
+LIMIT = 12
+MEMORY = ("--arch", "memory_transformer", "--memory-size", "4")
+NARROW = ("--arch", "window_attn_transformer", "--attention-window", "2", "--position", "absolute")
+NARROW += ("--train-alignment", "sentence")
+
+
+def own(arch, kind):
+    """Command line of an architecture of this suite with the sizes of the pre-trained model."""
+    learned = ["--encoder-learned-pos", "--decoder-learned-pos", "--activation-fn", "gelu"]
+    learned += ["--layernorm-embedding"]
+    return [*arch, *SIZES, *(learned if kind != "m2m" else []), *POSITIONS]
+
+
+@pytest.fixture(scope="module")
+def finetuned(data, stock, made_once):
+    """Return a function that trains a document model from the pre-trained one."""
+
+    def make(kind, task, arch=None, updates=25):
+        model = STOCK[kind][2] if arch is None else own(arch, kind)
+
+        def build(folder):
+            start = ["--finetune-from-model", str(stock(kind)), "--lr", "0.01"]
+            options = [*FINETUNED[task], *start]
+            tiny.train(data / "bin", folder, *options, updates=updates, model=model)
+
+        return made_once(("finetuned", kind, task, arch), build) / "checkpoint_last.pt"
+
+    return make
+
+
+class ByHand:
+    """Greedy translation by a checkpoint that reads everything again for every word."""
+
+    def __init__(self, checkpoint, kind):
+        (self.model,), _, self.task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(checkpoint)]
+        )
+        self.model.eval()
+        self.words = self.task.target_dictionary
+        before, after, first, _ = AROUND[kind]
+        self.before, self.after, self.first = map(self.indices, (before, after, first))
+        self.tags = AROUND[kind][3]
+        self.sep, self.eos = self.indices(["<sep>", "</s>"])
+        #: tags are not written within a translation
+        self.never = [
+            n for n, word in enumerate(self.words.symbols) if re.match(r"__|\[|<mask>", word)
+        ]
+
+    def indices(self, symbols):
+        assert all(symbol in self.words for symbol in symbols)
+        return [self.words.index(symbol) for symbol in symbols]
+
+    def source(self, sentences):
+        tokens = [self.indices(sentence.split()) for sentence in sentences]
+        joined = [t for sentence in tokens for t in [*sentence, self.sep]][:-1]
+        return torch.tensor([[*self.before, *joined, self.eos, *self.after]])
+
+    @torch.no_grad()
+    def scores(self, source, tokens):
+        previous = torch.tensor([[*self.first, *tokens]])
+        output = self.model(source, torch.tensor([source.size(1)]), previous)
+        scores = self.model.get_normalized_probs(output, log_probs=True)[0, -1]
+        scores[[self.words.pad(), *self.never]] = -float("inf")
+        return scores
+
+    def sentence(self, sources, before):
+        """The next sentence after the translations ``before``, as a list of words and scores."""
+        source, context = self.source(sources), [t for s in before for t, _ in s]
+        found = []
+        while True:
+            scores = self.scores(source, [*context, *(t for t, _ in found)])
+            best = self.best(scores, self.sep, *([] if found else [self.eos]))
+            if best == self.eos or len(found) == LIMIT:
+                return [*found, (self.eos, float(scores[self.eos]))]
+            found.append((best, float(scores[best])))
+
+    def span(self, sources, count=0):
+        """All sentences of a span; again with the right number of them if it is wrong."""
+        source, tokens, found = self.source(sources), [], [[]]
+        limit = LIMIT * len(sources) - self.tags
+        each = (LIMIT * len(sources) - count + 1) // max(count, 1)
+        while True:
+            scores, done = self.scores(source, tokens), tokens.count(self.sep)
+            best = self.best(scores, *([] if tokens else [self.eos]))
+            if count:
+                last = done == count - 1
+                # The tag counts as a token of the first sentence.
+                length = len(found[-1]) + (0 if done else self.tags)
+                ends, other = (self.eos, self.sep) if last else (self.sep, self.eos)
+                best = self.best(scores, other, *([] if tokens else [self.eos]))
+                best = ends if length >= each else best
+            if len(tokens) == limit:
+                best = self.eos
+            found[-1].append((best, float(scores[best])))
+            if best == self.eos:
+                break
+            tokens.append(best)
+            if best == self.sep:
+                found.append([])
+        return found if len(found) == len(sources) else self.span(sources, len(sources))
+
+    @staticmethod
+    def best(scores, *never):
+        allowed = scores.clone()
+        allowed[list(never)] = -float("inf")
+        return int(allowed.argmax())
+
+
+def check(data, checkpoint, expected, *options):
+    """Compare words, and the scores of words and ends, with a list of these for each sentence."""
+    output = tiny.generate(data / "bin", checkpoint, *SEARCH, *options)
+    words = Dictionary.load(str(data / "bin" / "dict.tgt.txt"))
+    texts, scores = tiny.lines_of(output), tiny.lines_of(output, "P")
+    for row, wanted in zip(tiny.rows_of(TEST), expected):
+        assert texts[row] == " ".join(words[token] for token, _ in wanted[:-1])
+        logarithms = [score / math.log(2) for _, score in wanted]
+        assert [float(s) for s in scores[row].split()] == pytest.approx(logarithms, abs=1e-3)
+    assert len({scores[row] for row in tiny.rows_of(TEST)}) > 5
+
+
+@pytest.mark.parametrize("kind", ["mbart25", "m2m"])
+@pytest.mark.parametrize(
+    "task, decoding, arch",
+    [
+        ("window", "sequential", None),
+        ("window", "window", None),
+        ("window", "segment", None),
+        ("document", "sequential", None),
+        ("document", "segment", None),
+        ("document", "sequential", NARROW),  # reuses states when the source grows
+    ],
+)
+def test_documents_have_the_tags_in_their_places(data, finetuned, kind, task, decoding, arch):
+    """Decoding names nothing but the checkpoint."""
+    checkpoint = finetuned(kind, task, arch)
+    hand, expected = ByHand(checkpoint, kind), []
+    for document in TEST:
+        found = []
+        for i in range(len(document)):
+            first = max(0, i - 2) if task == "window" else 0
+            if decoding == "sequential":
+                before = [[*s[:-1], (hand.sep, 0.0)] for s in found[first:]]
+                found.append(hand.sentence(document[first : i + 1], before))
+            elif decoding == "window":
+                found.append(hand.span(document[first : i + 1])[-1])
+        if decoding == "segment":
+            size = 3 if task == "window" else len(document)
+            for first in range(0, len(document), size):
+                found += hand.span(document[first : first + size])
+        expected += found
+    check(data, checkpoint, expected, *FINETUNED[task][:2], *POSITIONS, "--decoding", decoding)
+
+
+@pytest.mark.parametrize("kind", ["mbart50", "mbart25"])
+def test_streams_have_the_tags_in_their_places(data, finetuned, kind):
+    checkpoint = finetuned(kind, "stream", MEMORY)
+    hand, expected = ByHand(checkpoint, kind), []
+    pad = hand.words.pad()
+    for document in TEST:
+        sources = [hand.source([sentence])[0] for sentence in document]
+        translated = []
+        for i in range(len(document)):
+            source = collate_tokens(sources[: i + 1], pad, left_pad=True)
+            starts = torch.tensor([True] + [False] * i)
+            found = []
+            while not found or found[-1][0] != hand.eos:
+                tokens = [t for t, _ in found]
+                rows = [torch.tensor([*hand.first, *t]) for t in [*translated, tokens]]
+                previous, lengths = collate_tokens(rows, pad), source.ne(pad).sum(1)
+                with torch.no_grad():
+                    output = hand.model(source, lengths, previous, starts=starts, lanes=1)
+                scores = hand.model.get_normalized_probs(output, log_probs=True)
+                scores = scores[-1, len(rows[-1]) - 1]
+                never = [pad, hand.sep, *hand.never, *([] if found else [hand.eos])]
+                full = len(found) == LIMIT - hand.tags
+                best = hand.eos if full else hand.best(scores, *never)
+                found.append((best, float(scores[best])))
+            translated.append([t for t, _ in found[:-1]])
+            expected.append(found)
+    check(data, checkpoint, expected, *FINETUNED["stream"][:2], *POSITIONS)
+
+
+def test_python_and_interactive_need_no_tags(data, finetuned, monkeypatch):
+    checkpoint = finetuned("mbart25", "window")
+    command = [*WINDOW, "--beam", "2", "--max-len-b", "12", "--max-len-a", "0"]
+    found = tiny.lines_of(tiny.generate(data / "bin", checkpoint, *command))
+    expected = [found[row] for row in tiny.rows_of(TEST)]
+    translator = DocumentTranslator.from_pretrained(str(checkpoint))
+    options = {"beam": 2, "max_len_b": 12, "max_len_a": 0}
+    translated = translator.translate(TEST, **options)
+    assert [line for document in translated for line in document] == expected
+    monkeypatch.setattr("sys.stdin", io.StringIO(tiny.text_of(TEST)))
+    command += [str(data / "bin"), "--path", str(checkpoint), "--cpu", "--buffer-size", "99"]
+    command += ["--user-dir", tiny.USER_DIR, "-s", "src", "-t", "tgt"]
+    output = tiny.run_main(interactive.cli_main, *command)
+    assert [line for line in tiny.lines_of(output).values() if line] == expected
+
+
+@pytest.mark.parametrize("kind", ["mbart25", "m2m"])
+def test_references_of_contrastive_sets_have_the_tags(finetuned, kind):
+    """The scores of the last sentence, after its context."""
+    checkpoint = finetuned(kind, "window")
+    hand = ByHand(checkpoint, kind)
+    scorer = ReferenceScorer(DocumentTranslator.from_pretrained(str(checkpoint)).hub)
+    pairs = [(document[:3], tiny.translate([document[:3]])[0]) for document in TEST]
+    for (source, target), found in zip(pairs, scorer.sentence_scores(pairs, last_only=True)):
+        context = [t for s in target[:-1] for t in [*hand.indices(s.split()), hand.sep]]
+        last = [*hand.indices(target[-1].split()), hand.eos]
+        scores = [
+            float(hand.scores(hand.source(source), [*context, *last[:n]])[word])
+            for n, word in enumerate(last)
+        ]
+        assert found[-1][1].tolist() == pytest.approx(scores, abs=1e-5)
+
+
+@pytest.mark.parametrize("task", ["window", "stream"])
+def test_validation_translates_as_decoding_does(data, stock, tmp_path, task):
+    model = own(MEMORY, "mbart50") if task == "stream" else MBART
+    bleu = ["--eval-bleu", "--eval-bleu-args", '{"beam": 2, "max_len_b": 10, "min_len": 6}']
+    start = ["--finetune-from-model", str(stock("mbart50")), "--lr", "0.01"]
+    options = [*FINETUNED[task], *start, *bleu, "--best-checkpoint-metric", "bleu"]
+    options += ["--maximize-best-checkpoint-metric"]
+    path = tiny.train(data / "bin", tmp_path, *options, updates=40, model=model)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    logged = state["extra_state"]["val_loss"]
+    search = [*FINETUNED[task][:2], *POSITIONS, "--min-len", "6"]
+    search += ["--gold-context"] if task == "window" else []
+    assert logged == pytest.approx(tiny.valid_bleu(data / "bin", path, *search), abs=0.011)
+    assert logged > 1
+
+
+# ---- training ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", STOCK)
+def test_examples_of_window_1_are_those_of_the_stock_task(data, kind):
+    task_class, options, model = STOCK[kind]
+    stock = task_of(data / "sentences" / "bin", *options, "-s", "src", "-t", "tgt", model=model)
+    names = ["--language-tags", kind, "--tag-languages", LANGUAGES]
+    ours = task_of(data / "bin", *WINDOW, "--window-size", "1", *names)
+    assert ours.src_dict.symbols[:-2] == stock.source_dictionary.symbols
+    for task in (stock, ours):
+        task.load_dataset("test")
+    view, pairs = ours.dataset("test"), stock.dataset("test")
+    pairs = getattr(pairs, "datasets", [pairs])[0]
+    batch = view.collater([view[i] for i in range(len(view))])
+    wanted = pairs.collater([pairs[i] for i in range(len(pairs))])
+    for key in ("src_tokens", "src_lengths"):
+        assert torch.equal(batch["net_input"][key], wanted["net_input"][key])
+    previous, target = wanted["net_input"]["prev_output_tokens"], wanted["target"]
+    if kind == "mbart25":  # the tag that the stock task predicts after </s> is always the same
+        tag, pad = stock.tgt_dict.index("[tgt]"), stock.tgt_dict.pad()
+        target = target.masked_fill(target.eq(tag), pad)[:, :-1]
+        previous = previous.masked_fill(previous.eq(stock.tgt_dict.eos()), pad)[:, :-1]
+    assert torch.equal(batch["net_input"]["prev_output_tokens"], previous)
+    assert torch.equal(batch["target"], target)
+
+
+def task_of(data, *arguments, model=tiny.MODEL):
+    command = [str(data), "--user-dir", tiny.USER_DIR, *model, *tiny.TRAINING, *arguments]
+    args = options.parse_args_and_arch(options.get_training_parser(), command)
+    return tasks.setup_task(convert_namespace_to_omegaconf(args).task)
+
+
+def test_resuming_names_nothing_again(data, stock, tmp_path):
+    start = [*FINETUNED["window"], "--finetune-from-model", str(stock("mbart25"))]
+    start += ["--source-tag", "xx_XX"]
+    whole = tiny.train(data / "bin", tmp_path / "a", *start, updates=6, model=MBART)
+    tiny.train(data / "bin", tmp_path / "b", *start, updates=3, model=MBART)
+    parts = tiny.train(data / "bin", tmp_path / "b", *WINDOW, updates=6, model=MBART)
+    for name, value in tiny.weights(whole).items():
+        assert torch.equal(value, tiny.weights(parts)[name]), name
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(parts))["task_state"]["language_tags"]
+    assert state["kind"] == "mbart25"
+    assert (state["source"], state["target"]) == ("xx_XX", "tgt")
+
+
+def test_a_second_stage_keeps_the_tags(data, finetuned, tmp_path):
+    """And names those of other languages anew, here in the other direction."""
+    start = ["--finetune-from-model", str(finetuned("mbart50", "window"))]
+    model = own(MEMORY, "mbart50")
+    path = tiny.train(data / "bin", tmp_path / "a", *FINETUNED["stream"], *start, model=model)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))["task_state"]["language_tags"]
+    assert [state[key] for key in ("kind", "source", "target")] == ["mbart50", "src", "tgt"]
+    start += ["-s", "tgt", "-t", "src"]
+    path = tiny.train(data / "bin", tmp_path / "b", *FINETUNED["stream"], *start, model=model)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))["task_state"]["language_tags"]
+    assert [state[key] for key in ("kind", "source", "target")] == ["mbart50", "tgt", "src"]
+
+
+def test_new_symbols_begin_as_the_mean_of_the_others(data, stock, tmp_path):
+    options = [*FINETUNED["window"], "--finetune-from-model", str(stock("m2m")), "--lr", "1e-9"]
+    options += ["--source-tag", "zz", "--add-language-tags"]
+    path = tiny.train(data / "bin", tmp_path, *options, updates=1, model=M2M)
+    old, new = tiny.weights(stock("m2m")), tiny.weights(path)
+    for name, value in old.items():
+        torch.testing.assert_close(new[name][: len(value)], value, atol=1e-6, rtol=0, msg=name)
+    name = "encoder.embed_tokens.weight"
+    assert len(new[name]) == len(old[name]) + 3  # __zz__, <sep>, <bod>
+    mean = old[name].mean(dim=0).expand(3, -1)
+    torch.testing.assert_close(new[name][-3:], mean, atol=1e-6, rtol=0)
+    tiny.generate(data / "bin", path, *SEARCH, *WINDOW)
+
+
+FULL = [f"--full-{part}-attention" for part in ("encoder", "decoder", "cross")]
+OWN = {
+    "rfa": ("--arch", "rfa_transformer", "--cross-feature-dim", "8", "--causal-feature-dim", "4"),
+    "gated": ("--arch", "rfa_transformer", "--sentence-gate", "decay"),
+    "window": ("--arch", "window_attn_transformer", "--attention-window", "4"),
+    "lst": ("--arch", "lst_transformer"),
+    "separate": ("--arch", "lst_transformer", "--separate-projections"),
+    "full": ("--arch", "window_attn_transformer", "--position", "absolute", *FULL),
+}
+#: those that compute the same for single sentences
+SAME = ("lst", "separate", "full")
+
+
+@pytest.mark.parametrize("arch", OWN)
+def test_own_architectures_start_from_the_pretrained_model(data, stock, tmp_path, arch, caplog):
+    options = [*FINETUNED["window"], "--finetune-from-model", str(stock("mbart25"))]
+    options += ["--lr", "1e-9"]
+    model = own(OWN[arch], "mbart25")
+    with caplog.at_level("INFO"):
+        path = tiny.train(data / "bin", tmp_path, *options, updates=1, model=model)
+    old, new = tiny.weights(stock("mbart25")), tiny.weights(path)
+    relative = {f"{side}.embed_positions.weight" for side in ("encoder", "decoder")}
+    assert old.keys() - new.keys() == (relative if arch == "window" else set())
+    for name in old.keys() & new.keys():
+        value = old[name]
+        if arch in ("lst", "separate") and name.endswith("self_attn.out_proj.weight"):
+            value = torch.cat([value, value], dim=1) / 2
+        torch.testing.assert_close(new[name][: len(value)], value, atol=1e-6, rtol=0, msg=name)
+    if new.keys() - old.keys() and arch != "separate":
+        assert "are not in the checkpoint and keep their initial values" in caplog.text
+    alone = [*SEARCH, *WINDOW, "--window-size", "1", "--override-checkpoint-options"]
+    before, after = (tiny.generate(data / "bin", ck, *alone) for ck in (stock("mbart25"), path))
+    assert (tiny.lines_of(before) == tiny.lines_of(after)) is (arch in SAME)
+    tiny.generate(data / "bin", path, *SEARCH, *WINDOW)
+
+
+def test_more_positions(data, stock, tmp_path):
+    longer = ["--max-source-positions", "150", "--max-target-positions", "150"]
+    model = [*MBART[: -len(POSITIONS)], *longer]
+    options = [*FINETUNED["document"], *longer, "--extend-positions", "repeat", "--lr", "1e-9"]
+    options += ["--finetune-from-model", str(stock("mbart25"))]
+    path = tiny.train(data / "bin", tmp_path, *options, updates=1, model=model)
+    name = "encoder.embed_positions.weight"
+    old, new = (tiny.weights(checkpoint)[name] for checkpoint in (stock("mbart25"), path))
+    torch.testing.assert_close(new[2:130], old[2:].repeat(2, 1), atol=1e-6, rtol=0)
+    tiny.train(data / "bin", tmp_path, *FINETUNED["document"], *longer, updates=2, model=model)
+    tiny.generate(data / "bin", path, *SEARCH, *DOCUMENT[:2], *longer)
+
+
+# ---- mistakes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind, options, message",
+    [
+        ("m2m", ["--source-tag", "srx"], "no source language srx; .* as --source-tag src, or to"),
+        ("m2m", ["--target-tag", "de"], "has no target language de; give the name"),
+        ("mbart25", ["--tag-languages", "src,tgt"], r"3 symbols of .* make \d+ symbols, but check"),
+        (
+            "mbart25",
+            ["--max-source-positions", "65"],
+            "has 64 learned source positions, but the model has 65 .*--extend-positions repeat or",
+        ),
+    ],
+)
+def test_mistakes_at_the_start(data, stock, tmp_path, kind, options, message):
+    start = [*FINETUNED["window"], "--finetune-from-model", str(stock(kind)), *options]
+    with pytest.raises(UserError, match=message):
+        tiny.train(data / "bin", tmp_path, *start, updates=1, model=STOCK[kind][2])
+
+
+def test_another_dictionary(binarised, stock, tmp_path):
+    start = [*FINETUNED["window"], "--finetune-from-model", str(stock("m2m"))]
+    with pytest.raises(UserError, match="binarise the text with the dictionary of the pre-trained"):
+        tiny.train(binarised, tmp_path, *start, updates=1, model=M2M)
+
+
+def test_mistakes_in_decoding(data, finetuned, window_checkpoint, binarised):
+    checkpoint = finetuned("mbart25", "window")
+
+    def refused(message, *options, data=data / "bin", checkpoint=checkpoint):
+        with pytest.raises(UserError, match=message):
+            tiny.generate(data, checkpoint, *SEARCH, *WINDOW, *options)
+
+    refused("--language-tags m2m contradicts the checkpoint, .* mbart25; leave", *M2M_TAGS)
+    refused("--target-tag xx_XX contradicts the checkpoint", "--target-tag", "xx_XX")
+    refused("has more tokens than the model's 7 source", "--max-source-positions", "7")
+    other = {"data": binarised, "checkpoint": window_checkpoint}
+    refused("was trained without language tags; leave --language-tags out", *M2M_TAGS, **other)
+    refused("--source-tag needs --language-tags", "--source-tag", "src", **other)
+    both = f"{checkpoint}:{finetuned('m2m', 'window')}"
+    refused("symbols, but checkpoint|one ensemble must agree in their language", checkpoint=both)
+
+
+M2M_TAGS = ["--language-tags", "m2m"]
+
+
+# ---- what checkpoints say ------------------------------------------------------------------------
+
+
+def cfg(**given):
+    names = ("language_tags", "source_tag", "target_tag", "tag_languages")
+    values = {**dict.fromkeys(names), "add_language_tags": False, **given}
+    values.update(source_lang="de", target_lang="en", override_checkpoint_options=False)
+    return SimpleNamespace(**values)
+
+
+def symbols_of(task, settings, **given):
+    file = CheckpointFile("ck", {"task": {**settings, "_name": task}}, {}, {})
+    found = _language_tags.chosen(cfg(**given), file)
+    return found and [found.kind, *found.symbols]
+
+
+MULTI_TASK = "translation_multi_simple_epoch"
+STARTS = {"encoder_langtok": "src", "decoder_langtok": True, "lang_tok_style": "multilingual"}
+
+
+def test_tags_that_checkpoints_have(tmp_path):
+    named = {**STARTS, "langs": ["en", "de"]}
+    assert symbols_of("translation", {}) is None
+    want = ["mbart25", "[de]", "[en]", "<mask>"]
+    assert symbols_of("multilingual_denoising", {"langs": "de,en"}) == want
+    assert symbols_of(MULTI_TASK, named) == ["m2m", "__en__", "__de__"]
+    want = ["mbart50", "[en]", "[de]", "<mask>"]
+    assert symbols_of(MULTI_TASK, {**named, "lang_tok_style": "mbart"}) == want
+    want = ["nllb", "__en__", "__de__", "<MINED_DATA>", "<MMT_BT_DATA>", "<SMT_BT_DATA>"]
+    assert symbols_of(MULTI_TASK, {**named, "add_data_source_prefix_tags": True}) == want
+    pairs = {**STARTS, "lang_pairs": ["fr-de", "de-en"]}
+    assert symbols_of(MULTI_TASK, pairs) == ["m2m", "__de__", "__en__", "__fr__"]
+    (tmp_path / "langs").write_text("fr\nen\n\nde\n")
+    listed = symbols_of(MULTI_TASK, {**STARTS, "lang_dict": str(tmp_path / "langs")})
+    assert listed == ["m2m", "__fr__", "__en__", "__de__"]
+    given = symbols_of(MULTI_TASK, named, tag_languages="xx,de")
+    assert given == ["m2m", "__xx__", "__de__"]
+    # A pre-trained mBART with the tags of the second version.
+    want = ["mbart50", "[de]", "[en]", "<mask>"]
+    settings = {"langs": "de,en"}
+    assert symbols_of("multilingual_denoising", settings, language_tags="mbart50") == want
+
+
+def test_languages_that_nothing_names():
+    with pytest.raises(UserError, match="ck does not name the languages of its tags; give them"):
+        symbols_of(MULTI_TASK, {**STARTS, "lang_dict": "elsewhere", "lang_pairs": "de-en"})
+    with pytest.raises(UserError, match="does not have the tags of its languages at the begin"):
+        symbols_of(MULTI_TASK, {**STARTS, "encoder_langtok": "tgt", "langs": "de,en"})
