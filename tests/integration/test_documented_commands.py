@@ -84,6 +84,7 @@ PAGES: Dict[str, List[Block]] = {
         Run(said="[['"),
     ],
     "examples/guide/training.md": [Run(), CLUSTER, Run(replaced=RANK)],
+    "examples/guide/configurations.md": [Run(), Run()],
     "examples/guide/decoding.md": [Run(said="D-0"), Run(said="[['")],
     "examples/guide/evaluation.md": [
         Run(said="window4"),
@@ -261,6 +262,14 @@ def test_the_tour(shell):
 
 def test_the_context_probe(shell):
     run_page(shell, "examples/context_probe/README.md")
+
+
+def test_configuration_files(shell, binarised):
+    shutil.copytree(binarised, shell.top / ZH_EN / "bin")
+    run_page(shell, "examples/guide/configurations.md")
+    assert len(list(shell.top.glob("outputs/*/*/checkpoints/checkpoint_best.pt"))) == 1
+    runs = list(shell.top.glob("multirun/*/*/?/checkpoints/checkpoint_best.pt"))
+    assert sorted(path.parts[-3] for path in runs) == ["0", "1", "2", "3"]
 
 
 @pytest.mark.system  # minutes: it prepares, trains and translates several times
