@@ -115,7 +115,11 @@ PAGES: Dict[str, List[Block]] = {
         "reads the cache that run_cache.sh trains; tests/system/test_cache.py runs both",
         "trains for an hour; tests/system/test_document_memory.py runs it",
     ],
-    "examples/guide/installation.md": [INSTALLS, INSTALLS],
+    "examples/guide/installation.md": [
+        INSTALLS,
+        INSTALLS,
+        "builds packages; tests/system/test_wheel.py does it",
+    ],
     "examples/guide/adding_a_system.md": ["overwrites golden files; tests/golden/ calls the same"],
     "examples/benchmarks/decoding_speed/README.md": [MEASURES],
     "examples/benchmarks/document_length/README.md": [MEASURES],
