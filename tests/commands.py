@@ -24,6 +24,7 @@ import tiny
 
 PROGRAMS = {
     "fairseq-train": "fairseq_cli.train",
+    "fairseq-hydra-train": "fairseq_cli.hydra_train",
     "fairseq-generate": "fairseq_cli.generate",
     "fairseq-interactive": "fairseq_cli.interactive",
     "fairseq-preprocess": "fairseq_cli.preprocess",
@@ -51,6 +52,12 @@ SMALL = {
     "fairseq-interactive": DECODING,
     "make_data.py": "train-documents 12 valid-documents 3 test-documents 3",
 }
+#: overrides that make a configuration with a transformer small
+OVERRIDES = [
+    *["common.cpu=true", "++dataset.num_workers=0", "++optimization.max_update=2"],
+    *[f"++model.{side}_layers=1" for side in ("encoder", "decoder")],
+    *["++model.encoder_embed_dim=16", "++model.encoder_ffn_embed_dim=32"],
+]
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
 server = socket.socket(socket.AF_UNIX)
@@ -180,6 +187,8 @@ class Shell:
         given = [a for a in arguments if a not in LEFT_OUT]
         given = [tiny.USER_DIR if a == "fairseq_docmt" else a for a in given]
         sys.argv = [program, *given, *self._small.get(program, [])]
+        if program == "fairseq-hydra-train":
+            sys.argv += OVERRIDES
         if "--arch" in given:
             arch = given[given.index("--arch") + 1]
             beginning = next(name for name in SIZES if arch.startswith(name))

@@ -87,6 +87,7 @@ PAGES: Dict[str, List[Block]] = {
     "examples/guide/pretrained.md": [
         "needs a published model; test_pretrained.py starts from tiny ones in the same way"
     ],
+    "examples/guide/configurations.md": [Run(), Run()],
     "examples/guide/decoding.md": [Run(said="D-0"), Run(said="[['")],
     "examples/guide/evaluation.md": [
         Run(said="window4"),
@@ -117,7 +118,11 @@ PAGES: Dict[str, List[Block]] = {
         "reads the cache that run_cache.sh trains; tests/system/test_cache.py runs both",
         "trains for an hour; tests/system/test_document_memory.py runs it",
     ],
-    "examples/guide/installation.md": [INSTALLS, INSTALLS],
+    "examples/guide/installation.md": [
+        INSTALLS,
+        INSTALLS,
+        "builds packages; tests/system/test_wheel.py does it",
+    ],
     "examples/guide/adding_a_system.md": ["overwrites golden files; tests/golden/ calls the same"],
     "examples/benchmarks/decoding_speed/README.md": [MEASURES],
     "examples/benchmarks/document_length/README.md": [MEASURES],
@@ -264,6 +269,14 @@ def test_the_tour(shell):
 
 def test_the_context_probe(shell):
     run_page(shell, "examples/context_probe/README.md")
+
+
+def test_configuration_files(shell, binarised):
+    shutil.copytree(binarised, shell.top / ZH_EN / "bin")
+    run_page(shell, "examples/guide/configurations.md")
+    assert len(list(shell.top.glob("outputs/*/*/checkpoints/checkpoint_best.pt"))) == 1
+    runs = list(shell.top.glob("multirun/*/*/?/checkpoints/checkpoint_best.pt"))
+    assert sorted(path.parts[-3] for path in runs) == ["0", "1", "2", "3"]
 
 
 @pytest.mark.system  # minutes: it prepares, trains and translates several times
