@@ -87,6 +87,9 @@ PAGES: Dict[str, List[Block]] = {
     "examples/guide/pretrained.md": [
         "needs a published model; test_pretrained.py starts from tiny ones in the same way"
     ],
+    "examples/guide/systems.md": [
+        "trains a model of full size; test_g_transformer.py starts a tiny one in the same way"
+    ],
     "examples/guide/configurations.md": [Run(), Run()],
     "examples/guide/decoding.md": [Run(said="D-0"), Run(said="[['")],
     "examples/guide/evaluation.md": [

@@ -37,3 +37,13 @@ def test_rows_are_repeated_for_beams():
     assert beams.starts.tolist() == [True] * 3 + [False] * 3
     assert beams.lanes == 6
     assert beams.doc_state["memory"].view(-1).tolist() == [1, 1, 1, 2, 2, 2]
+
+
+def test_previous_sentences_of_two_lanes():
+    """Three rows of each lane after one and two sentences; the second lane begins a document."""
+    starts = torch.tensor([False, False, False, True, False, False])
+    place, known, kept = Stream(starts, 2, None).previous(torch.tensor([1, 2]), 2)
+    # Incoming sentences have the places 0 to 3, two lanes by two; the rows follow from 4.
+    assert place.tolist() == [[0, 2], [1, 3], [2, 4], [3, 5], [4, 6], [5, 7]]
+    assert known.int().tolist() == [[0, 1], [1, 1], [1, 1], [0, 0], [1, 1], [0, 1]]
+    assert kept.int().tolist() == [[1, 1], [1, 1]]
