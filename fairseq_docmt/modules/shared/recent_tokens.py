@@ -44,7 +44,7 @@ class RecentTokens(NamedTuple):
 
     def packed(self, padding: Optional[Tensor]) -> "RecentTokens":
         """Move the padding (rows, T) from the end of each row to its beginning."""
-        if padding is None or not padding.any():
+        if padding is None:
             return self
         columns = torch.arange(self.keys.size(2), device=padding.device)
         columns = columns - padding.sum(dim=1, keepdim=True)
