@@ -36,9 +36,11 @@ class Growing:
         model: of window attention.
         words: dictionary.
         left_pad: where padding of sources stands.
+        after: tokens after the ``</s>`` of every source, such as a language tag.
     """
 
-    def __init__(self, model, words, left_pad=True):
+    def __init__(self, model, words, left_pad=True, after=()):
+        self.after = torch.tensor(after, dtype=torch.long)
         self.model, self.words, self.left_pad = model, words, left_pad
         self.eos, self.separator = torch.tensor([words.eos()]), words.index("<sep>")
         self.sources, self.targets = [[], [], []], [[], [], []]
@@ -50,7 +52,10 @@ class Growing:
             if self.sources[row]:  # not always as long as its source
                 self.targets[row] += [sentence(1, 3, 9), torch.tensor([self.separator])]
             self.sources[row].append(torch.cat([sentence(1, 2, 5, 11), self.eos]))
-        sources = [join_sentences(self.sources[row], self.separator) for row in batch]
+        sources = [
+            torch.cat([join_sentences(self.sources[row], self.separator), self.after])
+            for row in batch
+        ]
         tokens = [torch.cat([self.eos, *self.targets[row]]) for row in batch]
         known = None if self.before is None else [self.before.index(row) for row in batch]
         self.before = batch
@@ -66,11 +71,15 @@ class Growing:
 @torch.no_grad()
 @pytest.mark.parametrize("alignment", ALIGNMENTS)
 @pytest.mark.parametrize("position", ["relative", "absolute"])
-@pytest.mark.parametrize("left_pad", [False, True], ids=["right", "left"])
-def test_reading_growing_documents_equals_reading_everything_again(position, alignment, left_pad):
+@pytest.mark.parametrize(
+    "left_pad, after", [(False, ()), (True, ()), (True, (4,))], ids=["right", "left", "tagged"]
+)
+def test_reading_growing_documents_equals_reading_everything_again(
+    position, alignment, left_pad, after
+):
     options = ["--position", position, "--alignment", alignment]
     model, words = build(*options, "--encoder-normalize-before")
-    growing, kept = Growing(model, words, left_pad), 0
+    growing, kept = Growing(model, words, left_pad, after), 0
     for batch in BATCHES:
         encoder_out, prefix, sources, tokens = growing.step(batch)
         for row, (source, row_tokens) in enumerate(zip(sources, tokens)):

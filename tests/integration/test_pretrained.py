@@ -9,6 +9,7 @@ import contextlib
 import io
 import math
 import re
+import shutil
 from types import SimpleNamespace
 from unittest import mock
 
@@ -357,6 +358,15 @@ def test_streams_have_the_tags_in_their_places(data, finetuned, kind):
             translated.append([t for t, _ in found[:-1]])
             expected.append(found)
     check(data, checkpoint, expected, *FINETUNED["stream"][:2], *POSITIONS)
+
+
+def test_no_tag_is_written_within_a_translation(data, finetuned, tmp_path):
+    """Not even by a model whose parameters are noise, which would."""
+    path = tmp_path / "noise.pt"
+    shutil.copy(finetuned("m2m", "window"), path)
+    output = tiny.generate(data / "bin", tiny.with_noise(path), *SEARCH, *WINDOW)
+    assert len(tiny.lines_of(output)) >= len(tiny.rows_of(TEST))
+    assert "__" not in output
 
 
 def test_python_and_interactive_need_no_tags(data, finetuned, monkeypatch):
