@@ -44,7 +44,6 @@ ARCHITECTURES = {
     "lst": tiny.lst(),
     "lst-separate": tiny.lst("--separate-projections"),
     "group": tiny.group("--encoder-layers", "2", "--decoder-layers", "2"),
-    "group-before": tiny.group("--decoder-normalize-before", "--encoder-normalize-before"),
     "group-sentences": tiny.group(
         *["--encoder-context-layers", "0", "--decoder-context-layers", "0"],
         *["--cross-context-layers", "0"],
@@ -59,7 +58,6 @@ ARCHITECTURES = {
     "memnet": tiny.memnet(),
     "memnet-output": tiny.memnet("--memory-to", "output", "--memory", "target"),
     "han": tiny.han("--context-sentences", "2"),
-    "han-before": tiny.han("--decoder-normalize-before", "--encoder-normalize-before"),
     "multi-encoder": tiny.multi_encoder("--context-side", "both"),
     "multi-encoder-inside": tiny.multi_encoder(
         *["--context-side", "both", "--context-integration", "inside"],
