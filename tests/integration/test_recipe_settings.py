@@ -9,6 +9,7 @@ where it says so.  Lines whose program is ``none`` are about what no option sets
 import csv
 import fnmatch
 import functools
+from argparse import Namespace
 from importlib import import_module
 from pathlib import Path
 from typing import List, NamedTuple
@@ -16,7 +17,9 @@ from typing import List, NamedTuple
 import pytest
 import recipes
 import sacrebleu.sacrebleu
+from fairseq.models import ARCH_MODEL_REGISTRY
 
+from fairseq_docmt.models._dataclass_options import with_defaults
 from fairseq_docmt.scoring import __main__ as scoring
 
 RECIPES = ["feng2022_memory", "herold2023_window_attention", "maruf2018_memnet", "tu2018_cache"]
@@ -132,6 +135,10 @@ def understood(program: str, arguments: List[str]):
         values = scoring._parser(modules).parse_args(arguments)
     else:
         values = recipes.parse(program, arguments)
+        model = ARCH_MODEL_REGISTRY.get(getattr(values, "arch", None))
+        if hasattr(model, "architecture"):  # it sets what is not given
+            decided = with_defaults(values, model.architecture)
+            values = Namespace(**{**vars(values), **vars(decided)})
     found = [word for word in arguments if word.startswith("--") or word in NAMES]
     return vars(values), {NAMES.get(word, word[2:].replace("-", "_")) for word in found}
 
