@@ -1,4 +1,4 @@
-"""g_transformer against plain loops of Bao et al. (2021), section 4.
+"""g_transformer against plain loops of Bao et al. (2021).
 
 Where the paper is silent: a separator belongs to the source sentence that it ends, and in the
 decoder, where it is read to predict the first word of the next sentence, to that one; target
@@ -58,7 +58,7 @@ def target_groups(tokens: Sequence[int]) -> List[int]:
 
 
 def attention(w, x: Tensor, keys: Tensor, groups, groups_of_keys, visible) -> Tensor:
-    """Group attention (equations 4 and 5), or with a gate combined attention (6 to 9)."""
+    """Group attention, or with a gate combined attention."""
 
     def group(i):
         return [j for j in visible(i) if groups_of_keys[j] == groups[i]]

@@ -1,4 +1,4 @@
-"""multi_encoder_transformer against loops of Li et al. (2020), section 3.
+"""multi_encoder_transformer against loops of Li et al. (2020).
 
 Where the paper is silent: several previous sentences are one sequence for the context encoder; the
 context of each sentence ends or begins with its ``</s>``; with two contexts, the one of the source
@@ -24,6 +24,11 @@ from batches import (
 )
 from equations import loops
 from equations.loops import inside, layer_norm, linear, weights_of
+
+from fairseq_docmt.modules.multi_encoder.context_attention import AttendedContext, AttendedContexts
+from fairseq_docmt.modules.shared.beam_rows import split_order
+from fairseq_docmt.modules.shared.full_attention import AttendedSource
+from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
 
 
 class Variant(NamedTuple):
@@ -173,6 +178,20 @@ def test_without_context_every_sentence_is_a_document():
     w, options = weights_of(model), VARIANTS["both"][0]
     wanted = [[[translated(w, [pair], options)[0] for pair in d] for d in lane] for lane in LANES]
     check(run_in_chunks(model, LANES, (2, 4)), in_lanes(wanted, None)[0])
+
+
+@torch.no_grad()
+def test_contexts_follow_their_sentence_in_a_search():
+    """Contexts are selected with the source of their sentence."""
+    number = torch.arange(3.0)
+    source = AttendedSource(*2 * [number.view(3, 1, 1, 1)], None)
+    context = AttendedContext(source, number)
+    state = AttentionLayerState(None, source, 2, AttendedContexts((context, context)))
+    after = state.reorder(split_order(torch.tensor([5, 4, 0, 1]), 3, 2))
+    for one in after.memory.contexts:
+        assert one.known.tolist() == one.source.keys.flatten().tolist() == [2, 0]
+    for one in state.unshare_beams().memory.contexts:
+        assert one.known.tolist() == one.source.values.flatten().tolist() == [0, 0, 1, 1, 2, 2]
 
 
 # ---- where a model starts ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""han_transformer against the equations of Miculicich et al. (2018), section 2.2, as loops.
+"""han_transformer against the equations of Miculicich et al. (2018), as loops.
 
 Where the paper is silent, as in the authors' code: layer norms of both queries and of the summaries
 of sentences, and a residual connection with norm in the feed-forward network. A sentence without
@@ -23,6 +23,10 @@ from batches import (
 )
 from equations import loops
 from equations.loops import attend, heads, inside, layer_norm, linear, weights_of
+
+from fairseq_docmt.modules.hierarchical.han_decoder import SharedSentences
+from fairseq_docmt.modules.hierarchical.hierarchical_attention import AttendedSentences
+from fairseq_docmt.modules.shared.beam_rows import split_order
 
 LAYERS = ["--encoder-layers", "2", "--decoder-layers", "3"]
 NORM_FIRST = ["--encoder-normalize-before", "--decoder-normalize-before"]
@@ -58,20 +62,20 @@ def multi_head(w, query, source):
 
 
 def with_context(w, states, previous):
-    """Return h~_t (equation 8) for states h_t and those of the previous sentences."""
+    """Return h~_t for states h_t and those of the previous sentences."""
     if not previous:
         return states
     outputs = []
     for h in states:
         h = h.unsqueeze(0)
-        query = layer_norm(w, "word_query_norm", h)  # equations 2 and 3: s_t^j
+        query = layer_norm(w, "word_query_norm", h)  # s_t^j
         summaries = [multi_head(inside(w, "word_attention"), query, words) for words in previous]
         summaries = layer_norm(w, "word_norm", torch.cat(summaries))
-        query = layer_norm(w, "sentence_query_norm", h)  # equations 4 and 5: d_t
+        query = layer_norm(w, "sentence_query_norm", h)  # d_t
         d = multi_head(inside(w, "sentence_attention"), query, summaries)
         hidden = linear(w, "fc1", layer_norm(w, "ffn_norm", d)).clamp(min=0)
         d = d + linear(w, "fc2", hidden)
-        gate = 1 / (1 + (-linear(w, "gate", torch.cat([h, d], dim=-1))).exp())  # equation 7
+        gate = 1 / (1 + (-linear(w, "gate", torch.cat([h, d], dim=-1))).exp())
         outputs.append(gate * h + (1 - gate) * d)
     return torch.cat(outputs)
 
@@ -158,6 +162,19 @@ def test_without_context_every_sentence_is_a_document():
     w, (_, *how) = weights_of(model), VARIANTS["both"]
     wanted = [[[translated(w, [pair], *how)[0] for pair in d] for d in lane] for lane in LANES]
     check(run_in_chunks(model, LANES, (2, 4)), in_lanes(wanted, None)[0])
+
+
+@torch.no_grad()
+def test_previous_sentences_follow_their_sentence_in_a_search():
+    """The first and the last of three sentences with two beams go on, in the other order."""
+    number = torch.arange(3.0)
+    parts = (number.view(3, 1, 1, 1, 1), number.view(3, 1, 1, 1, 1), number.view(3, 1, 1))
+    shared = SharedSentences(AttendedSentences(*parts, number.view(3, 1)), 2)
+    after = shared.reorder(split_order(torch.tensor([5, 4, 0, 1]), 3, 2))
+    assert [x.flatten().tolist() for x in after.sentences] == 4 * [[2, 0]] and after.beams == 2
+    alone = shared.unshare_beams()
+    assert [x.flatten().tolist() for x in alone.sentences] == 4 * [[0, 0, 1, 1, 2, 2]]
+    assert alone.beams == 1
 
 
 # ---- where a model starts ------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class _GroupAttention(AttentionProjections):
         self.document: Optional[AttentionProjections] = None
 
     def combine(self) -> None:
-        """Add attention to the whole document, and a gate between both (section 4.2)."""
+        """Add attention to the whole document, and a gate between both."""
         embed_dim, key_dim = self.q_proj.in_features, self.k_proj.in_features
         self.document = AttentionProjections(embed_dim, self.num_heads, key_dim)
         self.gate = nn.Linear(2 * embed_dim, embed_dim)

@@ -1,4 +1,4 @@
-"""Hierarchical attention to previous sentences (Miculicich et al. 2018, section 2.2)."""
+"""Hierarchical attention to previous sentences (Miculicich et al. 2018)."""
 
 from typing import NamedTuple
 

@@ -39,7 +39,7 @@ class AttendedContexts(NamedTuple):
 class ContextAttention(nn.Module):
     """Attention to the context of one side, added to other vectors.
 
-    Li et al. (2020), section 3: ``g * h + (1 - g) * attention``, or the sum of both.
+    Li et al. (2020): ``g * h + (1 - g) * attention``, or the sum of both.
 
     Args:
         embed_dim: size C of queries and outputs.
