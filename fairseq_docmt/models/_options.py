@@ -42,6 +42,18 @@ def refuse_stock_options(args, name: str) -> None:
             raise UserError(f"{flag} is not supported by {name}; leave it out")
 
 
+def require_at_least(args, **least: int) -> None:
+    """Refuse options below their least values.
+
+    Raises:
+        UserError: naming the option.
+    """
+    for name, value in least.items():
+        if getattr(args, name) < value:
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} must be at least {value}, not {getattr(args, name)}")
+
+
 def mark_new(model: nn.Module, new: Sequence[str]) -> None:
     """Mark parameters without pre-trained values, for ``--optimizer grouped_adam``.
 

@@ -13,7 +13,7 @@ from fairseq.models.transformer import TransformerConfig, base_architecture
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import refuse_stock_options, set_defaults
+from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.modules.hierarchical.han_decoder import HANDecoder, HANEncoder
 
@@ -68,6 +68,5 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
         refuse_stock_options(args, "han_transformer")
         if args.checkpoint_activations:
             raise UserError("--checkpoint-activations is not supported by han_transformer")
-        if args.context_sentences < 1:
-            raise UserError(f"--context-sentences must be at least 1, not {args.context_sentences}")
+        require_at_least(args, context_sentences=1)
         return super().build_model(args, task)

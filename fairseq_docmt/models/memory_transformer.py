@@ -16,7 +16,7 @@ from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import refuse_stock_options, set_defaults
+from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.modules.recurrent_memory.memory_decoder import (
     MemoryTransformerDecoder,
@@ -116,10 +116,7 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
         refuse_stock_options(args, "memory_transformer")
         if args.checkpoint_activations:
             raise UserError("--checkpoint-activations is not supported by memory_transformer")
-        for name, least in (("memory_size", 1), ("memory_gradient_sentences", 0)):
-            if getattr(args, name) < least:
-                option = "--" + name.replace("_", "-")
-                raise UserError(f"{option} must be at least {least}, not {getattr(args, name)}")
+        require_at_least(args, memory_size=1, memory_gradient_sentences=0)
         if args.exact_memory_gradient and args.memory_gradient_sentences == 0:
             raise UserError(
                 "--exact-memory-gradient contradicts --memory-gradient-sentences 0, with which "

@@ -13,7 +13,7 @@ from fairseq.models.transformer import TransformerConfig, base_architecture
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import refuse_stock_options, set_defaults
+from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.modules.multi_encoder.multi_encoder_decoder import (
     MultiEncoderDecoder,
@@ -89,10 +89,7 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
             raise UserError(
                 "--checkpoint-activations is not supported by multi_encoder_transformer"
             )
-        for name in ("context_sentences", "context_layers"):
-            if getattr(args, name) < 1:
-                option = "--" + name.replace("_", "-")
-                raise UserError(f"{option} must be at least 1, not {getattr(args, name)}")
+        require_at_least(args, context_sentences=1, context_layers=1)
         if args.share_context_encoder and args.context_side == "target":
             raise UserError(
                 "--share-context-encoder is for previous source sentences, which --context-side "

@@ -6,7 +6,7 @@ previous sentences keeps its states. There is no norm after the gate.
 
 Covers models/han_transformer.py, modules/hierarchical/han_decoder.py,
 modules/hierarchical/hierarchical_attention.py, modules/hierarchical/previous_states.py,
-modules/shared/attention_decoder.py.
+modules/shared/attention_decoder.py, modules/shared/stream_encoder.py.
 """
 
 import pytest

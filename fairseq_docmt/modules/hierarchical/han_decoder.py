@@ -1,6 +1,6 @@
 """Encoder and decoder of ``han_transformer``."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,10 +12,10 @@ from fairseq_docmt.modules.hierarchical.hierarchical_attention import (
 from fairseq_docmt.modules.hierarchical.previous_states import PreviousStates
 from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoderLayer
 from fairseq_docmt.modules.shared.beam_rows import BeamRows
-from fairseq_docmt.modules.shared.document_state import DocumentState
-from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
+from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream
+from fairseq_docmt.modules.shared.stream_encoder import StreamEncoder
 
 
 def _build_attention(cfg, side) -> HierarchicalAttention:
@@ -24,7 +24,7 @@ def _build_attention(cfg, side) -> HierarchicalAttention:
     return HierarchicalAttention(*sizes, cfg.dropout, cfg.attention_dropout)
 
 
-class HANEncoder(SharedSourceEncoder):
+class HANEncoder(StreamEncoder):
     """Transformer encoder whose output attends to previous source sentences.
 
     Args:
@@ -33,45 +33,18 @@ class HANEncoder(SharedSourceEncoder):
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens, separator)
-        self.count, self.forget_context = cfg.context_sentences, cfg.forget_context
-        self.hierarchical = None
+        self.count, self.hierarchical = cfg.context_sentences, None
         if cfg.context_side != "target":
             self.hierarchical = _build_attention(cfg, cfg.encoder)
 
-    def forward(
-        self,
-        src_tokens,
-        src_lengths=None,
-        return_all_hiddens=False,
-        token_embeddings=None,
-        starts: Optional[Tensor] = None,
-        lanes: Optional[int] = None,
-        doc_state: Optional[DocumentState] = None,
-    ):
-        """Encode consecutive sentences.
-
-        Args:
-            src_tokens, src_lengths, return_all_hiddens, token_embeddings: see the base class.
-            starts, lanes, doc_state: see :class:`Stream`.
-
-        Returns:
-            Output of the base class with ``stream`` and ``doc_state``
-            (:class:`~fairseq_docmt.modules.shared.encoder_output.EncoderOutput`).
-        """
-        stream = Stream.of(src_tokens, None if self.forget_context else starts, lanes, doc_state)
-        output = super().forward(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
-        output = {**output, "stream": stream, "doc_state": {}}
+    def with_context(self, output, src_tokens, stream):
+        """Let the states attend to those of previous sentences."""
         if self.hierarchical is None:
             return output
         x, present = output["encoder_out"][0].transpose(0, 1), src_tokens.ne(self.padding_idx)
         previous = PreviousStates.of("encoder", x, present, stream, self.count)
         x = self.hierarchical(x, self.hierarchical.attended(previous))
         return {**output, "encoder_out": [x.transpose(0, 1)], "doc_state": previous.doc_state}
-
-    def _select(self, encoder_out, sentences, beams):
-        stream = encoder_out["stream"].of_rows(sentences)
-        selected = super()._select(encoder_out, sentences, beams)
-        return {**selected, "stream": stream, "doc_state": {}}
 
 
 class SharedSentences(NamedTuple):

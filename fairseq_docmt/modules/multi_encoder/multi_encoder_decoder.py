@@ -15,11 +15,11 @@ from fairseq_docmt.modules.multi_encoder.context_encoder import (
     encode_context,
 )
 from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoderLayer
-from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.previous_sentences import TARGET_KEY, PreviousSentences
-from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
+from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream
+from fairseq_docmt.modules.shared.stream_encoder import StreamEncoder
 
 
 def context_sizes(cfg) -> List[int]:
@@ -28,7 +28,7 @@ def context_sizes(cfg) -> List[int]:
     return [size for side, size in sizes.items() if cfg.context_side in (side, "both")]
 
 
-class MultiEncoderEncoder(SharedSourceEncoder):
+class MultiEncoderEncoder(StreamEncoder):
     """Transformer encoder with an encoder of previous source sentences beside it.
 
     Args:
@@ -37,50 +37,23 @@ class MultiEncoderEncoder(SharedSourceEncoder):
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens, separator)
-        self.count, self.forget_context = cfg.context_sentences, cfg.forget_context
-        self.reads_context = cfg.context_side != "target"
+        self.count, self.reads_context = cfg.context_sentences, cfg.context_side != "target"
         self.context_encoder = None
         if self.reads_context and not cfg.share_context_encoder:
             self.context_encoder = ContextEncoder(cfg, cfg.encoder, dictionary, embed_tokens)
 
-    def forward(
-        self,
-        src_tokens,
-        src_lengths=None,
-        return_all_hiddens=False,
-        token_embeddings=None,
-        starts: Optional[Tensor] = None,
-        lanes: Optional[int] = None,
-        doc_state: Optional[DocumentState] = None,
-    ):
-        """Encode consecutive sentences.
-
-        Args:
-            src_tokens, src_lengths, return_all_hiddens, token_embeddings: see the base class.
-            starts, lanes, doc_state: see :class:`Stream`.
-
-        Returns:
-            Output of the base class with ``stream``, ``doc_state`` and ``contexts``
-            (:class:`~fairseq_docmt.modules.shared.encoder_output.EncoderOutput`).
-        """
-        stream = Stream.of(src_tokens, None if self.forget_context else starts, lanes, doc_state)
-        output = super().forward(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
-        output = {**output, "stream": stream, "doc_state": {}, "contexts": []}
+    def with_context(self, output, src_tokens, stream):
+        """Encode previous source sentences, ``contexts``."""
         if not self.reads_context:
-            return output
+            return {**output, "contexts": []}
         previous = PreviousSentences.of(src_tokens, stream, self.count, self.padding_idx)
         encoder = self if self.context_encoder is None else self.context_encoder
         context = encode_context(encoder, previous, self.embed_tokens)
         return {**output, "contexts": [context], "doc_state": previous.doc_state}
 
     def _select(self, encoder_out, sentences, beams):
-        selected = super()._select(encoder_out, sentences, beams)
-        return {
-            **selected,
-            "stream": encoder_out["stream"].of_rows(sentences),
-            "contexts": [x.of_sentences(sentences) for x in encoder_out["contexts"]],
-            "doc_state": {},
-        }
+        contexts = [context.of_sentences(sentences) for context in encoder_out["contexts"]]
+        return {**super()._select(encoder_out, sentences, beams), "contexts": contexts}
 
 
 class MultiEncoderDecoderLayer(AttentionDecoderLayer):
