@@ -97,6 +97,8 @@ TRAINING = (
     "--no-epoch-checkpoints"
 ).split()
 
+#: where fairseq-generate runs
+DEVICE = ["--cpu"]
 SELDOM = ["--validate-interval", "1000", "--save-interval", "1000"]
 
 
@@ -334,7 +336,7 @@ def generate(data: Path, checkpoint, *arguments: str) -> str:
     return run_main(
         command.cli_main,
         str(data),
-        *["--user-dir", USER_DIR, "--path", str(checkpoint), "--cpu", "--num-workers", "0"],
+        *["--user-dir", USER_DIR, "--path", str(checkpoint), *DEVICE, "--num-workers", "0"],
         *["--beam", "3", "--max-len-b", "12", "--no-progress-bar", *arguments],
     )
 
