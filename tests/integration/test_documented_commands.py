@@ -90,6 +90,7 @@ PAGES: Dict[str, List[Block]] = {
     "examples/guide/systems.md": [
         "trains a model of full size; test_g_transformer.py starts a tiny one in the same way"
     ],
+    "examples/benchmarks/gpu/README.md": ["needs a GPU; tests/benchmarks/test_gpu.py tries it"],
     "examples/benchmarks/launches/README.md": ["tests/benchmarks/test_launches.py counts the same"],
     "examples/guide/configurations.md": [Run(), Run()],
     "examples/guide/decoding.md": [Run(said="D-0"), Run(said="[['")],

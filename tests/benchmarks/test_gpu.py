@@ -1,0 +1,52 @@
+"""The benchmark for GPUs runs, here with tiny models on the CPU."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+
+import pytest
+import tiny
+
+BENCHMARK = tiny.ROOT / "examples" / "benchmarks" / "gpu" / "benchmark.py"
+SPEC = importlib.util.spec_from_file_location("gpu_benchmark", BENCHMARK)
+benchmark = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(benchmark)
+
+
+def test_systems_are_compared_in_turns(tmp_path, monkeypatch, capsys):
+    systems = ["transformer", "memory_transformer", "rnnsearch", "cache_rnn"]
+    command = ["--out", str(tmp_path), "--device", "cpu", "--tiny", "--shrink", "16"]
+    command += ["--sizes", "small", "--precisions", "single", "--repeats", "2", "--waits"]
+    command += ["--documents", "2", "--length", "4", "--systems", *systems]
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", *command])
+    benchmark.main()
+    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+    assert {(row["what"], row["system"]) for row in rows} == {
+        (what, name) for what in ("update", "decoding") for name in systems
+    }
+    assert all(len(row["runs"]) == 2 and row["waits"] is None for row in rows)
+    assert all(row["time"] == 1 for row in rows if row["system"] in ("transformer", "rnnsearch"))
+    assert all("time" in row for row in rows)
+    printed = capsys.readouterr().out
+    assert "small, update, float32" in printed and "| cache_rnn " in printed
+    assert printed.strip() == (tmp_path / "results.md").read_text().strip()
+
+
+def test_every_base_does_what_is_compared_with_it():
+    keys = {
+        (name, "sentence" if task is benchmark.SENTENCE else decoding)
+        for name, system in benchmark.SYSTEMS.items()
+        for task, decoding in system.decodings
+    }
+    shapes = {(name, shape) for name, s in benchmark.SYSTEMS.items() for shape in s.shapes}
+    assert all(benchmark.base_of(key) in keys for key in keys)
+    assert all(benchmark.base_of(key) in shapes for key in shapes)
+
+
+def test_a_gpu_is_needed(tmp_path):
+    if benchmark.torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    command = [sys.executable, "-W", "ignore", str(BENCHMARK), "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tiny.ROOT)
+    assert done.returncode == 2 and "needs a GPU" in done.stderr
