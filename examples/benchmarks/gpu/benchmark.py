@@ -76,6 +76,7 @@ TRANSFORMER, RNNSEARCH = "transformer", "rnnsearch"
 
 
 def of_arch(name, base, shape, decodings, *arch: str) -> System:
+    """Return a system with rows of one shape."""
     return System(["--arch", name, *arch], base, (shape,), decodings)
 
 
@@ -292,6 +293,7 @@ def measured(job, device: torch.device) -> Tuple[float, int]:
 
 
 def wait_for(device: torch.device) -> None:
+    """Wait until the GPU has done everything."""
     if device.type == "cuda":
         torch.cuda.synchronize()
 
