@@ -3,7 +3,8 @@
     python measured.py RECORD.json COMMAND ...
 
 The record is a list with an entry for each time the command was run, until it ends well; then it is
-not run again.  The output goes to RECORD.log.
+not run again; a second process with the same record waits.  The output goes to RECORD.log.
+The environment variable COMMIT names the commit where the project is not a git checkout.
 """
 
 import json
@@ -16,12 +17,19 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-#: environment variables that change how fast or how exactly a CPU computes
-SETTINGS = ("OMP_NUM_THREADS", "ONEDNN_DEFAULT_FPMATH_MODE", "MALLOC_TRIM_THRESHOLD_")
+from filelock import FileLock
+
+#: environment variables that change how fast or how exactly a command computes, on a CPU or on a GPU
+SETTINGS = {
+    "cpu": ("OMP_NUM_THREADS", "ONEDNN_DEFAULT_FPMATH_MODE", "MALLOC_TRIM_THRESHOLD_"),
+    "cuda": ("OMP_NUM_THREADS", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
+}
 
 
 def commit() -> str:
     """Return the commit of the project, with "+" where files differ from it; "" without git."""
+    if os.environ.get("COMMIT"):
+        return os.environ["COMMIT"]
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
         cwd=Path(__file__).parent,
@@ -41,14 +49,30 @@ def processor() -> str:
     return next((x.split(": ")[1] for x in lines if x.startswith("model name")), platform.machine())
 
 
+def accelerator() -> str:
+    """Return the names of the GPUs; "" without any."""
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return ""
+    return ", ".join(listed.stdout.split("\n")[:-1])
+
+
 def hardware() -> dict:
-    """Return what the command runs on; the recipe uses CPUs only."""
-    return {
+    """Return what the command runs on; the GPU if the environment variable DEVICE is cuda."""
+    device = os.environ.get("DEVICE", "cpu")
+    found = {
         "processor": processor(),
         "cores": os.cpu_count(),
         "torch": version("torch"),
-        "settings": {name: os.environ[name] for name in SETTINGS if name in os.environ},
+        "settings": {name: os.environ[name] for name in SETTINGS[device] if name in os.environ},
     }
+    return {**found, "gpu": accelerator()} if device == "cuda" else found
 
 
 def run(command: list, log: Path) -> dict:
@@ -72,6 +96,13 @@ def run(command: list, log: Path) -> dict:
 
 def main(record: Path, command: list) -> int:
     """Run the command unless the record says that it was done; return the exit status."""
+    record.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(record.with_suffix(".lock")):
+        return run_once(record, command)
+
+
+def run_once(record: Path, command: list) -> int:
+    """Do what ``main`` does, while no other process does so."""
     runs = json.loads(record.read_text(encoding="utf-8")) if record.exists() else []
     done = next((part for part in runs if part["exit"] == 0), None)
     if done and done["command"] != command:
@@ -83,7 +114,6 @@ def main(record: Path, command: list) -> int:
         return 1
     if done:
         return 0
-    record.parent.mkdir(parents=True, exist_ok=True)
     log = record.with_suffix(".log")
     part = {"command": command, **run(command, log)}
     new = record.with_suffix(".new")

@@ -7,8 +7,9 @@
 # per line, and a blank line between episodes.  SYSTEMs are names in systems.txt; default: all.  What is done is not
 # done again; training that was interrupted goes on.  WORK/results.json holds all results so far.
 #
-# Environment: EPOCHS, at most, of the bases (12); TOKENS, the target tokens that each other system reads
-# (4000000); THREADS (1).
+# Environment: EPOCHS of the bases (12); TOKENS, the target tokens that each other system reads (4000000);
+# STAGES, some of "train translate score" (all); DEVICE, cpu or cuda (cpu); THREADS (1).  Several of
+# these commands may run at the same time for different systems, after the bases have been trained.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$here/../..
@@ -19,11 +20,21 @@ mkdir -p "$work"
 work=$(cd "$work" && pwd)
 bin=$work/data/bin raw=$work/data/text/raw
 export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${THREADS:-${OMP_NUM_THREADS:-1}}
-# Products in bfloat16 where the processor has them, and memory that is kept between updates: the same
-# for all systems.
+# Products in bfloat16 where the processor has them, in TF32 on a GPU, and memory that is kept between
+# updates: the same for all systems.
 export ONEDNN_DEFAULT_FPMATH_MODE=BF16
+export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 DEVICE=${DEVICE:-cpu}
 export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=20000000000 MALLOC_TOP_PAD_=200000000
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+# The same as "python -m fairseq_docmt", without importing the package.
+user_dir=$(python -c 'from importlib.util import find_spec
+print(*find_spec("fairseq_docmt").submodule_search_locations)')
+case $DEVICE in
+  cpu) device=(--cpu) loading=(--num-workers 0) ;;
+  # fairseq's thread for loading batches can abort the process at its end; workers make it unnecessary.
+  cuda) device=() loading=(--num-workers 2 --data-buffer-size 0) ;;
+  *) echo "error: DEVICE is $DEVICE; choose cpu or cuda" >&2; exit 1 ;;
+esac
+stages=" ${STAGES:-train translate score} "
 
 transformer=(--encoder-layers 3 --decoder-layers 2
   --encoder-embed-dim 256 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4
@@ -69,7 +80,7 @@ memories() {
     *" --memory source "* | *" --memory both "*)
       measured lm/record env SIZE=$lm_size EPOCHS=3 bash "$recipes/maruf2018_memnet/train_sentence_lm.sh" \
         "$work/data/text/subwords/train.zh" "$work/data/text/subwords/valid.zh" "$bin/dict.zh.txt" \
-        "$work/lm" --cpu --num-workers 0 --log-format simple
+        "$work/lm" --max-tokens 16384 "${device[@]}" "${loading[@]}" --log-format simple
       options+=(--sentence-lm "$sentence_lm" --sentence-lm-embed-dim "$lm_size"
         --sentence-lm-hidden-size "$lm_size")
       ;;
@@ -77,7 +88,8 @@ memories() {
   case " ${options[*]} " in
     *" --memory target "* | *" --memory both "*)
       measured drafts/record bash "$recipes/maruf2018_memnet/make_drafts.sh" "$bin" zh en \
-        "$work/rnnsearch/checkpoint_best.pt" "$work/drafts" train valid test test1 -- --cpu --num-workers 0
+        "$work/rnnsearch/checkpoint_best.pt" "$work/drafts" train valid test test1 \
+        -- --max-tokens 16384 "${device[@]}" "${loading[@]}"
       options+=(--drafts "$work/drafts")
       search+=(--drafts "$work/drafts")
       ;;
@@ -105,7 +117,7 @@ train() {
       --max-update "$most" --finetune-from-model "$work/$start/checkpoint_best.pt" --no-epoch-checkpoints)
   fi
   measured "$1/train" fairseq-train "$bin" --user-dir "$user_dir" "${common[@]}" "${schedule[@]}" \
-    --cpu --num-workers 0 --log-format simple --log-interval 50 \
+    "${device[@]}" "${loading[@]}" --log-format simple --log-interval 50 \
     --save-interval-updates 200 --keep-interval-updates 1 --save-dir "$work/$1"
 }
 
@@ -114,7 +126,7 @@ translate() {
   measured "$1" fairseq-generate "$2" --user-dir "$user_dir" --path "$7" \
     --gen-subset "$3" --decoding "$4" --beam "$5" --lenpen "$6" "${search[@]}" \
     --source-lang zh --target-lang en --max-len-a 1.5 --max-len-b 10 --max-tokens 6000 \
-    --cpu --num-workers 0 --remove-bpe --tokenizer moses --results-path "$work/$1"
+    "${device[@]}" "${loading[@]}" --remove-bpe --tokenizer moses --results-path "$work/$1"
 }
 
 # Finds the length penalty with the best BLEU of the base on the validation set.
@@ -186,7 +198,7 @@ score() {
     *" --window-size 1 "*) ;;
     *) measured "$system/scores/usage-record" python -m fairseq_docmt.scoring context-usage \
       --path "$work/$system/checkpoint_best.pt" --source "$raw/test.zh" --reference "$raw/test.en" \
-      --context 10 other-document:10 --max-tokens 6000 --cpu \
+      --context 10 other-document:10 --max-tokens 6000 "${device[@]}" \
       --format json --out "$work/$system/scores/usage.json" ;;
   esac
 }
@@ -198,10 +210,14 @@ for system in "${names[@]}"; do
   echo "$system"
   read_settings "$system"
   memories
-  train "$system"
-  [ "$system" != base ] || tune
-  translate_all "$system"
-  score "$system"
+  case $stages in *" train "*) train "$system" ;; esac
+  case $stages in
+    *" translate "*)
+      [ "$system" != base ] || tune
+      translate_all "$system"
+      ;;
+  esac
+  case $stages in *" score "*) score "$system" ;; esac
 done
-python "$here/results.py" collect "$work" "$here/systems.txt" > "$work/results.new"
-mv "$work/results.new" "$work/results.json"
+python "$here/results.py" collect "$work" "$here/systems.txt" > "$work/results.$$"
+mv "$work/results.$$" "$work/results.json"
