@@ -18,6 +18,7 @@ import tiny
 import torch
 import torch.nn.functional as F
 import yaml
+from fairseq.modules import MultiheadAttention
 from golden import systems
 from golden.test_golden import assert_same
 from integration.test_hydra import RUNS, SHARED, batches, group, state_of
@@ -34,8 +35,8 @@ pytestmark = pytest.mark.skipif(
 #: the sentences of the test split of the kept checkpoints
 DOCS = tiny.documents((1, 4, 3), 2, words=8)
 DECODINGS = [(name, kind) for name, system in systems.SYSTEMS.items() for kind in system.decodings]
-#: architectures that compute a part in single precision, whatever the type of the parameters
-PARTLY_SINGLE = ("rfa-decay", "cache-shallow")
+#: architectures that compute gates in single precision, whatever the type of their parameters
+SINGLE_GATES = ("rfa-decay", "cache-shallow")
 SAVED, UPDATES = 3, 6
 
 
@@ -83,6 +84,9 @@ def trained_twice(model, device, dtype=torch.float64):
         two outputs, two losses, and the gradients by parameter; all on the CPU.
     """
     model = model.to(device, dtype).train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.RNNBase):
+            module.dropout = 0.0  # inside torch, where the patch below does not reach
     source, target = batch([9, 4, 13, 7], left_pad=True), batch([6, 12, 3, 5], seed=10)
     source, target = source.to(device), target.to(device)
     inputs = {k: v.to(device) if torch.is_tensor(v) else v for k, v in following(model).items()}
@@ -115,13 +119,24 @@ def assert_near(found, wanted, tolerance, name):
     torch.testing.assert_close(found, wanted, atol=atol, rtol=0, msg=lambda m: f"{name}: {m}")
 
 
+def tolerance_of(name, model):
+    """Return the relative error that the parts in single precision explain.
+
+    fairseq's attention computes its softmax in single precision.
+    """
+    if name in SINGLE_GATES:
+        return 2e-5
+    stock = any(isinstance(module, MultiheadAttention) for module in model.modules())
+    return 1e-6 if stock else 1e-9
+
+
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_losses_and_gradients(name):
     """In double precision, from the same parameters and random matrices."""
     here, there = (tiny.model(*ARCHITECTURES[name]) for _ in range(2))
     there.load_state_dict(here.state_dict())
     wanted, found = trained_twice(here, torch.device("cpu")), trained_twice(there, DEVICE)
-    tolerance = 2e-5 if name in PARTLY_SINGLE else 1e-9
+    tolerance = tolerance_of(name, here)
     for number in range(2):
         assert_near(found[0][number], wanted[0][number], tolerance, f"{name}, output {number}")
         assert_near(found[1][number], wanted[1][number], tolerance, f"{name}, loss {number}")

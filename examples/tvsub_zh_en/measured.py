@@ -19,7 +19,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-#: environment variables that change how fast or how exactly a command computes, on a CPU or on a GPU
+#: environment variables that change how fast or how exactly a CPU or GPU computes
 SETTINGS = {
     "cpu": ("OMP_NUM_THREADS", "ONEDNN_DEFAULT_FPMATH_MODE", "MALLOC_TRIM_THRESHOLD_"),
     "cuda": ("OMP_NUM_THREADS", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
