@@ -1,6 +1,7 @@
 """Runs of the context probe's scripts, for tests of the results in its README."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,35 @@ def run(script, folder, *arguments, **environment):
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     command = ["bash", str(FOLDER / script), str(folder), *arguments]
     subprocess.run(command, env={**os.environ, "PATH": path, **environment}, check=True)
+    return results(folder)
+
+
+def folder_of(tmp_path_factory, name):
+    """Return a folder for trained models; with the environment variable PROBE_WORK, one in there."""
+    if "PROBE_WORK" not in os.environ:
+        return tmp_path_factory.mktemp(name)
+    folder = Path(os.environ["PROBE_WORK"]) / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def run_each(script, folder, *systems, **environment):
+    """Run a script for one system after the other; return its questions and outputs.
+
+    Systems that were finished in an earlier run with this folder are not run again.
+    """
+    for system in systems:
+        done = folder / f".done_{system}"
+        if not done.exists():
+            # The scripts refuse to overwrite the model of an earlier run.
+            shutil.rmtree(folder / system, ignore_errors=True)
+            run(script, folder, system, **environment)
+            done.touch()
+    return results(folder)
+
+
+def results(folder):
+    """Return the questions and outputs of a script."""
     questions = score.read_questions(str(folder / "data" / "test.probe.jsonl"))
     return questions, {
         output.name[len("out_") :]: score.read_output(str(output / "generate-test.txt"))

@@ -11,9 +11,9 @@ EFFECTIVE_CONTEXT = 2 * WINDOW * LAYERS + WINDOW * LAYERS  # tokens, Herold and 
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory):
     """Outputs of full-document systems; accuracies of near and far answers."""
-    folder = tmp_path_factory.mktemp("documents")
+    folder = probe.folder_of(tmp_path_factory, "documents")
     systems = ["transformer", "lst", "group", "sentences", "window"]
-    questions, found = probe.run("run_documents.sh", folder, *systems, WINDOW=str(WINDOW))
+    questions, found = probe.run_each("run_documents.sh", folder, *systems, WINDOW=str(WINDOW))
     lines = (folder / "data" / "test.src").read_text().splitlines()
 
     def tokens_between(question):

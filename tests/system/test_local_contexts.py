@@ -11,7 +11,8 @@ LOCAL = {"previous-source-attention": 1, "hierarchical": 3}
 @pytest.fixture(scope="module")
 def local_contexts(tmp_path_factory):
     """Questions, and translations of recurrent models with a few sentences of context."""
-    return probe.run("run_stream.sh", tmp_path_factory.mktemp("local"), *LOCAL)
+    folder = probe.folder_of(tmp_path_factory, "local")
+    return probe.run_each("run_stream.sh", folder, *LOCAL)
 
 
 @pytest.mark.system

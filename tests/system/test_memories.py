@@ -9,7 +9,8 @@ import score
 def memories(tmp_path_factory):
     """Questions, and outputs with memories on both sides, on one side, and without memory."""
     systems = ["both", "source", "target", "forget"]
-    questions, found = probe.run("run_stream.sh", tmp_path_factory.mktemp("memory"), *systems)
+    folder = probe.folder_of(tmp_path_factory, "memory")
+    questions, found = probe.run_each("run_stream.sh", folder, *systems)
     return questions, {name: found[f"{name}_stream"] for name in systems}
 
 
