@@ -23,7 +23,7 @@ def run(script, folder, *arguments, **environment):
 
 
 def folder_of(tmp_path_factory, name):
-    """Return a folder for trained models; with the environment variable PROBE_WORK, one in there."""
+    """Return a folder for trained models; one in PROBE_WORK, if this variable is set."""
     if "PROBE_WORK" not in os.environ:
         return tmp_path_factory.mktemp(name)
     folder = Path(os.environ["PROBE_WORK"]) / name
