@@ -23,6 +23,7 @@ from fairseq_docmt.data.text_form import SUBWORDS, TextForm, checksum, read_text
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.contrastive_items import Item
+from fairseq_docmt.tasks._base import DocumentTranslationTask
 
 logger = logging.getLogger(__name__)
 
@@ -214,7 +215,7 @@ class ReferenceScorer:
         batch_size: Optional[int] = None,
     ):
         self.hub, self.task = hub, hub.task
-        self._is_document_task = hasattr(hub.task, "decoding")
+        self._is_document_task = isinstance(hub.task, DocumentTranslationTask)
         following = self._is_document_task and hub.task.options.get("next_sentences")
         if following:
             raise UserError(
