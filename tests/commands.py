@@ -7,6 +7,8 @@ command, which then has its caller's files, folder and environment.
 
 import array
 import contextlib
+import gc
+import importlib
 import json
 import logging
 import os
@@ -21,6 +23,8 @@ from pathlib import Path
 from typing import Dict, List, Sequence
 
 import tiny
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 PROGRAMS = {
     "fairseq-train": "fairseq_cli.train",
@@ -30,6 +34,9 @@ PROGRAMS = {
     "fairseq-preprocess": "fairseq_cli.preprocess",
     "sacrebleu": "sacrebleu.sacrebleu",
 }
+#: what commands import later; the first takes longest
+IMPORTED = ["torch._dynamo", "fairseq_docmt.generation"]
+IMPORTED += [f"fairseq_docmt.scoring.{name}" for name in ("metrics", "report", "context_usage")]
 COPIED = ("examples", "data_prep")
 #: options of GPUs, which no test has
 LEFT_OUT = {"--fp16", "--fp16-no-flatten-grads"}
@@ -129,8 +136,10 @@ class Shell:
     # ---- in the server ---------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        for module in PROGRAMS.values():
-            __import__(module)
+        for module in (*PROGRAMS.values(), *IMPORTED):
+            importlib.import_module(module)
+        _compose_options()
+        gc.freeze()  # so that memory stays shared
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         while True:
             caller, _ = self._listener.accept()
@@ -215,6 +224,18 @@ class Shell:
             sys.path.insert(0, str(Path(kind).resolve().parent))
             sys.argv = [kind, *rest, *self._small.get(Path(kind).name, [])]
             runpy.run_path(kind, run_name="__main__")
+
+
+def _compose_options() -> None:
+    """Let hydra do once what it keeps for later commands."""
+    arguments = ["data", "--user-dir", tiny.USER_DIR, "--task", "sliding_window_translation"]
+    training = [*tiny.MODEL, "--optimizer", "adam", "--criterion", "label_smoothed_cross_entropy"]
+    for parser, more in (
+        (options.get_training_parser(), training),
+        (options.get_generation_parser(), ["--path", "checkpoint"]),
+    ):
+        args = options.parse_args_and_arch(parser, [*arguments, *more])
+        convert_namespace_to_omegaconf(args)
 
 
 def _options(text: str) -> List[str]:

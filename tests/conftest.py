@@ -1,21 +1,17 @@
 """Fixtures: one thread, fixed seeds, tiny checkpoints, and the shared real corpora if present."""
 
-import copy
 import fcntl
-import functools
 import hashlib
 import os
 import random
 import shutil
 import warnings
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
 import torch
-from hydra._internal.config_repository import CachingConfigRepository
-from hydra.core.override_parser.overrides_parser import OverridesParser
+from cheap_hydra import cheap_hydra
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
@@ -31,27 +27,10 @@ def fixed_seed():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cheap_hydra():
-    """Spare work that hydra repeats in each command, more than all else in a tiny one.
-
-    It parses some 270 settings, nearly the same each time, and copies all that it has registered.
-    """
-    parse = OverridesParser.parse_rule
-
-    @functools.lru_cache(maxsize=None)
-    def parsed(text, rule):
-        return parse(OverridesParser.create(), text, rule)
-
-    def parse_once(_, text, rule):
-        return parsed(text, rule)
-
-    def refer(self, delegate):
-        # What is registered is only read; the list of sources is made anew for each command.
-        self.delegate, self.cache = copy.copy(delegate), {}
-
-    with mock.patch.object(OverridesParser, "parse_rule", parse_once):
-        with mock.patch.object(CachingConfigRepository, "__init__", refer):
-            yield
+def tiny_commands():
+    """Spare hydra's work in each command."""
+    with cheap_hydra():
+        yield
 
 
 @pytest.fixture

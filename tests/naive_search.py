@@ -15,7 +15,7 @@ class Found(NamedTuple):
 
 
 def beam_search(
-    next_words: Callable[[Sequence[int]], torch.Tensor],
+    next_words: Callable[[List[List[int]]], torch.Tensor],
     *,
     beam: int,
     nbest: int,
@@ -33,7 +33,7 @@ def beam_search(
     has ended.
 
     Args:
-        next_words: (V,) log-probabilities of the word after some tokens.
+        next_words: (B, V) log-probabilities of the word after each of B lists of tokens.
         limit: most tokens, the end symbol not counted.
         end: the symbol that ends a sentence, which must have one token at least.
         never: symbols that must not be written.
@@ -45,8 +45,8 @@ def beam_search(
     active, finished = [([], 0.0)], []
     for step in range(limit + 1):
         candidates = []
-        for tokens, score in active:
-            lprobs = next_words(tokens).clone()
+        for (tokens, score), lprobs in zip(active, next_words([tokens for tokens, _ in active])):
+            lprobs = lprobs.clone()
             lprobs[list(never)] = NEVER
             if step == 0:
                 lprobs[end] = NEVER

@@ -21,8 +21,10 @@ import prepare
 import pytest
 import stages
 import subwords
+import tiny
 from check_documents import CorpusError, check_lines
 from fairseq.data import Dictionary, data_utils, encoders
+from fairseq_cli import preprocess
 
 TEXT = {
     "en": "Hello, world!\nIt's a test - isn't it?\n\nSecond-rate document & more.\nFine.\n",
@@ -51,6 +53,12 @@ def quick(monkeypatch):
 
     monkeypatch.setattr(prepare, "_run", run)
     return commands
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Run fairseq-preprocess in this process, which has imported everything."""
+    monkeypatch.setattr(prepare, "_run", tiny.binarise_here)
 
 
 def options(corpus, *extra, out="out"):
@@ -190,7 +198,7 @@ def random_corpus(folder, documents=60):
 @pytest.mark.parametrize(
     "more", [["--joined-dictionary"], ["--separate-bpe", "--truecase"]], ids=" ".join
 )
-def test_workers_do_not_change_a_byte(tmp_path, monkeypatch, more):
+def test_workers_do_not_change_a_byte(tmp_path, monkeypatch, here, more):
     random_corpus(tmp_path)
     monkeypatch.setattr(stages, "CHUNK", 7)
     for workers in "13":
@@ -200,14 +208,14 @@ def test_workers_do_not_change_a_byte(tmp_path, monkeypatch, more):
 
 
 @pytest.mark.parametrize("joined", [False, True])
-def test_dictionaries_are_those_of_fairseq(tmp_path, joined):
+def test_dictionaries_are_those_of_fairseq(tmp_path, here, joined):
     """Made anew by fairseq-preprocess, they and the data have the same bytes."""
     random_corpus(tmp_path)
     prepare.main(options(tmp_path, *["--joined-dictionary"][:joined]))
     text, own, theirs = (tmp_path / name for name in ("out/text/subwords", "out/bin", "theirs"))
-    command = [sys.executable, "-m", "fairseq_cli.preprocess", "-s", "zh", "-t", "en"]
-    command += ["--trainpref", str(text / "train"), "--destdir", str(theirs), "--workers", "2"]
-    subprocess.run(command + ["--joined-dictionary"][:joined], check=True, stdout=subprocess.PIPE)
+    command = ["-s", "zh", "-t", "en", "--trainpref", text / "train", "--destdir", theirs]
+    command += ["--workers", "2", *["--joined-dictionary"][:joined]]
+    tiny.run_main(preprocess.cli_main, *command)
     names = {path.name for path in theirs.iterdir()} - {"preprocess.log"}
     assert len(names) == 6
     assert all((own / name).read_bytes() == (theirs / name).read_bytes() for name in names)

@@ -6,6 +6,7 @@ An architecture gives its own attention as a function from the parameters of an 
 (T, C) input to its (T, C) output.
 """
 
+import itertools
 import math
 from typing import Callable, Dict, List, NamedTuple, Sequence
 
@@ -226,13 +227,17 @@ LONG = batch([131, 9], [20, 133], left_pad=True, seed=3)
 
 
 def each(variants: Dict[str, tuple], *long: str):
-    """Parametrise a test by variants and batches: all of ``BATCHES``, and ``LONG`` for some."""
-    cases = [
-        pytest.param(*variant, documents, id=f"{name}-{kind}")
-        for name, variant in variants.items()
-        for kind, documents in {**BATCHES, "long": LONG}.items()
-        if kind != "long" or name in long
-    ]
+    """Parametrise a test by variants and batches.
+
+    Each variant has short sentences, and longer ones that are padded on the left or, for every
+    second variant, on the right; variants in ``long`` have ``LONG`` as well.
+    """
+    cases = []
+    for (name, variant), side in zip(variants.items(), itertools.cycle(("left", "right"))):
+        kinds = ["short", f"{side}-padded", *(["long"] if name in long else [])]
+        for kind in kinds:
+            documents = {**BATCHES, "long": LONG}[kind]
+            cases.append(pytest.param(*variant, documents, id=f"{name}-{kind}"))
     return pytest.mark.parametrize("options, arguments, documents", cases)
 
 

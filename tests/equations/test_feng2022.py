@@ -134,8 +134,18 @@ def by_loop(loop, chunks):
 # ---- outputs and gradients ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunks", [[5], [2, 3], [1, 1, 1, 1, 1]], ids=str)
-@pytest.mark.parametrize("variant", VARIANTS)
+#: variants that are tried with whole documents and single sentences in batches too
+MORE_CHUNKS = ["both", "target", "whole batches", "two sentences, all layers", "exact, all layers"]
+
+
+@pytest.mark.parametrize(
+    "variant, chunks",
+    [
+        *((variant, [2, 3]) for variant in VARIANTS),
+        *((variant, chunks) for variant in MORE_CHUNKS for chunks in ([5], [1, 1, 1, 1, 1])),
+    ],
+    ids=str,
+)
 def test_outputs_and_gradients_equal_the_equations(variant, chunks):
     """Documents in lanes and in batches of one or several sentences; gradients end at batches."""
     model, loop = built(variant)

@@ -90,9 +90,11 @@ def test_beams_equal_those_of_a_plain_loop_in_any_batch(model, beam, nbest, len_
     for row, limit in enumerate(limits):
         encoder_out = model.encoder(net_input["src_tokens"][row : row + 1], torch.tensor([5]))
 
-        def next_words(tokens, encoder_out=encoder_out):
-            logits, _ = model.decoder(torch.tensor([[words.eos(), *tokens]]), encoder_out)
-            return logits[0, -1].log_softmax(-1)
+        def next_words(rows, encoder_out=encoder_out):
+            same = torch.zeros(len(rows), dtype=torch.long)
+            tokens = torch.tensor([[words.eos(), *row] for row in rows])
+            logits, _ = model.decoder(tokens, model.encoder.reorder_encoder_out(encoder_out, same))
+            return logits[:, -1].log_softmax(-1)
 
         never = [words.pad(), words.index("<sep>")]
         wanted = beam_search(

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Dict, List, NamedTuple
+from typing import Dict, List, NamedTuple, Optional
 
 FOLDER = Path(__file__).resolve().parent
 KEPT = FOLDER / "checkpoints"
@@ -93,11 +93,13 @@ def train(name: str, data: Path, folder: Path, updates: int) -> Path:
     return tiny.train(data, folder, *arguments, updates=updates, model=model)
 
 
-def outputs(name: str, data: Path, checkpoint: Path) -> Dict[str, Dict[str, str]]:
-    """Return printed score and text by decoding and line number."""
-    task, _, decodings = SYSTEMS[name]
+def outputs(
+    name: str, data: Path, checkpoint: Path, decodings: Optional[List[str]] = None
+) -> Dict[str, Dict[str, str]]:
+    """Return printed score and text by decoding, all by default, and line number."""
+    task, _, every = SYSTEMS[name]
     found = {}
-    for decoding in decodings:
+    for decoding in decodings or every:
         printed = tiny.generate(data, checkpoint, *task, "--decoding", decoding)
         lines = re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", printed, flags=re.M)
         found[decoding] = {

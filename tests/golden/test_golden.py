@@ -29,5 +29,7 @@ def test_a_kept_checkpoint(data, tmp_path, name):
     checkpoint = systems.unpack(name, tmp_path / "saved")
     assert_same(systems.outputs(name, data, checkpoint), wanted["saved"])
     resumed = systems.resume(name, data, tmp_path / "resumed")
-    assert_same(systems.outputs(name, data, resumed), wanted["resumed"])
-    assert wanted["resumed"] != wanted["saved"]
+    first = systems.SYSTEMS[name].decodings[0]
+    resumed = systems.outputs(name, data, resumed, [first])
+    assert_same(resumed, {first: wanted["resumed"][first]})
+    assert wanted["resumed"][first] != wanted["saved"][first]

@@ -259,21 +259,21 @@ def source_alone(model, source, lengths, previous, numbers):
     return model.decoder(previous, encoder_out)
 
 
-def greedy(model, task, document, translated, with_source=False):
-    """Translate all sentences by greedy search, given earlier translations."""
+def greedy(model, task, document, translated, with_source=False, rows=None):
+    """Translate these sentences, all by default, by greedy search, given earlier translations."""
     dictionary = task.tgt_dict
     eos, pad = dictionary.eos(), dictionary.pad()
     source = collate_tokens(document, pad, left_pad=True)
     lengths = source.ne(pad).sum(1)
     numbers = torch.zeros(len(document), dtype=torch.long)
     results = []
-    for row in range(len(document)):
+    for row in range(len(document)) if rows is None else rows:
         tokens = []
         while True:
-            rows = [torch.tensor([eos, *words]) for words in translated or [[]] * len(document)]
-            drafts = collate_tokens(rows, pad)
-            rows[row] = torch.tensor([eos, *tokens])
-            previous = collate_tokens(rows, pad)
+            inputs = [torch.tensor([eos, *words]) for words in translated or [[]] * len(document)]
+            drafts = collate_tokens(inputs, pad)
+            inputs[row] = torch.tensor([eos, *tokens])
+            previous = collate_tokens(inputs, pad)
             known = {} if translated is None else {"documents": numbers, "drafts": drafts}
             output = model(source, lengths, previous, **known)
             if translated is None and with_source:
@@ -314,7 +314,7 @@ def test_iterative_decoding_equals_its_definition(
                 current = greedy(model, task, sources, current)
                 continue
             for row in range(len(sources)):
-                current[row] = greedy(model, task, sources, current)[row]
+                (current[row],) = greedy(model, task, sources, current, rows=[row])
         expected += [task.tgt_dict.string(torch.tensor(tokens)) for tokens in current]
     assert [found[row] for row in tiny.rows_of(TEST)] == expected
     assert len(set(expected)) > 2

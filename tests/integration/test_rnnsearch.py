@@ -31,7 +31,7 @@ def test_it_learns_to_copy(tmp_path):
     data = tiny.corpus(tmp_path, train=[8] * 40)
     arguments = [*SENTENCE, "--max-tokens", "400", "--lr", "0.02", "--dropout", "0"]
     model = tiny.rnnsearch("--decoder-hidden-size", "24", "--encoder-hidden-size", "24")
-    checkpoint = tiny.train(data, tmp_path / "ck", *arguments, model=model, updates=400)
+    checkpoint = tiny.train(data, tmp_path / "ck", *arguments, model=model, updates=250)
     output = tiny.generate(data, checkpoint, *SENTENCE)
     wanted, found = tiny.lines_of(output, "T"), tiny.lines_of(output)
     right = sum(a == b for row in wanted for a, b in zip(wanted[row].split(), found[row].split()))

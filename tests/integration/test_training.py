@@ -183,9 +183,15 @@ def test_ensembles_must_agree(binarised, window_checkpoint, tmp_path):
         tiny.generate(binarised, f"{window_checkpoint}:{other}", *WINDOW)
 
 
-@pytest.mark.parametrize("task", [[*WINDOW, "--window-size", "2"], DOCUMENT])
-@pytest.mark.parametrize("arch", ["transformer", "lstm"])
-@pytest.mark.parametrize("start", ["translation", "sliding_window_translation"])
+@pytest.mark.parametrize(
+    "start, arch, task",
+    [
+        ("translation", "transformer", [*WINDOW, "--window-size", "2"]),
+        ("translation", "lstm", DOCUMENT),
+        ("sliding_window_translation", "transformer", DOCUMENT),
+        ("sliding_window_translation", "lstm", [*WINDOW, "--window-size", "2"]),
+    ],
+)
 def test_finetuning_from_a_sentence_level_checkpoint(binarised, tmp_path, task, arch, start):
     model = {"transformer": tiny.MODEL, "lstm": tiny.RECURRENT_MODEL}[arch]
     level = ["--window-size", "1"] if start != "translation" else []
@@ -241,13 +247,16 @@ def test_training_resumes(binarised, tmp_path, model):
         assert torch.equal(value, tiny.weights(parts)[name]), name
 
 
-@pytest.mark.parametrize("task", [[*WINDOW, "--window-size", "2"], DOCUMENT], ids=["window", "doc"])
 @pytest.mark.parametrize(
-    "other, message",
+    "task, other, message",
     [
-        (["--max-tokens", "50"], "with --max-tokens 30, not 50, which would leave sentences out"),
-        (["--batch-size", "1"], "with --batch-size None, not 1"),
-        (["--seed", "7"], "with --seed 1, not 7"),
+        (
+            [*WINDOW, "--window-size", "2"],
+            ["--max-tokens", "50"],
+            "with --max-tokens 30, not 50, which would leave sentences out",
+        ),
+        (DOCUMENT, ["--batch-size", "1"], "with --batch-size None, not 1"),
+        (DOCUMENT, ["--seed", "7"], "with --seed 1, not 7"),
     ],
 )
 def test_other_batches_are_for_another_epoch(binarised, tmp_path, task, other, message):
