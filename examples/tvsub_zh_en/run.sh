@@ -133,7 +133,7 @@ translate() {
 tune() {
   local penalty best
   [ ! -e "$work/lenpen" ] || return 0
-  for penalty in 0.6 0.8 1.0 1.2 1.4 1.6; do
+  for penalty in 0.6 0.8 1.0 1.2 1.4 1.6 1.8 2.0; do
     translate "base/valid/$penalty" "$bin" valid window 4 "$penalty" "$work/base/checkpoint_best.pt"
     systems_valid+=("$penalty=$work/base/valid/$penalty/generate-valid.txt")
   done
