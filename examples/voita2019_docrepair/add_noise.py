@@ -1,6 +1,6 @@
 """Replace words of a text by random words of a dictionary.
 
-    python add_noise.py round_trips.de noisy.de --dictionary dict.de.txt --probability 0.1 --seed 1
+    python add_noise.py round_trips.de --out noisy.de --dictionary dict.de.txt --probability 0.1
 
 In the training of DocRepair, each subword of a round-trip translation is replaced with probability
 0.1 (authors' code).  The words are drawn uniformly from the dictionary, without its symbols.  Blank
@@ -52,24 +52,29 @@ def _lines(path: str) -> List[str]:
     return Path(path).read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def main(arguments=None) -> None:
-    """Write the noisy text; errors end the program with one sentence."""
+def parse_args(arguments=None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("input", metavar="INPUT", help="text, words separated by spaces")
-    parser.add_argument("output", metavar="OUTPUT", help="file to write")
+    parser.add_argument("--out", required=True, help="file to write")
     parser.add_argument("--dictionary", required=True, help="dict.*.txt of the text")
     parser.add_argument("--probability", type=float, default=0.1, help="default: 0.1")
     parser.add_argument("--seed", type=int, default=1, help="default: 1")
-    args = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None) -> None:
+    """Write the noisy text; errors end the program with one sentence."""
+    args = parse_args(arguments)
     try:
         if not 0 <= args.probability < 1:
             raise ValueError(f"--probability must be from 0 to below 1, got {args.probability}")
         words = read_words(args.dictionary)
         lines = noisy(_lines(args.input), words, args.probability, args.seed)
         text = "".join(f"{line}\n" for line in lines)
-        Path(args.output).write_text(text, encoding="utf-8")
+        Path(args.out).write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
 

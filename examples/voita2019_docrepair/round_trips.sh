@@ -32,7 +32,7 @@ for ((seed = 1; seed <= ${COPIES:-1}; seed++)); do
   sampled=$text/sampled$seed.$tgt
   translate "$src" "$tgt" "$forth" "$text/train.$src" "$sampled" \
     --sampling --temperature "${TEMPERATURE:-0.5}" --beam 1 --seed "$seed" "$@"
-  python "$here/add_noise.py" "$sampled" "$sampled.noisy" \
+  python "$here/add_noise.py" "$sampled" --out "$sampled.noisy" \
     --dictionary "$dictionary" --probability "${NOISE:-0.1}" --seed "$seed"
   # The blank line after each copy ends its last document.
   { cat "$mono/train.$tgt"; echo; } >> "$text/train.$tgt"

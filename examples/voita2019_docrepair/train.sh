@@ -19,4 +19,4 @@ fairseq-train "$data" --user-dir "$user_dir" --save-dir "$save" \
   --optimizer adam --adam-betas '(0.9, 0.998)' --clip-norm 0.0 \
   --lr 0.0014 --lr-scheduler inverse_sqrt --warmup-updates 16000 \
   --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
-  --max-tokens 4000 --update-freq 8 --patience 10 --seed 1 "$@"
+  --max-tokens 4000 --update-freq 8 --patience 10 --no-epoch-checkpoints --seed 1 "$@"

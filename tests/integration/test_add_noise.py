@@ -23,6 +23,7 @@ def test_command(tmp_path):
     (tmp_path / "dict").write_text("a 3\nmadeupword0000 0\nb 1 #fairseq:overwrite\n")
     arguments = [
         str(tmp_path / "in"),
+        "--out",
         str(tmp_path / "out"),
         "--dictionary",
         str(tmp_path / "dict"),
@@ -46,6 +47,7 @@ def test_mistakes(tmp_path, dictionary, probability, message):
     (tmp_path / "dict").write_text(dictionary)
     arguments = [
         str(tmp_path / "in"),
+        "--out",
         str(tmp_path / "out"),
         "--dictionary",
         str(tmp_path / "dict"),

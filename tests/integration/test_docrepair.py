@@ -32,8 +32,7 @@ def made(binarised, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sentence_level")
     forth = tiny.train(binarised, folder / "forth", *SENTENCE)
     back = tiny.train(binarised, folder / "back", *SENTENCE, *BACK)
-    small = {"fairseq-interactive": "cpu num-workers 0 max-len-a 0 max-len-b 6"}
-    shell = Shell(tmp_path_factory.mktemp("docrepair"), small)
+    shell = Shell(tmp_path_factory.mktemp("docrepair"))
     try:
         yield _made(shell, binarised, forth, back)
     finally:
@@ -52,7 +51,7 @@ def _made(shell, binarised, forth, back) -> Made:
     done = shell.run(
         f"bash {RECIPE}/round_trips.sh {binarised} src tgt {back} {forth} MONO WORK\n"
         f"WINDOW=3 bash {RECIPE}/train.sh WORK/bin SAVE",
-        **{"COPIES": "2", "NOISE": "0.2", "BEAM": "2"},
+        **{"COPIES": "2", "NOISE": "0.2"},
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return Made(shell, "SAVE/checkpoint_last.pt", back)
@@ -97,7 +96,7 @@ def test_a_first_system_is_repaired(made, form, decoding):
     assert documents(top / form / "first.tgt") == wanted
     checkpoint, data = str(top / made.checkpoint), str(top / "WORK" / "bin")
     translator = DocumentTranslator.from_pretrained(checkpoint, data, decoding=decoding)
-    found = translator.translate(wanted, beam=4, lenpen=0.6, max_len_a=0, max_len_b=6)
+    found = translator.translate(wanted, beam=2, lenpen=0.6, max_len_a=0, max_len_b=6)
     repaired = [[text or "<unk>" for text in document] for document in found]
     assert documents(top / form / "repaired.tgt") == repaired
 
