@@ -7,6 +7,7 @@ import functools
 import itertools
 import math
 import random
+from argparse import Namespace
 
 import pytest
 import tiny
@@ -16,7 +17,8 @@ from fairseq_cli import eval_lm, preprocess
 from fairseq_cli import train as train_command
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import document_beam
+from fairseq_docmt.scoring import document_beam, noisy_channel, rerank
+from fairseq_docmt.scoring.candidates import read_nbest
 from fairseq_docmt.scoring.document_lm import DocumentLanguageModel
 
 DOCUMENTS = tiny.translate(tiny.documents((4, 1, 6, 3), 5))
@@ -111,16 +113,17 @@ def channel_by_loop(path, source, translation):
 # ---- language model ------------------------------------------------------------------------------
 
 
-def test_sentences_after_their_context_as_by_a_loop(lm):
+def test_sentences_after_their_context_as_by_a_loop(lm, path):
     pairs = [
         (tuple(document[:place]), sentence)
         for document in DOCUMENTS[:2]
         for place, sentence in enumerate(document)
     ]
     pairs += [((), DOCUMENTS[0][1]), ((DOCUMENTS[2][0],), DOCUMENTS[0][1]), pairs[0]]
-    lm.max_tokens = 25  # several batches
     wanted = [by_loop(lm, [sentence], before) for before, sentence in pairs]
-    assert lm.score(pairs) == pytest.approx(wanted, abs=1e-4)
+    for most in (25, 8192):  # many batches, and one of all rows
+        fresh = DocumentLanguageModel.load(path, max_tokens=most)
+        assert fresh.score(pairs[::-1]) == pytest.approx(wanted[::-1], abs=1e-4)
     assert len({round(value, 3) for value in lm.score(pairs[-4:-1])}) == 3
 
 
@@ -230,7 +233,7 @@ def test_the_first_of_equal_documents_wins():
 
 # ---- command -------------------------------------------------------------------------------------
 
-SOURCES = tiny.documents((3, 2), 8)
+SOURCES = tiny.documents((2, 2), 8)
 
 
 @pytest.fixture
@@ -270,7 +273,7 @@ def chosen_by_loop(rows, lm, back, weights):
         ]
         for source, candidates in zip(sources, rows)
     ]
-    for document in (rows[:3], rows[3:]):
+    for document in (rows[:2], rows[2:]):
         best, wanted = -math.inf, None
         for choice in itertools.product(*document):
             texts = [candidate[0] for candidate in choice]
@@ -282,6 +285,20 @@ def chosen_by_loop(rows, lm, back, weights):
                 best, wanted = score, texts
         found.append(wanted)
     return found
+
+
+def test_scores_that_do_not_depend_on_other_sentences(files, back):
+    nbest, source, _, rows = files
+    candidates = read_nbest(nbest, source)
+    for found, wanted in zip(candidates.log_probabilities, rows):
+        assert found == pytest.approx([p for _, p in wanted], abs=1e-9)
+    options = {"channel": back, "language_model": None, "language_model_context": None}
+    args = Namespace(**options, text_form=None)
+    models = noisy_channel.from_arguments(args, ["channel"], candidates)
+    table = rerank.scores_of("channel", candidates, [], None, models)
+    for found, own, texts in zip(table, candidates.source, candidates.texts):
+        wanted = [channel_by_loop(back, own, text) for text in texts]
+        assert found == pytest.approx(wanted, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -317,8 +334,8 @@ def test_other_documents_are_not_context(scoring, files, path, tmp_path):
     texts = [{text for text, _ in candidates} for candidates in rows]
     assert read
     for before, sentence in read:
-        (own,) = (i for i in (len(before), 3 + len(before)) if i < 5 and sentence in texts[i])
-        start = 0 if own < 3 else 3
+        (own,) = (i for i in (len(before), 2 + len(before)) if i < 4 and sentence in texts[i])
+        start = 0 if own < 2 else 2
         assert all(earlier in texts[start + i] for i, earlier in enumerate(before))
 
 
