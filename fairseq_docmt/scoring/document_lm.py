@@ -150,18 +150,22 @@ class DocumentLanguageModel:
 
     @torch.no_grad()
     def _sums(self, rows: List[Row]) -> List[float]:
-        longest = max(len(row.tokens) for row in rows)
-        device = next(self.model.parameters()).device
-        target = torch.full((len(rows), longest), self.dictionary.pad())
-        for place, row in enumerate(rows):
-            target[place, : len(row.tokens)] = row.tokens
-        target = target.to(device)
-        first = torch.full_like(target[:, :1], self.dictionary.eos())
-        output = self.model(torch.cat([first, target[:, :-1]], dim=1))
-        scores = self.model.get_normalized_probs(output, log_probs=True)
-        of_tokens = scores.gather(2, target.unsqueeze(2)).squeeze(2).double().cpu()
+        """Compute the log-probability of the last sentence of each row."""
         ends = [len(row.tokens) for row in rows]
-        return [
-            float(of_tokens[place, end - row.size : end].sum())
-            for place, (row, end) in enumerate(zip(rows, ends))
-        ]
+        target = torch.full((len(rows), max(ends)), self.dictionary.pad())
+        scored = torch.zeros_like(target, dtype=torch.bool)
+        for place, (row, end) in enumerate(zip(rows, ends)):
+            target[place, :end] = row.tokens
+            scored[place, end - row.size : end] = True
+        device = next(self.model.parameters()).device
+        target, scored = target.to(device), scored.to(device)
+        first = torch.full_like(target[:, :1], self.dictionary.eos())
+        decoder = self.model.decoder
+        features, extra = decoder.extract_features(
+            torch.cat([first, target[:, :-1]], dim=1), encoder_out=None
+        )
+        # The output layer, most of the work, is computed for the scored tokens alone.
+        output = decoder.output_layer(features[scored].unsqueeze(0)), extra
+        of_words = self.model.get_normalized_probs(output, log_probs=True)[0]
+        of_tokens = of_words.gather(1, target[scored].unsqueeze(1)).squeeze(1).double().cpu()
+        return [float(own.sum()) for own in of_tokens.split([row.size for row in rows])]

@@ -5,7 +5,7 @@ import prepare
 import pytest
 
 TEXT = {
-    "de": "Hallo, Welt!\nEin Test - oder?\n\nDas zweite.\nGut.\n",
+    "de": "Hallo, Welt!\nEin Test - nicht wahr?\n\nDas zweite.\nGut.\n",
     "en": "Hello, world!\nIt's a test - isn't it?\n\nSecond-rate document & more.\nFine.\n",
 }
 
