@@ -196,6 +196,8 @@ class Shell:
         given = [a for a in arguments if a not in LEFT_OUT]
         given = [tiny.USER_DIR if a == "fairseq_docmt" else a for a in given]
         sys.argv = [program, *given, *self._small.get(program, [])]
+        if "--sampling" in given:
+            sys.argv += ["--beam", "1"]
         if program == "fairseq-hydra-train":
             sys.argv += OVERRIDES
         if "--arch" in given:

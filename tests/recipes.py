@@ -23,12 +23,14 @@ SCRIPTS = sorted(
     for path in EXAMPLES.glob("*/*.sh")
     if path.parent.name != "context_probe" and path.name != "run.sh"
 )
-PROGRAMS = ("fairseq-train", "fairseq-generate", "fairseq-preprocess", "sacrebleu", "python")
+PROGRAMS = ("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess")
+PROGRAMS += ("sacrebleu", "python")
 #: notes how it was called, and leaves what later commands of the recipes look for
 NOTING = r"""#!/usr/bin/env bash
 call=$(printf '%s\037' "${0##*/}" "$@")
 printf '%s\036' "$call" >> "$CALLS"
 if [ "$*" = "-m fairseq_docmt" ]; then echo "$USER_DIR"; fi
+case $* in *"scoring convert"* | *add_noise.py*) writes=--out ;; *) writes=none ;; esac
 while [ $# -gt 1 ]; do
   case $1 in
     --results-path)
@@ -36,6 +38,9 @@ while [ $# -gt 1 ]; do
       for split in train valid test test1; do
         printf 'S-0\ta\nT-0\ta\nH-0\t-1\ta\nD-0\t-1\ta\n' > "$2/generate-$split.txt"
       done ;;
+    "$writes")
+      mkdir -p "$(dirname "$2")"
+      echo a > "$2" ;;
     --destdir)
       mkdir -p "$2"
       for side in en de; do
@@ -116,10 +121,11 @@ def _write_files(folder: Path) -> None:
             text.write_text("a\n")
     for name in ("train", "valid"):
         (folder / name).write_text("a b\n\nc\n")
-    (folder / "TEXTS").mkdir()
-    for name in ("train", "valid", "test"):
-        for side in ("de", "en"):
-            (folder / "TEXTS" / f"{name}.{side}").write_text("A\n")
+    for texts in ("TEXTS", "MONO"):
+        (folder / texts).mkdir()
+        for name in ("train", "valid", "test"):
+            for side in ("de", "en"):
+                (folder / texts / f"{name}.{side}").write_text("A\n")
 
 
 # ---- every way to call every script ------------------------------------------------------------
@@ -211,12 +217,23 @@ def _maruf2018() -> List[Run]:
     return [*runs, Run(f"{folder}/train_sentence_lm.sh", "train valid DICT OUT")]
 
 
+def _voita2019() -> List[Run]:
+    folder = "voita2019_docrepair"
+    return [
+        Run(f"{folder}/round_trips.sh", "DATA en de BACK FORTH MONO WORK"),
+        Run(f"{folder}/train.sh", "DATA SAVE", "docrepair"),
+        Run(f"{folder}/repair.sh", "DATA de MODEL FIRST SOURCE OUT"),
+        Run(f"{folder}/translate.sh", "DATA en de MODEL INPUT OUTPUT"),
+    ]
+
+
 RUNS = [
     *_wu2022(),
     *_herold2023(),
     *_feng2022(),
     *_tu2018(),
     *_maruf2018(),
+    *_voita2019(),
     *(
         Run(f"tvsub_zh_en/{name}.sh", arguments)
         for name, arguments in (("prepare", "CORPUS WORK"), ("train", "WORK"), ("generate", "WORK"))
@@ -235,6 +252,7 @@ def parse(program: str, arguments: List[str]):
         return options.get_preprocessing_parser().parse_args(arguments)
     if program == "fairseq-train":
         return options.parse_args_and_arch(options.get_training_parser(), arguments)
-    parser = options.get_generation_parser()
+    interactive = program == "fairseq-interactive"
+    parser = options.get_generation_parser(interactive=interactive)
     parser.add_argument("--arch", "-a", default="wav2vec2")
     return options.parse_args_and_arch(parser, arguments)

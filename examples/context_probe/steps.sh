@@ -10,6 +10,8 @@ dictionaries=()
 # One thread: these models are too small for more, which only wait for each other on a busy machine.
 export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 mkdir -p "$work"
+# Binarised folder of training and translation; scripts with another corpus set it.
+bin=$work/bin
 user_dir=$(python -m fairseq_docmt 2> /dev/null)
 
 # quietly STEP COMMAND ...: write the output to a log, and show its end if the command fails.
@@ -42,7 +44,7 @@ train() {
   shift 2
   keep_earlier "$work/$name"
   echo "training $name ($updates updates) ..."
-  fairseq-train "$work/bin" --user-dir "$user_dir" \
+  fairseq-train "$bin" --user-dir "$user_dir" \
     "${sizes[@]}" --dropout 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
     --lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 200 \
@@ -59,7 +61,7 @@ translate() {
   local name=$1 decoding=$2
   shift 2
   echo "translating with $name, --decoding $decoding ..."
-  quietly "translate_${name}_$decoding" fairseq-generate "$work/bin" --user-dir "$user_dir" \
+  quietly "translate_${name}_$decoding" fairseq-generate "$bin" --user-dir "$user_dir" \
     --decoding "$decoding" --path "$work/$name/checkpoint_last.pt" \
     --beam 4 --max-tokens 4000 --num-workers 0 --results-path "$work/out_${name}_$decoding" "$@"
 }

@@ -1,6 +1,7 @@
 """Several translations of each sentence of a test set: n-best lists, or outputs of systems."""
 
 import argparse
+import math
 import re
 from collections import defaultdict
 from typing import Dict, List, NamedTuple, Optional, Sequence
@@ -13,6 +14,7 @@ from fairseq_docmt.scoring.layout import layout_of
 from fairseq_docmt.scoring.readers import Document, Output, read_docids, read_input
 from fairseq_docmt.scoring.translations import Translations
 
+_POSITIONAL = re.compile(r"^P-(\d+)\t([^\t\n]+)$", flags=re.M)
 _HYPOTHESIS = re.compile(r"^([DH])-(\d+)\t([^\t\n]*)\t([^\t\n]*)$", flags=re.M)
 
 
@@ -25,6 +27,8 @@ class Candidates(NamedTuple):
         scores: for each sentence, the scores of the model, or None.
         source: (sentences,) source, None if unknown.
         ids: (documents,) names of the documents, None if the test set has none.
+        log_probabilities: for each sentence, natural log-probabilities of its candidates by the
+            model (P- lines), or None.
     """
 
     index: DocumentIndex
@@ -32,6 +36,7 @@ class Candidates(NamedTuple):
     scores: Optional[List[List[float]]]
     source: Optional[List[str]]
     ids: Optional[List[str]]
+    log_probabilities: Optional[List[List[float]]] = None
 
     def chosen(self, choice: Sequence[int]) -> List[str]:
         """Return the (sentences,) of a choice, the index of a candidate for each sentence."""
@@ -80,13 +85,18 @@ def read_nbest(path: str, source: Optional[str], docids: Optional[str] = None) -
     """
     lines: Dict[str, Dict[int, List[str]]] = {"D": defaultdict(list), "H": defaultdict(list)}
     scores: Dict[int, List[float]] = defaultdict(list)
-    for kind, number, score, text in _HYPOTHESIS.findall(read_text(path)):
+    output = read_text(path)
+    for kind, number, score, text in _HYPOTHESIS.findall(output):
         lines[kind][int(number)].append(text)
         if kind == "H":
             try:
                 scores[int(number)].append(float(score))
             except ValueError:
                 raise UserError(f"{path}: H-{number} has no score but {score!r}") from None
+    log_probabilities: Dict[int, List[float]] = defaultdict(list)
+    for number, tokens in _POSITIONAL.findall(output):
+        # fairseq-generate prints logarithms to base 2.
+        log_probabilities[int(number)].append(sum(map(float, tokens.split())) * math.log(2))
     found = lines["D"] or lines["H"]
     if not found or max(map(len, found.values())) < 2:
         raise UserError(
@@ -98,13 +108,18 @@ def read_nbest(path: str, source: Optional[str], docids: Optional[str] = None) -
     # The layout finds, and complains about, the sentences by their line numbers.
     numbers = layout.sentences(Output(path, {row: str(row) for row in found}, {}))
     rows = [int(number) for number in numbers]
-    known = all(len(scores[row]) == len(found[row]) for row in rows)
+
+    def complete(values: Dict[int, List[float]]) -> Optional[List[List[float]]]:
+        known = all(len(values[row]) == len(found[row]) for row in rows)
+        return [values[row] for row in rows] if known else None
+
     return Candidates(
         layout.index,
         [found[row] for row in rows],
-        [scores[row] for row in rows] if known else None,
+        complete(scores),
         layout.sentences(text) if text else None,
         layout.ids,
+        complete(log_probabilities),
     )
 
 

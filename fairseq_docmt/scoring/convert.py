@@ -9,7 +9,8 @@ Formats that are read, here and by all other commands:
              missing) and text; the fields of the WMT shared tasks are understood too
   table      the same fields as columns separated by tabs, with a header
   WMT XML    documents with src, ref and hyp
-  output     of fairseq-generate, with --source or --reference to say where documents end
+  output     of fairseq-generate or fairseq-interactive, with --source or --reference to say where
+             documents end
 
 With --reference, the text is also brought into its documents and segments (see --align).
 """
@@ -36,12 +37,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", required=True, help="file to write")
     parser.add_argument("--reference", metavar="FILE", help="text with the wanted segments")
     parser.add_argument("--source", metavar="FILE", help="source of an output of fairseq-generate")
+    parser.add_argument(
+        "--empty",
+        metavar="TEXT",
+        default="",
+        help="text of empty segments, which --to text refuses",
+    )
     translations.add_layout_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> None:
     """Run the command."""
     documents, notes = read_documents(args)
+    if args.empty:
+        documents = [
+            d._replace(segments=[text if text.strip() else args.empty for text in d.segments])
+            for d in documents
+        ]
     write_text(args.out, FORMATS[args.to](documents, args.file))
     for note in notes:
         print(note)

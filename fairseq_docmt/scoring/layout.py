@@ -116,10 +116,15 @@ class Layout(NamedTuple):
 
     def _by_number(self, text: Output) -> List[str]:
         """Return the sentences of an output; its line numbers may or may not count blank lines."""
+        wanted = set(self.index.line_ids.tolist())
+        blank = set(range(max(text.hypotheses) + 1)) - wanted
+        if not any(text.hypotheses.get(row) for row in blank):
+            # fairseq-interactive writes an empty translation of a blank line.
+            found = {row: line for row, line in text.hypotheses.items() if row not in blank}
+            text = text._replace(hypotheses=found)
         for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):
             if text.hypotheses.keys() == set(rows):
                 return [text.hypotheses[row] for row in rows]
-        wanted = set(self.index.line_ids.tolist())
         if self.by_docids and len(text.hypotheses) == len(wanted):  # numbers count blank lines
             return [text.hypotheses[row] for row in sorted(text.hypotheses)]
         missing, extra = wanted - text.hypotheses.keys(), text.hypotheses.keys() - wanted

@@ -2,58 +2,82 @@ r"""Choose translations from n-best lists or several systems by a weighted sum o
 
     python -m fairseq_docmt.scoring rerank --source test.zh --out best.en nbest.out \
         --score model --score length:0.05 --score quality.txt:0.5
+    python -m fairseq_docmt.scoring rerank --source valid.zh --reference valid.en --out best.en \
+        nbest.out --language-model lm.pt --channel en-zh.pt --score proposal \
+        --score language-model:0.2,0.5,1 --score channel:0.2,0.5,1 --score length:0,0.5
 
-A score is `model` (the H- lines of fairseq-generate), `length` (number of words), `oracle` (chrF
-with --reference, an upper bound), `comet` (a
-model of COMET without reference), or a file with one number for each candidate, sentence after
-sentence; higher is better.  `--list FILE` writes the candidates in that order, to be scored by any
-other tool.  The highest sum wins; of equal ones the first.
+A score is one of these; higher is better:
+
+  model           the H- lines of fairseq-generate
+  proposal        log-probability of the translation, the P- lines of fairseq-generate
+  length          number of words
+  channel         log-probability of the source given the translation, by --channel
+  language-model  log-probability of the translation after those chosen before it in its document,
+                  by --language-model
+  comet           a model of COMET without reference
+  oracle          chrF with --reference, an upper bound
+  FILE            one number for each candidate, sentence after sentence
+
+`--list FILE` writes the candidates in that order, to be scored by any other tool.  The highest sum
+wins; of equal ones the first.  With a language model, --beam documents are kept after each sentence
+(Yu et al., 2020).  Of several weights, those with the best BLEU of --reference are taken.
 """
 
 import argparse
+import itertools
 import math
-from typing import List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from sacrebleu.metrics import CHRF
+from sacrebleu.metrics import BLEU, CHRF
+from tqdm import tqdm
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import candidates as candidate_lists
-from fairseq_docmt.scoring import comet_metric
+from fairseq_docmt.scoring import comet_metric, document_beam, noisy_channel
 from fairseq_docmt.scoring._files import read_lines, write_text
 from fairseq_docmt.scoring.candidates import Candidates
 from fairseq_docmt.scoring.comet_metric import Scorer
+from fairseq_docmt.scoring.noisy_channel import NoisyChannel
 from fairseq_docmt.scoring.translations import read_translations
 
 #: Model of COMET that needs no reference.
 DEFAULT_MODEL = "Unbabel/wmt22-cometkiwi-da"
 
 
+NO_MODELS = NoisyChannel()
+
+#: Score that depends on the translations of other sentences.
+LANGUAGE_MODEL = "language-model"
+
+Table = List[List[float]]
+
+
 class Feature(NamedTuple):
-    """A score and its weight."""
+    """A score and its weight, or the weights to try."""
 
     name: str
-    weight: float
+    weights: Tuple[float, ...]
 
 
 def parse_feature(text: str) -> Feature:
-    """Read ``NAME`` or ``NAME:WEIGHT``.
+    """Read ``NAME``, ``NAME:WEIGHT`` or ``NAME:WEIGHT,WEIGHT,...``.
 
     Raises:
-        argparse.ArgumentTypeError: the weight is not a finite number.
+        argparse.ArgumentTypeError: a weight is not a finite number.
     """
-    name, colon, weight = text.rpartition(":")
+    name, colon, weights = text.rpartition(":")
     if not colon:
-        return Feature(text, 1.0)
+        return Feature(text, (1.0,))
     try:
-        value = float(weight)
+        values = tuple(map(float, weights.split(",")))
     except ValueError:
-        value = math.nan
-    if not name or not math.isfinite(value):
+        values = (math.nan,)
+    if not name or not all(map(math.isfinite, values)):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME or NAME:WEIGHT")
-    return Feature(name, value)
+    return Feature(name, values)
 
 
-def read_scores(path: str, candidates: Candidates) -> List[List[float]]:
+def read_scores(path: str, candidates: Candidates) -> Table:
     """Read a file with one number for each candidate.
 
     Raises:
@@ -76,21 +100,26 @@ def read_scores(path: str, candidates: Candidates) -> List[List[float]]:
     return _by_sentence(values, candidates)
 
 
-def _by_sentence(values: List[float], candidates: Candidates) -> List[List[float]]:
+def _by_sentence(values: Sequence[float], candidates: Candidates) -> Table:
     rest = iter(values)
     return [[next(rest) for _ in texts] for texts in candidates.texts]
 
 
 def scores_of(
-    name: str, candidates: Candidates, references: List[str], comet: Optional[Scorer] = None
-) -> List[List[float]]:
-    """Return a score of all candidates.
+    name: str,
+    candidates: Candidates,
+    references: List[str],
+    comet: Optional[Scorer] = None,
+    models: NoisyChannel = NO_MODELS,
+) -> Table:
+    """Return a score of all candidates that does not depend on the choice for other sentences.
 
     Args:
-        name: ``model``, ``length``, ``oracle``, ``comet`` or a file.
+        name: name of a score, or a file.
         candidates: candidates of all sentences.
         references: (sentences,) for ``oracle``.
         comet: metric for ``comet``.
+        models: model for ``channel``.
 
     Raises:
         UserError: the score is not available.
@@ -99,6 +128,10 @@ def scores_of(
         if candidates.scores is None:
             raise UserError("--score model needs the H- lines of an output of fairseq-generate")
         return candidates.scores
+    if name == "proposal":
+        if candidates.log_probabilities is None:
+            raise UserError("--score proposal needs the P- lines of an output of fairseq-generate")
+        return candidates.log_probabilities
     if name == "length":
         return [[len(text.split()) for text in texts] for texts in candidates.texts]
     if name == "oracle":
@@ -109,30 +142,79 @@ def scores_of(
             [metric.sentence_score(text, [reference]).score for text in texts]
             for texts, reference in zip(candidates.texts, references)
         ]
-    if name == "comet":
+    if name in ("comet", "channel"):
         if candidates.source is None:
-            raise UserError("--score comet needs --source")
+            raise UserError(f"--score {name} needs --source")
         rows = zip(candidates.source, candidates.texts)
-        samples = [{"src": source, "mt": text} for source, texts in rows for text in texts]
-        return _by_sentence(comet(samples), candidates)
+        pairs = [(source, text) for source, texts in rows for text in texts]
+        if name == "channel":
+            return _by_sentence(models.source_scores(pairs), candidates)
+        return _by_sentence(comet([{"src": s, "mt": text} for s, text in pairs]), candidates)
     return read_scores(name, candidates)
 
 
 def choose(
     candidates: Candidates,
-    features: List[Feature],
-    references: List[str],
-    comet: Optional[Scorer] = None,
+    tables: Dict[str, Table],
+    weights: Dict[str, float],
+    models: NoisyChannel = NO_MODELS,
+    beam: int = 1,
 ) -> List[int]:
-    """Return the index of the candidate with the highest weighted sum for each sentence."""
-    found = [scores_of(feature.name, candidates, references, comet) for feature in features]
-    choice = []
-    for rows in zip(*found):
-        sums = [
-            sum(f.weight * value for f, value in zip(features, values)) for values in zip(*rows)
-        ]
-        choice.append(sums.index(max(sums)))
+    """Return the index of the chosen candidate for each sentence.
+
+    Args:
+        candidates: candidates of all sentences.
+        tables: scores of all candidates by name.
+        weights: weight of each of these scores, and of ``language-model``.
+        models: model for ``language-model``.
+        beam: number of documents that are kept after each sentence.
+    """
+    sums = [
+        [sum(weights[name] * value for name, value in zip(tables, values)) for values in zip(*rows)]
+        for rows in zip(*tables.values())
+    ] or [[0.0] * len(texts) for texts in candidates.texts]
+    weight = weights.get(LANGUAGE_MODEL, 0.0)
+    if weight == 0:
+        return [own.index(max(own)) for own in sums]
+    starts = candidates.index.starts.tolist()
+    choice: List[int] = []
+    for a, b in tqdm(list(zip(starts, starts[1:])), unit="document", disable=None):
+        rows = candidates.texts[a:b]
+        choice += document_beam.search(rows, sums[a:b], models.sentence_scores, weight, beam)
     return choice
+
+
+def tune(
+    candidates: Candidates,
+    features: Sequence[Feature],
+    references: List[str],
+    choose_by,
+    tokenize: Optional[str] = None,
+) -> Dict[str, float]:
+    """Return the weights with the best BLEU; of equal ones the first.
+
+    Args:
+        candidates: candidates of all sentences.
+        features: scores with the weights to try, all of which are combined.
+        references: (sentences,)
+        choose_by: function from weights by name to the choice of candidates.
+        tokenize: tokenizer of sacreBLEU.
+    """
+    names = [feature.name for feature in features]
+    tried = []
+    for values in itertools.product(*(feature.weights for feature in features)):
+        weights = dict(zip(names, values))
+        found = candidates.chosen(choose_by(weights))
+        metric = BLEU(tokenize=tokenize)
+        tried.append((metric.corpus_score(found, [references]).score, weights))
+        print(f"s-BLEU {tried[-1][0]:.2f}  {_written(weights)}")
+    best, weights = max(tried, key=lambda pair: pair[0])
+    print(f"best: {_written(weights)}  ({metric.get_signature()})")
+    return weights
+
+
+def _written(weights: Dict[str, float]) -> str:
+    return " ".join(f"{name}:{weight:g}" for name, weight in weights.items())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -142,10 +224,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--score",
         action="append",
         type=parse_feature,
-        metavar="NAME[:WEIGHT]",
-        help="model, length, oracle, comet or a file; may be repeated; default: model",
+        metavar="NAME[:WEIGHT[,WEIGHT...]]",
+        help="a score of the list above; may be repeated; default: model",
     )
-    parser.add_argument("--reference", metavar="FILE", help="reference for oracle")
+    parser.add_argument("--reference", metavar="FILE", help="reference for oracle and for weights")
+    parser.add_argument("--tokenize", choices=BLEU.TOKENIZERS, metavar="NAME", help="for BLEU")
+    parser.add_argument(
+        "--beam", type=int, default=5, help="documents kept by --score language-model; default: 5"
+    )
+    noisy_channel.add_arguments(parser)
     comet_metric.add_arguments(parser, DEFAULT_MODEL)
     parser.add_argument(
         "--list", metavar="FILE", help="also write all candidates as source, tab, candidate"
@@ -154,17 +241,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     """Run the command."""
+    features = args.score or [Feature("model", (1.0,))]
+    names = [feature.name for feature in features]
+    _check(args, features, names)
     candidates = candidate_lists.from_arguments(args)
     references: List[str] = []
     if args.reference:
-        if not args.source:
-            raise UserError("--reference needs --source")
         found = read_translations({"r": args.reference}, [args.source], None, args.docids)
         references = found.systems["r"]
-    features = args.score or [Feature("model", 1.0)]
-    choice = choose(candidates, features, references, comet_metric.scorer(args))
+    comet = comet_metric.scorer(args)
+    models = noisy_channel.from_arguments(args, names, candidates)
+    tables = {
+        name: scores_of(name, candidates, references, comet, models)
+        for name in names
+        if name != LANGUAGE_MODEL
+    }
+
+    def choose_by(weights: Dict[str, float]) -> List[int]:
+        return choose(candidates, tables, weights, models, args.beam)
+
+    weights = {feature.name: feature.weights[0] for feature in features}
+    if any(len(feature.weights) > 1 for feature in features):
+        weights = tune(candidates, features, references, choose_by, args.tokenize)
+    choice = choose_by(weights)
     if args.list:
         sources = candidates.source or [""] * len(candidates.texts)
         lines = (f"{s}\t{text}\n" for s, texts in zip(sources, candidates.texts) for text in texts)
         write_text(args.list, "".join(lines))
     candidate_lists.write(args, candidates, choice)
+
+
+def _check(args: argparse.Namespace, features: Sequence[Feature], names: List[str]) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        UserError: they do not.
+    """
+    if len(set(names)) < len(names):
+        raise UserError("a --score is given twice; give each name once")
+    if args.beam < 1:
+        raise UserError(f"--beam must be at least 1, got {args.beam}")
+    if args.reference and not args.source:
+        raise UserError("--reference needs --source")
+    for feature in features:
+        if len(feature.weights) > 1 and not args.reference:
+            raise UserError(
+                f"--score {feature.name} has several weights, of which --reference chooses; give "
+                "one, or the reference"
+            )

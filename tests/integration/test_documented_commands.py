@@ -64,6 +64,7 @@ RANK = {"…": TRAIN, "23456": str(random.SystemRandom().randrange(20000, 40000)
 
 FENG, HEROLD = "examples/feng2022_memory", "examples/herold2023_window_attention"
 MARUF, TU, WU = "examples/maruf2018_memnet", "examples/tu2018_cache", "examples/wu2022_rfa"
+VOITA = "examples/voita2019_docrepair"
 FENG_FIGURES = {
     "OUT1": "OUT",
     "OUT2": "OUT",
@@ -153,6 +154,9 @@ PAGES: Dict[str, List[Block]] = {
         Run(MARUF, environment={"SIZE": "7"}, said="BLEU-1"),
     ],
     "examples/tu2018_cache/README.md": [Run(TU, said="BLEU over sentences")],
+    "examples/voita2019_docrepair/README.md": [
+        Run(VOITA, said="s-BLEU"),
+    ],
     "examples/wu2022_rfa/README.md": [
         Run(WU),
         DOWNLOADS,
@@ -438,6 +442,23 @@ def test_the_recipe_of_maruf(shell):
     # fairseq's language models are trained on batches of eight sentences.
     write_text(corpus, "valid", ("de", "en"), [8, 8])
     run_page(shell, "examples/maruf2018_memnet/README.md")
+
+
+@pytest.mark.system
+def test_the_recipe_of_voita(shell):
+    top = shell.top / VOITA
+    corpus, languages = top / "CORPUS", ("en", "de")
+    write_splits(corpus, languages)
+    (top / "MONO").mkdir()
+    prepare = "python ../../data_prep/prepare.py --source-lang en --target-lang de --destdir DATA"
+    splits = " ".join(f"--{name} CORPUS/{name}" for name in ("train", "valid", "test"))
+    commands = [f"{prepare} --bpe-operations 50 {splits}", "cp DATA/text/raw/test.* ."]
+    for name, sides in (("BACK", "-s de -t en"), ("FORTH", "-s en -t de")):
+        options = TRAIN.replace("data/zh-en", "DATA").replace("checkpoints/2", name)
+        commands.append(f"fairseq-train {options} --window-size 1 {sides}")
+    done = shell.run("\n".join(commands), VOITA)
+    assert done.returncode == 0, done.stderr[-3000:]
+    run_page(shell, "examples/voita2019_docrepair/README.md")
 
 
 @pytest.mark.system

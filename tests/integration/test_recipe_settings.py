@@ -1,9 +1,10 @@
 """Recipes set what their tables say: examples/*/settings.tsv, one line for each hyper-parameter.
 
 Columns: the script and the program that it calls; the systems (of sacrebleu: the texts, by their
-suffix) and corpora that a line is about, as patterns; the setting, by the name that the program's
-own parser gives it; its value; what the paper has (``same``, ``not given`` or another value); and
-where it says so.  Lines whose program is ``none`` are about what no option sets.
+suffix; of fairseq-interactive: search or sample) and corpora that a line is about, as patterns; the
+setting, by the name that the program's own parser gives it; its value; what the paper has
+(``same``, ``not given`` or another value); and where it says so.  Lines whose program is ``none``
+are about what no option sets.
 """
 
 import csv
@@ -23,7 +24,7 @@ from fairseq_docmt.models._dataclass_options import with_defaults
 from fairseq_docmt.scoring import __main__ as scoring
 
 RECIPES = ["feng2022_memory", "herold2023_window_attention", "maruf2018_memnet", "tu2018_cache"]
-RECIPES += ["wu2022_rfa"]
+RECIPES += ["voita2019_docrepair", "wu2022_rfa"]
 RUNS = [run for run in recipes.RUNS if run.recipe in RECIPES]
 #: options that are not called as what they set
 NAMES = {
@@ -43,9 +44,13 @@ NO_SETTINGS = {
         *("user_dir", "path", "results_path", "drafts", "source_lang", "target_lang", "task"),
         *("max_tokens", "batch_size", "gen_subset", "cpu", "skip_invalid_size_inputs_valid_test"),
     },
+    "fairseq-interactive": {
+        *("user_dir", "path", "input", "buffer_size", "source_lang", "target_lang", "task"),
+        "max_tokens",
+    },
     "fairseq-preprocess": {
         *("source_lang", "target_lang", "destdir", "trainpref", "validpref", "testpref"),
-        *("srcdict", "only_source"),
+        *("srcdict", "tgtdict", "only_source"),
     },
     "prepare.py": {
         *("source_lang", "target_lang", "train", "valid", "test", "destdir", "workers"),
@@ -54,8 +59,11 @@ NO_SETTINGS = {
     "tagged_documents.py": {"source", "target", "out"},
     "opus_documents.py": {"out"},
     "hold_out.py": {"out"},
+    "add_noise.py": {"out", "dictionary"},
     "sacrebleu": {"input", "force", "metrics"},
-    "fairseq_docmt.scoring": {"path", "data", "bpe_codes", "json"},
+    "fairseq_docmt.scoring": {
+        *("path", "data", "bpe_codes", "json", "source", "to", "empty", "out"),
+    },
 }
 
 
@@ -115,6 +123,8 @@ def parsed(recipe: str) -> List[Parsed]:
             system = run.system
             if call.program == "sacrebleu":
                 system = Path(call.arguments[0]).suffix[1:]
+            if call.program == "fairseq-interactive":
+                system = "sample" if "--sampling" in call.arguments else "search"
             script = Path(run.script).name
             found.append(Parsed(script, call.program, system, run.corpus, values, given))
     return found
@@ -130,7 +140,8 @@ def understood(program: str, arguments: List[str]):
             values = sacrebleu.sacrebleu.parse_args()
     elif program == "fairseq_docmt.scoring":
         modules = {
-            name: import_module(f"{scoring.__package__}.{name}") for name in ("contrastive",)
+            name: import_module(f"{scoring.__package__}.{name}")
+            for name in ("contrastive", "convert")
         }
         values = scoring._parser(modules).parse_args(arguments)
     else:

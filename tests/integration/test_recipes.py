@@ -3,7 +3,8 @@
 import pytest
 import recipes
 
-STOCK = ("fairseq-train", "fairseq-generate", "fairseq-preprocess")
+STOCK = ("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess")
+TRANSLATE = "fairseq-interactive fairseq_docmt.scoring"
 RUNS = [pytest.param(run, id=str(run)) for run in recipes.RUNS]
 
 
@@ -44,6 +45,13 @@ def test_every_script_is_run():
         ("tvsub_zh_en/generate.sh", 6 * "fairseq-generate sacrebleu "),
         ("tvsub_zh_en/prepare.sh", "prepare.py"),
         ("tvsub_zh_en/train.sh", 3 * "fairseq-train "),
+        ("voita2019_docrepair/repair.sh", f"fairseq_docmt.scoring {TRANSLATE}"),
+        (
+            "voita2019_docrepair/round_trips.sh",
+            4 * f"{TRANSLATE} " + "add_noise.py fairseq-preprocess",
+        ),
+        ("voita2019_docrepair/train.sh", "fairseq-train"),
+        ("voita2019_docrepair/translate.sh", TRANSLATE),
         ("wu2022_rfa/consistency.sh", "fairseq_docmt.scoring"),
         ("wu2022_rfa/generate.sh", "fairseq-generate join_documents.py" + 3 * " sacrebleu"),
         ("wu2022_rfa/prepare_iwslt15.sh", 3 * "tagged_documents.py " + "prepare.py"),

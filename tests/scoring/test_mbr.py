@@ -3,6 +3,7 @@
 Covers scoring/rerank.py and scoring/candidates.py.
 """
 
+import argparse
 import json
 
 import pytest
@@ -141,5 +142,9 @@ def test_mistakes(scoring, write, files, tmp_path, arguments, message):
 
 
 def test_features():
-    assert rerank.parse_feature("a/b:0.5") == ("a/b", 0.5)
-    assert rerank.parse_feature("model") == ("model", 1.0)
+    assert rerank.parse_feature("a/b:0.5") == ("a/b", (0.5,))
+    assert rerank.parse_feature("a:b:0.5,-1") == ("a:b", (0.5, -1.0))
+    assert rerank.parse_feature("model") == ("model", (1.0,))
+    for text in ("model:", "a:1,", ":1", "a:nan", "a:1,b"):
+        with pytest.raises(argparse.ArgumentTypeError, match="is not NAME or NAME:WEIGHT"):
+            rerank.parse_feature(text)

@@ -203,3 +203,30 @@ def test_conversion_of_outputs_and_docids(scoring, write, tmp_path):
         scoring(*arguments, "--to", "text")
     with pytest.raises(UserError, match="--align needs the text to align with"):
         scoring(*arguments, "--align", "de")
+
+
+INTERACTIVE = (
+    "S-0\ta\nH-0\t-1\teins\nD-0\t-1\teins\nH-1\t-1\t\nD-1\t-1\t\nH-2\t-1\tdrei\nD-2\t-1\tdrei\n"
+)
+
+
+def test_output_of_interactive_has_lines_for_blank_lines(scoring, write, tmp_path):
+    source, output = write("source", "a\n\nc\n"), write("output", INTERACTIVE)
+    scoring("convert", "--source", source, "--to", "text", "--out", str(tmp_path / "o"), output)
+    assert (tmp_path / "o").read_text() == "eins\n\ndrei\n"
+    for text, message in (
+        (INTERACTIVE.replace("-1\t-1\t", "-1\t-1\tzwei"), "line 2 is a sentence in only one"),
+        (INTERACTIVE[: INTERACTIVE.index("H-2")], "lacks 1 of 2 sentences of .*, the first in"),
+    ):
+        with pytest.raises(UserError, match=message):
+            read_translations({"X": write("broken", text)}, [source])
+
+
+def test_empty_segments(scoring, write, tmp_path):
+    source, out = write("source", "a\nb\n\nc\n"), str(tmp_path / "o")
+    output = write("output", "H-0\t-1\t\nH-1\t-1\tb\nH-3\t-1\t\n")
+    convert = ["convert", "--source", source, "--to", "text", "--out", out]
+    with pytest.raises(UserError, match="segment 1 of document 1 is empty and would end"):
+        scoring(*convert, output)
+    scoring(*convert, "--empty", "<unk>", output)
+    assert (tmp_path / "o").read_text() == "<unk>\nb\n\n<unk>\n"

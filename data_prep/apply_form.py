@@ -1,0 +1,74 @@
+r"""Bring raw text of one language into the form of a binarised folder of prepare.py, or back.
+
+    python data_prep/apply_form.py --data data/de-en/bin --language en mono.en prepared/train.en
+    python data_prep/apply_form.py --data data/de-en/bin --language en --undo repaired.en raw.en
+
+For text that was not there when the folder was made, such as monolingual documents or outputs of
+other systems: tokenized, truecased and cut into subwords as the training text was.  Blank lines
+stay where they are.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from check_documents import CorpusError, iterate_lines
+from prepare import cores
+from stages import count_lines, map_lines, write_whole
+
+from fairseq_docmt.data.text_form import read_text_forms
+from fairseq_docmt.errors import UserError
+
+
+def line_function(data: str, language: str, undo: bool):
+    """Return the function from raw sentences to prepared ones, or back.
+
+    Args:
+        data: binarised folder.
+        language: language of the text.
+        undo: from prepared to raw sentences; the case of truecased words stays.
+
+    Raises:
+        CorpusError: the folder does not say how its text was made, or has no such language.
+    """
+    try:
+        forms = read_text_forms(data)
+        if language not in forms:
+            known = f"it has {' and '.join(forms)}" if forms else "make it with prepare.py"
+            raise CorpusError(f"{data} does not describe text of language {language}; {known}")
+        form = forms[language]
+        if not undo:
+            return form.encoder(language)
+        join, detokenize = form.join(), form.detokenize(language)
+    except UserError as error:
+        raise CorpusError(str(error)) from None
+    return lambda line: detokenize(join(line))
+
+
+def main(arguments=None) -> None:
+    """Convert a file; errors end the program with one sentence."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("input", metavar="INPUT", help="text, a blank line between documents")
+    parser.add_argument("output", metavar="OUTPUT", help="file to write")
+    parser.add_argument("--data", required=True, help="folder bin/ of prepare.py")
+    parser.add_argument("--language", required=True, help="language of the text")
+    parser.add_argument("--undo", action="store_true", help="from the form of the folder to raw")
+    parser.add_argument("--workers", type=int, default=cores(), help="default: all cores")
+    args = parser.parse_args(arguments)
+    try:
+        if args.workers < 1:
+            raise CorpusError("--workers must be at least 1")
+        lines, total = iterate_lines(args.input), count_lines(Path(args.input))
+        given, step = (args.data, args.language, args.undo), "undo" if args.undo else "prepare"
+        found = map_lines(lines, line_function, given, step, args.input, args.workers, total)
+        write_whole(args.output, found)
+    except CorpusError as error:
+        sys.exit(f"error: {error}")
+    except OSError as error:
+        sys.exit(f"error: {error.filename or args.input}: {error.strerror or error}")
+
+
+if __name__ == "__main__":
+    main()

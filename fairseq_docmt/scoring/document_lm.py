@@ -1,0 +1,171 @@
+"""Log-probabilities of sentences by a document language model of fairseq."""
+
+import os
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from fairseq import checkpoint_utils
+from torch import Tensor
+
+from fairseq_docmt.checkpoint_file import read_checkpoint
+from fairseq_docmt.errors import UserError
+
+#: sentences before, and the sentence
+Pair = Tuple[Tuple[str, ...], str]
+
+
+class Row(NamedTuple):
+    """A sentence after its context.
+
+    Attributes:
+        tokens: (n,) sentences one after another, each with its end symbol.
+        size: number of tokens of the last sentence, which is scored.
+    """
+
+    tokens: Tensor
+    size: int
+
+
+class DocumentLanguageModel:
+    """Scorer of sentences after the previous sentences of their document.
+
+    A document is the sequence ``</s> s1 </s> s2 </s> …``, as fairseq's task ``language_modeling``
+    makes it with ``--sample-break-mode complete_doc`` from text with blank lines between documents.
+    Of the context, the earliest sentences are left out if the model has too few positions.
+
+    Args:
+        model: language model of fairseq, in evaluation mode.
+        dictionary: its words.
+        encode: function from a sentence to text in the form of the model's training text.
+        context: number of previous sentences, None for all.
+        max_tokens: maximum number of tokens of a batch, with padding.
+    """
+
+    def __init__(
+        self,
+        model,
+        dictionary,
+        encode: Callable[[str], str] = str,
+        context: Optional[int] = None,
+        max_tokens: int = 8192,
+    ):
+        self.model, self.dictionary, self.encode = model, dictionary, encode
+        self.context, self.max_tokens = context, max_tokens
+        self._positions = model.max_positions()
+        self._known: Dict[str, Tensor] = {}
+        self._scores: Dict[Pair, float] = {}
+
+    @classmethod
+    def load(cls, path: str, data: str = "", **options) -> "DocumentLanguageModel":
+        """Load a checkpoint.
+
+        Args:
+            path: checkpoint.
+            data: folder with its dictionary, ``dict.txt``; by default that of training.
+            **options: of the class.
+
+        Raises:
+            UserError: the checkpoint or the dictionary is missing, or it is no language model.
+        """
+        file = read_checkpoint(path)
+        if file.task != "language_modeling":
+            raise UserError(
+                f"{path} was trained with --task {file.task}; give a language model "
+                "(--task language_modeling)"
+            )
+        folder = data or file.settings["task"]["data"]
+        if not os.path.isfile(os.path.join(folder, "dict.txt")):
+            raise UserError(
+                f"{folder}/dict.txt not found; give the folder that the language model was trained "
+                "on as --language-model-data"
+            )
+        models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+            [path], arg_overrides={"data": folder}
+        )
+        model = models[0].eval()
+        return cls(model.cuda() if torch.cuda.is_available() else model, task.dictionary, **options)
+
+    def score(self, pairs: Sequence[Pair]) -> List[float]:
+        """Compute the log-probabilities of sentences, end symbols included.
+
+        Args:
+            pairs: previous sentences of the document, and the sentence.
+
+        Returns:
+            Natural logarithms, one for each pair.
+
+        Raises:
+            UserError: a sentence alone has more tokens than the model has positions.
+        """
+        pairs = [self._shortened(before, sentence) for before, sentence in pairs]
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self._scores]
+        rows = [self._row(pair) for pair in new]
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i].tokens))
+        for batch in self._batches(order, rows):
+            for i, found in zip(batch, self._sums([rows[i] for i in batch])):
+                self._scores[new[i]] = found
+        return [self._scores[pair] for pair in pairs]
+
+    def unknown(self, sentences: Sequence[str]) -> float:
+        """Return the share of the tokens of sentences that are not in the dictionary."""
+        tokens = torch.cat([self._encoded(sentence) for sentence in sentences])
+        return float(tokens.eq(self.dictionary.unk()).double().mean())
+
+    def _encoded(self, sentence: str) -> Tensor:
+        if sentence not in self._known:
+            self._known[sentence] = self.dictionary.encode_line(
+                self.encode(sentence), add_if_not_exist=False
+            ).long()
+        return self._known[sentence]
+
+    def _shortened(self, before: Sequence[str], sentence: str) -> Pair:
+        """Leave out the context that the model does not read."""
+        left = self._positions - len(self._encoded(sentence))
+        if left < 0:
+            raise UserError(
+                f"a candidate has {self._positions - left} tokens, but the language model has only "
+                f"{self._positions} positions: {sentence[:60]!r}"
+            )
+        kept: List[str] = []
+        for earlier in reversed(before):
+            left -= len(self._encoded(earlier))
+            if left < 0 or len(kept) == self.context:
+                break
+            kept.append(earlier)
+        return tuple(reversed(kept)), sentence
+
+    def _row(self, pair: Pair) -> Row:
+        before, sentence = pair
+        last = self._encoded(sentence)
+        return Row(torch.cat([*map(self._encoded, before), last]), len(last))
+
+    def _batches(self, order: List[int], rows: List[Row]) -> List[List[int]]:
+        """Cut rows, the shortest first, into batches."""
+        batches: List[List[int]] = []
+        for i in order:
+            if not batches or (len(batches[-1]) + 1) * len(rows[i].tokens) > self.max_tokens:
+                batches.append([])
+            batches[-1].append(i)
+        return batches
+
+    @torch.no_grad()
+    def _sums(self, rows: List[Row]) -> List[float]:
+        """Compute the log-probability of the last sentence of each row."""
+        ends = [len(row.tokens) for row in rows]
+        target = torch.full((len(rows), max(ends)), self.dictionary.pad())
+        scored = torch.zeros_like(target, dtype=torch.bool)
+        for place, (row, end) in enumerate(zip(rows, ends)):
+            target[place, :end] = row.tokens
+            scored[place, end - row.size : end] = True
+        device = next(self.model.parameters()).device
+        target, scored = target.to(device), scored.to(device)
+        first = torch.full_like(target[:, :1], self.dictionary.eos())
+        decoder = self.model.decoder
+        features, extra = decoder.extract_features(
+            torch.cat([first, target[:, :-1]], dim=1), encoder_out=None
+        )
+        # The output layer, most of the work, is computed for the scored tokens alone.
+        output = decoder.output_layer(features[scored].unsqueeze(0)), extra
+        of_words = self.model.get_normalized_probs(output, log_probs=True)[0]
+        of_tokens = of_words.gather(1, target[scored].unsqueeze(1)).squeeze(1).double().cpu()
+        return [float(own.sum()) for own in of_tokens.split([row.size for row in rows])]

@@ -1,0 +1,62 @@
+"""Text in the form of a binarised folder: as prepare.py made it, and back to raw."""
+
+import apply_form
+import prepare
+import pytest
+
+TEXT = {
+    "de": "Hallo, Welt!\nEin Test - nicht wahr?\n\nDas zweite.\nGut.\n",
+    "en": "Hello, world!\nIt's a test - isn't it?\n\nSecond-rate document & more.\nFine.\n",
+}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Raw text."""
+    for split in ("train", "valid", "test"):
+        for language, text in TEXT.items():
+            (tmp_path / f"{split}.{language}").write_text(text * 3)
+    return tmp_path
+
+
+@pytest.fixture
+def folder(corpus, monkeypatch):
+    """A prepared folder; its bin/ has what prepare.py puts beside the binarised files."""
+    monkeypatch.setattr(prepare, "_run", lambda command, folder: None)
+    splits = [f"--{split}={corpus / split}" for split in ("train", "valid", "test")]
+    languages = ["--source-lang", "de", "--target-lang", "en", "--workers", "1", "--truecase"]
+    made = corpus / "out"
+    prepare.main([*languages, *splits, "--destdir", str(made), "--bpe-operations", "20"])
+    return made
+
+
+def run(folder, source, target, *more):
+    arguments = ["--data", str(folder / "bin"), "--language", "en", "--workers", "1"]
+    apply_form.main([*arguments, str(source), str(target), *more])
+
+
+def test_as_prepared_and_back(corpus, folder, tmp_path):
+    run(folder, corpus / "test.en", tmp_path / "text")
+    assert (tmp_path / "text").read_text() == (folder / "text/subwords/test.en").read_text()
+    run(folder, tmp_path / "text", tmp_path / "raw", "--undo")
+    raw = (tmp_path / "raw").read_text()
+    assert raw.lower() == (TEXT["en"] * 3).lower()  # the case of truecased words stays
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--language", "fr"], "does not describe text of language fr; it has de and en"),
+        (["--data", "none"], "none does not describe text of language en; make it with prepare.py"),
+        (["--workers", "0"], "--workers must be at least 1"),
+    ],
+)
+def test_mistakes(corpus, folder, tmp_path, arguments, message):
+    with pytest.raises(SystemExit, match=message):
+        run(folder, corpus / "test.en", tmp_path / "text", *arguments)
+    assert not (tmp_path / "text").exists()
+
+
+def test_a_missing_text(folder, tmp_path):
+    with pytest.raises(SystemExit, match="error: .*none"):
+        run(folder, tmp_path / "none", tmp_path / "text")
