@@ -113,6 +113,7 @@ PAGES: Dict[str, List[Block]] = {
     "examples/tvsub_zh_en/README.md": [
         Run("examples/tvsub_zh_en", said="window4_window_test"),
         "trains for hours; tests/tvsub_zh_en/ tests its scripts",
+        "trains on a GPU",
     ],
     "examples/evaluate_any_system/README.md": [
         "downloads outputs of other systems; the next block is run on made files",
