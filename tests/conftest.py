@@ -15,8 +15,8 @@ from cheap_hydra import cheap_hydra
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
-# fairseq's iterators refer to themselves.  When they are collected as garbage, torch cannot tell the
-# processes that load batches to stop any more, and waits this many seconds for each.
+# fairseq's iterators refer to themselves.  Once they are collected as garbage, torch can no longer
+# tell the processes that load batches to stop, and waits for each of them for this many seconds.
 torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.1
 
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"

@@ -84,6 +84,12 @@ def collect(work: Path, systems: Path) -> dict:
     return {"length_penalties": penalties, "systems": found}
 
 
+def without_places(text: str, work: Path) -> str:
+    """Return JSON without the paths of a machine: WORK is the work folder."""
+    text = text.replace(json.dumps(str(work.resolve()))[1:-1], "WORK")
+    return re.sub(r'"[^"\s]*/((?:fairseq_docmt|examples/)[^"]*)"', r'"\1"', text)
+
+
 def best(scores: Path) -> str:
     """Return the name of the system with the highest score of the first metric."""
     values = read(scores)["metrics"][0]["scores"]
@@ -94,4 +100,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "best":
         print(best(Path(sys.argv[2])))
     else:
-        print(json.dumps(collect(Path(sys.argv[2]), Path(sys.argv[3])), indent=1))
+        work = Path(sys.argv[2])
+        print(without_places(json.dumps(collect(work, Path(sys.argv[3])), indent=1), work))

@@ -119,12 +119,19 @@ def training_row(name: str, system: dict) -> List[str]:
         system["start"].replace("-", ""),
         str(last["updates"]),
         number(last["loss"], 3),
-        number(sum(run["cpu_seconds"] for run in runs) / 60, 0),
+        number(sum(run["seconds"] for run in runs) / 60, 0),
+        hardware_of(runs[-1]),
         runs[-1]["commit"],
     ]
 
 
-TRAINING = ["system", "starts from", "updates", "validation loss", "CPU minutes", "commit"]
+TRAINING = ["system", "starts from", "updates", "validation loss", "minutes", "on", "commit"]
+
+
+def hardware_of(run: dict) -> str:
+    """Return the GPU of a run, or its processor."""
+    hardware = run["hardware"]
+    return f"{hardware.get('gpu') or hardware['processor']}, torch {hardware['torch']}"
 
 
 def text(results: dict) -> str:
@@ -134,7 +141,8 @@ def text(results: dict) -> str:
         return EMPTY
     some = next(iter(systems.values()))
     signatures = [f"{m['label']} `{m['signature']}`" for m in some["scores"]["test"]["metrics"]]
-    hardware = some["runs"]["train"][-1]["hardware"]
+    decoding = some["runs"][f"{some['decodings'][0]}/test-4"][-1]
+    hardware = decoding["hardware"]
     used = {n: s for n, s in systems.items() if "usage" in s["scores"]}
     tables = [
         tabulate(
@@ -151,9 +159,8 @@ def text(results: dict) -> str:
             disable_numparse=True,
         ),
         f"One star: p < 0.05 against the control in one of bootstrap and sign test; two: in both. "
-        f"Signatures: {'; '.join(signatures)}. Hardware: {hardware['processor']}, "
-        f"{hardware['cores']} cores, torch {hardware['torch']}, "
-        f"{json.dumps(hardware['settings'])}.",
+        f"Signatures: {'; '.join(signatures)}. Decoding: {hardware_of(decoding)}, "
+        f"{hardware['cores']} cores, one process each, {json.dumps(hardware['settings'])}.",
         "![Validation losses](losses.svg)",
     ]
     return "\n\n".join(tables) + "\n"

@@ -71,6 +71,14 @@ def test_the_curve_is_read_from_the_log(tmp_path):
     assert found == [{"updates": 200, "loss": 5.2}, {"updates": 400, "loss": 5.2}]
 
 
+def test_results_do_not_have_paths_of_a_machine(tmp_path):
+    command = ["fairseq-train", f"{tmp_path}/data/bin", "--user-dir", "/home/me/top/fairseq_docmt"]
+    script = ["bash", "/home/me/top/examples/tvsub_zh_en/prepare.sh", "a /b/fairseq_docmt"]
+    found = json.loads(results.without_places(json.dumps([command, script]), tmp_path))
+    assert found[0] == ["fairseq-train", "WORK/data/bin", "--user-dir", "fairseq_docmt"]
+    assert found[1] == ["bash", "examples/tvsub_zh_en/prepare.sh", "a /b/fairseq_docmt"]
+
+
 def made_up():
     """Return results of one system in the form that run.sh writes."""
 
@@ -88,11 +96,13 @@ def made_up():
     pronouns = {"all": {"precision": 0.5, "recall": 0.25, "f1": 1 / 3}}
     gains = {"sentence": {"mean": 0.2, "low": 0.1, "high": 0.3}}
     run = {
+        "seconds": 90,
         "cpu_seconds": 120,
         "peak_megabytes": 300,
         "commit": "abc",
         "hardware": {"processor": "P", "cores": 2, "torch": "2", "settings": {}},
     }
+    on_gpu = {**run, "hardware": {**run["hardware"], "gpu": "G"}}
     both = ("memory-stream-4", "memory-stream-1")
     return {
         "systems": {
@@ -101,7 +111,7 @@ def made_up():
                 "decodings": ["stream"],
                 "curve": [{"updates": 7, "loss": 4.5}],
                 "length_ratios": {"stream/test-4": 0.987},
-                "runs": {"train": [run, run], "stream/test-4": [run]},
+                "runs": {"train": [run, on_gpu], "stream/test-4": [run]},
                 "scores": {
                     "test": scores(*both),
                     "zpdev": scores(*both),
@@ -122,7 +132,7 @@ def test_tables():
     assert ["memory", "`stream`", *scores, "120", "300"] in rows
     gain = "0.200 (0.100 to 0.300)"
     assert ["memory", gain, gain, "10", "11", "33.3", "33.3"] in rows
-    assert ["memory", "base", "7", "4.500", "4", "abc"] in rows
+    assert ["memory", "base", "7", "4.500", "3", "G, torch 2", "abc"] in rows
     assert "s-BLEU `sig-s-BLEU`" in text
 
 
