@@ -90,9 +90,6 @@ PAGES: Dict[str, List[Block]] = {
     "examples/guide/pretrained.md": [
         "needs a published model; test_pretrained.py starts from tiny ones in the same way"
     ],
-    "examples/guide/systems.md": [
-        "trains a model of full size; test_g_transformer.py starts a tiny one in the same way"
-    ],
     "examples/benchmarks/gpu/README.md": ["needs a GPU; tests/benchmarks/test_gpu.py tries it"],
     "examples/benchmarks/launches/README.md": ["tests/benchmarks/test_launches.py counts the same"],
     "examples/guide/configurations.md": [Run(), Run()],
