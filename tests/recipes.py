@@ -244,7 +244,8 @@ def _miculicich2018() -> List[Run]:
 
 def _li2020() -> List[Run]:
     folder, sides = "li2020_multi_encoder", ("source", "target", "both")
-    systems = ["sentence", *(f"{place}-{side}" for place in ("outside", "inside") for side in sides)]
+    systems = [f"{place}-{side}" for place in ("outside", "inside") for side in sides]
+    systems = ["sentence", *systems]
     runs = [Run(f"{folder}/train.sh", f"DATA {system} SAVE", system) for system in systems]
     runs += [Run(f"{folder}/generate.sh", f"DATA {system} MODEL OUT", system) for system in systems]
     return [*runs, Run(f"{folder}/prepare.sh", "CORPUS WORK")]
