@@ -227,7 +227,34 @@ def _voita2019() -> List[Run]:
     ]
 
 
+def _bao2021() -> List[Run]:
+    folder, systems = "bao2021_group", ("sentence", "group", "group-scratch")
+    runs = [Run(f"{folder}/train.sh", f"WORK {system} SAVE", system) for system in systems]
+    runs += [Run(f"{folder}/generate.sh", f"WORK {system} MODEL OUT", system) for system in systems]
+    return [*runs, Run(f"{folder}/prepare.sh", "CORPUS WORK")]
+
+
+def _miculicich2018() -> List[Run]:
+    folder, systems = "miculicich2018_han", ("sentence", "encoder", "decoder", "joint")
+    runs = [Run(f"{folder}/train.sh", f"DATA {system} SAVE", system) for system in systems]
+    return runs + [
+        Run(f"{folder}/generate.sh", f"DATA {system} MODEL OUT", system) for system in systems
+    ]
+
+
+def _li2020() -> List[Run]:
+    folder, sides = "li2020_multi_encoder", ("source", "target", "both")
+    systems = [f"{place}-{side}" for place in ("outside", "inside") for side in sides]
+    systems = ["sentence", *systems]
+    runs = [Run(f"{folder}/train.sh", f"DATA {system} SAVE", system) for system in systems]
+    runs += [Run(f"{folder}/generate.sh", f"DATA {system} MODEL OUT", system) for system in systems]
+    return [*runs, Run(f"{folder}/prepare.sh", "CORPUS WORK")]
+
+
 RUNS = [
+    *_bao2021(),
+    *_miculicich2018(),
+    *_li2020(),
     *_wu2022(),
     *_herold2023(),
     *_feng2022(),

@@ -65,6 +65,8 @@ RANK = {"…": TRAIN, "23456": str(random.SystemRandom().randrange(20000, 40000)
 FENG, HEROLD = "examples/feng2022_memory", "examples/herold2023_window_attention"
 MARUF, TU, WU = "examples/maruf2018_memnet", "examples/tu2018_cache", "examples/wu2022_rfa"
 VOITA = "examples/voita2019_docrepair"
+BAO, HAN = "examples/bao2021_group", "examples/miculicich2018_han"
+LI = "examples/li2020_multi_encoder"
 FENG_FIGURES = {
     "OUT1": "OUT",
     "OUT2": "OUT",
@@ -87,9 +89,6 @@ PAGES: Dict[str, List[Block]] = {
     "examples/guide/training.md": [Run(), CLUSTER, Run(replaced=RANK)],
     "examples/guide/pretrained.md": [
         "needs a published model; test_pretrained.py starts from tiny ones in the same way"
-    ],
-    "examples/guide/systems.md": [
-        "trains a model of full size; test_g_transformer.py starts a tiny one in the same way"
     ],
     "examples/benchmarks/gpu/README.md": ["needs a GPU; tests/benchmarks/test_gpu.py tries it"],
     "examples/benchmarks/launches/README.md": ["tests/benchmarks/test_launches.py counts the same"],
@@ -137,6 +136,11 @@ PAGES: Dict[str, List[Block]] = {
     "examples/benchmarks/sequential_decoding/README.md": [MEASURES],
     "examples/benchmarks/stream_training/README.md": [MEASURES],
     "examples/benchmarks/training_memory/README.md": [MEASURES],
+    "examples/bao2021_group/README.md": [
+        Run(BAO, said="d-BLEU", environment={"CONTEXT": "1"}),
+    ],
+    "examples/miculicich2018_han/README.md": [Run(HAN, said="BLEU over sentences")],
+    "examples/li2020_multi_encoder/README.md": [Run(LI, said="BLEU over sentences")],
     "examples/feng2022_memory/README.md": [
         Run(FENG),
         Run(FENG, said="BLEU as published", environment={"LAYERS": "0"}),
@@ -221,6 +225,7 @@ WORDS = {
     "zh": "我 你 他 们 走 吧 看 见 了 书 这 是 那 个 什 么 时 候 来".split(),
     "en": "we you he they go away saw the book this is that what when comes".split(),
     "de": "wir du er sie geht weg sah das Buch dies ist jenes was wann kommt".split(),
+    "ru": "мы ты он она идёт прочь видел эта книга это есть то что когда".split(),
 }
 
 
@@ -424,16 +429,45 @@ def test_the_recipe_of_wu(shell):
     run_page(shell, "examples/wu2022_rfa/README.md")
 
 
-@pytest.mark.system
-def test_the_recipe_of_feng(shell):
-    folder = shell.top / FENG / "DocNMT" / "iwslt17"
+def write_marked_documents(folder: Path) -> None:
+    """TED in the form of Maruf et al. (2019)."""
     folder.mkdir(parents=True)
     for split, number in (("train", 40), ("dev", 6), ("test", 6)):
         for language in ("en", "de"):
             lines = lines_of(language, split, number)
             text = "\n".join(["<d>", *lines[:3], "<d>", *lines[3:]]) + "\n"
             (folder / f"concatenated_en2de_{split}_{language}.txt").write_text(text)
+
+
+@pytest.mark.system
+def test_the_recipe_of_feng(shell):
+    write_marked_documents(shell.top / FENG / "DocNMT" / "iwslt17")
     run_page(shell, "examples/feng2022_memory/README.md")
+
+
+@pytest.mark.system
+def test_the_recipe_of_bao(shell):
+    write_marked_documents(shell.top / BAO / "DocNMT" / "iwslt17")
+    run_page(shell, "examples/bao2021_group/README.md")
+
+
+@pytest.mark.system
+def test_the_recipe_of_miculicich(shell):
+    write_ted(shell.top / HAN / "2015-01.tgz")
+    run_page(shell, "examples/miculicich2018_han/README.md")
+
+
+@pytest.mark.system
+def test_the_recipe_of_li(shell):
+    folder = shell.top / LI / "data_to_publish" / "context_aware"
+    folder.mkdir(parents=True)
+    for split, number in (("train", 40), ("dev", 8), ("test", 8)):
+        for language in ("en", "ru"):
+            lines = lines_of(language, split, number)
+            groups = [" _eos ".join(lines[i : i + 4]) for i in range(0, number, 4)]
+            text = "\n".join(groups) + "\n"
+            (folder / f"{language}_{split}").write_text(text, encoding="utf-8")
+    run_page(shell, "examples/li2020_multi_encoder/README.md")
 
 
 @pytest.mark.system

@@ -23,7 +23,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq_docmt.models._dataclass_options import with_defaults
 from fairseq_docmt.scoring import __main__ as scoring
 
-RECIPES = ["feng2022_memory", "herold2023_window_attention", "maruf2018_memnet", "tu2018_cache"]
+RECIPES = ["bao2021_group", "feng2022_memory", "herold2023_window_attention"]
+RECIPES += ["li2020_multi_encoder", "maruf2018_memnet", "miculicich2018_han", "tu2018_cache"]
 RECIPES += ["voita2019_docrepair", "wu2022_rfa"]
 RUNS = [run for run in recipes.RUNS if run.recipe in RECIPES]
 #: options that are not called as what they set
@@ -62,7 +63,7 @@ NO_SETTINGS = {
     "add_noise.py": {"out", "dictionary"},
     "sacrebleu": {"input", "force", "metrics"},
     "fairseq_docmt.scoring": {
-        *("path", "data", "bpe_codes", "json", "source", "to", "empty", "out"),
+        *("path", "data", "bpe_codes", "json", "source", "reference", "to", "empty", "out"),
     },
 }
 
@@ -141,7 +142,7 @@ def understood(program: str, arguments: List[str]):
     elif program == "fairseq_docmt.scoring":
         modules = {
             name: import_module(f"{scoring.__package__}.{name}")
-            for name in ("contrastive", "convert")
+            for name in ("contrastive", "convert", "metrics")
         }
         values = scoring._parser(modules).parse_args(arguments)
     else:

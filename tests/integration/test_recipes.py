@@ -22,6 +22,12 @@ def test_every_script_is_run():
 @pytest.mark.parametrize(
     "script, programs",
     [
+        (
+            "bao2021_group/generate.sh",
+            "fairseq-generate join_documents.py fairseq_docmt.scoring",
+        ),
+        ("bao2021_group/prepare.sh", 3 * "marked_documents.py " + "prepare.py"),
+        ("bao2021_group/train.sh", "fairseq-train"),
         ("feng2022_memory/generate.sh", "fairseq-generate join_documents.py" + 3 * " sacrebleu"),
         ("feng2022_memory/prepare.sh", 3 * "marked_documents.py " + "prepare.py"),
         ("feng2022_memory/train.sh", "fairseq-train"),
@@ -31,6 +37,9 @@ def test_every_script_is_run():
             "tab_separated.py" + 2 * " tagged_documents.py" + " prepare.py",
         ),
         ("herold2023_window_attention/train.sh", "fairseq-train"),
+        ("li2020_multi_encoder/generate.sh", "fairseq-generate join_documents.py sacrebleu"),
+        ("li2020_multi_encoder/prepare.sh", 3 * "sentence_groups.py " + "prepare.py"),
+        ("li2020_multi_encoder/train.sh", "fairseq-train"),
         ("maruf2018_memnet/generate.sh", "fairseq-generate join_documents.py sacrebleu python"),
         ("maruf2018_memnet/make_drafts.sh", 3 * "fairseq-generate fairseq-preprocess "),
         ("maruf2018_memnet/prepare.sh", 6 * "python " + "prepare.py fairseq-preprocess"),
@@ -40,6 +49,8 @@ def test_every_script_is_run():
         ),
         ("maruf2018_memnet/train.sh", "fairseq-train"),
         ("maruf2018_memnet/train_sentence_lm.sh", 2 * "fairseq-preprocess fairseq-train "),
+        ("miculicich2018_han/generate.sh", "fairseq-generate join_documents.py sacrebleu"),
+        ("miculicich2018_han/train.sh", "fairseq-train"),
         ("tu2018_cache/generate.sh", "fairseq-generate join_documents.py sacrebleu"),
         ("tu2018_cache/train.sh", "fairseq-train"),
         ("tvsub_zh_en/generate.sh", 6 * "fairseq-generate sacrebleu "),
@@ -127,6 +138,33 @@ def test_every_system_of_maruf2018_is_trained():
     sides = ["source", "source", "target", "target", "both", "both", "target"]
     assert values(script, "--memory") == sides
     assert values(script, "--memory-to") == 3 * ["context", "output"] + ["context"]
+
+
+def test_every_system_of_bao2021_is_trained_and_decoded():
+    script = "bao2021_group/train.sh"
+    assert values(script, "--arch") == ["transformer", "g_transformer", "g_transformer"]
+    assert values(script, "--optimizer") == ["adam", "grouped_adam", "adam"]
+    for part in ("encoder", "decoder", "cross"):
+        assert values(script, f"--{part}-context-layers", CONTEXT="0") == ["0", "0"]
+    tasks = values("bao2021_group/generate.sh", "--task")
+    assert tasks == ["sliding_window_translation"] + 2 * ["full_document_translation"]
+
+
+def test_every_system_of_miculicich2018_is_trained_and_decoded():
+    script = "miculicich2018_han/train.sh"
+    assert values(script, "--arch") == ["transformer"] + 3 * ["han_transformer"]
+    assert values(script, "--context-side") == ["source", "target", "both"]
+    tasks = values("miculicich2018_han/generate.sh", "--task")
+    assert tasks == ["sliding_window_translation"] + 3 * ["sentence_stream_translation"]
+
+
+def test_every_system_of_li2020_is_trained_and_decoded():
+    script = "li2020_multi_encoder/train.sh"
+    assert values(script, "--arch") == ["transformer"] + 6 * ["multi_encoder_transformer"]
+    assert values(script, "--context-integration") == 3 * ["outside"] + 3 * ["inside"]
+    assert values(script, "--context-side") == 2 * ["source", "target", "both"]
+    tasks = values("li2020_multi_encoder/generate.sh", "--task")
+    assert tasks == ["sliding_window_translation"] + 6 * ["sentence_stream_translation"]
 
 
 @pytest.mark.parametrize(

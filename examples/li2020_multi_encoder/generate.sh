@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Translate the test documents with one system and score them.
+#
+#   bash generate.sh DATA SYSTEM CHECKPOINT OUT [more options]
+#
+# SYSTEM is a system of train.sh.  Environment: BATCH, documents or sentences in parallel (64).
+# Before this: train.sh.
+set -euo pipefail
+data=$1 system=$2 checkpoint=$3 out=$4
+shift 4
+export PYTHONWARNINGS=ignore
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
+
+translate() {
+  fairseq-generate "$data" --user-dir "$user_dir" --path "$checkpoint" \
+    --beam 4 --lenpen 0 --batch-size "${BATCH:-64}" --remove-bpe --results-path "$out" "$@"
+}
+
+case $system in
+  sentence) translate --task sliding_window_translation "$@" ;;
+  outside-* | inside-*) translate --task sentence_stream_translation "$@" ;;
+  *) echo "unknown system $system" >&2; exit 1 ;;
+esac
+python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"
+echo "BLEU over sentences, tokens of the corpus"
+sacrebleu "$out/reference.sentences" -i "$out/hypothesis.sentences" -m bleu \
+  --tokenize none --smooth-method none --force

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Translate the test documents with one system and score them.
+#
+#   bash generate.sh DATA SYSTEM CHECKPOINT OUT [more options]
+#
+# SYSTEM is a system of train.sh.  Environment: BATCH, documents or sentences in parallel (32).
+# Before this: train.sh.
+set -euo pipefail
+data=$1 system=$2 checkpoint=$3 out=$4
+shift 4
+export PYTHONWARNINGS=ignore
+user_dir=$(python -m fairseq_docmt 2> /dev/null)
+
+translate() {
+  fairseq-generate "$data" --user-dir "$user_dir" --path "$checkpoint" \
+    --beam 5 --lenpen 0 --max-len-a 0 --max-len-b 100 --batch-size "${BATCH:-32}" \
+    --remove-bpe --results-path "$out" "$@"
+}
+
+case $system in
+  sentence) translate --task sliding_window_translation "$@" ;;
+  encoder | decoder | joint) translate --task sentence_stream_translation "$@" ;;
+  *) echo "unknown system $system" >&2; exit 1 ;;
+esac
+python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"
+echo "BLEU over sentences, Moses tokens"
+sacrebleu "$out/reference.sentences" -i "$out/hypothesis.sentences" -m bleu \
+  --tokenize none --smooth-method none --force
