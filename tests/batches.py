@@ -29,6 +29,15 @@ def random_document(lengths, seed, target_words=5):
     return [([*words(n, 12), EOS], [EOS, *words(n + n % 3, target_words)]) for n in lengths]
 
 
+#: Three lanes: documents of 6, of 2 and 4, and of 1 and 3 sentences; long ones come before short
+#: ones and the other way round.
+LANES = [
+    [random_document([3, 8, 1, 4, 2, 5], seed=1)],
+    [random_document([7, 3], seed=2), random_document([2, 5, 9, 1], seed=3)],
+    [random_document([4], seed=4), random_document([1, 3, 2], seed=5)],
+]
+
+
 def with_drafts(pairs, drafts):
     """Triples (source, decoder input, decoder input of a draft), the last of other pairs."""
     return [(source, words, draft) for (source, words), (_, draft) in zip(pairs, drafts)]

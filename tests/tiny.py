@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Dict, List, Sequence
 from unittest import mock
 
+import torch
+
 ROOT = Path(__file__).resolve().parent.parent
 USER_DIR = str(ROOT / "fairseq_docmt")
 
@@ -322,11 +324,17 @@ def weights(checkpoint: Path) -> dict:
 
     Official fairseq 0.12.2 stores a few of them, uninitialised.
     """
-    from fairseq import checkpoint_utils
-
     unused = re.compile(r"encoder\.layers\.\d+\.(in_proj|out_proj|fc\d)_|_float_tensor$")
-    model = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))["model"]
+    model = torch.load(checkpoint, map_location="cpu", weights_only=False)["model"]
     return {name: value for name, value in model.items() if not unused.search(name)}
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    """Assert that all tensors of two checkpoints are equal to the bit."""
+    wanted, found = weights(one), weights(other)
+    assert wanted.keys() == found.keys()
+    for name, value in wanted.items():
+        assert torch.equal(value, found[name]), name
 
 
 def generate(data: Path, checkpoint, *arguments: str) -> str:

@@ -30,13 +30,18 @@ def set_defaults(args, config: type) -> None:
             setattr(args, option.name, getattr(args, option.name, option.default))
 
 
-def refuse_stock_options(args, name: str) -> None:
-    """Refuse options of fairseq's transformer that other attention modules would ignore.
+def refuse_stock_options(args, name: str, *more: str) -> None:
+    """Refuse options of fairseq's transformer that an architecture would ignore.
+
+    Args:
+        args: options of the command.
+        name: architecture.
+        more: options that this architecture does not support, besides those that none does.
 
     Raises:
         UserError: naming the option.
     """
-    for option in UNSUPPORTED:
+    for option in (*UNSUPPORTED, *more):
         if getattr(args, option, False):
             flag = "--" + option.replace("_", "-")
             raise UserError(f"{flag} is not supported by {name}; leave it out")

@@ -74,9 +74,7 @@ class GTransformerModel(DocumentTransformer):
             UserError: if an option is not supported, or there are fewer layers than asked for.
         """
         args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "g_transformer")
-        if args.checkpoint_activations:
-            raise UserError("--checkpoint-activations is not supported by g_transformer")
+        refuse_stock_options(args, "g_transformer", "checkpoint_activations")
         for part, layers in (
             ("encoder", args.encoder_layers),
             ("decoder", args.decoder_layers),

@@ -10,7 +10,6 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
 
-from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
@@ -65,8 +64,6 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
             UserError: if an option is invalid or not supported.
         """
         args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "han_transformer")
-        if args.checkpoint_activations:
-            raise UserError("--checkpoint-activations is not supported by han_transformer")
+        refuse_stock_options(args, "han_transformer", "checkpoint_activations")
         require_at_least(args, context_sentences=1)
         return super().build_model(args, task)

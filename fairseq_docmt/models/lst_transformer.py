@@ -10,7 +10,6 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
 
-from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import refuse_stock_options, set_defaults
@@ -55,7 +54,5 @@ class LSTTransformerModel(DocumentTransformer):
             UserError: if an option is not supported.
         """
         args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "lst_transformer")
-        if args.checkpoint_activations:
-            raise UserError("--checkpoint-activations is not supported by lst_transformer")
+        refuse_stock_options(args, "lst_transformer", "checkpoint_activations")
         return super().build_model(args, task)

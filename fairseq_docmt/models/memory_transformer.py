@@ -113,9 +113,7 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
             UserError: if an option is invalid or not supported.
         """
         args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "memory_transformer")
-        if args.checkpoint_activations:
-            raise UserError("--checkpoint-activations is not supported by memory_transformer")
+        refuse_stock_options(args, "memory_transformer", "checkpoint_activations")
         require_at_least(args, memory_size=1, memory_gradient_sentences=0)
         if args.exact_memory_gradient and args.memory_gradient_sentences == 0:
             raise UserError(

@@ -84,11 +84,7 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
             UserError: if an option is invalid or not supported.
         """
         args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "multi_encoder_transformer")
-        if args.checkpoint_activations:
-            raise UserError(
-                "--checkpoint-activations is not supported by multi_encoder_transformer"
-            )
+        refuse_stock_options(args, "multi_encoder_transformer", "checkpoint_activations")
         require_at_least(args, context_sentences=1, context_layers=1)
         if args.share_context_encoder and args.context_side == "target":
             raise UserError(

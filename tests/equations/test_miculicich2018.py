@@ -13,10 +13,10 @@ import pytest
 import tiny
 import torch
 from batches import (
+    LANES,
     check,
     check_gradients,
     in_lanes,
-    random_document,
     run_in_chunks,
     run_lanes,
     translate_by_random_search,
@@ -43,12 +43,6 @@ VARIANTS = {
         True,
     ),
 }
-#: Three lanes: documents of 6, of 2 and 4, and of 1 and 3 sentences.
-LANES = [
-    [random_document([3, 8, 1, 4, 2, 5], seed=1)],
-    [random_document([7, 3], seed=2), random_document([2, 5, 9, 1], seed=3)],
-    [random_document([4], seed=4), random_document([1, 3, 2], seed=5)],
-]
 
 # ---- the equations -------------------------------------------------------------------------------
 

@@ -167,8 +167,7 @@ def test_training_resumes(binarised, sentence_lm, drafts, tmp_path):
     whole = train(binarised, tmp_path / "a", *arguments, options=options, updates=12)
     for updates in (5, 12):
         parts = train(binarised, tmp_path / "b", *arguments, options=options, updates=updates)
-    for name, value in tiny.weights(whole).items():
-        assert torch.equal(value, tiny.weights(parts)[name]), name
+    tiny.assert_same_weights(whole, parts)
 
 
 def test_documents_may_be_longer_than_positions(binarised, tmp_path):

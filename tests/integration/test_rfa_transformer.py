@@ -55,9 +55,9 @@ def test_finetuning_from_checkpoints_without_some_parameters(binarised, tmp_path
     gated = tiny.rfa("--sentence-gate", "decay")
     arguments = [*WINDOW, "--finetune-from-model", str(old), "--lr", "1e-9"]
     new = tiny.train(binarised, tmp_path / "b", *arguments, model=gated, updates=1)
-    for name, value in tiny.weights(old).items():
-        kept = tiny.weights(new)[name][: len(value)]
-        torch.testing.assert_close(kept, value, atol=1e-6, rtol=0, msg=name)
+    before, after = tiny.weights(old), tiny.weights(new)
+    for name, value in before.items():
+        torch.testing.assert_close(after[name][: len(value)], value, atol=1e-6, rtol=0, msg=name)
 
 
 def test_sentence_level_stock_task(binarised, tmp_path):

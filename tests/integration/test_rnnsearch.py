@@ -5,7 +5,6 @@ Covers models/rnnsearch.py.
 
 import pytest
 import tiny
-import torch
 
 from fairseq_docmt.errors import UserError
 
@@ -54,8 +53,7 @@ def test_training_resumes(binarised, tmp_path):
     whole = tiny.train(binarised, tmp_path / "whole", *arguments, updates=12, model=model)
     for updates in (5, 12):
         parts = tiny.train(binarised, tmp_path / "parts", *arguments, updates=updates, model=model)
-    for name, value in tiny.weights(whole).items():
-        assert torch.equal(value, tiny.weights(parts)[name]), name
+    tiny.assert_same_weights(whole, parts)
 
 
 @pytest.mark.parametrize(

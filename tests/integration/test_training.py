@@ -243,8 +243,7 @@ def test_training_resumes(binarised, tmp_path, model):
     whole = tiny.train(binarised, tmp_path / "whole", *arguments, updates=20, model=model)
     tiny.train(binarised, tmp_path / "parts", *arguments, updates=7, model=model)
     parts = tiny.train(binarised, tmp_path / "parts", *arguments, updates=20, model=model)
-    for name, value in tiny.weights(whole).items():
-        assert torch.equal(value, tiny.weights(parts)[name]), name
+    tiny.assert_same_weights(whole, parts)
 
 
 @pytest.mark.parametrize(

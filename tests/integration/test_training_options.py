@@ -95,8 +95,7 @@ def test_resuming_in_the_middle_of_an_epoch(binarised, tmp_path, options):
     assert progress["epoch"] > 1 and progress["iterations_in_epoch"] > 0
     workers = ["--num-workers", "2"]
     parts = tiny.train(binarised, tmp_path / "parts", *options, *shared, *workers, updates=14)
-    for name, value in tiny.weights(whole).items():
-        assert torch.equal(value, tiny.weights(parts)[name]), name
+    tiny.assert_same_weights(whole, parts)
 
 
 def test_processes_and_workers_agree(binarised, options):

@@ -99,8 +99,7 @@ def test_resuming_gives_the_same(binarised, tmp_path):
         parts = tiny.train(
             binarised, tmp_path / "b", *arguments, model=tiny.memory(), updates=updates
         )
-    for name, value in tiny.weights(whole).items():
-        assert torch.equal(value, tiny.weights(parts)[name]), name
+    tiny.assert_same_weights(whole, parts)
 
 
 def test_resuming_with_other_parameters_is_refused(binarised, tmp_path):
