@@ -12,6 +12,7 @@ from pretended_gpu import PretendedGPU, put, put_module
 WINDOW = ["--task", "sliding_window_translation", "--window-size", "3"]
 DOCUMENT = ["--task", "full_document_translation"]
 STREAM = ["--task", "sentence_stream_translation"]
+TAGS = ["--tag-languages", "src,tgt", "--mark-document-start"]
 CASES = {
     "window": [*WINDOW, "--decoding", "window", *tiny.MODEL],
     "sequential": [*WINDOW, "--decoding", "sequential", *tiny.MODEL],
@@ -19,6 +20,8 @@ CASES = {
     "document": [*DOCUMENT, "--decoding", "sequential", *tiny.window()],
     "memory": [*STREAM, *tiny.memory()],
     "cache": [*STREAM, *tiny.cache()],
+    "tags": [*WINDOW, "--decoding", "window", "--language-tags", "m2m", *TAGS, *tiny.MODEL],
+    "tags in a stream": [*STREAM, "--language-tags", "mbart25", *TAGS, *tiny.memory()],
     "iterative": [*DOCUMENT, "--gold-drafts", *tiny.memnet()],
 }
 
