@@ -168,7 +168,7 @@ def test_models_trained_with_alignments_read_the_tag_again(data, stock, tmp_path
     "kind, task, options",
     [
         ("mbart25", "window", ["--decoding", "sequential"]),
-        ("m2m", "window", ALONE),
+        ("m2m", "window", [*ALONE, "--decoding", "window"]),
         ("mbart50", "stream", []),
     ],
 )
