@@ -59,7 +59,9 @@ class _WithoutDumps(logging.Filter):
         if kind == "DictConfig":
             from fairseq.tasks import TASK_REGISTRY
 
-            task = TASK_REGISTRY.get(record.msg.get("task", {}).get("_name"))
+            # The options of some tasks of fairseq are a Namespace.
+            name = getattr(record.msg.get("task"), "_name", None)
+            task = TASK_REGISTRY.get(name)
             self.of_documents = getattr(task, "__module__", "").startswith("fairseq_docmt.")
             return not self.of_documents
         return not (self.of_documents and hasattr(record.msg, "named_parameters"))

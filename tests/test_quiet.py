@@ -1,5 +1,6 @@
 """What is hidden of the messages of fairseq, and how to see it."""
 
+import argparse
 import logging
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import warnings
 
 import pytest
 import tiny
+from omegaconf import OmegaConf
 
 from fairseq_docmt import _quiet
 from fairseq_docmt._quiet import quietly
@@ -40,6 +42,15 @@ def test_document_tasks_train_without_dumps(binarised, tmp_path, caplog):
         assert sum(line.startswith(beginning) for line in stock) == shown + 1
     for beginning in ("task: ", "num. shared model params", "done training in"):
         assert any(line.startswith(beginning) for line in ours)
+
+
+def test_tasks_without_a_dataclass_log_as_they_do(caplog):
+    """Their options are a Namespace, as those of fairseq's multilingual tasks."""
+    cfg = OmegaConf.create({}, flags={"allow_objects": True})
+    cfg.task = argparse.Namespace(_name="translation_multi_simple_epoch")
+    with caplog.at_level(logging.INFO):
+        LOGGER.info(cfg)
+    assert len(caplog.records) == 1
 
 
 def test_all_is_shown_on_request(binarised, tmp_path, caplog, without_filters, monkeypatch):

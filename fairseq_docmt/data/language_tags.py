@@ -6,6 +6,11 @@ from fairseq.data import Dictionary
 
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS, add_document_symbols
 
+#: tasks of fairseq that put language tags around sentences: mBART with 25 languages
+MBART25_TASKS = ("translation_from_pretrained_bart", "multilingual_denoising")
+#: and the other models
+MULTILINGUAL_TASK = "translation_multi_simple_epoch"
+
 
 class LanguageTags(NamedTuple):
     """Indices of the language tags of a pair of languages, by place; none by default.

@@ -80,8 +80,8 @@ def split_hypothesis(
     """Split a joined hypothesis into one hypothesis per sentence.
 
     Args:
-        hypothesis: tokens (T,) ending in ``</s>``, positional_scores (T,), alignment as pairs
-            (source token, target token) or empty.
+        hypothesis: tokens (T,) ending in ``</s>``, positional_scores (T,), alignment as in
+            :func:`cut_alignment` or empty.
         source_sizes: number of tokens of each source sentence, end symbol included.
         separator: index of ``<sep>``.
         skip: number of first tokens of source and target that belong to no sentence (language tag,
@@ -118,17 +118,21 @@ def split_hypothesis(
 
 
 def cut_alignment(alignment, source_start: int, source_end: int, start: int, end: int):
-    """Return the links of a hard alignment within one sentence pair, relative to its start.
+    """Return the part of an alignment within one sentence pair, relative to its start.
 
-    Links to other sentences and to end symbols are dropped.
+    A hard alignment loses its links to other sentences, language tags and end symbols.  A soft one
+    keeps the weights between all tokens of the pair, end symbols included as in fairseq.
 
     Args:
-        alignment: pairs (source token, target token); None and tensors are returned unchanged.
+        alignment: pairs (source token, target token), or for each target token a list with the
+            weight of each source token; None and tensors are returned unchanged.
         source_start, source_end: token range of the source sentence, its end symbol included.
         start, end: token range of the target sentence, without its end symbol.
     """
     if alignment is None or isinstance(alignment, Tensor):
         return alignment
+    if alignment and isinstance(alignment[0], list):
+        return [weights[source_start:source_end] for weights in alignment[start : end + 1]]
     return [
         (source - source_start, target - start)
         for source, target in alignment

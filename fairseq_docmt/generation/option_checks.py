@@ -50,11 +50,10 @@ def refuse_unsupported(task, models, args) -> None:
         )
     aligned = any(aligns_whole_outputs(model) for model in models)
     if getattr(args, "print_alignment", None) and aligned and task.sequential:
-        if not alone:
-            raise UserError(
-                "--print-alignment of a model trained with alignments needs the whole output at "
-                "once; use --decoding segment or window"
-            )
+        raise UserError(
+            "--print-alignment of a model trained with alignments needs the whole output at once; "
+            "use --decoding segment or window"
+        )
     if not task.sequential and not alone:
         for option in ("prefix_size", "constraints"):
             if getattr(args, option, None):

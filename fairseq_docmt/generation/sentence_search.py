@@ -1,7 +1,7 @@
 """Search strategy with limits on length and number of sentences for each batch row."""
 
 import math
-from typing import Optional, Tuple
+from typing import Optional, Sequence, Tuple
 
 import torch
 from fairseq import search
@@ -34,13 +34,24 @@ class SentenceSearch(search.Search):
         beam: number of hypotheses of each row.
         nbest: number of hypotheses to print.
         len_penalty: exponent of the length by which scores are divided; 0 for sums.
+        never: indices of symbols that are not written within a translation, such as language tags.
     """
 
-    def __init__(self, inner, tgt_dict, separator: int, beam: int, nbest: int, len_penalty: float):
+    def __init__(
+        self,
+        inner,
+        tgt_dict,
+        separator: int,
+        beam: int,
+        nbest: int,
+        len_penalty: float,
+        never: Sequence[int] = (),
+    ):
         super().__init__(tgt_dict)
         self.inner = inner
         self.separator = separator
         self.beam, self.nbest, self.len_penalty = beam, min(nbest, beam), len_penalty
+        self.never = list(never)
         self.keeps_best = beam > 1 and isinstance(inner, RANKING)
         self.supports_constraints = inner.supports_constraints
         self.stop_on_max_len = inner.stop_on_max_len
@@ -48,6 +59,7 @@ class SentenceSearch(search.Search):
         self.limits: Optional[Tensor] = None
         self.counts: Optional[Tensor] = None
         self.least: Optional[Tensor] = None
+        self.marks: Optional[Tensor] = None
         self.sentence_limits: Optional[Tensor] = None
         #: (bsz,) score and length of the target context of each row; None if it does not count
         self.context: Optional[Tuple[Tensor, Tensor]] = None
@@ -64,6 +76,7 @@ class SentenceSearch(search.Search):
         counts: Tensor,
         least: Tensor,
         context: Optional[Tuple[Tensor, Tensor]] = None,
+        marks: Optional[Tensor] = None,
     ) -> None:
         """Set the limits of the next batch.
 
@@ -74,8 +87,10 @@ class SentenceSearch(search.Search):
             least: (bsz,) minimum number of tokens before ``</s>``, unless the limit is reached.
             context: (bsz,) log-probability and (bsz,) length of the target context, if hypotheses
                 are to be ranked together with it.
+            marks: (bsz,) number of forced tokens before the translation, 0 by default.
         """
         self.context = context
+        self.marks = torch.zeros_like(limits) if marks is None else marks
         self.limits, self.counts, self.least = limits, counts, least
         self.sentence_limits = (limits - counts + 1).div(counts.clamp(min=1), rounding_mode="floor")
         self.finished = torch.full((len(limits), self.beam), -math.inf, device=limits.device)
@@ -90,6 +105,9 @@ class SentenceSearch(search.Search):
             ended = ended | at_limit
         too_short = (self.least[rows] > step).view(-1, 1) & ~ended
         _forbid(self.eos, lprobs, too_short)
+        if self.never:
+            translates = (self.marks[rows] <= step).view(-1, 1, 1)
+            lprobs[..., self.never] = lprobs[..., self.never].masked_fill(translates, -math.inf)
         _allow_only(self.eos, lprobs, ended)
         chosen = self.inner.step(step, lprobs, scores, prev_output_tokens, rows)
         return self._end_rows(step, rows, *chosen) if self.keeps_best else chosen

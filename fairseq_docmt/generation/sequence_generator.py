@@ -17,7 +17,8 @@ class RowLimits(NamedTuple):
     Attributes:
         most: maximum number of tokens, without ``</s>``.
         sentences: required number of sentences, 0 for any number; None for no requirement.
-        marks: number of tokens before the sentences, which do not count towards ``--min-len``.
+        marks: number of tokens before the sentences, which do not count towards ``--min-len`` and
+            may be symbols that are not written otherwise.
         context: (bsz,) log-probability and (bsz,) length of the target context, if hypotheses are
             to be ranked together with it.
     """
@@ -36,16 +37,29 @@ class _DocumentGenerator:
         separator: index of ``<sep>``.
         nbest: number of hypotheses to print for each sentence.
         ensemble: ensemble that replaces the stock one, or None.
+        never: indices of symbols that are not written within a translation.
     """
 
-    def __init__(self, models, tgt_dict, *, separator: int, nbest: int, ensemble=None, **options):
+    def __init__(
+        self,
+        models,
+        tgt_dict,
+        *,
+        separator: int,
+        nbest: int,
+        ensemble=None,
+        never: Sequence[int] = (),
+        **options,
+    ):
         super().__init__(models, tgt_dict, **options)
         if ensemble is not None:
             self.model = ensemble.eval()
         self.nbest = nbest
         inner = FewWordsBeamSearch(tgt_dict) if type(self.search) is BeamSearch else self.search
         len_penalty = self.len_penalty if self.normalize_scores else 0.0
-        self.search = SentenceSearch(inner, tgt_dict, separator, self.beam_size, nbest, len_penalty)
+        self.search = SentenceSearch(
+            inner, tgt_dict, separator, self.beam_size, nbest, len_penalty, never
+        )
         #: stock limits of one sentence; ``max_len_*`` are set for each batch
         self._most_tokens_a, self._most_tokens_b = self.max_len_a, self.max_len_b
         self._done: List[bool] = []
@@ -63,11 +77,12 @@ class _DocumentGenerator:
     def _restrict(self, limits: RowLimits, device) -> None:
         most = [min(limit, self.max_len - 1) for limit in limits.most]
         nothing = [0] * len(most)
-        least = [self.min_len + marks for marks in limits.marks or nothing]
+        marks = limits.marks or nothing
+        least = [self.min_len + n for n in marks]
         self.max_len_a, self.max_len_b = 0, max(most)
-        values = (most, limits.sentences or nothing, least)
-        tensors = (torch.tensor(value, device=device) for value in values)
-        self.search.restrict(*tensors, limits.context)
+        values = (most, limits.sentences or nothing, least, marks)
+        *tensors, marks = (torch.tensor(value, device=device) for value in values)
+        self.search.restrict(*tensors, limits.context, marks)
 
     def finalize_hypos(
         self,
@@ -146,13 +161,20 @@ class DocumentGeneratorWithAlignment(
 
     def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
         """Search as fairseq does, within limits of each row."""
+        self._first = kwargs.get("bos_token")
         found = super().generate(models, sample, limits=limits, **kwargs)
         return [hypotheses[:number] for hypotheses, number in zip(found, self._numbers)]
 
     def _prepare_batch_for_alignment(self, sample, hypothesis):
-        """Fill each row up to the ``beam_size`` hypotheses that fairseq expects, by copies."""
+        """Fill each row up to the ``beam_size`` hypotheses that fairseq expects, by copies.
+
+        The decoder's input begins as in the search.
+        """
         self._numbers = [len(hypotheses) for hypotheses in hypothesis]
         for hypotheses in hypothesis:
             lacking = self.beam_size - len(hypotheses)
             hypotheses.extend(dict(hypotheses[-1]) for _ in range(lacking))
-        return super()._prepare_batch_for_alignment(sample, hypothesis)
+        source, lengths, previous, target = super()._prepare_batch_for_alignment(sample, hypothesis)
+        if self._first is not None:
+            previous[:, 0] = self._first
+        return source, lengths, previous, target

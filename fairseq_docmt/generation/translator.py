@@ -13,6 +13,7 @@ from fairseq import hub_utils, registry, tasks
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
 
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
+from fairseq_docmt.data.language_tags import MBART25_TASKS, MULTILINGUAL_TASK
 from fairseq_docmt.data.text_form import SentencePieces, read_text_forms
 from fairseq_docmt.errors import UserError
 
@@ -85,10 +86,12 @@ class DocumentTranslator:
                 ``fairseq-preprocess``.
 
         Raises:
-            UserError: a file is missing, or an option is unknown or contradicts the checkpoint.
+            UserError: a file is missing, an option is unknown or contradicts the checkpoint, or the
+                checkpoint is of a multilingual task of fairseq.
         """
         paths = checkpoint.split(os.pathsep)
         files = [read_checkpoint(path) for path in paths]
+        _refuse_multilingual(files)
         _refuse_unknown(options, _options_of(files[0]))
         data = data or files[0].settings["task"]["data"]
         if not os.path.isdir(data):
@@ -202,11 +205,12 @@ class DocumentTranslator:
 
     def _translation(self, hypothesis: dict) -> Translation:
         pairs = hypothesis.get("alignment")
+        is_hard = pairs is not None and len(pairs) > 0 and isinstance(pairs[0], tuple)
         return Translation(
             self.hub.decode(hypothesis["tokens"]),
             float(hypothesis["score"]) / math.log(2),
             (hypothesis["positional_scores"] / math.log(2)).tolist(),
-            None if pairs is None or len(pairs) == 0 else [(int(i), int(j)) for i, j in pairs],
+            [(int(i), int(j)) for i, j in pairs] if is_hard else None,
         )
 
 
@@ -260,6 +264,17 @@ def _options_of(file: CheckpointFile) -> set:
         classes += registry.REGISTRIES[kind]["dataclass_registry"].values()
     names.update(field.name for one in filter(None, classes) for field in dataclasses.fields(one))
     return names
+
+
+def _refuse_multilingual(files: List[CheckpointFile]) -> None:
+    for file in files:
+        if file.task in (*MBART25_TASKS, MULTILINGUAL_TASK):
+            raise UserError(
+                f"{file.path} was trained with --task {file.task}; its language tags are known "
+                "here after training has started from it (--finetune-from-model), or give it to "
+                "fairseq-generate --task sliding_window_translation --window-size 1, which can "
+                "also score references (--score-reference)"
+            )
 
 
 def _refuse_unknown(options: dict, known: set) -> None:

@@ -493,14 +493,13 @@ class DocumentTranslationTask(TranslationTask):
             "separator": self.search.separator,
             "nbest": getattr(args, "nbest", 1),
             "ensemble": self.search.ensemble_of(models),
+            "never": self.search.never,
             **(extra_gen_cls_kwargs or {}),
         }
         generator_class = seq_gen_cls or DocumentGenerator
         if getattr(args, "print_alignment", None):
             generator_class = seq_gen_cls or DocumentGeneratorWithAlignment
             options["print_alignment"] = args.print_alignment
-        if self.tag_options is not None:
-            options["tokens_to_suppress"] = self.tag_options.symbols
         generator = super().build_generator(
             models, args, generator_class, extra_gen_cls_kwargs=options, **kwargs
         )

@@ -13,7 +13,13 @@ from fairseq.data import Dictionary
 from fairseq.data.multilingual.multilingual_utils import get_lang_tok
 
 from fairseq_docmt.checkpoint_file import CheckpointFile
-from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags, insert_symbols
+from fairseq_docmt.data.language_tags import (
+    MBART25_TASKS,
+    MULTILINGUAL_TASK,
+    NO_TAGS,
+    LanguageTags,
+    insert_symbols,
+)
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
@@ -22,9 +28,6 @@ logger = logging.getLogger(__name__)
 
 #: name in the state of the task
 KEY = "language_tags"
-#: tasks of mBART with 25 languages
-MBART25_TASKS = ("translation_from_pretrained_bart", "multilingual_denoising")
-MULTILINGUAL_TASK = "translation_multi_simple_epoch"
 
 
 class Kind(NamedTuple):
@@ -211,11 +214,13 @@ def _kind_of(task: str, settings: dict) -> Optional[str]:
         return "mbart25"
     if task != MULTILINGUAL_TASK:
         return None
-    if settings.get("encoder_langtok") != "src" or not settings.get("decoder_langtok"):
+    at_start = settings.get("encoder_langtok") == "src" and settings.get("decoder_langtok")
+    if not at_start or settings.get("lang_tok_replacing_bos_eos"):
         raise UserError(
             "the pre-trained model does not have the tags of its languages at the beginning of "
-            "source and target (--encoder-langtok src --decoder-langtok), which is not supported; "
-            "to give it such tags all the same, add --language-tags"
+            "source and target (--encoder-langtok src --decoder-langtok, without "
+            "--lang-tok-replacing-bos-eos), which is not supported; to give it such tags all the "
+            "same, add --language-tags"
         )
     if settings.get("lang_tok_style") == "mbart":
         return "mbart50"

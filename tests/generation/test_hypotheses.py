@@ -25,6 +25,13 @@ def test_alignments_leave_out_end_symbols_and_other_sentences():
     assert cut_alignment(links, 3, 5, 2, 4) == [(0, 0)]
 
 
+def test_soft_alignments_keep_the_weights_of_the_sentence_pair():
+    # Source: tag a b <sep> c </s> tag; target: tag x <sep> y </s>.
+    weights = [[f"{target}{source}" for source in range(7)] for target in range(5)]
+    assert cut_alignment(weights, 1, 4, 1, 2) == [["11", "12", "13"], ["21", "22", "23"]]
+    assert cut_alignment(weights, 4, 6, 3, 4) == [["34", "35"], ["44", "45"]]
+
+
 def test_split_hypothesis():
     hypothesis = {
         "tokens": torch.tensor([5, SEP, 6, 7, EOS]),

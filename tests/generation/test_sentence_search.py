@@ -8,26 +8,29 @@ from fairseq_docmt.data import add_document_symbols
 from fairseq_docmt.generation.sentence_search import SentenceSearch
 
 
-def search_of(limits, counts, least=None):
+def search_of(limits, counts, least=None, marks=None):
     words = Dictionary()
     words.add_symbol("w")
     add_document_symbols(words)
-    search = SentenceSearch(BeamSearch(words), words, words.index("<sep>"), 1, 1, 1.0)
+    search = SentenceSearch(
+        BeamSearch(words), words, words.index("<sep>"), 1, 1, 1.0, [words.index("<bod>")]
+    )
     least = torch.ones_like(torch.tensor(limits)) if least is None else torch.tensor(least)
-    search.restrict(torch.tensor(limits), torch.tensor(counts), least)
+    marks = None if marks is None else torch.tensor(marks)
+    search.restrict(torch.tensor(limits), torch.tensor(counts), least, marks=marks)
     return search, words
 
 
-def allowed(limits, counts, tokens, rows=None, least=None):
+def allowed(limits, counts, tokens, rows=None, least=None, marks=None):
     """Return the symbols that may follow in each row, with beam size 1."""
-    search, words = search_of(limits, counts, least)
+    search, words = search_of(limits, counts, least, marks)
     tokens = torch.tensor([[words.index(t) for t in ["</s>", *row]] for row in tokens])
     rows = torch.arange(len(tokens)) if rows is None else rows
     step = tokens.size(1) - 1
     lprobs = torch.zeros(len(tokens), 1, len(words)).log_softmax(-1)
     scores = torch.zeros(len(tokens), 1, step)
     search.step(step, lprobs, scores, tokens, rows)
-    names = ("</s>", "<sep>", "w")
+    names = ("</s>", "<sep>", "<bod>", "w")
     return [{n for n in names if row[0, words.index(n)] > -1e9} for row in lprobs]
 
 
@@ -57,3 +60,8 @@ def test_rows_are_found_after_others_have_finished():
 def test_no_end_before_the_minimum_length():
     found = allowed([9, 9, 2], [0, 0, 0], [["w", "w"]] * 3, least=[2, 3, 3])
     assert found == [{"</s>", "<sep>", "w"}, {"<sep>", "w"}, {"</s>"}]
+
+
+def test_some_symbols_come_before_a_translation_only():
+    found = allowed([9, 9], [0, 0], [["w"], ["w"]], marks=[2, 1])
+    assert found == [{"</s>", "<sep>", "<bod>", "w"}, {"</s>", "<sep>", "w"}]

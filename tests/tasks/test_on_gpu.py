@@ -9,9 +9,12 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from pretended_gpu import PretendedGPU, put, put_module
 
+import fairseq_docmt  # noqa: F401  registers the tasks
+
 WINDOW = ["--task", "sliding_window_translation", "--window-size", "3"]
 DOCUMENT = ["--task", "full_document_translation"]
 STREAM = ["--task", "sentence_stream_translation"]
+TAGS = ["--tag-languages", "src,tgt", "--mark-document-start"]
 CASES = {
     "window": [*WINDOW, "--decoding", "window", *tiny.MODEL],
     "sequential": [*WINDOW, "--decoding", "sequential", *tiny.MODEL],
@@ -19,6 +22,8 @@ CASES = {
     "document": [*DOCUMENT, "--decoding", "sequential", *tiny.window()],
     "memory": [*STREAM, *tiny.memory()],
     "cache": [*STREAM, *tiny.cache()],
+    "tags": [*WINDOW, "--decoding", "window", "--language-tags", "m2m", *TAGS, *tiny.MODEL],
+    "tags in a stream": [*STREAM, "--language-tags", "mbart25", *TAGS, *tiny.memory()],
     "iterative": [*DOCUMENT, "--gold-drafts", *tiny.memnet()],
 }
 

@@ -5,25 +5,37 @@ The models are tiny and random, but made and saved by fairseq's own tasks and cl
 Covers tasks/_language_tags.py.
 """
 
-import contextlib
 import io
-import math
-import re
 import shutil
 from types import SimpleNamespace
-from unittest import mock
 
 import pytest
 import tiny
 import torch
 from fairseq import checkpoint_utils, options, tasks
-from fairseq.data import Dictionary
 from fairseq.data.data_utils import collate_tokens
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models.transformer import TransformerDecoderBase
-from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
-from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 from fairseq_cli import interactive
+from pretrained import (
+    DOCUMENT,
+    FINETUNED,
+    LANGUAGES,
+    LIMIT,
+    M2M,
+    MBART,
+    MEMORY,
+    NARROW,
+    POSITIONS,
+    SEARCH,
+    STOCK,
+    TEST,
+    WINDOW,
+    ByHand,
+    check,
+    own,
+    searched,
+    without_new_symbols,
+)
 
 from fairseq_docmt.checkpoint_file import CheckpointFile
 from fairseq_docmt.errors import UserError
@@ -31,107 +43,6 @@ from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.reference_scores import ReferenceScorer
 from fairseq_docmt.tasks import _language_tags
 from fairseq_docmt.tasks._base import DocumentTranslationTask
-
-LANGUAGES = "xx_XX,tgt,yy_YY,src"
-SIZES = [*tiny.MODEL[2:], "--share-all-embeddings", "--encoder-normalize-before"]
-SIZES += ["--decoder-normalize-before"]
-MBART = ["--arch", "mbart_base", *SIZES, "--layernorm-embedding", "--max-source-positions", "64"]
-MBART += ["--max-target-positions", "64"]
-MULTI = ["--task", "translation_multi_simple_epoch", "--lang-pairs", "src-tgt"]
-MULTI += ["--langs", LANGUAGES, "--encoder-langtok", "src", "--decoder-langtok"]
-M2M = ["--arch", "transformer", *SIZES]
-#: kind of tags -> class of fairseq's task, its options, model, task to give to fairseq-generate
-STOCK = {
-    "mbart25": (
-        TranslationFromPretrainedBARTTask,
-        ["--task", "translation_from_pretrained_bart", "--langs", LANGUAGES],
-        MBART,
-    ),
-    "mbart50": (TranslationMultiSimpleEpochTask, [*MULTI, "--lang-tok-style", "mbart"], MBART),
-    "m2m": (TranslationMultiSimpleEpochTask, MULTI, M2M),
-}
-POSITIONS = ["--max-source-positions", "64", "--max-target-positions", "64"]
-WINDOW = ["--task", "sliding_window_translation", *POSITIONS]
-DOCUMENT = ["--task", "full_document_translation", *POSITIONS]
-#: the stock task of mBART chooses </s> and the tag after it separately, so it needs greedy search
-SEARCH = ["--beam", "1", "--max-len-b", "12", "--max-len-a", "0"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def repaired_stock_task():
-    """fairseq's task of mBART calls its options ``args``, which later versions call ``cfg``."""
-    options = property(lambda task: task.cfg)
-    with mock.patch.object(TranslationFromPretrainedBARTTask, "args", options, create=True):
-        yield
-
-
-@pytest.fixture(scope="module")
-def data(made_once):
-    """Documents with one dictionary; their sentences without blank lines for fairseq's tasks."""
-
-    def build(folder):
-        for seed, (split, lengths) in enumerate(
-            (("train", (4, 1, 6, 9, 9)), ("valid", (3, 1)), ("test", (1, 4, 2)))
-        ):
-            tiny.write_split(folder, split, tiny.documents(lengths, seed))
-        tiny.preprocess(folder, ["train", "valid", "test"], "--joined-dictionary")
-        (folder / "sentences").mkdir()
-        for path in [*folder.glob("*.src"), *folder.glob("*.tgt")]:
-            lines = [line for line in path.read_text().splitlines() if line]
-            (folder / "sentences" / path.name).write_text("\n".join(lines) + "\n")
-        dictionary = str(folder / "bin" / "dict.src.txt")
-        words = ["--srcdict", dictionary, "--joined-dictionary"]
-        tiny.preprocess(folder / "sentences", ["train", "valid", "test"], *words)
-
-    return made_once("pretrained", build)
-
-
-@pytest.fixture(scope="module")
-def stock(data, made_once):
-    """Return a function that trains a model with fairseq's task."""
-
-    def make(kind):
-        _, task, model = STOCK[kind]
-
-        def build(folder):
-            options = [*task, "--lr", "0.01", "--required-batch-size-multiple", "1"]
-            sentences = data / "sentences" / "bin"
-            tiny.train(sentences, folder, *options, updates=60, model=model)
-
-        return made_once(("stock", kind), build) / "checkpoint_last.pt"
-
-    return make
-
-
-def searched(task_class, data, checkpoint, *options):
-    """Hypotheses of ``fairseq-generate``, best first, by line of the test set."""
-    found = {}
-    original = task_class.inference_step
-
-    def inference_step(self, generator, models, sample, *args, **kwargs):
-        hypotheses = original(self, generator, models, sample, *args, **kwargs)
-        found.update(zip(sample["id"].tolist(), hypotheses))
-        return hypotheses
-
-    with mock.patch.object(task_class, "inference_step", inference_step):
-        output = tiny.generate(data, checkpoint, *SEARCH, *options)
-    return [found[number] for number in sorted(found)], output
-
-
-@contextlib.contextmanager
-def without_new_symbols():
-    """Take <sep> and <bod>, which stock models do not have, out of the softmax."""
-    original = TransformerDecoderBase.output_layer
-
-    def output_layer(self, features):
-        return original(self, features).index_fill(-1, self.new, -float("inf"))
-
-    def new(self):
-        return torch.tensor([self.dictionary.index(symbol) for symbol in ("<sep>", "<bod>")])
-
-    with mock.patch.object(TransformerDecoderBase, "output_layer", output_layer):
-        with mock.patch.object(TransformerDecoderBase, "new", property(new), create=True):
-            yield
 
 
 @pytest.mark.parametrize(
@@ -164,138 +75,6 @@ def test_window_1_is_the_pretrained_model(data, stock, kind, decoding, scoring):
 
 
 # ---- documents, compared with a loop by hand -----------------------------------------------------
-
-#: kind -> tokens at the start and end of the source, first ones of the decoder, of these in the
-#: target
-AROUND = {
-    "mbart25": ([], ["[src]"], ["[tgt]"], 0),
-    "mbart50": (["[src]"], [], ["</s>", "[tgt]"], 1),
-    "m2m": (["__src__"], [], ["</s>", "__tgt__"], 1),
-}
-FINETUNED = {
-    "window": [*WINDOW, "--window-size", "3"],
-    "document": [*DOCUMENT, "--max-document-tokens", "40"],
-    "stream": ["--task", "sentence_stream_translation", "--batch-size", "2", *POSITIONS],
-}
-TEST = tiny.documents((1, 4, 2), 2)
-LIMIT = 12
-MEMORY = ("--arch", "memory_transformer", "--memory-size", "4")
-NARROW = ("--arch", "window_attn_transformer", "--attention-window", "2", "--position", "absolute")
-NARROW += ("--train-alignment", "sentence")
-
-
-def own(arch, kind):
-    """Command line of an architecture of this suite with the sizes of the pre-trained model."""
-    learned = ["--encoder-learned-pos", "--decoder-learned-pos", "--activation-fn", "gelu"]
-    learned += ["--layernorm-embedding"]
-    return [*arch, *SIZES, *(learned if kind != "m2m" else []), *POSITIONS]
-
-
-@pytest.fixture(scope="module")
-def finetuned(data, stock, made_once):
-    """Return a function that trains a document model from the pre-trained one."""
-
-    def make(kind, task, arch=None, updates=25):
-        model = STOCK[kind][2] if arch is None else own(arch, kind)
-
-        def build(folder):
-            start = ["--finetune-from-model", str(stock(kind)), "--lr", "0.01"]
-            options = [*FINETUNED[task], *start]
-            tiny.train(data / "bin", folder, *options, updates=updates, model=model)
-
-        return made_once(("finetuned", kind, task, arch), build) / "checkpoint_last.pt"
-
-    return make
-
-
-class ByHand:
-    """Greedy translation by a checkpoint that reads everything again for every word."""
-
-    def __init__(self, checkpoint, kind):
-        (self.model,), _, self.task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(checkpoint)]
-        )
-        self.model.eval()
-        self.words = self.task.target_dictionary
-        before, after, first, _ = AROUND[kind]
-        self.before, self.after, self.first = map(self.indices, (before, after, first))
-        self.tags = AROUND[kind][3]
-        self.sep, self.eos = self.indices(["<sep>", "</s>"])
-        #: tags are not written within a translation
-        self.never = [
-            n for n, word in enumerate(self.words.symbols) if re.match(r"__|\[|<mask>", word)
-        ]
-
-    def indices(self, symbols):
-        assert all(symbol in self.words for symbol in symbols)
-        return [self.words.index(symbol) for symbol in symbols]
-
-    def source(self, sentences):
-        tokens = [self.indices(sentence.split()) for sentence in sentences]
-        joined = [t for sentence in tokens for t in [*sentence, self.sep]][:-1]
-        return torch.tensor([[*self.before, *joined, self.eos, *self.after]])
-
-    @torch.no_grad()
-    def scores(self, source, tokens):
-        previous = torch.tensor([[*self.first, *tokens]])
-        output = self.model(source, torch.tensor([source.size(1)]), previous)
-        scores = self.model.get_normalized_probs(output, log_probs=True)[0, -1]
-        scores[[self.words.pad(), *self.never]] = -float("inf")
-        return scores
-
-    def sentence(self, sources, before):
-        """The next sentence after the translations ``before``, as a list of words and scores."""
-        source, context = self.source(sources), [t for s in before for t, _ in s]
-        found = []
-        while True:
-            scores = self.scores(source, [*context, *(t for t, _ in found)])
-            best = self.best(scores, self.sep, *([] if found else [self.eos]))
-            if best == self.eos or len(found) == LIMIT:
-                return [*found, (self.eos, float(scores[self.eos]))]
-            found.append((best, float(scores[best])))
-
-    def span(self, sources, count=0):
-        """All sentences of a span; again with the right number of them if it is wrong."""
-        source, tokens, found = self.source(sources), [], [[]]
-        limit = LIMIT * len(sources) - self.tags
-        each = (LIMIT * len(sources) - count + 1) // max(count, 1)
-        while True:
-            scores, done = self.scores(source, tokens), tokens.count(self.sep)
-            best = self.best(scores, *([] if tokens else [self.eos]))
-            if count:
-                last = done == count - 1
-                # The tag counts as a token of the first sentence.
-                length = len(found[-1]) + (0 if done else self.tags)
-                ends, other = (self.eos, self.sep) if last else (self.sep, self.eos)
-                best = self.best(scores, other, *([] if tokens else [self.eos]))
-                best = ends if length >= each else best
-            if len(tokens) == limit:
-                best = self.eos
-            found[-1].append((best, float(scores[best])))
-            if best == self.eos:
-                break
-            tokens.append(best)
-            if best == self.sep:
-                found.append([])
-        return found if len(found) == len(sources) else self.span(sources, len(sources))
-
-    @staticmethod
-    def best(scores, *never):
-        allowed = scores.clone()
-        allowed[list(never)] = -float("inf")
-        return int(allowed.argmax())
-
-
-def check(data, checkpoint, expected, *options):
-    """Compare words, and the scores of words and ends, with a list of these for each sentence."""
-    output = tiny.generate(data / "bin", checkpoint, *SEARCH, *options)
-    words = Dictionary.load(str(data / "bin" / "dict.tgt.txt"))
-    texts, scores = tiny.lines_of(output), tiny.lines_of(output, "P")
-    for row, wanted in zip(tiny.rows_of(TEST), expected):
-        assert texts[row] == " ".join(words[token] for token, _ in wanted[:-1])
-        logarithms = [score / math.log(2) for _, score in wanted]
-        assert [float(s) for s in scores[row].split()] == pytest.approx(logarithms, abs=1e-3)
-    assert len({scores[row] for row in tiny.rows_of(TEST)}) > 5
 
 
 @pytest.mark.parametrize("kind", ["mbart25", "m2m"])
@@ -645,3 +424,5 @@ def test_languages_that_nothing_names():
         symbols_of(MULTI_TASK, {**STARTS, "lang_dict": "elsewhere", "lang_pairs": "de-en"})
     with pytest.raises(UserError, match="does not have the tags of its languages at the begin"):
         symbols_of(MULTI_TASK, {**STARTS, "encoder_langtok": "tgt", "langs": "de,en"})
+    with pytest.raises(UserError, match="without --lang-tok-replacing-bos-eos"):
+        symbols_of(MULTI_TASK, {**STARTS, "lang_tok_replacing_bos_eos": True, "langs": "de,en"})
