@@ -7,8 +7,10 @@ from fairseq import sequence_generator
 from fairseq.search import BeamSearch
 from torch import Tensor
 
+from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
 from fairseq_docmt.generation.sentence_search import SentenceSearch
+from fairseq_docmt.generation.shallow_fusion import ShallowFusion
 
 
 class RowLimits(NamedTuple):
@@ -20,12 +22,14 @@ class RowLimits(NamedTuple):
         marks: number of tokens before the sentences, which do not count towards ``--min-len``.
         context: (bsz,) log-probability and (bsz,) length of the target context, if hypotheses are
             to be ranked together with it.
+        before: previous target sentences, without ``</s>``, for a language model.
     """
 
     most: Sequence[int]
     sentences: Optional[Sequence[int]] = None
     marks: Optional[Sequence[int]] = None
     context: Optional[Tuple[Tensor, Tensor]] = None
+    before: Sequence[Sequence[Tensor]] = ()
 
 
 class _DocumentGenerator:
@@ -36,10 +40,27 @@ class _DocumentGenerator:
         separator: index of ``<sep>``.
         nbest: number of hypotheses to print for each sentence.
         ensemble: ensemble that replaces the stock one, or None.
+        lm_model: document language model, or None.
+
+    Raises:
+        UserError: the language model does not fit.
     """
 
-    def __init__(self, models, tgt_dict, *, separator: int, nbest: int, ensemble=None, **options):
-        super().__init__(models, tgt_dict, **options)
+    def __init__(
+        self,
+        models,
+        tgt_dict,
+        *,
+        separator: int,
+        nbest: int,
+        ensemble=None,
+        lm_model=None,
+        **options,
+    ):
+        if lm_model is not None:
+            symbols = (*DOCUMENT_SYMBOLS, *options.get("tokens_to_suppress", ()))
+            lm_model = ensemble.fusion = ShallowFusion(lm_model, tgt_dict, symbols)
+        super().__init__(models, tgt_dict, lm_model=lm_model, **options)
         if ensemble is not None:
             self.model = ensemble.eval()
         self.nbest = nbest
@@ -63,7 +84,11 @@ class _DocumentGenerator:
     def _restrict(self, limits: RowLimits, device) -> None:
         most = [min(limit, self.max_len - 1) for limit in limits.most]
         nothing = [0] * len(most)
-        least = [self.min_len + marks for marks in limits.marks or nothing]
+        all_marks = limits.marks or nothing
+        if self.lm_model is not None:
+            most = [min(limit, self.lm_model.most_tokens) for limit in most]
+            self.lm_model.begin(limits.before, all_marks)
+        least = [self.min_len + marks for marks in all_marks]
         self.max_len_a, self.max_len_b = 0, max(most)
         values = (most, limits.sentences or nothing, least)
         tensors = (torch.tensor(value, device=device) for value in values)
