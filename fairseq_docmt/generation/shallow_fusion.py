@@ -52,8 +52,12 @@ class ShallowFusion(nn.Module):
                 "fairseq-preprocess --only-source)"
             )
         #: index in the language model of each target word; that of ``<unk>`` for symbols
-        self.register_buffer("index", torch.tensor([known.index(w) for w in dictionary.symbols]))
-        self.register_buffer("lacking", torch.tensor(lacking))
+        index, device = (
+            [known.index(w) for w in dictionary.symbols],
+            next(model.parameters()).device,
+        )
+        self.register_buffer("index", torch.tensor(index, device=device))
+        self.register_buffer("lacking", torch.tensor(lacking, device=device))
         #: number of tokens of the longest sentence that the model can score
         self.most_tokens = model.max_positions() - 1
         #: target sentences before each row of the batch

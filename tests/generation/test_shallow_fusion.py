@@ -17,6 +17,7 @@ from fairseq_docmt.data import DocumentIndex, join_sentences
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.generation.search import DocumentSearch
+from fairseq_docmt.generation.shallow_fusion import ShallowFusion
 from fairseq_docmt.scoring.document_lm import DocumentLanguageModel
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
@@ -338,3 +339,77 @@ def test_no_sentence_is_longer_than_the_language_model_reads(
     options = [*WINDOW, "--lm-path", lm_path, "--lm-weight", "0.1"]
     found = decode(data, window_checkpoint, monkeypatch, *options)
     assert max(len(best["tokens"]) for best, *_ in found) == 4
+
+
+# ---- mistakes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (
+            ["--decoding", "window"],
+            "--lm-path is for sentences translated one after the other, not for --decoding window; "
+            "use --decoding sequential",
+        ),
+        (
+            ["--score-reference"],
+            "--score-reference gives scores of the translation model alone; leave it out with "
+            "--lm-path",
+        ),
+        (
+            ["--normalize-with-context"],
+            "--normalize-with-context gives scores of the translation model alone; leave it out "
+            "with --lm-path",
+        ),
+        (["--lm-weight", "-0.5"], "--lm-weight must not be negative, got -0.5"),
+    ],
+)
+def test_options_that_do_not_go_together(data, lm_path, window_checkpoint, options, message):
+    with pytest.raises(UserError) as refused:
+        tiny.generate(data, window_checkpoint, *WINDOW, "--lm-path", lm_path, *options)
+    assert str(refused.value) == message
+
+
+def without(lines):
+    return None
+
+
+def shorter(lines):
+    return lines[1:]
+
+
+def another_word(lines):
+    return [lines[0], "another 1", *lines[2:]]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (without, "dict.txt not found, which --lm-path needs; copy dict.txt of the language"),
+        (shorter, "dict.txt makes .* symbols, but language model .* was trained with .*; copy"),
+        (another_word, "the language model of --lm-path lacks 1 words of the target dictionary"),
+    ],
+)
+def test_other_dictionaries(data, lm_path, window_checkpoint, tmp_path, change, message):
+    folder = shutil.copytree(data, tmp_path / "bin")
+    lines = change((data / "dict.txt").read_text().splitlines())
+    (folder / "dict.txt").unlink()
+    if lines is not None:
+        (folder / "dict.txt").write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError, match=message):
+        tiny.generate(
+            folder, window_checkpoint, *WINDOW, "--lm-path", lm_path, "--lm-weight", "0.5"
+        )
+
+
+def test_only_transformers():
+    recurrent = tiny.as_built(*tiny.RECURRENT_MODEL)
+    with pytest.raises(UserError, match="transformer_lm.; this one has a LSTMDecoder"):
+        ShallowFusion(recurrent, tiny.dictionary(), ())
+
+
+def test_only_fairseq_generate_loads_the_language_model(lm_path, window_checkpoint):
+    translator = DocumentTranslator.from_pretrained(str(window_checkpoint))
+    with pytest.raises(UserError, match="only fairseq-generate loads --lm-path"):
+        translator.translate([["w1"]], lm_path=lm_path, lm_weight=0.5)
