@@ -9,6 +9,7 @@ import pytest
 import tiny
 import torch
 from fairseq import checkpoint_utils, tasks, utils
+from fairseq.data import Dictionary
 from fairseq.data.data_utils import collate_tokens
 from fairseq.models.transformer_lm import TransformerLanguageModel
 from naive_search import beam_search
@@ -123,7 +124,7 @@ def sources_of(task):
     return [[task.src_dict.encode_line(s, add_if_not_exist=False).long() for s in d] for d in DOCS]
 
 
-def search(lm, before, words_after, end, never, beam, marks=()):
+def search(lm, before, words_after, end, never, beam, marks=(), limit=LIMIT):
     """Beam search with both models.
 
     Args:
@@ -134,6 +135,7 @@ def search(lm, before, words_after, end, never, beam, marks=()):
         never: symbols that must not be written.
         beam: beam size, and number of hypotheses.
         marks: first tokens, which the language model does not read.
+        limit: most tokens.
 
     Returns:
         The hypotheses, and the log-probabilities of the tokens of each.
@@ -148,7 +150,12 @@ def search(lm, before, words_after, end, never, beam, marks=()):
     context = sum(float(words_after(marks[:n])[mark]) for n, mark in enumerate(marks)), len(marks)
     found = beam_search(
         lambda rows: torch.stack([fused(tuple(tokens)) for tokens in rows]),
-        **{"beam": beam, "nbest": beam, "limit": LIMIT - len(marks), "end": end},
+        **{
+            "beam": beam,
+            "nbest": beam,
+            "limit": min(limit, lm.positions - 1) - len(marks),
+            "end": end,
+        },
         **{"never": never, "context": context},
     )
     ended = [(*hypothesis.tokens, end) for hypothesis in found]
@@ -163,15 +170,17 @@ def assert_same(hypotheses, wanted, by_token, eos):
         assert float(hypothesis["score"]) == pytest.approx(score, abs=1e-6)
 
 
-def in_spans(task, model, lm, spans_of, decoding, beam):
+def in_spans(task, model, lm, spans_of, decoding, beam, gold=False, factor=0):
     """Hypotheses with scores of all sentences; each is translated after those before in its span.
 
     Args:
         spans_of: function from a document to pairs of a span and its first sentence to translate.
+        gold: the sentences before are references.
+        factor: most tokens for each source token, 0 for a limit of all sentences.
     """
     words = task.tgt_dict
     eos, separator = words.eos(), words.index("<sep>")
-    for document in sources_of(task):
+    for document, references in zip(sources_of(task), tiny.translate(DOCS)):
         translated = {}
         for first, end, start in spans_of(document):
             for place in range(start, end):
@@ -187,8 +196,10 @@ def in_spans(task, model, lm, spans_of, decoding, beam):
 
                 symbols = (separator, eos) if place + 1 < shown else (eos, separator)
                 never = [words.pad(), symbols[1]]
-                found = search(lm, before, words_after, symbols[0], never, beam)
-                translated[place] = found[0][0].tokens
+                limit = factor * len(document[place]) or LIMIT
+                found = search(lm, before, words_after, symbols[0], never, beam, limit=limit)
+                reference = [words.index(word) for word in references[place].split()]
+                translated[place] = reference if gold else found[0][0].tokens
                 yield found
 
 
@@ -197,17 +208,23 @@ def windows(document):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("positions", [50, 14])
-def test_windows(exact, data, lm_path, window_checkpoint, monkeypatch, beam, positions):
-    """With few positions the earliest sentences are left out in the middle of a sentence."""
+@pytest.mark.parametrize(
+    "beam, gold, positions", [(1, False, 50), (1, True, 50), (4, True, 14), (4, False, 14)]
+)
+def test_windows(exact, data, lm_path, window_checkpoint, monkeypatch, beam, gold, positions):
+    """With few positions the earliest sentences are left out in the middle of a sentence.
+
+    References as context differ in each row; translations by this model hardly do.  The limits
+    differ too, so that some rows of a batch are done before others.
+    """
     exact(positions)
     options = [*WINDOW, "--lm-path", lm_path, "--lm-weight", str(WEIGHT), "--beam", str(beam)]
-    options += ["--nbest", str(beam)]
+    options += ["--nbest", str(beam), *(["--gold-context"] if gold else [])]
+    options += ["--max-len-a", "2", "--max-len-b", "0"]
     found = decode(data, window_checkpoint, monkeypatch, *options)
     task, model = load(window_checkpoint)
     lm = NaiveLanguageModel(lm_path, task.tgt_dict, positions)
-    wanted = list(in_spans(task, model, lm, windows, "sequential", beam))
+    wanted = list(in_spans(task, model, lm, windows, "sequential", beam, gold, 2))
     for hypotheses, of_loop in zip(found, wanted):
         assert_same(hypotheses, *of_loop, task.tgt_dict.eos())
     alone = decode(data, window_checkpoint, monkeypatch, *options, "--batch-size", "1")
@@ -264,6 +281,37 @@ def in_streams(task, model, lm, beam, gold):
             yield found
             gold_tokens = [words.index(word) for word in reference.split()]
             before.append(gold_tokens if gold else found[0][0].tokens)
+
+
+@torch.no_grad()
+def test_rows_and_beams_come_and_go(exact, binarised, lm_path):
+    """Hypotheses are reordered and rows end in any order, also while sentences are left out."""
+    words = Dictionary.load(str(binarised / "dict.tgt.txt"))
+    loop = NaiveLanguageModel(lm_path, words, 14)
+    loop.model.decoder.max_target_positions = 14
+    fusion = ShallowFusion(loop.model, words, ())
+    lengths, marks = [(3, 4), (5,), (), (2, 2, 2, 2, 2), (12,)], [0, 2, 1, 0, 0]
+    text = lambda size: torch.randint(words.nspecial, len(words), (size,))  # noqa: E731
+    before = [[text(size) for size in sizes] for sizes in lengths]
+    fusion.begin(before, marks)
+    rows, beams = torch.arange(5).repeat_interleave(3), 3
+    tokens = torch.full((15, 1), words.eos())
+    for step in range(14):
+        found = fusion.get_normalized_probs(fusion(tokens), log_probs=True)[:, -1]
+        for row, own, lprobs in zip(rows.tolist(), tokens[:, 1:], found):
+            if step < marks[row]:
+                assert not lprobs.any()
+            else:
+                wanted = loop(before[row], own[marks[row] :])
+                torch.testing.assert_close(lprobs, wanted, rtol=0, atol=1e-9)
+        if step in (3, 5, 9):
+            ended = rows[3 * (step % 2)]
+            left = rows.ne(ended).nonzero().view(-1)
+        else:
+            left = torch.arange(len(rows))
+        chosen = torch.randint(beams, left.shape) + left.div(beams, rounding_mode="floor") * beams
+        fusion.reorder(chosen)
+        rows, tokens = rows[chosen], torch.cat([tokens[chosen], text(len(chosen))[:, None]], dim=1)
 
 
 @pytest.fixture
