@@ -56,6 +56,21 @@ def read_checkpoint(path: str) -> CheckpointFile:
     return CheckpointFile(path, _by_group(settings), state.get("task_state", {}), state["model"])
 
 
+def read_language_model(path: str) -> CheckpointFile:
+    """Read a checkpoint of a language model of fairseq.
+
+    Raises:
+        UserError: see :func:`read_checkpoint`, or it is no language model.
+    """
+    file = read_checkpoint(path)
+    if file.task != "language_modeling":
+        raise UserError(
+            f"{path} was trained with --task {file.task}; give a language model "
+            "(--task language_modeling)"
+        )
+    return file
+
+
 def _load(path: str) -> Any:
     if os.path.isdir(path):
         raise UserError(f"checkpoint {path} is a folder; give a file in it")

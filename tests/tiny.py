@@ -319,6 +319,32 @@ def sentence_lm(data: Path, folder: Path) -> str:
     return os.pathsep.join(paths)
 
 
+def document_lm(words: Path, folder: Path, docs: Sequence[Sequence[str]]) -> Path:
+    """A barely trained language model of documents with its data in ``bin``.
+
+    Args:
+        words: dictionary.
+        folder: where to write.
+        docs: documents to train and test with.
+    """
+    from fairseq_cli import preprocess
+    from fairseq_cli import train as command
+
+    (folder / "text").write_text(text_of(docs), encoding="utf-8")
+    splits = [f"--{name}pref={folder / 'text'}" for name in ("train", "valid", "test")]
+    options = ["--only-source", "--srcdict", words, "--destdir", folder / "bin", *splits]
+    run_main(preprocess.cli_main, *options)
+    sizes = "--decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 32 "
+    sizes += "--decoder-attention-heads 2 --tokens-per-sample 50 --max-tokens 60"
+    run_main(
+        command.cli_main,
+        *[folder / "bin", "--task", "language_modeling", "--sample-break-mode", "complete_doc"],
+        *[*TRAINING, "--arch", "transformer_lm", *sizes.split(), "--criterion", "cross_entropy"],
+        *["--max-update", "15", "--lr", "0.02", "--save-dir", folder / "lm"],
+    )
+    return folder / "lm" / "checkpoint_last.pt"
+
+
 def weights(checkpoint: Path) -> dict:
     """Tensors of a trained model, without those that fairseq never writes or reads.
 

@@ -122,6 +122,7 @@ class JointSearch(DocumentSearch):
             most=[self._most_tokens(generator, unit) for unit in in_batch],
             sentences=[counts[i] for i in batch.order],
             marks=[len(self.target_start(unit)) for unit in in_batch],
+            before=[unit.target_context or [] for unit in in_batch],
         )
         found = generator.generate(
             models,

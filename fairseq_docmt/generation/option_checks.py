@@ -26,6 +26,8 @@ def refuse_unsupported(task, models, args) -> None:
         raise UserError(f"--beam must be at least 1, got {args.beam}")
     if getattr(args, "nbest", 1) < 1:
         raise UserError(f"--nbest must be at least 1, got {args.nbest}")
+    if getattr(args, "lm_path", None):
+        _refuse_language_model(task, args)
     # Whether source and output are single sentences.
     alone = task.decoding == "iterative" or (
         task.decoding != "segment" and task.window_to_decode() == 1
@@ -67,3 +69,20 @@ def refuse_unsupported(task, models, args) -> None:
         )
     if getattr(args, "retain_iter_history", False):
         raise UserError("--retain-iter-history is for non-autoregressive models; leave it out")
+
+
+def _refuse_language_model(task, args) -> None:
+    """Refuse a language model where it would not be used, or not rightly."""
+    if not (task.sequential or task.decoding == "stream"):
+        raise UserError(
+            "--lm-path is for sentences translated one after the other, not for --decoding "
+            f"{task.decoding}; use --decoding sequential"
+        )
+    for option in ("score_reference", "normalize_with_context"):
+        if getattr(args, option, False) or getattr(task.cfg, option, False):
+            raise UserError(
+                f"--{option.replace('_', '-')} gives scores of the translation model alone; leave "
+                "it out with --lm-path"
+            )
+    if args.lm_weight < 0:
+        raise UserError(f"--lm-weight must not be negative, got {args.lm_weight}")

@@ -9,19 +9,19 @@ import math
 from typing import List, Optional, Sequence
 
 import torch
-from fairseq.sequence_generator import EnsembleModel
 from torch import Tensor
 
 from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.decoder_prefix import DecoderPrefix
 from fairseq_docmt.generation.growing_documents import GrowingDocuments
+from fairseq_docmt.generation.shallow_fusion import FusedEnsemble
 from fairseq_docmt.models.interface import can_grow
 
 #: number of prefix tokens scored at once, which limits the memory for word probabilities
 TOKENS_AT_ONCE = 1024
 
 
-class PrefixEnsemble(EnsembleModel):
+class PrefixEnsemble(FusedEnsemble):
     """Stock ensemble whose decoders have read a prefix.
 
     The last sentence of a unit ends with ``</s>``, all others with ``<sep>``.  The generator gets

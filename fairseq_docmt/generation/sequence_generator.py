@@ -7,8 +7,10 @@ from fairseq import sequence_generator
 from fairseq.search import BeamSearch
 from torch import Tensor
 
+from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
 from fairseq_docmt.generation.sentence_search import SentenceSearch
+from fairseq_docmt.generation.shallow_fusion import ShallowFusion
 
 
 class RowLimits(NamedTuple):
@@ -21,12 +23,14 @@ class RowLimits(NamedTuple):
             may be symbols that are not written otherwise.
         context: (bsz,) log-probability and (bsz,) length of the target context, if hypotheses are
             to be ranked together with it.
+        before: previous target sentences, without ``</s>``, for a language model.
     """
 
     most: Sequence[int]
     sentences: Optional[Sequence[int]] = None
     marks: Optional[Sequence[int]] = None
     context: Optional[Tuple[Tensor, Tensor]] = None
+    before: Sequence[Sequence[Tensor]] = ()
 
 
 class _DocumentGenerator:
@@ -38,6 +42,10 @@ class _DocumentGenerator:
         nbest: number of hypotheses to print for each sentence.
         ensemble: ensemble that replaces the stock one, or None.
         never: indices of symbols that are not written within a translation.
+        lm_model: document language model, or None.
+
+    Raises:
+        UserError: the language model does not fit.
     """
 
     def __init__(
@@ -49,9 +57,13 @@ class _DocumentGenerator:
         nbest: int,
         ensemble=None,
         never: Sequence[int] = (),
+        lm_model=None,
         **options,
     ):
-        super().__init__(models, tgt_dict, **options)
+        if lm_model is not None:
+            symbols = (*DOCUMENT_SYMBOLS, *options.get("tokens_to_suppress", ()))
+            lm_model = ensemble.fusion = ShallowFusion(lm_model, tgt_dict, symbols)
+        super().__init__(models, tgt_dict, lm_model=lm_model, **options)
         if ensemble is not None:
             self.model = ensemble.eval()
         self.nbest = nbest
@@ -78,6 +90,9 @@ class _DocumentGenerator:
         most = [min(limit, self.max_len - 1) for limit in limits.most]
         nothing = [0] * len(most)
         marks = limits.marks or nothing
+        if self.lm_model is not None:
+            most = [min(limit, self.lm_model.most_tokens) for limit in most]
+            self.lm_model.begin(limits.before, marks)
         least = [self.min_len + n for n in marks]
         self.max_len_a, self.max_len_b = 0, max(most)
         values = (most, limits.sentences or nothing, least, marks)

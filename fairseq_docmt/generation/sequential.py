@@ -102,15 +102,18 @@ class SequentialSearch(DocumentSearch):
         """Search for the rows of each unit and append each result to the prefix."""
         ensemble, device = generator.model, net_input["src_tokens"].device
         results: List[NBestLists] = [[] for _ in units]
+        before = [list(self._context(unit)) for unit in units]
         active = list(range(len(units)))
         while True:
             current = [(units[i], len(results[i])) for i in active]
-            found = self._write_sentence(generator, current, net_input)
+            written = [before[i] for i in active]
+            found = self._write_sentence(generator, current, written, net_input)
             self.progress.advance(len(active))
             chunks = []
             for i, (unit, row), hypotheses in zip(active, current, found):
                 results[i].append(hypotheses)
                 tokens = self.context_tokens(unit, row, hypotheses)
+                before[i].append(tokens)
                 self._keep_context(unit, tokens)
                 chunks.append(torch.cat([tokens, torch.tensor([self.separator])]))
             going_on = [at for at, (unit, row) in enumerate(current) if row + 1 < unit.num_rows]
@@ -124,11 +127,14 @@ class SequentialSearch(DocumentSearch):
             ensemble.read(chunk.to(device))
             active = [active[at] for at in going_on]
 
-    def _write_sentence(self, generator, current, net_input: dict) -> List[List[Hypothesis]]:
+    def _write_sentence(
+        self, generator, current, before: List[List[Tensor]], net_input: dict
+    ) -> List[List[Hypothesis]]:
         """Search for one sentence of each unit.
 
         Args:
             current: pairs of a unit and the number of its row to translate.
+            before: previous target sentences of each unit.
         """
         ensemble = generator.model
         read = ensemble.prefixes[0].tokens.ne(self.pad).sum(1).tolist()
@@ -145,7 +151,7 @@ class SequentialSearch(DocumentSearch):
             found = generator.generate(
                 list(ensemble.models),
                 {"net_input": net_input},
-                limits=RowLimits(limits, context=context),
+                limits=RowLimits(limits, context=context, before=before),
                 prefix_tokens=_of_rows([(unit.prefixes, row) for unit, row in current]),
                 constraints=_of_rows([(unit.constraints, row) for unit, row in current]),
             )

@@ -1,15 +1,16 @@
 """Translation of single sentences given the document state (``--decoding stream``)."""
 
+from dataclasses import replace
 from typing import Callable, Dict, List, Tuple
 
 import torch
-from fairseq.sequence_generator import EnsembleModel
 from torch import Tensor, nn
 
 from fairseq_docmt.data import pad_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.generation.joint import JointSearch
 from fairseq_docmt.generation.search import NBestLists, device_of
+from fairseq_docmt.generation.shallow_fusion import FusedEnsemble
 from fairseq_docmt.models.interface import state_after
 from fairseq_docmt.modules.shared.document_state import (
     DocumentState,
@@ -19,7 +20,7 @@ from fairseq_docmt.modules.shared.document_state import (
 )
 
 
-class StreamEnsemble(EnsembleModel):
+class StreamEnsemble(FusedEnsemble):
     """Ensemble whose encoders get the document state of each row.
 
     ``net_input`` has ``streams``: a list with ``starts`` (bsz,) and ``doc_state`` for each model.
@@ -77,10 +78,12 @@ class StreamSearch(JointSearch):
     def __init__(self, task):
         super().__init__(task)
         self.doc_states: Dict[int, List[DocumentState]] = {}
+        #: translations of each open document, if a language model reads them
+        self.translated: Dict[int, List[Tensor]] = {}
 
     def forget(self) -> None:
         """Forget open documents."""
-        self.doc_states = {}
+        self.doc_states, self.translated = {}, {}
 
     def ensemble_of(self, models) -> StreamEnsemble:
         """Return an ensemble whose encoders get the document states."""
@@ -91,16 +94,27 @@ class StreamSearch(JointSearch):
 
         def translate(wave):
             streams = {"streams": self._streams(models, wave)}
-            found = self.translate_spans(generator, models, wave, streams)
-            previous = [self._previous(unit, rows[0]) for unit, rows in zip(wave, found)]
+            before = [self._translated(unit) for unit in wave]
+            shown = [replace(unit, target_context=texts) for unit, texts in zip(wave, before)]
+            found = self.translate_spans(generator, models, shown, streams)
+            chosen = [self.context_tokens(unit, 0, rows[0]) for unit, rows in zip(wave, found)]
+            if generator.lm_model is not None:
+                for texts, tokens in zip(before, chosen):
+                    texts.append(tokens)
+            previous = [self._previous(unit, tokens) for unit, tokens in zip(wave, chosen)]
             tokens = pad_rows(previous, self.task.target_dictionary)
             return found, generator.model.next_doc_state(tokens.to(device_of(models)))
 
         return self._by_waves(units, translate)
 
-    def _previous(self, unit: DecodingUnit, hypotheses) -> Tensor:
+    def _translated(self, unit: DecodingUnit) -> List[Tensor]:
+        """Return the list of the translations before a sentence, which may be extended."""
+        if unit.position == 0:
+            self.translated[unit.document] = []
+        return self.translated.setdefault(unit.document, [])
+
+    def _previous(self, unit: DecodingUnit, tokens: Tensor) -> Tensor:
         """Return the decoder input of a translation, as in training."""
-        tokens = self.context_tokens(unit, 0, hypotheses)
         return torch.cat([torch.tensor([self.first]), self.target_start(unit), tokens])
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
@@ -147,6 +161,7 @@ class StreamSearch(JointSearch):
             at = torch.tensor([row], device=next(iter(states[0].values())).device)
             kept[document] = [detached(select_documents(doc_state, at)) for doc_state in states]
         self.doc_states = kept
+        self.translated = {d: texts for d, texts in self.translated.items() if d in kept}
 
 
 def _waves(units) -> List[List[int]]:

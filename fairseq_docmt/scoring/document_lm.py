@@ -7,7 +7,7 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor
 
-from fairseq_docmt.checkpoint_file import read_checkpoint
+from fairseq_docmt.checkpoint_file import read_language_model
 from fairseq_docmt.errors import UserError
 
 #: sentences before, and the sentence
@@ -67,13 +67,7 @@ class DocumentLanguageModel:
         Raises:
             UserError: the checkpoint or the dictionary is missing, or it is no language model.
         """
-        file = read_checkpoint(path)
-        if file.task != "language_modeling":
-            raise UserError(
-                f"{path} was trained with --task {file.task}; give a language model "
-                "(--task language_modeling)"
-            )
-        folder = data or file.settings["task"]["data"]
+        folder = data or read_language_model(path).settings["task"]["data"]
         if not os.path.isfile(os.path.join(folder, "dict.txt")):
             raise UserError(
                 f"{folder}/dict.txt not found; give the folder that the language model was trained "

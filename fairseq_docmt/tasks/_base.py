@@ -79,11 +79,6 @@ class DocumentTranslationTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         if cfg.load_alignments:
             raise UserError("--load-alignments is not supported by document tasks; leave it out")
-        if cfg.language_model:
-            raise UserError(
-                "--lm-path is not supported by document tasks: language models of fairseq do not "
-                "have <sep> and <bod>; leave it out"
-            )
         with open_dict(cfg):
             # Batches depend only on the number of the epoch, so that they are equal after resuming.
             cfg.rebuild_batches = True
@@ -282,6 +277,8 @@ class DocumentTranslationTask(TranslationTask):
             return task
         if task.cfg.checkpoint_to_decode:
             _checkpoint_checks.check_checkpoints_to_decode(task)
+            if task.cfg.language_model:
+                _checkpoint_checks.check_language_model(task)
         else:
             _checkpoint_checks.forget_earlier_training()
             task.start_from(_checkpoint_checks.start_of_training(task))
@@ -483,6 +480,11 @@ class DocumentTranslationTask(TranslationTask):
             UserError: an option does not work with this decoding.
         """
         refuse_unsupported(self, models, args)
+        language_model = {"lm_model": None, **(extra_gen_cls_kwargs or {})}
+        if getattr(args, "lm_path", None) and language_model["lm_model"] is None:
+            raise UserError("only fairseq-generate loads --lm-path; use it, or leave --lm-path out")
+        if not language_model.get("lm_weight"):
+            language_model["lm_model"] = None
         for model in models:
             # Set by fairseq's prepare_for_inference_: the weights are final.
             if getattr(model, "_is_generation_fast", False):
@@ -494,7 +496,7 @@ class DocumentTranslationTask(TranslationTask):
             "nbest": getattr(args, "nbest", 1),
             "ensemble": self.search.ensemble_of(models),
             "never": self.search.never,
-            **(extra_gen_cls_kwargs or {}),
+            **language_model,
         }
         generator_class = seq_gen_cls or DocumentGenerator
         if getattr(args, "print_alignment", None):

@@ -8,8 +8,9 @@ from typing import NamedTuple, Optional
 
 import torch
 from fairseq import checkpoint_utils, utils
+from fairseq.data import Dictionary
 
-from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
+from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint, read_language_model
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.tasks import _language_tags, _training_text
@@ -42,6 +43,28 @@ def check_checkpoints_to_decode(task) -> None:
             file = read_checkpoint(path)
             task.use_tags(_language_tags.chosen(task.cfg, file))
             _check_sizes(file, task)
+
+
+def check_language_model(task) -> None:
+    """Check that fairseq-generate can load the language model of ``--lm-path``.
+
+    Raises:
+        UserError: the checkpoint is missing or damaged, or no language model; its dictionary is not
+            in the data folder, or not that of its training.
+    """
+    file = read_language_model(task.cfg.language_model)
+    words = os.path.join(utils.split_paths(task.cfg.data)[0], "dict.txt")
+    trained = file.settings["task"]["data"]
+    copy = f"copy dict.txt of the language model's training there, from {trained}"
+    if not os.path.isfile(words):
+        raise UserError(f"{words} not found, which --lm-path needs; {copy}")
+    weight = file.weights.get("decoder.embed_tokens.weight")
+    size = len(Dictionary.load(words))
+    if weight is not None and len(weight) != size:
+        raise UserError(
+            f"{words} makes {size} symbols, but language model {file.path} was trained with "
+            f"{len(weight)}; {copy}"
+        )
 
 
 def start_of_training(task) -> Optional[Start]:

@@ -97,11 +97,6 @@ def test_invalid_values(binarised, tmp_path):
         tiny.train(binarised, tmp_path, *WINDOW, "--load-alignments")
 
 
-def test_language_models_are_refused(binarised, window_checkpoint, tmp_path):
-    with pytest.raises(UserError, match="--lm-path is not supported by document tasks"):
-        tiny.generate(binarised, window_checkpoint, *WINDOW, "--lm-path", str(tmp_path / "lm.pt"))
-
-
 def test_a_sentence_of_4000_tokens(binarise, tmp_path, window_checkpoint):
     long = b" ".join([b"w1"] * 4000)
     text = b"w2\n" + long + b"\nw3\n"

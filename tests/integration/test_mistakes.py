@@ -828,12 +828,13 @@ DECODING = {
         "--retain-iter-history is for non-autoregressive models; leave it out",
         [*WINDOWS, "--retain-iter-history"],
     ),
-    "language model": Case(
+    "absent language model": Case("checkpoint lm.pt not found", [*WINDOWS, "--lm-path", "lm.pt"]),
+    "no language model": Case(
         (
-            "--lm-path is not supported by document tasks: language models of fairseq do not "
-            "have <sep> and <bod>; leave it out"
+            "{checkpoint} was trained with --task sliding_window_translation; give a language "
+            "model (--task language_modeling)"
         ),
-        [*WINDOWS, "--lm-path", "lm.pt"],
+        [*WINDOWS, "--lm-path", "{checkpoint}"],
     ),
     "normalised references": Case(
         (

@@ -13,8 +13,7 @@ import pytest
 import tiny
 import torch
 from fairseq import checkpoint_utils
-from fairseq_cli import eval_lm, preprocess
-from fairseq_cli import train as train_command
+from fairseq_cli import eval_lm
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import document_beam, noisy_channel, rerank
@@ -22,31 +21,13 @@ from fairseq_docmt.scoring.candidates import read_nbest
 from fairseq_docmt.scoring.document_lm import DocumentLanguageModel
 
 DOCUMENTS = tiny.translate(tiny.documents((4, 1, 6, 3), 5))
-SIZES = "--decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 32 "
-SIZES += "--decoder-attention-heads 2 --tokens-per-sample 50"
 
 
 @pytest.fixture(scope="module")
 def folder(binarised, tmp_path_factory):
     """A trained language model of documents, in ``lm``, and its data, in ``bin``."""
     made = tmp_path_factory.mktemp("lm")
-    (made / "text").write_text(tiny.text_of(DOCUMENTS))
-    splits = [f"--{name}pref={made / 'text'}" for name in ("train", "valid", "test")]
-    words = ["--only-source", "--srcdict", binarised / "dict.tgt.txt", "--destdir", made / "bin"]
-    tiny.run_main(preprocess.cli_main, *words, *splits)
-    options = ["--task", "language_modeling", "--sample-break-mode", "complete_doc", *tiny.TRAINING]
-    options += ["--arch", "transformer_lm", *SIZES.split(), "--criterion", "cross_entropy"]
-    options += [
-        "--max-tokens",
-        "60",
-        "--max-update",
-        "15",
-        "--lr",
-        "0.02",
-        "--save-dir",
-        made / "lm",
-    ]
-    tiny.run_main(train_command.cli_main, made / "bin", *options)
+    tiny.document_lm(binarised / "dict.tgt.txt", made, DOCUMENTS)
     return made
 
 
