@@ -61,7 +61,7 @@ def naive_translation(
     if with_context:
         scores = [float(words_after([prefix[:n]])[0, prefix[n]]) for n in range(1, len(prefix))]
         options["context"] = sum(scores), len(scores)
-    never = [dictionary.pad(), other_end]
+    never = [dictionary.pad(), other_end, dictionary.index("<bod>")]
     search = {"beam": beam, "nbest": nbest, "limit": LIMIT, "end": end, "never": never}
     return beam_search(next_words, **search, **options)
 

@@ -28,7 +28,7 @@ def greedy(task, model, sources, translated):
         previous = collate_tokens(rows, pad)
         output = model(source, source.ne(pad).sum(1), previous, starts=starts, lanes=1)
         scores = model.get_normalized_probs(output, log_probs=True)[-1, len(rows[-1]) - 1]
-        scores[[pad, dictionary.index("<sep>")]] = -float("inf")
+        scores[[pad, dictionary.index("<sep>"), dictionary.index("<bod>")]] = -float("inf")
         if not tokens:
             scores[eos] = -float("inf")
         best = int(scores.argmax())

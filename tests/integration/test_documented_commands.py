@@ -93,7 +93,11 @@ PAGES: Dict[str, List[Block]] = {
     "examples/benchmarks/gpu/README.md": ["needs a GPU; tests/benchmarks/test_gpu.py tries it"],
     "examples/benchmarks/launches/README.md": ["tests/benchmarks/test_launches.py counts the same"],
     "examples/guide/configurations.md": [Run(), Run()],
-    "examples/guide/decoding.md": [Run(said="D-0"), Run(said="[['")],
+    "examples/guide/decoding.md": [
+        "needs a language model; tests/generation/test_shallow_fusion.py uses one",
+        Run(said="D-0"),
+        Run(said="[['"),
+    ],
     "examples/guide/evaluation.md": [
         Run(said="window4"),
         Run(said="d-BLEU"),

@@ -3,9 +3,18 @@
 import probe
 import pytest
 import score
+from scipy.stats import fisher_exact
 
 WINDOW, LAYERS = 4, 2
 EFFECTIVE_CONTEXT = 2 * WINDOW * LAYERS + WINDOW * LAYERS  # tokens, Herold and Ney (2023)
+#: systems that read whole documents, window attention only as far as it reaches
+READERS = {"lst", "group", "window"}
+
+
+def is_worse(one, other):
+    """Whether an accuracy is significantly worse than another; far questions are only some 50."""
+    table = [[found.right, found.total - found.right] for found in (one, other)]
+    return fisher_exact(table, alternative="less").pvalue < 0.01
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +46,11 @@ def test_documents_are_read_as_far_as_attention_reaches(documents, phenomenon):
         {name: score.pooled(parts[i], phenomenon, 99) for name, parts in documents[1].items()}
         for i in (0, 1)
     )
-    assert near["transformer"].rate > 0.9
-    for name in ("lst", "group", "window"):
-        assert near[name].rate > near["transformer"].rate - 0.03
-    for name in ("lst", "group"):
-        assert far[name].rate > far["transformer"].rate - 0.03
+    for questions, readers in ((near, READERS), (far, READERS - {"window"})):
+        assert questions["transformer"].rate > 0.95
+        for name in readers:
+            assert questions[name].rate > 0.95
+            assert not is_worse(questions[name], questions["transformer"])
     probe.assert_at_ceiling(far["window"])
     for questions in (near, far):
         probe.assert_at_ceiling(questions["sentences"])
