@@ -15,19 +15,11 @@ class FewWordsBeamSearch(BeamSearch):
     the probabilities of all words at every step takes as long as a layer of the model.
     """
 
-    def step(
-        self,
-        step,
-        lprobs,
-        scores,
-        prev_output_tokens=None,
-        original_batch_idxs=None,
-        candidate_multiple=2,
-    ):
+    def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
         """Return candidates as in the base class; lprobs is (bsz, beams, vocabulary)."""
-        rest = (scores, prev_output_tokens, original_batch_idxs, candidate_multiple)
-        # One more than needed, as fairseq never chooses all candidates.
-        few = candidate_multiple * lprobs.size(1) + 1
+        rest = (scores, prev_output_tokens, original_batch_idxs)
+        # fairseq keeps twice as many candidates as beams.  One more, as it never chooses all.
+        few = 2 * lprobs.size(1) + 1
         if lprobs.device.type != "cpu" or lprobs.size(2) < 2 * few * BLOCK:
             return super().step(step, lprobs, *rest)
         best, words = most_likely(lprobs, few)
