@@ -67,7 +67,8 @@ class DocumentLanguageModel:
         Raises:
             UserError: the checkpoint or the dictionary is missing, or it is no language model.
         """
-        folder = data or read_language_model(path).settings["task"]["data"]
+        file = read_language_model(path)
+        folder = data or file.settings["task"]["data"]
         if not os.path.isfile(os.path.join(folder, "dict.txt")):
             raise UserError(
                 f"{folder}/dict.txt not found; give the folder that the language model was trained "
