@@ -9,6 +9,8 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from pretended_gpu import PretendedGPU, put, put_module
 
+import fairseq_docmt  # noqa: F401
+
 WINDOW = ["--task", "sliding_window_translation", "--window-size", "3"]
 DOCUMENT = ["--task", "full_document_translation"]
 STREAM = ["--task", "sentence_stream_translation"]
