@@ -53,6 +53,16 @@ class PretendedGPU(TorchFunctionMode):
         RuntimeError: an operation takes tensors of both devices.
     """
 
+    def __enter__(self):
+        # A torch with GPU support would have cuDNN arrange the weights of recurrences.
+        self._without_cudnn = torch.backends.cudnn.flags(enabled=False)
+        self._without_cudnn.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        self._without_cudnn.__exit__(*error)
+
     def __torch_function__(self, function, types, args=(), kwargs=None):
         name, kwargs = getattr(function, "__name__", ""), dict(kwargs or {})
         first = args[0] if args else None
