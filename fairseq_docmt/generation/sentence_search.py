@@ -51,7 +51,7 @@ class SentenceSearch(search.Search):
         self.inner = inner
         self.separator = separator
         self.beam, self.nbest, self.len_penalty = beam, min(nbest, beam), len_penalty
-        self.never = list(never)
+        self._never = list(never)
         self.keeps_best = beam > 1 and isinstance(inner, RANKING)
         self.supports_constraints = inner.supports_constraints
         self.stop_on_max_len = inner.stop_on_max_len
@@ -60,6 +60,8 @@ class SentenceSearch(search.Search):
         self.counts: Optional[Tensor] = None
         self.least: Optional[Tensor] = None
         self.marks: Optional[Tensor] = None
+        #: ``never`` on the device of the batch
+        self.never: Optional[Tensor] = None
         self.sentence_limits: Optional[Tensor] = None
         #: (bsz,) score and length of the target context of each row; None if it does not count
         self.context: Optional[Tuple[Tensor, Tensor]] = None
@@ -91,6 +93,7 @@ class SentenceSearch(search.Search):
         """
         self.context = context
         self.marks = torch.zeros_like(limits) if marks is None else marks
+        self.never = torch.tensor(self._never, dtype=torch.long, device=limits.device)
         self.limits, self.counts, self.least = limits, counts, least
         self.sentence_limits = (limits - counts + 1).div(counts.clamp(min=1), rounding_mode="floor")
         self.finished = torch.full((len(limits), self.beam), -math.inf, device=limits.device)
@@ -105,9 +108,8 @@ class SentenceSearch(search.Search):
             ended = ended | at_limit
         too_short = (self.least[rows] > step).view(-1, 1) & ~ended
         _forbid(self.eos, lprobs, too_short)
-        if self.never:
-            translates = (self.marks[rows] <= step).view(-1, 1, 1)
-            lprobs[..., self.never] = lprobs[..., self.never].masked_fill(translates, -math.inf)
+        translates = (self.marks[rows] <= step).view(-1, 1, 1)
+        lprobs[..., self.never] = lprobs[..., self.never].masked_fill(translates, -math.inf)
         _allow_only(self.eos, lprobs, ended)
         chosen = self.inner.step(step, lprobs, scores, prev_output_tokens, rows)
         return self._end_rows(step, rows, *chosen) if self.keeps_best else chosen

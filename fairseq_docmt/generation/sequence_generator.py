@@ -7,7 +7,6 @@ from fairseq import sequence_generator
 from fairseq.search import BeamSearch
 from torch import Tensor
 
-from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
 from fairseq_docmt.generation.sentence_search import SentenceSearch
 from fairseq_docmt.generation.shallow_fusion import ShallowFusion
@@ -61,8 +60,7 @@ class _DocumentGenerator:
         **options,
     ):
         if lm_model is not None:
-            symbols = (*DOCUMENT_SYMBOLS, *options.get("tokens_to_suppress", ()))
-            lm_model = ensemble.fusion = ShallowFusion(lm_model, tgt_dict, symbols)
+            lm_model = ensemble.fusion = ShallowFusion(lm_model, tgt_dict, {separator, *never})
         super().__init__(models, tgt_dict, lm_model=lm_model, **options)
         if ensemble is not None:
             self.model = ensemble.eval()

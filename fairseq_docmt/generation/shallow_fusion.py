@@ -5,7 +5,7 @@ the previous target sentences themselves.  Yu et al. (2020) combine the two by r
 """
 
 import math
-from typing import Iterable, List, Optional, Sequence
+from typing import AbstractSet, Iterable, List, Optional, Sequence
 
 import torch
 from fairseq.sequence_generator import EnsembleModel
@@ -28,13 +28,13 @@ class ShallowFusion(nn.Module):
     Args:
         model: language model of fairseq with a transformer decoder.
         dictionary: target dictionary of the translation models, in the same or another order.
-        symbols: symbols of this dictionary that are no words of text.
+        symbols: indices of this dictionary that are no words of text.
 
     Raises:
         UserError: the model is of another kind, or words are not in its dictionary.
     """
 
-    def __init__(self, model, dictionary, symbols: Sequence[str]):
+    def __init__(self, model, dictionary, symbols: AbstractSet[int]):
         super().__init__()
         self.model, self.decoder, self.dictionary = model, model.decoder, dictionary
         if not decoder_prefix.prefills_in_parallel(self.decoder):
@@ -42,9 +42,9 @@ class ShallowFusion(nn.Module):
                 "--lm-path needs a language model with a transformer decoder (--arch "
                 f"transformer_lm); this one has a {type(self.decoder).__name__}"
             )
-        known = self.decoder.dictionary
+        known, device = self.decoder.dictionary, next(model.parameters()).device
         lacking = [word not in known.indices for word in dictionary.symbols]
-        words = [w for w, no in zip(dictionary.symbols, lacking) if no and w not in symbols]
+        words = [w for i, w in enumerate(dictionary.symbols) if lacking[i] and i not in symbols]
         if words:
             raise UserError(
                 f"the language model of --lm-path lacks {len(words)} words of the target "
@@ -52,11 +52,8 @@ class ShallowFusion(nn.Module):
                 "fairseq-preprocess --only-source)"
             )
         #: index in the language model of each target word; that of ``<unk>`` for symbols
-        index, device = (
-            [known.index(w) for w in dictionary.symbols],
-            next(model.parameters()).device,
-        )
-        self.register_buffer("index", torch.tensor(index, device=device))
+        index = torch.tensor(list(map(known.index, dictionary.symbols)), device=device)
+        self.register_buffer("index", index)
         self.register_buffer("lacking", torch.tensor(lacking, device=device))
         #: number of tokens of the longest sentence that the model can score
         self.most_tokens = model.max_positions() - 1

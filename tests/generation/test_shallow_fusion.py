@@ -289,7 +289,7 @@ def test_rows_and_beams_come_and_go(exact, binarised, lm_path):
     words = Dictionary.load(str(binarised / "dict.tgt.txt"))
     loop = NaiveLanguageModel(lm_path, words, 14)
     loop.model.decoder.max_target_positions = 14
-    fusion = ShallowFusion(loop.model, words, ())
+    fusion = ShallowFusion(loop.model, words, set())
     lengths, marks = [(3, 4), (5,), (), (2, 2, 2, 2, 2), (12,)], [0, 2, 1, 0, 0]
     text = lambda size: torch.randint(words.nspecial, len(words), (size,))  # noqa: E731
     before = [[text(size) for size in sizes] for sizes in lengths]

@@ -31,6 +31,7 @@ from pretrained import (
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring import __main__ as scoring
+from fairseq_docmt.scoring.document_lm import DocumentLanguageModel
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 
 MARKED = "--mark-document-start"
@@ -108,7 +109,7 @@ def test_alignments_are_those_of_words(data, finetuned, kind, decoding):
 
 @pytest.mark.parametrize("kind", ["hard", "soft"])
 @pytest.mark.parametrize("decoding", ["window", "sequential"])
-def test_alignments_of_window_1_are_those_of_the_stock_task(data, stock, decoding, kind):
+def test_alignments_of_window_1_are_those_of_the_stock_task(data, stock, finetuned, decoding, kind):
     """Without the tags of its task, which come first on both sides."""
     task_class, task, _ = STOCK["m2m"]
     printed = ["--print-alignment", kind, "--required-batch-size-multiple", "1"]
@@ -129,7 +130,7 @@ def test_alignments_of_window_1_are_those_of_the_stock_task(data, stock, decodin
             torch.testing.assert_close(our, torch.tensor(their), atol=2e-6, rtol=0)
     if kind == "soft":  # which Python does not return
         alone = {"window_size": 1, "override_checkpoint_options": True, "decoding": decoding}
-        path = str(converted(data, stock, "m2m"))
+        path = str(converted(finetuned, "m2m"))
         translator = DocumentTranslator.from_pretrained(path, **alone)
         best = translator.translate_nbest(TEST, 1, print_alignment="soft")[0][0][0]
         assert best.alignment is None
@@ -184,6 +185,35 @@ def test_constraints_hold_for_each_sentence(data, finetuned, kind, task, options
     assert not re.search(r"__|\[|<", "".join(found.values()))
 
 
+# ---- language models -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind, task", [("mbart25", "window"), ("m2m", "window"), ("mbart50", "stream")]
+)
+def test_a_language_model_scores_the_words_alone(data, finetuned, tmp_path, kind, task):
+    """It knows no tags.  What it adds to references is its score of them."""
+    references = tiny.translate(TEST)
+    lm_path = tiny.document_lm(data / "bin" / "dict.tgt.txt", tmp_path, references)
+    folder = tmp_path / "data"
+    shutil.copytree(data / "bin", folder)
+    shutil.copy(tmp_path / "bin" / "dict.txt", folder)
+    checkpoint = finetuned(kind, task, MEMORY if task == "stream" else None, MARKED)
+    options = [*FINETUNED[task][:2], *POSITIONS, "--gold-context", "--prefix-size", "99"]
+    options += ["--lm-path", str(lm_path), "--lm-weight"]
+    sums, written = [], []
+    for weight in ("0", "1"):
+        found, output = searched(DocumentTranslationTask, folder, checkpoint, *options, weight)
+        sums.append([float(best["positional_scores"].sum()) for best, *_ in found])
+        written = [text for _, text in sorted(tiny.lines_of(output).items())]
+    reach = 2 if task == "window" else 99
+    pairs = [(tuple(d[max(0, i - reach) : i]), d[i]) for d in references for i in range(len(d))]
+    assert written == [sentence for _, sentence in pairs]
+    added = [(with_lm - without) * math.log(2) for without, with_lm in zip(*sums)]
+    lm = DocumentLanguageModel.load(str(lm_path), data=str(folder))
+    assert added == pytest.approx(lm.score(pairs), abs=1e-4)
+
+
 # ---- training ------------------------------------------------------------------------------------
 
 
@@ -222,21 +252,19 @@ def test_half_precision(data, stock, tmp_path):
 # ---- scoring -------------------------------------------------------------------------------------
 
 
-def converted(data, stock, kind):
+def converted(finetuned, kind):
     """The pre-trained model as that of a task for documents; its parameters stay as they are."""
-    options = [*FINETUNED["window"], "--finetune-from-model", str(stock(kind)), "--lr", "1e-9"]
-    folder = stock(kind).parent / "window"
-    return tiny.train(data / "bin", folder, *options, updates=1, model=STOCK[kind][2])
+    return finetuned(kind, "window", None, "--lr", "1e-9", updates=1)
 
 
 @pytest.mark.parametrize("kind", ["mbart25", "nllb"])
-def test_context_usage_without_context_is_the_stock_task(data, stock, tmp_path, kind):
+def test_context_usage_without_context_is_the_stock_task(data, stock, finetuned, tmp_path, kind):
     task_class, task, _ = STOCK[kind]
     options = [*task, "-s", "src", "-t", "tgt", "--score-reference"]
     options += ["--required-batch-size-multiple", "1"]
     theirs, _ = searched(task_class, data / "sentences" / "bin", stock(kind), *options)
     out = tmp_path / "usage.json"
-    command = ["context-usage", "--path", str(converted(data, stock, kind)), "--cpu"]
+    command = ["context-usage", "--path", str(converted(finetuned, kind)), "--cpu"]
     command += ["--source", str(data / "test.src"), "--reference", str(data / "test.tgt")]
     with without_new_symbols():
         tiny.run_main(scoring.main, *command, "--format", "json", "--out", str(out))
