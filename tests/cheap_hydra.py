@@ -61,11 +61,15 @@ def cheap_hydra():
             OmegaConf.set_struct(cfg, strict)
         return cfg
 
-    with mock.patch.object(OverridesParser, "parse_rule", parse_once):
-        with mock.patch.object(CachingConfigRepository, "__init__", refer):
-            with mock.patch.object(hydra, "compose", compose_once):
-                with mock.patch.object(inspect, "stack", stack):
-                    yield
+    with contextlib.ExitStack() as patches:
+        for holder, name, cheap in (
+            (OverridesParser, "parse_rule", parse_once),
+            (CachingConfigRepository, "__init__", refer),
+            (hydra, "compose", compose_once),
+            (inspect, "stack", stack),
+        ):
+            patches.enter_context(mock.patch.object(holder, name, cheap))
+        yield
 
 
 def _folders() -> str:

@@ -282,67 +282,57 @@ def train_in_processes(data: Path, save_dir: Path, *arguments: str, model=MODEL)
     return [output.read_text() for output in outputs]
 
 
-def sentence_lm(data: Path, folder: Path) -> str:
-    """Two barely trained language models of the source, for ``--sentence-lm``."""
+def _language_model(words: Path, text: str, folder: Path, save_dir: Path, *arguments: str) -> Path:
+    """Train a language model with the text, which is also its validation and test set.
+
+    Args:
+        words: dictionary.
+        text: sentences with blank lines between documents.
+        folder: where to write the text and its binarised form, in ``bin``.
+        save_dir: where to write the checkpoint that is returned.
+    """
     from fairseq_cli import preprocess
     from fairseq_cli import train as command
 
-    sizes = ["--decoder-embed-dim", "5", "--decoder-hidden-size", "7", "--decoder-out-embed-dim"]
+    folder.mkdir(exist_ok=True)
+    (folder / "text").write_text(text, encoding="utf-8")
+    splits = [f"--{name}pref={folder / 'text'}" for name in ("train", "valid", "test")]
+    options = ["--only-source", "--srcdict", words, "--destdir", folder / "bin", *splits]
+    run_main(preprocess.cli_main, *options)
+    run_main(
+        command.cli_main,
+        *[folder / "bin", "--task", "language_modeling", "--sample-break-mode", "complete_doc"],
+        *[*TRAINING, "--criterion", "cross_entropy", "--save-dir", save_dir, *arguments],
+    )
+    return save_dir / "checkpoint_last.pt"
+
+
+def sentence_lm(data: Path, folder: Path) -> str:
+    """Two barely trained language models of the source, for ``--sentence-lm``."""
+    options = "--arch lstm_lm --decoder-embed-dim 5 --decoder-hidden-size 7 "
+    options += "--decoder-out-embed-dim 7 --tokens-per-sample 100 --max-tokens 200 --max-update 3"
+    lines = [line.split() for document in documents((4, 6), 9) for line in document]
     paths = []
     for step, name in ((1, "forward"), (-1, "backward")):
-        (folder / name).mkdir()
-        lines = [line for document in documents((4, 6), 9) for line in document]
-        text = "\n\n".join(" ".join(line.split()[::step]) for line in lines) + "\n"
-        for split in ("train", "valid"):
-            (folder / name / split).write_text(text, encoding="utf-8")
-        splits = ["--trainpref", folder / name / "train", "--validpref", folder / name / "valid"]
-        made = folder / name / "bin"
-        run_main(
-            preprocess.cli_main,
-            *["--only-source", "--srcdict", data / "dict.src.txt", "--destdir", made, *splits],
-        )
-        run_main(
-            command.cli_main,
-            *[
-                made,
-                "--task",
-                "language_modeling",
-                "--sample-break-mode",
-                "complete_doc",
-                *TRAINING,
-            ],
-            *["--arch", "lstm_lm", *sizes, "7", "--criterion", "cross_entropy"],
-            *["--tokens-per-sample", "100", "--max-tokens", "200", "--max-update", "3"],
-            *["--save-dir", folder / name],
-        )
-        paths.append(str(folder / name / "checkpoint_last.pt"))
+        text = text_of([[" ".join(line[::step])] for line in lines])
+        made = folder / name
+        words = data / "dict.src.txt"
+        paths.append(str(_language_model(words, text, made, made, *options.split())))
     return os.pathsep.join(paths)
 
 
 def document_lm(words: Path, folder: Path, docs: Sequence[Sequence[str]]) -> Path:
-    """A barely trained language model of documents with its data in ``bin``.
+    """A barely trained language model of documents, in ``lm``, with its data in ``bin``.
 
     Args:
         words: dictionary.
         folder: where to write.
         docs: documents to train and test with.
     """
-    from fairseq_cli import preprocess
-    from fairseq_cli import train as command
-
-    (folder / "text").write_text(text_of(docs), encoding="utf-8")
-    splits = [f"--{name}pref={folder / 'text'}" for name in ("train", "valid", "test")]
-    options = ["--only-source", "--srcdict", words, "--destdir", folder / "bin", *splits]
-    run_main(preprocess.cli_main, *options)
-    sizes = "--decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 32 "
-    sizes += "--decoder-attention-heads 2 --tokens-per-sample 50 --max-tokens 60"
-    run_main(
-        command.cli_main,
-        *[folder / "bin", "--task", "language_modeling", "--sample-break-mode", "complete_doc"],
-        *[*TRAINING, "--arch", "transformer_lm", *sizes.split(), "--criterion", "cross_entropy"],
-        *["--max-update", "15", "--lr", "0.02", "--save-dir", folder / "lm"],
-    )
-    return folder / "lm" / "checkpoint_last.pt"
+    options = "--arch transformer_lm --decoder-layers 1 --decoder-embed-dim 16 "
+    options += "--decoder-ffn-embed-dim 32 --decoder-attention-heads 2 --tokens-per-sample 50 "
+    options += "--max-tokens 60 --max-update 15 --lr 0.02"
+    return _language_model(words, text_of(docs), folder, folder / "lm", *options.split())
 
 
 def weights(checkpoint: Path) -> dict:
