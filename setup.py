@@ -35,16 +35,17 @@ setup(
     ext_modules=[step_kernels],
     python_requires=">=3.8",
     install_requires=[
-        # The official release does not import on Python 3.11; the fork is its maintained successor.
-        "fairseq-fixed==0.12.3.1; python_version >= '3.11'",
-        "fairseq==0.12.2; python_version < '3.11'",
+        # fairseq's main branch kept installable; the official release stops at Python 3.10
+        "fairseq-fixed==0.12.3.1",
         "torch",
         "sacrebleu>=2",
         "scipy",
         "subword-nmt",
         "sentencepiece",
         "jieba",
-        "spacy",
+        "spacy; python_version >= '3.10'",
+        # pip would choose later sources that do not build there
+        "spacy<3.8; python_version < '3.10'",
         "jinja2",
         "sacremoses",
         "lxml",

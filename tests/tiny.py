@@ -336,13 +336,8 @@ def document_lm(words: Path, folder: Path, docs: Sequence[Sequence[str]]) -> Pat
 
 
 def weights(checkpoint: Path) -> dict:
-    """Tensors of a trained model, without those that fairseq never writes or reads.
-
-    Official fairseq 0.12.2 stores a few of them, uninitialised.
-    """
-    unused = re.compile(r"encoder\.layers\.\d+\.(in_proj|out_proj|fc\d)_|_float_tensor$")
-    model = torch.load(checkpoint, map_location="cpu", weights_only=False)["model"]
-    return {name: value for name, value in model.items() if not unused.search(name)}
+    """Tensors of a trained model."""
+    return torch.load(checkpoint, map_location="cpu", weights_only=False)["model"]
 
 
 def assert_same_weights(one: Path, other: Path) -> None:

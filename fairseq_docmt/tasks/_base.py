@@ -313,10 +313,6 @@ class DocumentTranslationTask(TranslationTask):
             let_vocabulary_grow(model, self.src_dict, self.tgt_dict, new=new, as_mean=True)
         if self.start is not None and not (from_checkpoint or self.start.resumes):
             extend_positions(model, self.cfg.extend_positions, self.start.file.path)
-        for module in model.modules():
-            # Official fairseq 0.12.2 only: its fast path fails on this torch when decoding.
-            if hasattr(module, "can_use_fastpath"):
-                module.can_use_fastpath = False
         if self.start is not None and not from_checkpoint:
             arch = name_of(cfg)
             _checkpoint_checks.check_fit(model, self.start.file, arch, self.start.resumes)

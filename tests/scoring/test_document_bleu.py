@@ -56,7 +56,6 @@ def test_generate_refuses_what_it_cannot_score(binarised, window_checkpoint, tmp
     task = [*TASKS["window"][0], "--scoring", "document_bleu"]
     with pytest.raises(UserError, match="--sacrebleu-tokenizer moses is not one of"):
         tiny.generate(binarised, window_checkpoint, *task, "--sacrebleu-tokenizer", "moses")
-    # The stock transformer of official fairseq 0.12.2 cannot decode with this torch.
     task, model = ["--task", "translation"], tiny.rnnsearch()
     stock = tiny.train(binarised, tmp_path, *task, model=model, updates=2)
     with pytest.raises(UserError, match="--scoring document_bleu needs a document task"):
