@@ -22,6 +22,8 @@ from fairseq_docmt.generation.shallow_fusion import ShallowFusion
 from fairseq_docmt.scoring.document_lm import DocumentLanguageModel
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
+#: documents that the loops translate too
+COMPARED = DOCS[:3]
 LIMIT, WEIGHT = 12, 0.7
 WINDOW = ["--task", "sliding_window_translation", "--decoding", "sequential"]
 DOCUMENT = ["--task", "full_document_translation", "--decoding"]
@@ -121,7 +123,10 @@ class NaiveLanguageModel:
 
 
 def sources_of(task):
-    return [[task.src_dict.encode_line(s, add_if_not_exist=False).long() for s in d] for d in DOCS]
+    def encoded(sentence):
+        return task.src_dict.encode_line(sentence, add_if_not_exist=False).long()
+
+    return [[encoded(sentence) for sentence in document] for document in COMPARED]
 
 
 def search(lm, before, words_after, end, never, beam, marks=(), limit=LIMIT):
@@ -180,7 +185,7 @@ def in_spans(task, model, lm, spans_of, decoding, beam, gold=False, factor=0):
     """
     words = task.tgt_dict
     eos, separator = words.eos(), words.index("<sep>")
-    for document, references in zip(sources_of(task), tiny.translate(DOCS)):
+    for document, references in zip(sources_of(task), tiny.translate(COMPARED)):
         translated = {}
         for first, end, start in spans_of(document):
             for place in range(start, end):
@@ -260,7 +265,7 @@ def in_streams(task, model, lm, beam, gold):
     words = task.tgt_dict
     eos, pad, begin = words.eos(), words.pad(), words.index("<bod>")
     mark = [begin] * int(task.options["mark_document_start"])
-    for document, references in zip(sources_of(task), tiny.translate(DOCS)):
+    for document, references in zip(sources_of(task), tiny.translate(COMPARED)):
         if mark:
             document[0] = torch.cat([torch.tensor([task.src_dict.index("<bod>")]), document[0]])
         before = []
@@ -454,7 +459,7 @@ def test_other_dictionaries(data, lm_path, window_checkpoint, tmp_path, change, 
 def test_only_transformers():
     recurrent = tiny.as_built(*tiny.RECURRENT_MODEL)
     with pytest.raises(UserError, match="transformer_lm.; this one has a LSTMDecoder"):
-        ShallowFusion(recurrent, tiny.dictionary(), ())
+        ShallowFusion(recurrent, tiny.dictionary(), set())
 
 
 def test_only_fairseq_generate_loads_the_language_model(lm_path, window_checkpoint):
