@@ -25,7 +25,10 @@ from equations import loops
 from equations.loops import attend, heads, inside, layer_norm, linear, weights_of
 
 from fairseq_docmt.modules.hierarchical.han_decoder import SharedSentences
-from fairseq_docmt.modules.hierarchical.hierarchical_attention import AttendedSentences
+from fairseq_docmt.modules.hierarchical.hierarchical_attention import (
+    AttendedSentences,
+    HierarchicalAttention,
+)
 from fairseq_docmt.modules.shared.beam_rows import split_order
 
 LAYERS = ["--encoder-layers", "2", "--decoder-layers", "3"]
@@ -186,6 +189,16 @@ def test_it_starts_with_a_transformer_and_random_context():
     for output, wanted, first in zip(found, in_lanes(alone, None)[0], in_lanes(firsts, None)[0]):
         if wanted is not None:
             assert ((output - wanted).abs().max() < 1e-9) == first
+
+
+def test_initial_weights():
+    """Xavier-uniform weights, and biases of 0."""
+    torch.manual_seed(1)
+    layer = HierarchicalAttention(10, 2, 22, 0.0, 0.0)
+    for part in (layer.fc1, layer.fc2, layer.gate):
+        bound = (6 / (part.in_features + part.out_features)) ** 0.5
+        assert 0.95 * bound < part.weight.abs().max() <= bound
+        assert not part.bias.any()
 
 
 @torch.no_grad()

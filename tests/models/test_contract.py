@@ -11,10 +11,12 @@ import pytest
 import tiny
 import torch
 from fairseq.data.data_utils import collate_tokens
+from fairseq.modules import FairseqDropout
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from pretended_gpu import PretendedGPU, put, put_module
 
 import fairseq_docmt  # noqa: F401
+from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.decoder_prefix import prefills_in_parallel
 from fairseq_docmt.modules.shared.encoder_output import EncoderOutput
 
@@ -303,11 +305,78 @@ def test_search_on_a_gpu_mixes_no_devices(model):
         inputs = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1), **follow}
         found = search.generate([model], {"net_input": inputs})
         assert all(hypotheses[0]["tokens"].device.type == "cuda" for hypotheses in found)
+    with PretendedGPU(), torch.no_grad():
+        # Rows change places as in no beam search, so that beams no longer share a sentence.
+        encoded, state, rows = model.encoder(**inputs), {}, put(torch.arange(8))
+        encoded = model.encoder.reorder_encoder_out(encoded, rows.div(2, rounding_mode="floor"))
+        for _ in range(2):
+            words = torch.full_like(rows, EOS).unsqueeze(1)
+            model.decoder(words, encoder_out=encoded, incremental_state=state)
+            model.decoder.reorder_incremental_state_scripting(state, rows.flip(0).roll(1))
 
 
-def test_documents_are_decoded_side_by_side(model):
-    """Decoders read prefixes of different lengths in one pass, not token by token."""
+def test_prefixes_are_read_in_one_pass(model):
+    """Twice, with rows of different lengths, and one more token after both."""
     assert prefills_in_parallel(model.decoder)
+    source, parts = batch([9, 4, 6], left_pad=True), [(3, 1, 5), (2, 4, 1), (1, 1, 1)]
+    words = previous(batch([7, 7, 7], seed=10))
+    with torch.no_grad():
+        encoded = model.encoder(source, source.ne(PAD).sum(1))
+        wanted = model.decoder(words, encoder_out=encoded)[0].log_softmax(-1)
+        prefix, ends = None, torch.zeros(3, dtype=torch.long)
+        for lengths in parts:
+            rows = [row[end : end + n] for row, end, n in zip(words, ends, lengths)]
+            prefix = decoder_prefix.read(
+                model.decoder, encoded, collate_tokens(rows, PAD), before=prefix
+            )
+            found = model.decoder.output_layer(prefix.new_features).log_softmax(-1)
+            for row, (end, n) in enumerate(zip(ends, lengths)):
+                torch.testing.assert_close(found[row, :n], wanted[row, end : end + n])
+            ends = ends + torch.tensor(lengths)
+
+
+@pytest.mark.parametrize(
+    "name", ["transformer", "window", "lst", "group", "han", "multi-encoder", "memory"]
+)
+def test_the_attention_of_each_layer_is_its_own(name):
+    """As in fairseq, a decoder gives the weights of a layer over the source on request."""
+    model = tiny.model(*ARCHITECTURES[name], "--decoder-layers", "2")
+    source, words = batch([9, 4], left_pad=True), previous(batch([5, 7], seed=10))
+    with torch.no_grad():
+        encoded = model.encoder(source, source.ne(PAD).sum(1))
+        found = [
+            model.decoder.extract_features(words, encoded, alignment_layer=n)[1]["attn"]
+            for n in range(2)
+        ]
+    (first,), (second,) = found
+    for weights in (first, second):
+        assert not weights[source.eq(PAD)[:, None].expand_as(weights)].any()
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    assert not torch.allclose(first, second)
+
+
+@pytest.mark.parametrize("name", ["transformer", "rfa", "window-absolute", "memory"])
+def test_sinusoidal_positions_have_no_end(name):
+    """fairseq's table begins with 1,024 positions."""
+    model = tiny.model(*ARCHITECTURES[name])
+    positions = model.decoder.embed_positions
+    source, words = batch([4], left_pad=True), previous(batch([9], seed=10))
+    with torch.no_grad():
+        encoded = model.encoder(source, source.ne(PAD).sum(1))
+        wanted, _ = model.decoder(words, encoder_out=encoded)
+        positions.weights, state = positions.weights[:4], {}
+        for end in range(1, 10):
+            got, _ = model.decoder(words[:, :end], encoder_out=encoded, incremental_state=state)
+            torch.testing.assert_close(got[:, -1], wanted[:, end - 1])
+
+
+def test_dropout_is_named_after_its_module(model):
+    """``--retain-dropout-modules`` takes the names of classes; fairseq drops ``Base`` from some."""
+    for module in model.modules():
+        names = {cls.__name__ for cls in type(module).__mro__}
+        for part in module.children():
+            if isinstance(part, FairseqDropout) and part.module_name is not None:
+                assert names & {part.module_name, f"{part.module_name}Base"}
 
 
 def test_keys_of_the_encoder_output_are_listed():

@@ -31,9 +31,7 @@ class _GroupAttention(AttentionProjections):
         key_dim: size of keys and values; default: ``embed_dim``.
     """
 
-    def __init__(
-        self, embed_dim: int, heads: int, dropout: float = 0.0, key_dim: Optional[int] = None
-    ):
+    def __init__(self, embed_dim: int, heads: int, dropout: float, key_dim: Optional[int] = None):
         super().__init__(embed_dim, heads, key_dim)
         self.dropout = dropout
         self.document: Optional[AttentionProjections] = None

@@ -93,8 +93,8 @@ class SentenceVectors(nn.Module):
         first = torch.tensor([self.eos])
         rows = [torch.cat([first, words]) for words in sentences]
         lengths = F.pad(torch.tensor([len(row) for row in rows]), (0, BLOCK - len(rows)))
-        tokens = pad_sequence(rows, padding_value=self.padding_idx)
-        tokens = F.pad(tokens, (0, BLOCK - len(rows)), value=self.padding_idx).to(device)
+        # What follows the end of a row is read, but its states are not kept.
+        tokens = F.pad(pad_sequence(rows), (0, BLOCK - len(rows))).to(device)
         ends = lengths.to(device).unsqueeze(1) - 1
         hidden = cell = last = weights[0].new_zeros(BLOCK, lstm.hidden_size)
         for step, words in enumerate(tokens):

@@ -79,9 +79,7 @@ class CachedCausalAttention:
 
 
 class _FullAttention(AttentionProjections):
-    def __init__(
-        self, embed_dim: int, heads: int, dropout: float = 0.0, key_dim: Optional[int] = None
-    ):
+    def __init__(self, embed_dim: int, heads: int, dropout: float, key_dim: Optional[int] = None):
         super().__init__(embed_dim, heads, key_dim)
         self.dropout = dropout
 
