@@ -134,7 +134,7 @@ class _Memories:
 class IterativeSearch(JointSearch):
     """Search for models with document memories, whose batch rows are sentences."""
 
-    def ensemble_of(self, models) -> MemnetEnsemble:
+    def ensemble_of(self, models, lm_model=None) -> MemnetEnsemble:
         """Return an ensemble whose decoders get vectors read from the memories."""
         return MemnetEnsemble(models)
 

@@ -32,10 +32,19 @@ class PrefixEnsemble(FusedEnsemble):
         eos, separator: indices of ``</s>`` and ``<sep>``.
         pad: index of padding.
         score_prefix: compute the log-probability of the prefix.
+        lm_model: see the base class.
     """
 
-    def __init__(self, models, eos: int, separator: int, pad: int, score_prefix: bool = False):
-        super().__init__(models)
+    def __init__(
+        self,
+        models,
+        eos: int,
+        separator: int,
+        pad: int,
+        score_prefix: bool = False,
+        lm_model=None,
+    ):
+        super().__init__(models, lm_model)
         self.eos, self.separator, self.pad = eos, separator, pad
         self.score_prefix = score_prefix
         #: (bsz,) log-probability of the prefix of each row, with ``score_prefix``

@@ -83,8 +83,13 @@ class DocumentSearch:
     def forget(self) -> None:
         """Forget the translations of open documents."""
 
-    def ensemble_of(self, models):
-        """Return the ensemble of the generator, None for that of fairseq."""
+    def ensemble_of(self, models, lm_model=None):
+        """Return the ensemble of the generator, None for that of fairseq.
+
+        Args:
+            models: models of the ensemble.
+            lm_model: language model that reads the same hypotheses, None for none.
+        """
         return None
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:

@@ -41,10 +41,7 @@ class _DocumentGenerator:
         nbest: number of hypotheses to print for each sentence.
         ensemble: ensemble that replaces the stock one, or None.
         never: indices of symbols that are not written within a translation.
-        lm_model: document language model, or None.
-
-    Raises:
-        UserError: the language model does not fit.
+        lm_model: language model, which is also that of the ensemble; or None.
     """
 
     def __init__(
@@ -56,11 +53,9 @@ class _DocumentGenerator:
         nbest: int,
         ensemble=None,
         never: Sequence[int] = (),
-        lm_model=None,
+        lm_model: Optional[ShallowFusion] = None,
         **options,
     ):
-        if lm_model is not None:
-            lm_model = ensemble.fusion = ShallowFusion(lm_model, tgt_dict, {separator, *never})
         super().__init__(models, tgt_dict, lm_model=lm_model, **options)
         if ensemble is not None:
             self.model = ensemble.eval()

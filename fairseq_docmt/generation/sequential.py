@@ -30,10 +30,11 @@ class SequentialSearch(DocumentSearch):
         """Forget the translations of open documents."""
         self.translated = {}
 
-    def ensemble_of(self, models) -> PrefixEnsemble:
+    def ensemble_of(self, models, lm_model=None) -> PrefixEnsemble:
         """Return an ensemble whose decoders read a prefix."""
         score_prefix = self.task.cfg.normalize_with_context
-        return PrefixEnsemble(models, self.eos, self.separator, self.pad, score_prefix)
+        symbols = self.eos, self.separator, self.pad
+        return PrefixEnsemble(models, *symbols, score_prefix, lm_model)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Search for translations of the rows of each unit."""

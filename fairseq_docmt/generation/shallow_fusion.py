@@ -158,15 +158,19 @@ class ShallowFusion(nn.Module):
 
 
 class FusedEnsemble(EnsembleModel):
-    """Stock ensemble beside which a language model may read the same hypotheses."""
+    """Stock ensemble beside which a language model may read the same hypotheses.
 
-    def __init__(self, models):
+    Args:
+        models: models of the ensemble.
+        lm_model: language model of the generator, None for none.
+    """
+
+    def __init__(self, models, lm_model: Optional[ShallowFusion] = None):
         super().__init__(models)
-        #: language model of the generator
-        self.fusion: Optional[ShallowFusion] = None
+        self._lm_model = lm_model
 
     def reorder_incremental_state(self, incremental_states, new_order):
         """Reorder the states, those of the language model too."""
         super().reorder_incremental_state(incremental_states, new_order)
-        if self.fusion is not None:
-            self.fusion.reorder(new_order)
+        if self._lm_model is not None:
+            self._lm_model.reorder(new_order)

@@ -24,10 +24,13 @@ class StreamEnsemble(FusedEnsemble):
     """Ensemble whose encoders get the document state of each row.
 
     ``net_input`` has ``streams``: a list with ``starts`` (bsz,) and ``doc_state`` for each model.
+
+    Args:
+        models, lm_model: see the base class.
     """
 
-    def __init__(self, models):
-        super().__init__(models)
+    def __init__(self, models, lm_model=None):
+        super().__init__(models, lm_model)
         self._encoder_outs: list = []
 
     def forward_encoder(self, net_input):
@@ -85,9 +88,9 @@ class StreamSearch(JointSearch):
         """Forget open documents."""
         self.doc_states, self.translated = {}, {}
 
-    def ensemble_of(self, models) -> StreamEnsemble:
+    def ensemble_of(self, models, lm_model=None) -> StreamEnsemble:
         """Return an ensemble whose encoders get the document states."""
-        return StreamEnsemble(models)
+        return StreamEnsemble(models, lm_model)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Search for translations and update the document states with the best hypotheses."""

@@ -31,6 +31,7 @@ from fairseq_docmt.generation.sequence_generator import (
     DocumentGenerator,
     DocumentGeneratorWithAlignment,
 )
+from fairseq_docmt.generation.shallow_fusion import ShallowFusion
 from fairseq_docmt.generation.validation_units import units_of_view
 from fairseq_docmt.models._dataclass_options import complete_in_place, name_of
 from fairseq_docmt.models.interface import (
@@ -476,11 +477,8 @@ class DocumentTranslationTask(TranslationTask):
             UserError: an option does not work with this decoding.
         """
         refuse_unsupported(self, models, args)
-        language_model = {"lm_model": None, **(extra_gen_cls_kwargs or {})}
-        if getattr(args, "lm_path", None) and language_model["lm_model"] is None:
-            raise UserError("only fairseq-generate loads --lm-path; use it, or leave --lm-path out")
-        if not language_model.get("lm_weight"):
-            language_model["lm_model"] = None
+        given = {"lm_model": None, **(extra_gen_cls_kwargs or {})}
+        lm_model = self._language_model(args, given["lm_model"], given.get("lm_weight"))
         for model in models:
             # Set by fairseq's prepare_for_inference_: the weights are final.
             if getattr(model, "_is_generation_fast", False):
@@ -490,9 +488,10 @@ class DocumentTranslationTask(TranslationTask):
         options = {
             "separator": self.search.separator,
             "nbest": getattr(args, "nbest", 1),
-            "ensemble": self.search.ensemble_of(models),
+            "ensemble": self.search.ensemble_of(models, lm_model),
             "never": self.search.never,
-            **language_model,
+            **given,
+            "lm_model": lm_model,
         }
         generator_class = seq_gen_cls or DocumentGenerator
         if getattr(args, "print_alignment", None):
@@ -504,6 +503,15 @@ class DocumentTranslationTask(TranslationTask):
         for model in models:
             separate_beams(model)
         return generator
+
+    def _language_model(self, args, model, weight: Optional[float]) -> Optional[ShallowFusion]:
+        """Return the language model of ``--lm-path`` for the generator, None without weight."""
+        if getattr(args, "lm_path", None) and model is None:
+            raise UserError("only fairseq-generate loads --lm-path; use it, or leave --lm-path out")
+        if model is None or not weight:
+            return None
+        symbols = {self.search.separator, *self.search.never}
+        return ShallowFusion(model, self.target_dictionary, symbols)
 
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
         """Return the hypotheses of the original sentences of a sample, in its order."""
