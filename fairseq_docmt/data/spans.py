@@ -69,7 +69,7 @@ def _cut_where_too_long(first: np.ndarray, ends: np.ndarray, limits: Sequence[Li
     too_long = np.zeros(len(ends), dtype=bool)
     for sizes, most in limits:
         total = _cumulative(sizes)
-        too_long |= (total[ends] - total[first] > most) & (ends - first > 1)
+        too_long |= total[ends] - total[first] > most
     if not too_long.any():
         return first, ends
     parts = [

@@ -61,3 +61,10 @@ def test_devices_are_not_mixed(binarised, case):
             for hypotheses in task.inference_step(generator, [model], sample):
                 if len(hypotheses[0]["tokens"]) > 1:
                     assert hypotheses[0]["tokens"].device.type == "cuda"
+        task.cfg.checkpoint_to_decode = "the model"  # as in fairseq-generate
+        task.load_dataset("test")
+        scorer = task.build_generator([model], argparse.Namespace(score_reference=True))
+        references = task.get_batch_iterator(task.dataset("test"), max_sentences=2)
+        for sample in references.next_epoch_itr(shuffle=False):
+            for (scored,) in task.inference_step(scorer, [model], put(sample)):
+                assert scored["positional_scores"].device.type == "cuda"
