@@ -16,6 +16,7 @@ from fairseq_docmt.data.text_form import TextForm, read_text_forms
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring import __main__ as scoring
+from fairseq_docmt.tasks._training_text import refuse_other_text
 
 WINDOW = ["--task", "sliding_window_translation"]
 RAW = {
@@ -50,6 +51,15 @@ def as_prepared(prepared, language, sentence):
     cut = line_functions.tokenizer("moses", language)
     case = line_functions.truecaser(str(prepared / f"truecase.{language}"))
     return line_functions.subword_segmenter(str(prepared / "codes"))(case(cut(sentence)))
+
+
+def test_only_what_differs_is_named():
+    trained = {"languages": ("de", "en"), "dictionaries": (1, 2)}
+    trained["forms"] = [{"tokenizer": "moses", "codes": 5}, {"tokenizer": "moses"}]
+    given = {**trained, "forms": [{"tokenizer": "moses", "codes": 6}, {"tokenizer": "moses"}]}
+    refuse_other_text(trained, trained)
+    with pytest.raises(UserError, match=r"\(codes of de differ\)"):
+        refuse_other_text(trained, given)
 
 
 def test_raw_text_gets_the_form_of_training(prepared):

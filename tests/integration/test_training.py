@@ -6,6 +6,7 @@ tasks/full_document_translation.py, tasks/sliding_window_translation.py.
 
 import itertools
 import re
+from unittest import mock
 
 import pytest
 import tiny
@@ -158,6 +159,22 @@ def test_validation_bleu_is_over_sentences(binarised, tmp_path, caplog):
             str(tmp_path / f"{number}{decoding}" / "checkpoint_best.pt")
         )
         assert state["task_state"]["document_options"]["task"] == task[1]
+
+
+@pytest.mark.parametrize("tokenized", [False, True])
+def test_the_text_of_validation_bleu(binarised, tokenized):
+    """Without BPE; 13a cuts words unless they are tokenized; unknown words do not match."""
+    more = ["--eval-tokenized-bleu"] if tokenized else []
+    task = task_of(binarised, *WINDOW, "--eval-bleu-remove-bpe", "@@ ", *more)
+    one, two, unknown = *(task.tgt_dict.add_symbol(word) for word in ("v@@", "w.")), 3
+    target = torch.tensor([[one, two, unknown, task.tgt_dict.eos()]])
+    hypothesis = {"tokens": target[0].clone()}
+    task.tokenizer, task._documents = None, mock.Mock(add=lambda *_: [])
+    task.validation_units = lambda sample: sample
+    task.inference_step = lambda *args: [[hypothesis]]
+    found = task._inference_with_bleu(None, {"id": torch.tensor([0]), "target": target}, None)
+    words = 2 if tokenized else 3  # "vw." and "UNKNOWN…", or "vw", "." and "UNKNOWN…"
+    assert (found.sys_len, found.counts[0]) == (words, words - 1)
 
 
 def test_options_of_training_are_in_the_checkpoint(document_checkpoint, window_checkpoint):
