@@ -210,7 +210,7 @@ class IterativeSearch(JointSearch):
         """Write the current translations of the given sentences into the target memories."""
         end = torch.tensor([self.eos])
         ended = [torch.cat([self.target_start(sentences[i].unit), current[i], end]) for i in wave]
-        previous = previous_tokens(ended, self.task.target_dictionary, self.first)
+        previous = previous_tokens(ended, self.task.target_dictionary)
         device = memories.documents.device
         memories.translate(torch.tensor(list(wave), device=device), previous.to(device))
 

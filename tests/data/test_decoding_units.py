@@ -1,5 +1,7 @@
 """Decoding units of windows and documents, and their batches."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from fairseq.data import Dictionary
@@ -125,6 +127,9 @@ def test_targets_drafts_and_constraints_belong_to_their_rows():
         ["draft 0", "draft 1"],
         ["draft 3", "draft 4"],
     ]
+    alone = replace(units[1], constraints=constraints[3:]).row_alone(1)
+    assert (alone.drafts, alone.constraints.tolist()) == (["draft 4"], [[4]])
+    assert [t[0].item() for t in alone.target] == [34]
     sample = units.collater([units[1], units[0]])
     assert sample["id"].tolist() == sample["constraints"].view(-1).tolist() == [3, 4, 0, 1]
     assert [row[0].item() for row in sample["target"]] == [33, 34, 30, 31]

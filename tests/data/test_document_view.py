@@ -14,6 +14,7 @@ from fairseq_docmt.data import (
     window_spans,
 )
 from fairseq_docmt.data.document_view import even_batches
+from fairseq_docmt.data.rows_view import RowsView
 
 EOS = 2
 
@@ -42,6 +43,20 @@ def corpus(dictionary):
 def view_of(corpus, window_size, **options):
     limits = [(corpus.src_sizes, 100)]
     return DocumentView(corpus, window_spans(corpus.index, window_size, limits), **options)
+
+
+def test_documents_as_rows_have_sizes_lines_and_draws_of_documents(corpus):
+    """With one batch row per sentence, a document counts as a whole, ``<bod>`` included."""
+    rows = RowsView(corpus, np.array([[0, 3], [3, 6]]), mark_document_start=True)
+    assert [rows.line_ids_of(item) for item in range(2)] == [[0, 1, 2], [4, 6, 7]]
+    plain = RowsView(corpus, np.array([[0, 3], [3, 6]]))
+    assert [rows.num_tokens(item) - plain.num_tokens(item) for item in range(2)] == [1, 1]
+
+    def draw(random):
+        return np.sort(random.choice(6, size=1)) + [[0, 1]]
+
+    drawn = [RowsView(corpus, draw, seed=seed).spans.tolist() for seed in range(9)]
+    assert len({str(spans) for spans in drawn}) > 2
 
 
 def test_symbols_are_added_once_and_in_a_fixed_order():

@@ -221,12 +221,12 @@ def test_an_epoch_has_every_document_in_all_lengths():
 
 
 def test_as_many_parts_as_sentences_are_the_sentences():
-    index, sizes = DocumentIndex.from_lengths([4, 2]), np.array([2, 2, 90, 2, 3, 4])
+    index, sizes = DocumentIndex.from_lengths([4, 3]), np.array([2, 2, 90, 2, 90, 1, 1])
     for parts in (4, 100):
         spans = part_spans(index, (sizes, 1000), [], parts)
-        assert spans.tolist() == [[i, i + 1] for i in range(6)]
-    spans = part_spans(index, (sizes, 1000), [], np.array([1, 2]))
-    assert spans.tolist() == [[0, 4], [4, 5], [5, 6]]
+        assert spans.tolist() == [[i, i + 1] for i in range(7)]
+    spans = part_spans(index, (sizes, 1000), [], np.array([1, 3]))
+    assert spans.tolist() == [[0, 4], [4, 5], [5, 6], [6, 7]]
 
 
 def test_sampled_lengths_cut_each_document_in_one_way():
