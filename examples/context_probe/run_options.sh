@@ -35,20 +35,26 @@ for system in "$@"; do options "$system"; done
 case $1 in
   document | lengths | sampled-lengths)
     task=(--task full_document_translation)
+    decodings=(sequential-full-source sequential)
+    # Models that have not learned enough write without end, and the next sentences after that.
+    search=(--max-len-a 2 --max-len-b 5)
     prepare --sentences-per-document 16 --distances 1,2,8 --phenomena pronoun,term,ellipsis
     ;;
   *)
     task=(--task sliding_window_translation)
+    decodings=(sequential)
+    search=()
     prepare
     ;;
 esac
 model=(--arch transformer --share-decoder-input-output-embed --max-tokens 2000)
-decoding=sequential
 scored=()
 for system in "$@"; do
   options "$system"
   train "$system" "$updates" "${task[@]}" "${model[@]}" "${given[@]}"
-  translate "$system" "$decoding" "${task[@]}"
-  scored+=("$system=${system}_$decoding")
+  for decoding in "${decodings[@]}"; do
+    translate "$system" "$decoding" "${task[@]}" "${search[@]}"
+    scored+=("$system-$decoding=${system}_$decoding")
+  done
 done
 score "${scored[@]}"
