@@ -130,7 +130,6 @@ PAGES: Dict[str, List[Block]] = {
     ],
     "examples/guide/installation.md": [
         INSTALLS,
-        INSTALLS,
         "builds packages; tests/system/test_wheel.py does it",
     ],
     "examples/guide/adding_a_system.md": ["overwrites golden files; tests/golden/ calls the same"],

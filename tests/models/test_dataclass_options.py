@@ -1,13 +1,23 @@
-"""Options of models as dataclasses."""
+"""Options of models as dataclasses.
 
+``python tests/models/test_dataclass_options.py`` writes the defaults that are compared with here.
+"""
+
+import json
 from argparse import Namespace
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from fairseq import options
-from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
+from fairseq.models import (
+    ARCH_MODEL_INV_REGISTRY,
+    ARCH_MODEL_REGISTRY,
+    MODEL_DATACLASS_REGISTRY,
+)
 from omegaconf import OmegaConf
 
+import fairseq_docmt  # noqa: F401  registers the models
 from fairseq_docmt.models._dataclass_options import complete_in_place, name_of, with_defaults
 
 OWN = sorted(
@@ -16,6 +26,7 @@ OWN = sorted(
     if config.__module__.startswith("fairseq_docmt.")
 )
 POSITIONS = Namespace(max_source_positions=70, max_target_positions=80)
+DEFAULTS = Path(__file__).with_name("defaults.json")
 
 
 def flags(arch: str) -> set:
@@ -47,6 +58,23 @@ def test_defaults_are_those_of_the_architecture(name):
     assert vars(decided).items() <= vars(found).items()
     kept = set(vars(found)) - set(vars(decided)) - {"_name"}
     assert all(getattr(config(), option) == getattr(found, option) for option in kept)
+
+
+def defaults() -> dict:
+    """Return the options of each architecture; of its variants those that differ."""
+    found = {}
+    for name in OWN:
+        for arch in [name, *sorted(set(ARCH_MODEL_INV_REGISTRY[name]) - {name})]:
+            cfg = OmegaConf.create({"_name": arch})
+            complete_in_place(cfg, POSITIONS)
+            values = {key: str(value) for key, value in sorted(cfg.items()) if key != "_name"}
+            known = found.get(name, {})
+            found[arch] = {k: v for k, v in values.items() if known.get(k) != v}
+    return found
+
+
+def test_no_default_has_changed():
+    assert defaults() == json.loads(DEFAULTS.read_text())
 
 
 @pytest.mark.parametrize(
@@ -95,3 +123,7 @@ def test_a_recurrent_model_has_no_positions():
 def test_names():
     assert name_of(Namespace(arch="a")) == "a"
     assert name_of(OmegaConf.create({"_name": "b"})) == "b"
+
+
+if __name__ == "__main__":
+    DEFAULTS.write_text(json.dumps(defaults(), indent=1) + "\n")
