@@ -395,6 +395,11 @@ TRAINING = {
         [*STREAM, "--sentence-data", "{data}"],
         model=tiny.memory(),
     ),
+    "checkpointed activations of a stream": Case(
+        "--checkpoint-activations is not supported by memory_transformer; leave it out",
+        [*STREAM, "--checkpoint-activations"],
+        model=tiny.memory(),
+    ),
     "sentence pairs for memories of documents": Case(
         (
             "--sentence-data is not for MemnetRNNModel, whose memories are of documents; start "

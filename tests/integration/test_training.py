@@ -161,6 +161,30 @@ def test_validation_bleu_is_over_sentences(binarised, tmp_path, caplog):
         assert state["task_state"]["document_options"]["task"] == task[1]
 
 
+@pytest.mark.parametrize("kind", [WINDOW, DOCUMENT])
+def test_documents_begin_with_their_mark(binarised, kind):
+    """On both sides of the examples that begin a document, and nowhere else."""
+    task = task_of(binarised, *kind, "--mark-document-start")
+    task.load_dataset("train")
+    view = task.dataset("train")
+    marked = {int(start) for start in view.index.starts[:-1]}
+    for item, (first, _) in enumerate(view.spans.tolist()):
+        for side, words in (("source", task.src_dict), ("target", task.tgt_dict)):
+            found = view[item][side].eq(words.index("<bod>")).nonzero().flatten().tolist()
+            assert found == ([0] if first in marked else [])
+
+
+def test_following_sentences_keep_the_size_of_a_batch(binarised):
+    task = task_of(binarised, *WINDOW, "--window-size", "1", "--next-sentences", "9")
+    task.load_dataset("train")
+    whole = task.dataset("train").sizes[:, 0].max()
+    most = int(task.dataset("train").corpus.src_sizes.max()) + 3
+    assert most < whole
+    task.cfg.max_batch_tokens = most
+    task.load_dataset("train")
+    assert task.dataset("train").sizes[:, 0].max() <= most
+
+
 @pytest.mark.parametrize("tokenized", [False, True])
 def test_the_text_of_validation_bleu(binarised, tokenized):
     """Without BPE; 13a cuts words unless they are tokenized; unknown words do not match."""
