@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, options, tasks
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import distributed_fairseq_model
 from torch.nn.parallel import DistributedDataParallel
 
@@ -319,3 +320,27 @@ def test_the_document_state_is_in_the_checkpoint(binarised, tmp_path):
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
     (doc_state,) = state["extra_state"]["train_iterator"]["carries"]
     assert doc_state["encoder.0.memory"].shape == (2, 4, 16)
+
+
+@torch.no_grad()
+def test_ignored_prefixes_count_in_no_row(binarised):
+    """``--ignore-prefix-size``, with the rows of a batch in groups of similar length."""
+    arguments = [str(binarised), "-s", "src", "-t", "tgt", "--ignore-prefix-size", "2"]
+    arguments += [*PLAIN, "--chunk-sentences", "4", *tiny.memory(), *tiny.TRAINING]
+    parsed = options.parse_args_and_arch(options.get_training_parser(), arguments)
+    cfg = convert_namespace_to_omegaconf(parsed)
+    task = tasks.setup_task(cfg.task)
+    task.load_dataset("train")
+    criterion, model = (
+        task.build_criterion(cfg.criterion),
+        task.build_model(cfg.model, from_checkpoint=True).eval(),
+    )
+    batches = task.get_batch_iterator(task.dataset("train"), max_sentences=6)
+    sample = next(batches.next_epoch_itr(shuffle=False))
+    assert sample["net_input"]["row_groups"] is not None
+    _, _, found = task.valid_step(sample, model, criterion)
+    logits, _ = model(**{**sample["net_input"], "row_groups": None})
+    target = sample["target"][:, 2:]
+    lprobs = logits[:, 2:].log_softmax(-1).gather(-1, target.unsqueeze(-1)).squeeze(-1)
+    wanted = -lprobs[target.ne(task.tgt_dict.pad())].sum()
+    assert float(found["nll_loss"]) == pytest.approx(float(wanted), rel=1e-5)

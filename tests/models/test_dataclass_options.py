@@ -15,6 +15,7 @@ from fairseq.models import (
     ARCH_MODEL_REGISTRY,
     MODEL_DATACLASS_REGISTRY,
 )
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
 
 import fairseq_docmt  # noqa: F401  registers the models
@@ -61,7 +62,7 @@ def test_defaults_are_those_of_the_architecture(name):
 
 
 def defaults() -> dict:
-    """Return the options of each architecture; of its variants those that differ."""
+    """Return the options of each architecture, of its variants those that differ, and of tasks."""
     found = {}
     for name in OWN:
         for arch in [name, *sorted(set(ARCH_MODEL_INV_REGISTRY[name]) - {name})]:
@@ -70,6 +71,10 @@ def defaults() -> dict:
             values = {key: str(value) for key, value in sorted(cfg.items()) if key != "_name"}
             known = found.get(name, {})
             found[arch] = {k: v for k, v in values.items() if known.get(k) != v}
+    for name, config in sorted(TASK_DATACLASS_REGISTRY.items()):
+        if config.__module__.startswith("fairseq_docmt."):
+            values = {option.name: getattr(config(), option.name) for option in fields(config)}
+            found[name] = {key: str(value) for key, value in sorted(values.items())}
     return found
 
 
