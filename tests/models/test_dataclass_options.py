@@ -15,7 +15,7 @@ from fairseq.models import (
     ARCH_MODEL_REGISTRY,
     MODEL_DATACLASS_REGISTRY,
 )
-from fairseq.tasks import TASK_DATACLASS_REGISTRY
+from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from omegaconf import OmegaConf
 
 import fairseq_docmt  # noqa: F401  registers the models
@@ -72,7 +72,7 @@ def defaults() -> dict:
             known = found.get(name, {})
             found[arch] = {k: v for k, v in values.items() if known.get(k) != v}
     for name, config in sorted(TASK_DATACLASS_REGISTRY.items()):
-        if config.__module__.startswith("fairseq_docmt."):
+        if TASK_REGISTRY[name].__module__.startswith("fairseq_docmt."):
             values = {option.name: getattr(config(), option.name) for option in fields(config)}
             found[name] = {key: str(value) for key, value in sorted(values.items())}
     return found
