@@ -477,8 +477,8 @@ class DocumentTranslationTask(TranslationTask):
             UserError: an option does not work with this decoding.
         """
         refuse_unsupported(self, models, args)
-        given = {"lm_model": None, **(extra_gen_cls_kwargs or {})}
-        lm_model = self._language_model(args, given["lm_model"], given.get("lm_weight"))
+        given = dict(extra_gen_cls_kwargs or {})
+        lm_model = self._language_model(args, given.get("lm_model"), given.get("lm_weight"))
         for model in models:
             # Set by fairseq's prepare_for_inference_: the weights are final.
             if getattr(model, "_is_generation_fast", False):

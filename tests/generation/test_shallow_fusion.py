@@ -175,6 +175,13 @@ def assert_same(hypotheses, wanted, by_token, eos):
         assert float(hypothesis["score"]) == pytest.approx(score, abs=1e-6)
 
 
+def assert_all_same(found, wanted, eos):
+    """Compare the sentences of the documents that the loops translate."""
+    assert len(wanted) == sum(map(len, COMPARED))
+    for hypotheses, of_loop in zip(found, wanted):
+        assert_same(hypotheses, *of_loop, eos)
+
+
 def in_spans(task, model, lm, spans_of, decoding, beam, gold=False, factor=0):
     """Hypotheses with scores of all sentences; each is translated after those before in its span.
 
@@ -230,8 +237,7 @@ def test_windows(exact, data, lm_path, window_checkpoint, monkeypatch, beam, gol
     task, model = load(window_checkpoint)
     lm = NaiveLanguageModel(lm_path, task.tgt_dict, positions)
     wanted = list(in_spans(task, model, lm, windows, "sequential", beam, gold, 2))
-    for hypotheses, of_loop in zip(found, wanted):
-        assert_same(hypotheses, *of_loop, task.tgt_dict.eos())
+    assert_all_same(found, wanted, task.tgt_dict.eos())
     alone = decode(data, window_checkpoint, monkeypatch, *options, "--batch-size", "1")
     for one, other in zip(found, alone):
         assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
@@ -256,8 +262,7 @@ def test_documents(exact, data, lm_path, document_checkpoint, monkeypatch, decod
         return [(first, end, first) for first, end in spans.tolist()]
 
     wanted = list(in_spans(task, model, lm, parts, decoding, 4))
-    for hypotheses, of_loop in zip(found, wanted):
-        assert_same(hypotheses, *of_loop, task.tgt_dict.eos())
+    assert_all_same(found, wanted, task.tgt_dict.eos())
 
 
 def in_streams(task, model, lm, beam, gold):
@@ -348,8 +353,8 @@ def test_streams(exact, data, lm_path, stream_checkpoint, monkeypatch, beam, gol
     found = decode(data, stream_checkpoint, monkeypatch, *options)
     task, model = load(stream_checkpoint)
     lm = NaiveLanguageModel(lm_path, task.tgt_dict, positions)
-    for hypotheses, of_loop in zip(found, in_streams(task, model, lm, beam, gold)):
-        assert_same(hypotheses, *of_loop, task.tgt_dict.eos())
+    wanted = list(in_streams(task, model, lm, beam, gold))
+    assert_all_same(found, wanted, task.tgt_dict.eos())
 
 
 def test_sentences_have_the_score_of_the_language_model(
