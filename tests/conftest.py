@@ -55,6 +55,14 @@ def compiled_kernels():
         pytest.skip("the kernels are not compiled: install again with a C++ compiler")
 
 
+@pytest.fixture
+def small_products(monkeypatch):
+    """Let oneDNN compute small products too, which are otherwise left to torch."""
+    from fairseq_docmt.ops import onednn_linear
+
+    monkeypatch.setattr(onednn_linear, "FEWEST_MULTIPLICATIONS", 0)
+
+
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory):
     """Return a function that makes a folder once for all test processes."""

@@ -3,6 +3,9 @@
 In single precision torch uses MKL, which is less than half as fast as oneDNN on processors that it
 is not optimised for (measured: AMD EPYC with AVX-512, 200 against 450 to 490 billion operations a
 second at the sizes of transformer base).  On Intel processors nothing is lost.
+
+Small products are left to torch: oneDNN takes some 15 microseconds to start, and most of a
+millisecond to prepare for a new number of rows.
 """
 
 from typing import Optional
@@ -11,17 +14,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+#: Products with fewer multiplications are faster without oneDNN.
+FEWEST_MULTIPLICATIONS = 2**20
+
 
 def has_onednn() -> bool:
     """Return whether this torch has oneDNN and the operator that calls it."""
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
+def is_large(x: Tensor, weight: Tensor) -> bool:
+    """Return whether the product of ``x`` and ``weight'`` is large enough for oneDNN."""
+    return x.numel() * weight.size(0) >= FEWEST_MULTIPLICATIONS
+
+
 def can_serve(x: Tensor, weight: Tensor) -> bool:
-    """Return whether oneDNN can replace torch's choice: single precision on a CPU."""
+    """Return whether oneDNN can replace torch's choice: large, single precision, on a CPU."""
     single = x.dtype == weight.dtype == torch.float32
     here = x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-    return single and here and x.numel() > 0 and x.dim() > 1 and has_onednn()
+    return (
+        single and here and x.numel() > 0 and is_large(x, weight) and x.dim() > 1 and has_onednn()
+    )
 
 
 def onednn_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:

@@ -98,17 +98,11 @@ def test_from_raw_text_to_binarised_documents(corpus):
     assert (folder / "codes").exists()
 
 
-def test_the_command_without_subwords_and_with_one_dictionary(corpus):
-    more = ["--bpe-operations", "0", "--joined-dictionary", "--workers", "3"]
-    result = subprocess.run(
-        [sys.executable, prepare.__file__, *options(corpus, *more)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
-    assert "train: 4 documents, 12 sentence pairs" in result.stdout
-    assert not any(level in result.stderr for level in ("INFO", "DEBUG", "WARNING"))
+def test_without_subwords_and_with_one_dictionary(corpus, here, capfd):
+    prepare.main(options(corpus, "--bpe-operations", "0", "--joined-dictionary", "--workers", "3"))
+    printed = capfd.readouterr()
+    assert "train: 4 documents, 12 sentence pairs" in printed.out
+    assert not any(level in printed.err for level in ("INFO", "DEBUG", "WARNING"))
     folder = corpus / "out"
     assert (folder / "bin/dict.zh.txt").read_text() == (folder / "bin/dict.en.txt").read_text()
     assert not (folder / "text/subwords").exists()
@@ -195,14 +189,12 @@ def random_corpus(folder, documents=60):
             (folder / f"{split}.{language}").write_text("\n\n".join(sentences) + "\n", "utf-8")
 
 
-@pytest.mark.parametrize(
-    "more", [["--joined-dictionary"], ["--separate-bpe", "--truecase"]], ids=" ".join
-)
-def test_workers_do_not_change_a_byte(tmp_path, monkeypatch, here, more):
+def test_workers_do_not_change_a_byte(tmp_path, monkeypatch, here):
     random_corpus(tmp_path)
     monkeypatch.setattr(stages, "CHUNK", 7)
     for workers in "13":
-        prepare.main(options(tmp_path, *more, "--workers", workers, out=workers))
+        more = ["--separate-bpe", "--truecase", "--workers", workers]
+        prepare.main(options(tmp_path, *more, out=workers))
     one, three = (written(tmp_path / workers) for workers in "13")
     assert one == three and "bin/train.zh-en.zh.idx" in one
 

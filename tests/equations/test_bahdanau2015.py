@@ -130,7 +130,7 @@ def test_words_after_a_prefix(model, parameters):
 
 
 @torch.no_grad()
-def test_packed_weights_of_a_search():
+def test_packed_weights_of_a_search(small_products):
     """Packed weights are in single precision: 1e-6 is about eight roundings of 1."""
     model = tiny.model(*SYSTEMS["three and three"])
     wanted = loops.rnnsearch(loops.Parameters(model), PAIRS)

@@ -7,7 +7,10 @@ import torch.nn.functional as F
 from fairseq_docmt.ops import onednn_linear as module
 from fairseq_docmt.ops.onednn_linear import has_onednn, onednn_linear
 
-pytestmark = pytest.mark.skipif(not has_onednn(), reason="this torch has no oneDNN")
+pytestmark = [
+    pytest.mark.skipif(not has_onednn(), reason="this torch has no oneDNN"),
+    pytest.mark.usefixtures("small_products"),
+]
 
 
 def outputs_and_gradients(linear, shape, bias, transposed):
@@ -60,3 +63,13 @@ def test_without_gradients_nothing_is_kept(monkeypatch):
     with torch.no_grad():
         x, weight = torch.randn(3, 7), torch.randn(11, 7, requires_grad=True)
         torch.testing.assert_close(onednn_linear(x, weight), F.linear(x, weight))
+
+
+def test_small_products_are_left_to_torch(monkeypatch):
+    monkeypatch.undo()  # of small_products
+    rows, computed = module.FEWEST_MULTIPLICATIONS // (7 * 11) + 1, []
+    monkeypatch.setattr(module, "product", lambda x, *_: computed.append(len(x)))
+    with torch.no_grad():
+        for number in (1, rows - 1, rows):
+            onednn_linear(torch.randn(number, 7), torch.randn(11, 7))
+    assert computed == [rows]

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_docmt.ops.onednn_linear import has_onednn, product
+from fairseq_docmt.ops.onednn_linear import has_onednn, is_large, product
 
 
 def can_pack() -> bool:
@@ -20,7 +20,10 @@ def can_pack() -> bool:
 
 
 class PackedLinear(nn.Module):
-    """Linear layer with packed weights, used on a CPU without gradients; otherwise plain.
+    """Linear layer with packed weights.
+
+    They are used on a CPU, without gradients, and for products that are large enough; otherwise it
+    is a plain layer.
 
     Args:
         linear: layer whose parameters are shared. They must not change any more.
@@ -35,7 +38,8 @@ class PackedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., in_features) to (..., out_features)."""
         same_type = x.dtype == self.weight.dtype
-        if x.device.type != "cpu" or torch.is_grad_enabled() or not same_type:
+        here = x.device.type == "cpu" and not torch.is_grad_enabled()
+        if not (here and same_type and is_large(x, self.weight)):
             return F.linear(x, self.weight, self.bias)
         if self._packed is None:
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), None)

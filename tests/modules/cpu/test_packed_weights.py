@@ -12,6 +12,8 @@ from fairseq_docmt.modules.cpu.packed_gru import PackedGRU
 from fairseq_docmt.modules.cpu.packed_linear import PackedLinear, can_pack
 from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 
+pytestmark = pytest.mark.usefixtures("small_products")
+
 
 @pytest.mark.parametrize("shape", [(5, 7), (1, 7), (2, 3, 7)])
 def test_products_are_the_same(shape):
@@ -28,6 +30,19 @@ def test_with_gradients_and_in_other_types_it_is_plain():
     packed(x).sum().backward()
     assert x.grad is not None and packed._packed is None
     assert packed.double()(x.double()).dtype == torch.float64
+
+
+def test_weights_are_packed_for_large_products_alone(monkeypatch):
+    if not can_pack():
+        pytest.skip("this torch has no packed weights")
+    monkeypatch.undo()  # of small_products
+    linear = nn.Linear(256, 512)
+    packed = PackedLinear(linear)
+    with torch.no_grad():
+        for rows in (7, 8):
+            x = torch.randn(rows, 256)
+            torch.testing.assert_close(packed(x), linear(x))
+            assert (packed._packed is not None) == (rows == 8)
 
 
 def test_all_plain_layers_of_a_model_are_replaced():
