@@ -6,9 +6,11 @@
 Models have random weights.  All decode the same windows of L sentences with the beam search of
 fairseq_docmt, which differs from the stock one only in how it finds the best words.  Outputs are
 forced to 22 tokens per sentence, so that all systems do the same work (as in Wu et al. 2022,
-section 5 and A.3, who decode every L with one model).  Runs alternate between the systems; speeds
-are medians, ratios are medians over consecutive runs.  On a machine with a GPU both CPU and GPU are
-measured.  Writes ``results.json``, ``results.md`` and ``results.png``.
+section 5 and A.3, who decode every L with one model).  The transformer is measured as fairseq has
+it, with packed weights, and with torch's fused attention as well; the first ratio is to the fastest
+of them.  Runs alternate between the systems; speeds are medians, ratios are medians over
+consecutive runs.  All run with the allocator settings of ``--keep-memory``.  On a machine with a
+GPU both CPU and GPU are measured.  Writes ``results.json``, ``results.md`` and ``results.png``.
 """
 
 import argparse
@@ -41,19 +43,28 @@ from matplotlib import pyplot  # noqa: E402
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     SMALL,
+    add_keep_memory,
     describe_machine,
     invented_dictionary,
+    keep_memory,
     peak_memory,
     start_measuring_memory,
 )
+from fused_attention import use_fused_attention  # noqa: E402
 
 TOKENS_PER_SENTENCE = 22  # target side of IWSLT 2015 zh-en, table 2 of the paper
 WINDOWS = (1, 2, 3, 4, 5, 10, 15, 30)
 #: Batch sizes of the paper, table 3, for a 32 GB GPU; that of L = 30 is not from the paper.
 GPU_BATCHES = {1: 1024, 2: 512, 3: 512, 4: 256, 5: 256, 10: 128, 15: 96, 30: 48}
-PACKED = " packed"
-#: Compared systems.  On a CPU rfa_transformer decodes with packed weights, as the tasks do.
-SYSTEMS = ("transformer", "transformer" + PACKED, "rfa_transformer" + PACKED)
+#: Names of the ratios of rfa_transformer's speed.
+TO_FASTEST, TO_STOCK = "to the fastest transformer", "to fairseq's"
+PACKED, FUSED = " packed", " fused"
+STOCK, RFA = "transformer", "rfa_transformer"
+#: Compared systems of each device.  On a CPU the tasks decode with packed weights.
+SYSTEMS = {
+    "cpu": (STOCK, STOCK + PACKED, STOCK + PACKED + FUSED, RFA + PACKED),
+    "cuda": (STOCK, STOCK + FUSED, RFA),
+}
 
 
 class Scale(NamedTuple):
@@ -98,17 +109,21 @@ class Decoder:
     """A system with a beam search of size 4.
 
     Args:
-        name: architecture, followed by `` packed`` for packed weights.
+        name: architecture, followed by `` packed`` for packed weights and `` fused`` for fused
+            attention.
         scale: sizes.
         device, dtype: device and precision.
     """
 
     def __init__(self, name: str, scale: Scale, device: torch.device, dtype: torch.dtype):
-        model, self.dictionary = build(name.replace(PACKED, ""), scale.model, scale.vocabulary)
+        model, self.dictionary = build(name.split()[0], scale.model, scale.vocabulary)
         self.model = model.eval().to(device=device, dtype=dtype)
         # As in fairseq-generate, which computes attention weights only on request.
         self.model.make_generation_fast_(need_attn=False)
-        if name.endswith(PACKED):
+        if FUSED in name:
+            use_fused_attention(self.model)
+            self.model.eval()
+        if PACKED in name:
             pack_weights(self.model)
         self.device = device
 
@@ -143,18 +158,21 @@ class Decoder:
 
 
 def compare(decoders: Dict[str, Decoder], window: int, batches: Dict[str, int], repeats: int):
-    """Measure the speeds of all systems in turn, and their ratios to the first one."""
+    """Measure the speeds of all systems in turn, and how much faster rfa_transformer is."""
     speeds: Dict[str, list] = {name: [] for name in decoders}
     for _ in range(repeats):
         for name, decoder in decoders.items():
             tokens = batches[name] * window * TOKENS_PER_SENTENCE
             speeds[name].append(tokens / decoder.seconds(window, batches[name]))
-    base = next(iter(speeds.values()))
+    *others, rfa = speeds.values()
     return {
         "window": window,
         "batches": batches,
         "speeds": {name: statistics.median(values) for name, values in speeds.items()},
-        "ratios": {name: [v / b for v, b in zip(values, base)] for name, values in speeds.items()},
+        "ratios": {
+            TO_FASTEST: [own / max(run) for own, *run in zip(rfa, *others)],
+            TO_STOCK: [own / base for own, base in zip(rfa, others[0])],
+        },
     }
 
 
@@ -168,7 +186,7 @@ def largest_batches(scale: Scale, scale_name: str, window: int, device, dtype) -
     process.
     """
     found = {}
-    for name in SYSTEMS:
+    for name in SYSTEMS[device.type]:
         small, large = (
             _peak_memory(name, scale_name, window, bsz, device, dtype) for bsz in (4, 12)
         )
@@ -207,11 +225,10 @@ def table(rows: List[dict]) -> str:
     for row in rows:
         line = [row["device"], row["window"], " / ".join(map(str, _batches(row)))]
         line += [f"{speed:.0f}" for speed in row["speeds"].values()]
-        for ratios in list(row["ratios"].values())[1:]:
+        for ratios in row["ratios"].values():
             line.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
         lines.append(line)
-    names = list(rows[0]["speeds"])
-    headers = ["device", "L", "batch", *names, *(f"{name}: ratio" for name in names[1:])]
+    headers = ["device", "L", "batch", *rows[0]["speeds"], *rows[0]["ratios"]]
     return tabulate(lines, headers=headers, tablefmt="github")
 
 
@@ -221,19 +238,19 @@ def _batches(row: dict) -> List[int]:
 
 
 def plot(rows: List[dict], path: Path) -> None:
-    """Plot the ratio to the stock transformer against the window size."""
+    """Plot the ratios to the transformer against the window size."""
     figure, axes = pyplot.subplots(figsize=(6, 4))
     for device in dict.fromkeys(row["device"] for row in rows):
         for kind in ("equal", "largest"):
             chosen = [row for row in rows if row["device"] == device and row["kind"] == kind]
-            for name in list(chosen[0]["ratios"])[1:] if chosen else []:
+            for name in (TO_FASTEST, TO_STOCK) if chosen else []:
                 values = [statistics.median(row["ratios"][name]) for row in chosen]
                 style = "-o" if kind == "equal" else "--s"
                 label = f"{name}, {device}, {kind} batch"
                 axes.plot([row["window"] for row in chosen], values, style, label=label)
     axes.axhline(1.0, color="grey", linewidth=0.8)
     axes.set_xlabel("sentences in a window")
-    axes.set_ylabel("decoding speed over the stock transformer's")
+    axes.set_ylabel("decoding speed over the transformer's")
     axes.legend(fontsize="x-small")
     figure.tight_layout()
     figure.savefig(path, dpi=150)
@@ -242,9 +259,7 @@ def plot(rows: List[dict], path: Path) -> None:
 def measure(args, device: torch.device) -> List[dict]:
     """Measure all rows for one device and print each when it is finished."""
     scale, dtype = SCALES[args.scale], getattr(torch, args.dtype)
-    decoders = {name: Decoder(name, scale, device, dtype) for name in SYSTEMS}
-    if device.type == "cuda":  # packed weights exist only on CPUs
-        del decoders["transformer" + PACKED]
+    decoders = {name: Decoder(name, scale, device, dtype) for name in SYSTEMS[device.type]}
     for decoder in decoders.values():
         decoder.seconds(1, 4)
     rows = []
@@ -252,8 +267,7 @@ def measure(args, device: torch.device) -> List[dict]:
         batches = GPU_BATCHES if device.type == "cuda" and args.paper else scale.batches
         plans = {"equal": dict.fromkeys(decoders, batches[window])}
         if window in args.largest:
-            found = largest_batches(scale, args.scale, window, device, dtype)
-            plans["largest"] = {name: found[name] for name in decoders}
+            plans["largest"] = largest_batches(scale, args.scale, window, device, dtype)
         for kind, sizes in plans.items():
             row = compare(decoders, window, sizes, args.repeats or scale.repeats)
             rows.append({"device": device.type, "kind": kind, **row})
@@ -278,8 +292,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, help="runs of each system")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], default="float32")
+    add_keep_memory(parser)
     parser.add_argument("--peak-memory", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    keep_memory(args)
     logging.disable(logging.INFO)
     args.scale = "paper" if args.paper else "small"
     torch.set_num_threads(args.threads)

@@ -27,10 +27,8 @@ import matplotlib
 import torch
 import torch.nn.functional as F
 from fairseq import options
-from fairseq.modules import MultiheadAttention
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tabulate import tabulate
-from torch import nn
 
 import fairseq_docmt  # noqa: F401  (registers window_attn_transformer)
 from fairseq_docmt.errors import UserError
@@ -49,6 +47,7 @@ from common import (  # noqa: E402
     peak_memory,
     start_measuring_memory,
 )
+from fused_attention import use_fused_attention  # noqa: E402
 
 LENGTHS = (736, 1472, 2208, 8832)  # table 2 of the paper, and four times its longest document
 SDPA = "transformer with SDPA"
@@ -69,36 +68,6 @@ BASES = ("transformer", SDPA, SDPA + ONEDNN)
 SCALES = {"small": (SMALL, 8000), "paper": ([], 30000)}
 
 
-class FullAttention(nn.Module):
-    """Replacement of fairseq's attention by torch's fused kernel, without attention weights."""
-
-    def __init__(self, stock: MultiheadAttention):
-        super().__init__()
-        self.num_heads, self.head_dim = stock.num_heads, stock.head_dim
-        self.q_proj, self.k_proj = stock.q_proj, stock.k_proj
-        self.v_proj, self.out_proj = stock.v_proj, stock.out_proj
-
-    def _get_input_buffer(self, incremental_state):
-        return {}
-
-    def forward(self, query, key, value, attn_mask=None, **_):
-        """Compute (T, B, C) output, causal if there is a mask; there is no padding."""
-        q, k, v = (
-            projection(x).unflatten(-1, (self.num_heads, -1)).permute(1, 2, 0, 3)
-            for projection, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
-        )
-        output = F.scaled_dot_product_attention(q, k, v, is_causal=attn_mask is not None)
-        return self.out_proj(output.permute(2, 0, 1, 3).flatten(2)), None
-
-
-def use_fused_kernel(model: nn.Module) -> None:
-    """Replace every attention module of a stock transformer."""
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, MultiheadAttention):
-                setattr(module, name, FullAttention(child))
-
-
 def build(name: str, scale: str):
     """Build a model with random weights, in training mode, and its dictionary."""
     sizes, vocabulary = SCALES[scale]
@@ -109,7 +78,7 @@ def build(name: str, scale: str):
     task = TranslationTask(TranslationConfig(), dictionary, dictionary)
     model = task.build_model(args).train()
     if name.startswith(SDPA):
-        use_fused_kernel(model)
+        use_fused_attention(model)
     if name.endswith(ONEDNN):
         use_onednn(model)
     return model, dictionary
