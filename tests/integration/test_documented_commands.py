@@ -289,7 +289,7 @@ def test_the_context_probe(shell):
     run_page(shell, "examples/context_probe/README.md")
 
 
-@pytest.mark.system  # half a minute: several trainings; test_hydra.py has the same kinds of commands
+@pytest.mark.system  # half a minute; test_hydra.py has the same kinds of commands
 def test_configuration_files(shell, binarised):
     shutil.copytree(binarised, shell.top / ZH_EN / "bin")
     run_page(shell, "examples/guide/configurations.md")
