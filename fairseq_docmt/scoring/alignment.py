@@ -1,11 +1,15 @@
 """Alignment of a translated document with the segments of its reference, by mweralign.
 
 Matusov et al. (2005), Post and Hoang (2025): the translation is cut where the total word error rate
-against the segments of the reference is lowest.  Only positions of cuts are taken from the
-alignment: the text between them stays as it is.
+against the segments of the reference is lowest.  Many cuts are equally good, because words that
+match no word of the reference can be on either side.  So where a segment of the reference ends with
+a sentence, the cut is moved to the end of a sentence nearby.  Only positions of cuts are taken from
+the alignment: the text between them stays as it is.
 """
 
+import bisect
 import contextlib
+import itertools
 import logging
 import os
 import re
@@ -17,6 +21,10 @@ from fairseq_docmt.errors import UserError
 #: Scripts that are written without spaces: one character is one token.
 _NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 _TOKEN = re.compile(rf"[{_NO_SPACES}]|[^\W_{_NO_SPACES}]+|\S")
+#: Marks that end a sentence, and quotes and brackets that may follow.
+_FINAL, _CLOSING = ".?!…。！？؟۔।॥", "\"'”’“»«)]」』）】"
+#: A cut is moved over at most this many tokens, to the end of a sentence.
+MOST_MOVED = 5
 
 #: A segment is suspicious if it is this many times longer or shorter than expected...
 SUSPICIOUS_RATIO = 2.0
@@ -104,15 +112,60 @@ def align_document(reference: Sequence[str], text: str, language: str) -> List[s
         return parts
     hypothesis = ids(text[a:b] for a, b in spans)
     lines = _mweralign("\n".join(wanted[place] for place in places), hypothesis)
-    at = 0
-    for place, line in zip(places, lines):
-        words = len(line.split())
-        if words:
-            parts[place] = text[spans[at][0] : spans[at + words - 1][1]]
-        at += words
-    if at != len(spans):
-        raise RuntimeError(f"the alignment has {at} words, the text {len(spans)}")
+    cuts = list(itertools.accumulate((len(line.split()) for line in lines), initial=0))
+    if cuts[-1] != len(spans):
+        raise RuntimeError(f"the alignment has {cuts[-1]} words, the text {len(spans)}")
+    whole = [
+        ends[-1:] == [len(words)]
+        for place in places
+        for words in [token_spans(reference[place], language)]
+        for ends in [_sentence_ends(reference[place], words)]
+    ]
+    cuts = _at_sentence_ends(cuts, whole, _sentence_ends(text, spans))
+    for place, begin, end in zip(places, cuts, cuts[1:]):
+        if begin < end:
+            parts[place] = text[spans[begin][0] : spans[end - 1][1]]
     return parts
+
+
+def _sentence_ends(text: str, spans: Sequence[Tuple[int, int]]) -> List[int]:
+    """Return after how many tokens of a text its sentences end.
+
+    Quotes and brackets belong to the sentence before them; with space on both sides, they may also
+    belong to the next one.
+    """
+    ends, ended = [], False
+    for number, (begin, end) in enumerate(spans, 1):
+        word = text[begin:end]
+        ended = word[-1] in _FINAL or ended and word in _CLOSING
+        # The point in 3.5 ends nothing, but Chinese has no space after a sentence.
+        followed = end < len(text) and not text[end].isspace() and ord(word[-1]) < 128
+        if ended and not followed:
+            ends.append(number)
+    return ends
+
+
+def _at_sentence_ends(cuts: List[int], whole: Sequence[bool], ends: List[int]) -> List[int]:
+    """Move cuts within a sentence to its nearest end, so that no segment becomes empty.
+
+    Args:
+        cuts: (segments + 1,) number of tokens before each segment and after the last one.
+        whole: (segments,) whether the segment of the reference ends with a sentence.
+        ends: after how many tokens sentences of the translation end.
+    """
+    moved = cuts[:1]
+    for place in range(1, len(cuts) - 1):
+        at = cuts[place]
+        if at in (cuts[place - 1], cuts[-1]):  # empty segments stay empty
+            moved.append(moved[-1] if at == cuts[place - 1] else at)
+            continue
+        following = next(cut for cut in cuts[place:] if cut > at)
+        right = bisect.bisect_left(ends, at)
+        near = [end for end in ends[max(right - 1, 0) : right + 1] if moved[-1] < end < following]
+        nearest = min(near, key=lambda end: abs(end - at), default=at)
+        near_enough = whole[place - 1] and abs(nearest - at) <= MOST_MOVED
+        moved.append(nearest if near_enough else at)
+    return [*moved, cuts[-1]]
 
 
 def report(reference: Sequence[str], parts: Sequence[str], language: str) -> Report:

@@ -55,6 +55,48 @@ def test_text_is_kept_whatever_its_characters():
     assert "".join("".join(found).split()) == "".join(text.split())
 
 
+@pytest.mark.parametrize(
+    "reference, text, cuts, parts",
+    [
+        # before and behind the end of the sentence
+        (["A b.", "C d."], "x y z. u v.", [3], ["x y z.", "u v."]),
+        (["A b.", "C d."], "x y z. u v.", [5], ["x y z.", "u v."]),
+        (["A b.", "C d."], "x. y z! u v.", [3], ["x.", "y z! u v."]),
+        (["A b.", "C d."], "x. y z u! v.", [5], ["x. y z u!", "v."]),
+        # five tokens away and six
+        (["A.", "B."], "a. b c d e f g h i.", [7], ["a.", "b c d e f g h i."]),
+        (["A.", "B."], "a. b c d e f g h i.", [8], ["a. b c d e f g", "h i."]),
+        # the segment is part of a sentence, or the cut is at an end
+        (["A b,", "c d."], "x y z. u v.", [3], ["x y z", ". u v."]),
+        (["A b.", "C d."], "x. y. u v.", [4], ["x. y.", "u v."]),
+        # points inside numbers, quotes and brackets
+        (["A b.", "C d."], "x 3.5 y. u v.", [3], ["x 3.5 y.", "u v."]),
+        (['"A b."', "C."], 'x "y z." "u v."', [5], ['x "y z."', '"u v."']),
+        (["A b.", '"C."'], 'x y. "u v."', [4], ["x y.", '"u v."']),
+        (["(A b.)", "C."], "(x y.) u v.", [4], ["(x y.)", "u v."]),
+        (["我来了。", "你走。"], "他走了。你来。", [2], ["他走了。", "你来。"]),
+        # no segment becomes empty, and empty ones stay so
+        (["A.", "B.", "C."], "x y. z", [1, 2], ["x", "y.", "z"]),
+        (["A.", "B.", "C."], "x. y z u", [1, 3], ["x.", "y", "z u"]),
+        (["A.", "B.", "C."], "x y. z", [2, 2], ["x y.", "", "z"]),
+        (["A.", "B.", "C."], "x y. z", [0, 2], ["", "x y.", "z"]),
+        (["A.", "B.", "C."], "x y. z w", [2, 3], ["x y", ".", "z w"]),
+        (["A.", "B."], "x y. z", [4], ["x y. z", ""]),
+    ],
+)
+def test_cuts_are_moved_to_the_end_of_a_sentence(monkeypatch, reference, text, cuts, parts):
+    """Given what mweralign cuts."""
+
+    def cut(_, hypothesis):
+        words = hypothesis.split()
+        places = [0, *cuts, len(words)]
+        return [" ".join(words[a:b]) for a, b in zip(places, places[1:])]
+
+    monkeypatch.setattr(alignment, "_mweralign", cut)
+    language = "ja" if "。" in text else "en"
+    assert align_document(reference, text, language) == parts
+
+
 def test_report():
     reference = ["a b c d e f g h", "a b", "a b c d e f g h"]
     parts = ["a b c d e f g h", "", "a b c d e f g h i j k l m n o p q r s t"]

@@ -7,6 +7,7 @@ takes minutes for each model, and tests torch alone.
 import pytest
 import tiny
 import torch
+import torch._dynamo
 from models.test_contract import ARCHITECTURES, PAD, batch, following, previous
 
 #: lengths of sources and targets: others than before are compiled anew or as variables
@@ -29,8 +30,8 @@ def outputs_and_gradients(model, forward, sources, targets):
 
 @pytest.mark.system
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_compiled_models_compute_the_same(name, monkeypatch):
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 64)
+@torch._dynamo.config.patch(recompile_limit=64)
+def test_compiled_models_compute_the_same(name):
     torch._dynamo.reset()
     model = tiny.model(*ARCHITECTURES[name])
     compiled = torch.compile(model, backend="aot_eager")
