@@ -40,7 +40,8 @@ class Question(NamedTuple):
 
     Attributes:
         phenomenon: name of the phenomenon.
-        distance: number of sentences back to the nearest one whose translation shows the answer.
+        distance: number of sentences back to the nearest one whose translation shows the answer;
+            for formality to the greeting, although answers before it show it as well.
         distance_to_first: number of sentences back to the one whose source shows it.  For terms
             with more than two mentions it is larger than ``distance``; a system without target
             context must reach this far.
