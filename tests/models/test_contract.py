@@ -297,6 +297,25 @@ def test_training_on_a_gpu_mixes_no_devices(model):
                 inputs.update(doc_state=doc_state, starts=torch.zeros_like(inputs["starts"]))
 
 
+def test_shapes_do_not_depend_on_values(arguments, monkeypatch):
+    """On the meta device tensors have no values.  Whether there is padding is answered with yes."""
+    if "sentence" in arguments:
+        pytest.skip("window attention reads where the windows are")
+    model, known = tiny.model(*arguments), torch.Tensor.__bool__
+    if any(isinstance(module, torch.nn.GRU) for module in model.modules()):
+        pytest.skip("torch's recurrences read the lengths of the sources")
+    source, target = batch([9, 4, 13, 7], left_pad=True), batch([6, 12, 3, 5], seed=10)
+    lengths, follow = source.ne(PAD).sum(1), following(model)
+    wanted, _ = model(source, lengths, previous(target), **follow)
+    monkeypatch.setattr(torch.Tensor, "__bool__", lambda x: x.is_meta or known(x))
+    follow.update((key, x.to("meta")) for key, x in follow.items() if key != "lanes")
+    output, _ = model.to("meta")(source.to("meta"), lengths, previous(target).to("meta"), **follow)
+    assert output.is_meta and output.shape == wanted.shape
+    output.sum().backward()
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    assert gradients and all(gradient.is_meta for gradient in gradients)
+
+
 def test_search_on_a_gpu_mixes_no_devices(model):
     source = put(batch([9, 4, 13, 7], left_pad=True))
     follow = put(following(put_module(model.float()), lanes=4))
