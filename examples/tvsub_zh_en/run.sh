@@ -20,8 +20,8 @@ mkdir -p "$work"
 work=$(cd "$work" && pwd)
 bin=$work/data/bin raw=$work/data/text/raw
 export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${THREADS:-${OMP_NUM_THREADS:-1}}
-# Products in bfloat16 where the processor has them, in TF32 on a GPU, and memory that is kept between
-# updates: the same for all systems.
+# Products in bfloat16 where oneDNN takes them (not on every processor that has them), in TF32 on a
+# GPU, and memory that is kept between updates: the same for all systems.
 export ONEDNN_DEFAULT_FPMATH_MODE=BF16
 export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 DEVICE=${DEVICE:-cpu}
 export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=20000000000 MALLOC_TOP_PAD_=200000000
