@@ -3,9 +3,9 @@
     python benchmark.py DATA --out FOLDER        # DATA: folder of binarised documents
 
 ``memory_transformer`` reads some updates of a stream of ``--lanes`` documents; fairseq's
-transformer reads the same sentences, sorted by length, in batches of as many.  Systems take turns;
-times are CPU seconds of an update (forward, backward, Adam) on all threads, ratios are taken within
-a turn.
+transformer reads the same sentences in as many updates, sorted by length, in batches of
+``--sorted-rows`` so that they have little padding.  Systems take turns; times are CPU seconds of an
+update (forward, backward, Adam) on all threads, ratios are taken within a turn.
 """
 
 import argparse
@@ -55,19 +55,20 @@ class Trainer:
         self._optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-5)
         self._criterion = LabelSmoothedCrossEntropyCriterion(self.task, False, 0.1)
 
-    def seconds(self, batches: List[dict]) -> float:
-        """Measure the CPU seconds of an update on each batch, of a stream in this order."""
+    def seconds(self, updates: List[List[dict]]) -> float:
+        """Measure the CPU seconds of updates on some batches each, of a stream in this order."""
         outputs: List[tuple] = []
         hook = self.model.register_forward_hook(
             lambda model, inputs, output: outputs.append(output)
         )
         begin = time.process_time()
-        for batch in batches:
-            if "lanes" in batch["net_input"]:
-                before = outputs[-1][1]["doc_state"] if outputs else {}
-                state = {name: value.detach() for name, value in before.items()} or None
-                batch = {**batch, "net_input": {**batch["net_input"], "doc_state": state}}
-            self._criterion(self.model, batch)[0].backward()
+        for batches in updates:
+            for batch in batches:
+                if "lanes" in batch["net_input"]:
+                    before = outputs[-1][1]["doc_state"] if outputs else {}
+                    state = {name: value.detach() for name, value in before.items()} or None
+                    batch = {**batch, "net_input": {**batch["net_input"], "doc_state": state}}
+                self._criterion(self.model, batch)[0].backward()
             self._optimizer.step()
             self._optimizer.zero_grad()
         hook.remove()
@@ -90,14 +91,20 @@ def batches_of_stream(trainer: Trainer, args) -> List[dict]:
     raise UserError(f"{args.data} has only {len(found)} updates; give fewer --lanes or --updates")
 
 
-def sorted_batches(trainer: Trainer, stream: List[dict], rows: int) -> List[dict]:
-    """Return the sentences of batches of a stream, sorted by length, in batches of ``rows``."""
+def sorted_updates(trainer: Trainer, stream: List[dict], rows: int) -> List[List[dict]]:
+    """Return the sentences of updates of a stream, sorted by length.
+
+    Each update has several batches of ``rows`` sentences, so that the longest and the shortest of
+    them are not padded to the same length.
+    """
     view = trainer.task.dataset("train")
     place = {line: item for item, line in enumerate(view.ids.tolist())}
     lines = [line for batch in stream for line in batch["id"].tolist() if line >= 0]
     items = sorted((place[x] for x in lines), key=lambda i: (view.tgt_sizes[i], view.src_sizes[i]))
     parts = [items[first : first + rows] for first in range(0, len(items), rows)]
-    return [view.collater([view[item] for item in part]) for part in parts]
+    batches = [view.collater([view[item] for item in part]) for part in parts]
+    each = -(-len(batches) // len(stream))
+    return [batches[first : first + each] for first in range(0, len(batches), each)]
 
 
 def together(batch: dict) -> dict:
@@ -105,8 +112,9 @@ def together(batch: dict) -> dict:
     return {**batch, "net_input": {**batch["net_input"], "row_groups": None}}
 
 
-def padding(batches: List[dict]) -> float:
+def padding(updates: List[List[dict]]) -> float:
     """Return the share of padding among the target positions."""
+    batches = sum(updates, [])
     total = sum(batch["target"].numel() for batch in batches)
     return 1 - sum(batch["ntokens"] for batch in batches) / total
 
@@ -119,14 +127,14 @@ def compare(args) -> List[list]:
     single = ["--task", "sliding_window_translation", "--window-size", "1"]
     stock = Trainer(args, *single, "--arch", "transformer")
     stream = batches_of_stream(ours, args)
-    batches = {
-        STOCK: sorted_batches(stock, stream, args.lanes * args.chunk_sentences),
-        STREAM: stream,
-        TOGETHER: [together(batch) for batch in stream],
+    updates = {
+        STOCK: sorted_updates(stock, stream, args.sorted_rows),
+        STREAM: [[batch] for batch in stream],
+        TOGETHER: [[together(batch)] for batch in stream],
     }
-    seconds: Dict[str, List[float]] = {name: [] for name in batches}
+    seconds: Dict[str, List[float]] = {name: [] for name in updates}
     for turn in range(args.repeats + 1):
-        for name, given in batches.items():
+        for name, given in updates.items():
             found = (stock if name == STOCK else ours).seconds(given)
             if turn > 0:  # the first turn warms up
                 seconds[name].append(found)
@@ -136,7 +144,7 @@ def compare(args) -> List[list]:
         ratios = [a / b for a, b in zip(found, seconds[STOCK])]
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
         each = f"{1000 * statistics.median(found) / sentences:.1f}"
-        rows.append([name, f"{padding(batches[name]):.0%}", each, spread])
+        rows.append([name, f"{padding(updates[name]):.0%}", each, spread])
     return rows
 
 
@@ -148,6 +156,9 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=8, help="documents read side by side")
     parser.add_argument("--chunk-sentences", type=int, default=20, help="of each in an update")
     parser.add_argument("--updates", type=int, default=6)
+    parser.add_argument(
+        "--sorted-rows", type=int, default=32, help="sentences in a batch of the transformer"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--small", action="store_true", help="2 + 2 layers of 256; default: 6 + 6")
