@@ -103,7 +103,10 @@ def align_document(reference: Sequence[str], text: str, language: str) -> List[s
         # Words as numbers: the aligner must not split or change them.
         return " ".join(str(numbers.setdefault(word.lower(), len(numbers))) for word in words)
 
-    wanted = [ids(segment[a:b] for a, b in token_spans(segment, language)) for segment in reference]
+    wanted_spans = [token_spans(segment, language) for segment in reference]
+    wanted = [
+        ids(segment[a:b] for a, b in words) for segment, words in zip(reference, wanted_spans)
+    ]
     places = [place for place, words in enumerate(wanted) if words]
     parts = [""] * len(reference)
     if not spans or not places:
@@ -116,10 +119,8 @@ def align_document(reference: Sequence[str], text: str, language: str) -> List[s
     if cuts[-1] != len(spans):
         raise RuntimeError(f"the alignment has {cuts[-1]} words, the text {len(spans)}")
     whole = [
-        ends[-1:] == [len(words)]
+        len(wanted_spans[place]) in _sentence_ends(reference[place], wanted_spans[place])
         for place in places
-        for words in [token_spans(reference[place], language)]
-        for ends in [_sentence_ends(reference[place], words)]
     ]
     cuts = _at_sentence_ends(cuts, whole, _sentence_ends(text, spans))
     for place, begin, end in zip(places, cuts, cuts[1:]):
