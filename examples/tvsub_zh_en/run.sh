@@ -7,9 +7,10 @@
 # per line, and a blank line between episodes.  SYSTEMs are names in systems.txt; default: all.  What is done is not
 # done again; training that was interrupted goes on.  WORK/results.json holds all results so far.
 #
-# Environment: EPOCHS of the bases (12); TOKENS, the target tokens that each other system reads (4000000);
-# STAGES, some of "train translate score" (all); DEVICE, cpu or cuda (cpu); THREADS (1).  Several of
-# these commands may run at the same time for different systems, after the bases have been trained.
+# Environment: TOKENS, the target tokens that each system reads after its base (8000000); STAGES, some of
+# "train translate contexts score" (all); DEVICE, cpu or cuda (cpu); THREADS (1); WORKERS that load batches
+# for a GPU (2).  Several of these commands may run at the same time for different systems, after the bases
+# have been trained.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$here/../..
@@ -31,10 +32,10 @@ print(*find_spec("fairseq_docmt").submodule_search_locations)')
 case $DEVICE in
   cpu) device=(--cpu) loading=(--num-workers 0) ;;
   # fairseq's thread for loading batches can abort the process at its end; workers make it unnecessary.
-  cuda) device=() loading=(--num-workers 2 --data-buffer-size 0) ;;
+  cuda) device=() loading=(--num-workers "${WORKERS:-2}" --data-buffer-size 0) ;;
   *) echo "error: DEVICE is $DEVICE; choose cpu or cuda" >&2; exit 1 ;;
 esac
-stages=" ${STAGES:-train translate score} "
+stages=" ${STAGES:-train translate contexts score} "
 
 transformer=(--encoder-layers 3 --decoder-layers 2
   --encoder-embed-dim 256 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4
@@ -99,16 +100,16 @@ memories() {
 train() {
   local sizes schedule most
   case " ${options[*]} " in *rnn*) sizes=("${rnn[@]}") ;; *) sizes=("${transformer[@]}") ;; esac
-  local common=("${options[@]}" "${sizes[@]}" --dropout 0.2
-    --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
+  local common=("${sizes[@]}" --dropout 0.2 --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --seed 1)
   if [ "$start" = - ]; then
     schedule=(--lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 500
-      --max-epoch "${EPOCHS:-12}" --keep-last-epochs 1)
+      --keep-last-epochs 1)
   else
     if [ ! -e "$work/$1/updates" ]; then
       mkdir -p "$work/$1"
-      most=$(python "$here/updates.py" "${TOKENS:-4000000}" "$bin" --user-dir "$user_dir" "${common[@]}" \
+      most=$(python "$here/updates.py" "${TOKENS:-8000000}" "$bin" --user-dir "$user_dir" \
+        "${options[@]}" "${common[@]}" \
         2> "$work/$1/updates.log") || { tail -n 5 "$work/$1/updates.log" >&2; exit 1; }
       echo "$most" > "$work/$1/updates"
     fi
@@ -116,9 +117,11 @@ train() {
     schedule=(--lr 0.0005 --lr-scheduler polynomial_decay --warmup-updates 100 --total-num-update "$most"
       --max-update "$most" --finetune-from-model "$work/$start/checkpoint_best.pt" --no-epoch-checkpoints)
   fi
+  # The options of systems.txt come last: they win over those of all systems.
   measured "$1/train" fairseq-train "$bin" --user-dir "$user_dir" "${common[@]}" "${schedule[@]}" \
     "${device[@]}" "${loading[@]}" --log-format simple --log-interval 50 \
-    --save-interval-updates 200 --keep-interval-updates 1 --save-dir "$work/$1"
+    --save-interval-updates 200 --keep-interval-updates 1 --save-dir "$work/$1" "${options[@]}"
+  measured "$1/kept" python "$here/keep_weights.py" "$work/$1/checkpoint_best.pt"
 }
 
 # translate RECORD DATA SUBSET DECODING BEAM LENGTH_PENALTY CHECKPOINT
@@ -143,7 +146,7 @@ tune() {
   echo "$best" > "$work/lenpen"
 }
 
-# Translates the test sets with beams of 1 and 4, and zpdev with limited contexts.
+# Translates the test sets with beams of 1 and 4.
 translate_all() {
   local decoding beam lenpen checkpoint=$work/$1/checkpoint_best.pt
   lenpen=$(cat "$work/lenpen")
@@ -153,9 +156,22 @@ translate_all() {
       translate "$1/$decoding/zpdev-$beam" "$bin" test1 "$decoding" $beam "$lenpen" "$checkpoint"
     done
   done
+}
+
+# Translates zpdev with limited contexts, and measures how much the context helps to predict the test set.
+use_contexts() {
+  local lenpen checkpoint=$work/$1/checkpoint_best.pt decoding=${decodings%%,*}
+  lenpen=$(cat "$work/lenpen")
+  mkdir -p "$work/$1/scores"
+  case " ${options[*]} " in
+    *" --window-size 1 "*) ;;
+    *) measured "$1/scores/usage-record" python -m fairseq_docmt.scoring context-usage \
+      --path "$checkpoint" --source "$raw/test.zh" --reference "$raw/test.en" \
+      --context 10 other-document:10 --max-tokens 6000 "${device[@]}" \
+      --format json --out "$work/$1/scores/usage.json" ;;
+  esac
   # There are no drafts of these texts; a system that needs some makes its own.
   search=("${search[@]:0:2}")
-  decoding=${decodings%%,*}
   translate "$1/contexts/own" "$work/contexts/bin" test "$decoding" 4 "$lenpen" "$checkpoint"
   translate "$1/contexts/other" "$work/contexts/bin" test1 "$decoding" 4 "$lenpen" "$checkpoint"
 }
@@ -194,13 +210,6 @@ score() {
   measured "$system/scores/context-pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
     --source "$work/zpdev.zp.zh" --reference "$reference" \
     --format json --out "$work/$system/scores/context-pronouns.json" "${outputs[@]}"
-  case " ${options[*]} " in
-    *" --window-size 1 "*) ;;
-    *) measured "$system/scores/usage-record" python -m fairseq_docmt.scoring context-usage \
-      --path "$work/$system/checkpoint_best.pt" --source "$raw/test.zh" --reference "$raw/test.en" \
-      --context 10 other-document:10 --max-tokens 6000 "${device[@]}" \
-      --format json --out "$work/$system/scores/usage.json" ;;
-  esac
 }
 
 prepare
@@ -211,12 +220,9 @@ for system in "${names[@]}"; do
   read_settings "$system"
   memories
   case $stages in *" train "*) train "$system" ;; esac
-  case $stages in
-    *" translate "*)
-      [ "$system" != base ] || tune
-      translate_all "$system"
-      ;;
-  esac
+  [ "$system" != base ] || tune
+  case $stages in *" translate "*) translate_all "$system" ;; esac
+  case $stages in *" contexts "*) use_contexts "$system" ;; esac
   case $stages in *" score "*) score "$system" ;; esac
 done
 python "$here/results.py" collect "$work" "$here/systems.txt" > "$work/results.$$"

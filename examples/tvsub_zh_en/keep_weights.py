@@ -1,0 +1,30 @@
+"""Reduce a checkpoint to what decoding and a second stage need: its weights, in half precision.
+
+    python keep_weights.py CHECKPOINT
+
+The state of the optimizer and of the iterator over the training set go.  The file is replaced.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+
+def keep_weights(path: Path) -> None:
+    """Replace a checkpoint by one with its weights alone, in half precision."""
+    state = torch.load(path, map_location="cpu", weights_only=False)
+    state["model"] = {
+        name: value.half() if value.is_floating_point() else value
+        for name, value in state["model"].items()
+    }
+    state.pop("last_optimizer_state", None)
+    iterator = state["extra_state"]["train_iterator"]
+    state["extra_state"]["train_iterator"] = {"version": 2, "epoch": iterator["epoch"]}
+    new = path.with_suffix(".new")
+    torch.save(state, new)
+    new.replace(path)
+
+
+if __name__ == "__main__":
+    keep_weights(Path(sys.argv[1]))
