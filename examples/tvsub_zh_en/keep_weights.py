@@ -10,6 +10,9 @@ from pathlib import Path
 
 import torch
 
+#: what fairseq reads of the iterator even if a second stage begins its own
+ITERATOR = ("version", "epoch", "iterations_in_epoch")
+
 
 def keep_weights(path: Path) -> None:
     """Replace a checkpoint by one with its weights alone, in half precision."""
@@ -20,7 +23,7 @@ def keep_weights(path: Path) -> None:
     }
     state.pop("last_optimizer_state", None)
     iterator = state["extra_state"]["train_iterator"]
-    state["extra_state"]["train_iterator"] = {"version": 2, "epoch": iterator["epoch"]}
+    state["extra_state"]["train_iterator"] = {name: iterator[name] for name in ITERATOR}
     new = path.with_suffix(".new")
     torch.save(state, new)
     new.replace(path)
