@@ -7,8 +7,8 @@
 # per line, and a blank line between episodes.  SYSTEMs are names in systems.txt; default: all.  What is done is not
 # done again; training that was interrupted goes on.  WORK/results.json holds all results so far.
 #
-# Environment: TOKENS, the target tokens that each system reads after its base (8000000); STAGES, some of
-# "train translate contexts score" (all); DEVICE, cpu or cuda (cpu); THREADS (1); WORKERS that load batches
+# Environment: TOKENS, the target tokens that each system reads after its base (24000000); STAGES, some of
+# "memories train translate contexts score" (all); DEVICE, cpu or cuda (cpu); THREADS (1); WORKERS that load batches
 # for a GPU (2).  Several of these commands may run at the same time for different systems, after the bases
 # have been trained.
 set -euo pipefail
@@ -35,7 +35,7 @@ case $DEVICE in
   cuda) device=() loading=(--num-workers "${WORKERS:-2}" --data-buffer-size 0) ;;
   *) echo "error: DEVICE is $DEVICE; choose cpu or cuda" >&2; exit 1 ;;
 esac
-stages=" ${STAGES:-train translate contexts score} "
+stages=" ${STAGES:-memories train translate contexts score} "
 
 transformer=(--encoder-layers 3 --decoder-layers 2
   --encoder-embed-dim 256 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4
@@ -70,30 +70,30 @@ prepare() {
     --srcdict "$bin/dict.zh.txt" --tgtdict "$bin/dict.en.txt"
 }
 
-# Language models for a source memory and translations for a target memory, by rnnsearch.
-memories() {
-  sentence_lm=$work/lm/forward/checkpoint_best.pt:$work/lm/backward/checkpoint_best.pt
-  case " ${options[*]} " in
-    *" memnet_rnn "*) ;;
-    *) return 0 ;;
+# Adds the language models of a source memory and the drafts of a target memory to the options.
+read_memories() {
+  case " ${options[*]} " in *" memnet_rnn "*) ;; *) return 0 ;; esac
+  case " ${options[*]} " in *" --memory source "* | *" --memory both "*)
+    options+=(--sentence-lm "$work/lm/forward/checkpoint_best.pt:$work/lm/backward/checkpoint_best.pt"
+      --sentence-lm-embed-dim "$lm_size" --sentence-lm-hidden-size "$lm_size") ;;
   esac
-  case " ${options[*]} " in
-    *" --memory source "* | *" --memory both "*)
-      measured lm/record env SIZE=$lm_size EPOCHS=3 bash "$recipes/maruf2018_memnet/train_sentence_lm.sh" \
-        "$work/data/text/subwords/train.zh" "$work/data/text/subwords/valid.zh" "$bin/dict.zh.txt" \
-        "$work/lm" --max-tokens 16384 "${device[@]}" "${loading[@]}" --log-format simple
-      options+=(--sentence-lm "$sentence_lm" --sentence-lm-embed-dim "$lm_size"
-        --sentence-lm-hidden-size "$lm_size")
-      ;;
+  case " ${options[*]} " in *" --memory target "* | *" --memory both "*)
+    options+=(--drafts "$work/drafts")
+    search+=(--drafts "$work/drafts") ;;
   esac
-  case " ${options[*]} " in
-    *" --memory target "* | *" --memory both "*)
-      measured drafts/record bash "$recipes/maruf2018_memnet/make_drafts.sh" "$bin" zh en \
-        "$work/rnnsearch/checkpoint_best.pt" "$work/drafts" train valid test test1 \
-        -- --max-tokens 16384 "${device[@]}" "${loading[@]}"
-      options+=(--drafts "$work/drafts")
-      search+=(--drafts "$work/drafts")
-      ;;
+}
+
+# Trains the language models for a source memory, and translates everything by rnnsearch for a target memory.
+make_memories() {
+  case " ${options[*]} " in *" --sentence-lm "*)
+    measured lm/record env SIZE=$lm_size EPOCHS=3 bash "$recipes/maruf2018_memnet/train_sentence_lm.sh" \
+      "$work/data/text/subwords/train.zh" "$work/data/text/subwords/valid.zh" "$bin/dict.zh.txt" \
+      "$work/lm" --max-tokens 16384 "${device[@]}" "${loading[@]}" --log-format simple ;;
+  esac
+  case " ${options[*]} " in *" --drafts "*)
+    measured drafts/record bash "$recipes/maruf2018_memnet/make_drafts.sh" "$bin" zh en \
+      "$work/rnnsearch/checkpoint_best.pt" "$work/drafts" train valid test test1 \
+      -- --max-tokens 16384 "${device[@]}" "${loading[@]}" ;;
   esac
 }
 
@@ -108,7 +108,7 @@ train() {
   else
     if [ ! -e "$work/$1/updates" ]; then
       mkdir -p "$work/$1"
-      most=$(python "$here/updates.py" "${TOKENS:-8000000}" "$bin" --user-dir "$user_dir" \
+      most=$(python "$here/updates.py" "${TOKENS:-24000000}" "$bin" --user-dir "$user_dir" \
         "${options[@]}" "${common[@]}" \
         2> "$work/$1/updates.log") || { tail -n 5 "$work/$1/updates.log" >&2; exit 1; }
       echo "$most" > "$work/$1/updates"
@@ -120,7 +120,7 @@ train() {
   # The options of systems.txt come last: they win over those of all systems.
   measured "$1/train" fairseq-train "$bin" --user-dir "$user_dir" "${common[@]}" "${schedule[@]}" \
     "${device[@]}" "${loading[@]}" --log-format simple --log-interval 50 \
-    --save-interval-updates 200 --keep-interval-updates 1 --save-dir "$work/$1" "${options[@]}"
+    --save-interval-updates 500 --keep-interval-updates 1 --save-dir "$work/$1" "${options[@]}"
   measured "$1/kept" python "$here/keep_weights.py" "$work/$1/checkpoint_best.pt"
 }
 
@@ -218,7 +218,8 @@ names=("$@")
 for system in "${names[@]}"; do
   echo "$system"
   read_settings "$system"
-  memories
+  read_memories
+  case $stages in *" memories "*) make_memories ;; esac
   case $stages in *" train "*) train "$system" ;; esac
   [ "$system" != base ] || tune
   case $stages in *" translate "*) translate_all "$system" ;; esac
