@@ -25,6 +25,7 @@ from integration.test_hydra import RUNS, SHARED, batches, group, state_of
 from models.test_contract import ARCHITECTURES, PAD, batch, following, previous
 
 from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.ops.masked_attention import masked_attention
 
 DEVICE = torch.device(os.environ.get("DOCMT_TEST_DEVICE", "cuda"))
 ON_GPU = DEVICE.type == "cuda"
@@ -113,9 +114,9 @@ def trained_twice(model, device, dtype=torch.float64):
     return outputs, losses, gradients
 
 
-def assert_near(found, wanted, tolerance, name):
-    """Compare tensors; differences are relative to the largest value of a tensor."""
-    atol = tolerance * float(wanted.abs().max().clamp(min=1e-3))
+def assert_near(found, wanted, tolerance, name, largest=0.0):
+    """Compare tensors; differences are relative to the largest value of a tensor, or to another."""
+    atol = tolerance * max(float(wanted.abs().max()), largest, 1e-3)
     torch.testing.assert_close(found, wanted, atol=atol, rtol=0, msg=lambda m: f"{name}: {m}")
 
 
@@ -141,8 +142,33 @@ def test_losses_and_gradients(name):
         assert_near(found[0][number], wanted[0][number], tolerance, f"{name}, output {number}")
         assert_near(found[1][number], wanted[1][number], tolerance, f"{name}, loss {number}")
     assert found[2].keys() == wanted[2].keys()
+    # Some gradients are zero but for rounding, as those of the bias of keys.
+    largest = max(float(gradient.abs().max()) for gradient in wanted[2].values())
     for parameter, gradient in wanted[2].items():
-        assert_near(found[2][parameter], gradient, tolerance, f"{name}, {parameter}")
+        assert_near(found[2][parameter], gradient, tolerance, f"{name}, {parameter}", largest)
+
+
+@pytest.mark.parametrize("rows", [1, 12], ids=["one mask row", "a mask row for each query"])
+@pytest.mark.parametrize("heads", [1, 2], ids=["shared mask", "mask of each head"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_masked_attention(dtype, heads, rows):
+    """Outputs and gradients are those in double precision on a CPU."""
+    torch.manual_seed(1)
+    inputs = [torch.randn(4, 2, length, 8) for length in (12, 13, 13)]
+    mask = torch.rand(4, heads, rows, 13) < 0.6
+    mask[..., 0] = True
+    weight = torch.randn(4, 2, 12, 8)
+
+    def output_and_gradients(device, dtype):
+        leaves = [x.to(device, dtype, copy=True).requires_grad_() for x in inputs]
+        output = masked_attention(*leaves, mask.to(device), 0.0)
+        (output * weight.to(device, dtype)).sum().backward()
+        return [x.cpu().double() for x in (output.detach(), *(leaf.grad for leaf in leaves))]
+
+    found = output_and_gradients(DEVICE, dtype)
+    wanted = output_and_gradients("cpu", torch.float64)
+    for here, there in zip(found, wanted):
+        assert_near(here, there, 8 * torch.finfo(dtype).eps, f"{dtype}")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)

@@ -8,8 +8,9 @@ the length: a block of 64 queries copies 64 + 2 w keys and has a mask with as ma
 from typing import Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+from fairseq_docmt.ops.masked_attention import masked_attention
 
 
 def fused_window_attention(
@@ -36,7 +37,7 @@ def fused_window_attention(
         offsets = window.relative_index(distance).expand(-1, -1, q.size(1), -1, -1)
         added = (queries @ relative.t()).gather(-1, offsets)
         mask = added.masked_fill(~mask, -float("inf"))
-    output = F.scaled_dot_product_attention(
+    output = masked_attention(
         queries.flatten(0, 1), keys, values, mask.flatten(0, 1), dropout, scale=1.0
     )
     output = output.unflatten(0, (len(q), blocks)).masked_fill(lost, 0.0)

@@ -6,7 +6,6 @@ The group of a token is its sentence.
 from typing import List, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_docmt.modules.shared.attention_projections import AttentionProjections
@@ -16,6 +15,7 @@ from fairseq_docmt.modules.shared.sentence_attention import (
     EncoderSentenceAttention,
 )
 from fairseq_docmt.modules.shared.sentence_decoder import source_sentences
+from fairseq_docmt.ops.masked_attention import masked_attention
 
 
 class _GroupAttention(AttentionProjections):
@@ -72,7 +72,7 @@ class _GroupAttention(AttentionProjections):
         heads = zip(*(x.chunk(len(parts), dim=1) for x in (q, k, v)))
         outputs = []
         for part, head, mask in zip(parts, heads, (seen & same_sentence, seen)):
-            output = F.scaled_dot_product_attention(*head, mask.unsqueeze(1), dropout)
+            output = masked_attention(*head, mask.unsqueeze(1), dropout)
             outputs.append(part.out_proj(output.transpose(1, 2).flatten(2)))
         if self.document is None:
             return outputs[0]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fairseq_docmt.modules.shared.attention_projections import AttentionProjections
 from fairseq_docmt.modules.shared.recent_tokens import RecentTokens
+from fairseq_docmt.ops.masked_attention import masked_attention
 
 
 class AttendedSource(NamedTuple):
@@ -88,9 +89,11 @@ class _FullAttention(AttentionProjections):
         return self.split_heads(self.q_proj(x))
 
     def _attend(self, q, k, v, seen: Optional[Tensor], causal: bool = False) -> Tensor:
-        output = F.scaled_dot_product_attention(
-            q, k, v, seen, self.dropout if self.training else 0.0, is_causal=causal
-        )
+        dropout = self.dropout if self.training else 0.0
+        if seen is None:
+            output = F.scaled_dot_product_attention(q, k, v, None, dropout, is_causal=causal)
+        else:
+            output = masked_attention(q, k, v, seen, dropout)
         return self.out_proj(output.transpose(1, 2).flatten(2))
 
 

@@ -3,7 +3,6 @@
 from typing import List
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_docmt.modules.shared.attention_projections import AttentionProjections
@@ -11,6 +10,7 @@ from fairseq_docmt.modules.shared.sentence_attention import (
     CausalSentenceAttention,
     EncoderSentenceAttention,
 )
+from fairseq_docmt.ops.masked_attention import masked_attention
 
 
 class _LongShortTermAttention(AttentionProjections):
@@ -66,7 +66,7 @@ class _LongShortTermAttention(AttentionProjections):
         dropout = self.dropout if self.training else 0.0
         parts = zip(*(x.chunk(2, dim=1) if self.separate else (x, x) for x in (q, k, v)))
         outputs = [
-            F.scaled_dot_product_attention(*part, mask.unsqueeze(1), dropout)
+            masked_attention(*part, mask.unsqueeze(1), dropout)
             for part, mask in zip(parts, (seen & same_sentence, seen))
         ]
         return self.out_proj(torch.cat([x.transpose(1, 2).flatten(2) for x in outputs], dim=-1))
