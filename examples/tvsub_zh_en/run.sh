@@ -7,10 +7,10 @@
 # per line, and a blank line between episodes.  SYSTEMs are names in systems.txt; default: all.  What is done is not
 # done again; training that was interrupted goes on.  WORK/results.json holds all results so far.
 #
-# Environment: TOKENS, the target tokens that each system reads after its base (24000000); STAGES, some of
-# "memories train translate contexts score" (all); DEVICE, cpu or cuda (cpu); THREADS (1); WORKERS that load batches
-# for a GPU (2).  Several of these commands may run at the same time for different systems, after the bases
-# have been trained.
+# Environment: TOKENS, the target tokens that each system reads after its base (12000000 after "base",
+# 6000000 after "rnnsearch"); STAGES, some of "memories train translate contexts score" (all); DEVICE, cpu
+# or cuda (cpu); THREADS (1); WORKERS that load batches for a GPU (2).  Several of these commands may run
+# at the same time for different systems, after the bases have been trained.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$here/../..
@@ -44,6 +44,7 @@ transformer=(--encoder-layers 3 --decoder-layers 2
 rnn=(--encoder-embed-dim 256 --encoder-hidden-size 256 --attention-dim 256
   --decoder-embed-dim 256 --decoder-hidden-size 256 --decoder-layers 1)
 lm_size=256
+declare -A tokens=([base]=12000000 [rnnsearch]=6000000)
 
 # Sets start, decodings and options (the task first) to those of a system, and the options of decoding.
 read_settings() {
@@ -93,7 +94,7 @@ make_memories() {
   case " ${options[*]} " in *" --drafts "*)
     measured drafts/record bash "$recipes/maruf2018_memnet/make_drafts.sh" "$bin" zh en \
       "$work/rnnsearch/checkpoint_best.pt" "$work/drafts" train valid test test1 \
-      -- --max-tokens 16384 "${device[@]}" "${loading[@]}" ;;
+      -- --max-len-a 1.5 --max-len-b 10 --max-tokens 6000 "${device[@]}" "${loading[@]}" ;;
   esac
 }
 
@@ -108,7 +109,7 @@ train() {
   else
     if [ ! -e "$work/$1/updates" ]; then
       mkdir -p "$work/$1"
-      most=$(python "$here/updates.py" "${TOKENS:-24000000}" "$bin" --user-dir "$user_dir" \
+      most=$(python "$here/updates.py" "${TOKENS:-${tokens[$start]}}" "$bin" --user-dir "$user_dir" \
         "${options[@]}" "${common[@]}" \
         2> "$work/$1/updates.log") || { tail -n 5 "$work/$1/updates.log" >&2; exit 1; }
       echo "$most" > "$work/$1/updates"

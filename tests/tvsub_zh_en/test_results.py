@@ -4,9 +4,11 @@ import json
 import sys
 
 import contexts
+import keep_weights
 import measured
 import results
 import tables
+import torch
 
 COUNT = "import sys; open(sys.argv[1], 'a').write('x'); sys.exit(int(sys.argv[2]))"
 
@@ -54,6 +56,26 @@ def test_the_last_sentence_of_each_document_is_taken(tmp_path):
     output = "".join(f"T-{n}\tt\nH-{n}\t-0.5\t{text}\n" for n, text in lines.items())
     (tmp_path / "out").write_text(output)
     assert contexts.take(str(tmp_path / "out")) == ["b", "c", "f"]
+
+
+def test_weights_are_kept_in_half_precision(tmp_path):
+    weights = {"a": torch.tensor([0.1, 2.0]), "position": torch.tensor([3])}
+    iterator = {"version": 2, "epoch": 4, "iterations_in_epoch": 5, "lanes": torch.ones(9)}
+    state = {
+        "cfg": {"x": 1},
+        "model": weights,
+        "last_optimizer_state": {"step": 7},
+        "optimizer_history": [{"num_updates": 7}],
+        "extra_state": {"train_iterator": iterator, "best": 4.5},
+    }
+    torch.save(state, tmp_path / "checkpoint.pt")
+    keep_weights.keep_weights(tmp_path / "checkpoint.pt")
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+    kept = torch.load(tmp_path / "checkpoint.pt")
+    assert kept["model"]["a"].equal(torch.tensor([0.1, 2.0]).half())
+    assert kept["model"]["position"].dtype == torch.int64
+    del iterator["lanes"], state["last_optimizer_state"]
+    assert {**kept, "model": weights} == state
 
 
 def test_settings_have_each_system_once():
