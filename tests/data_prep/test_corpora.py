@@ -15,6 +15,7 @@ import tiny
 from check_documents import CorpusError
 from commands import Shell
 from documents import LeftOut, lines_of, paired_lines, select
+from long_tests import LONG
 
 TAGS = """<url>http://www.ted.com/talks/a</url>
 <keywords>talks, science</keywords>
@@ -399,7 +400,11 @@ def os_files(folder):
 
 @pytest.mark.parametrize(
     "corpus, languages, files",
-    [("news", "en-de", news_files), ("ted", "en-it", ted_files), ("os", "en-de", os_files)],
+    [
+        pytest.param("news", "en-de", news_files, marks=LONG),
+        ("ted", "en-it", ted_files),
+        ("os", "en-de", os_files),
+    ],
 )
 def test_herold2023_is_prepared(run_recipe, tmp_path, corpus, languages, files):
     """The recipe turns small files in the published format into binarised data."""

@@ -25,6 +25,7 @@ import tiny
 from check_documents import CorpusError, check_lines
 from fairseq.data import Dictionary, data_utils, encoders
 from fairseq_cli import preprocess
+from long_tests import long_but_for
 
 TEXT = {
     "en": "Hello, world!\nIt's a test - isn't it?\n\nSecond-rate document & more.\nFine.\n",
@@ -355,7 +356,7 @@ def test_an_interruption_is_said_and_resumed(corpus, quick, monkeypatch, capsys,
     assert "bin/binarised" in after and not any("partial" in path for path in after)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", long_but_for([signal.SIGKILL], [signal.SIGINT, signal.SIGKILL]))
 def test_a_killed_preparation_is_resumed(tmp_path, quick, how):
     """Its workers end with it and leave the folder unlocked; the result is that of one go."""
     random_corpus(tmp_path, documents=2000)

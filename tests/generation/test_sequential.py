@@ -8,6 +8,7 @@ import pytest
 import tiny
 import torch
 from fairseq import checkpoint_utils, tasks
+from long_tests import LONG, long_but_for
 from naive_search import beam_search
 
 from fairseq_docmt.data import DocumentIndex, join_sentences
@@ -115,7 +116,7 @@ def test_windows(
     check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
 
 
-@pytest.fixture(params=["", "rfa_", "window_attention_", "lst_"])
+@pytest.fixture(params=long_but_for(["", "lst_"], ["", "rfa_", "window_attention_", "lst_"]))
 def checkpoint(request):
     """With full documents, for one architecture after the other."""
     return request.getfixturevalue(f"{request.param}document_checkpoint")
@@ -161,12 +162,14 @@ def check_documents(binarised, checkpoints, decoding):
 @pytest.mark.parametrize(
     "options, search",
     [
-        (["--nbest", "3"], {"nbest": 3}),
+        pytest.param(["--nbest", "3"], {"nbest": 3}, marks=LONG),
         (["--nbest", "3", "--lenpen", "0.4"], {"nbest": 3, "len_penalty": 0.4}),
-        (["--nbest", "2", "--lenpen", "2"], {"nbest": 2, "len_penalty": 2.0}),
+        pytest.param(
+            ["--nbest", "2", "--lenpen", "2"], {"nbest": 2, "len_penalty": 2.0}, marks=LONG
+        ),
         (["--unnormalized"], {"len_penalty": 0.0}),
         (["--beam", "1"], {"beam": 1}),
-        (["--beam", "5", "--nbest", "4"], {"beam": 5, "nbest": 4}),
+        pytest.param(["--beam", "5", "--nbest", "4"], {"beam": 5, "nbest": 4}, marks=LONG),
     ],
 )
 def test_every_hypothesis_of_the_beam(binarised, window_checkpoint, options, search):
@@ -193,10 +196,13 @@ def test_every_hypothesis_of_the_beam(binarised, window_checkpoint, options, sea
     "system, options, search",
     [
         ("ensemble", ["--nbest", "3", "--lenpen", "2"], {"nbest": 3, "len_penalty": 2.0}),
-        ("ensemble", ["--nbest", "2", "--unnormalized"], {"nbest": 2, "len_penalty": 0.0}),
-        ("ensemble", ["--beam", "1"], {"beam": 1}),
+        pytest.param(
+            *("ensemble", ["--nbest", "2", "--unnormalized"], {"nbest": 2, "len_penalty": 0.0}),
+            marks=LONG,
+        ),
+        pytest.param("ensemble", ["--beam", "1"], {"beam": 1}, marks=LONG),
         ("rfa", [], {}),
-        ("rnnsearch", [], {}),
+        pytest.param("rnnsearch", [], {}, marks=LONG),
     ],
 )
 def test_scores_with_the_context(

@@ -12,6 +12,7 @@ from fairseq import checkpoint_utils, tasks, utils
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import collate_tokens
 from fairseq.models.transformer_lm import TransformerLanguageModel
+from long_tests import LONG
 from naive_search import beam_search
 
 from fairseq_docmt.data import DocumentIndex, join_sentences
@@ -221,7 +222,13 @@ def windows(document):
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    "beam, gold, positions", [(1, False, 50), (1, True, 50), (4, True, 14), (4, False, 14)]
+    "beam, gold, positions",
+    [
+        pytest.param(1, False, 50, marks=LONG),
+        pytest.param(1, True, 50, marks=LONG),
+        (4, True, 14),
+        (4, False, 14),
+    ],
 )
 def test_windows(exact, data, lm_path, window_checkpoint, monkeypatch, beam, gold, positions):
     """With few positions the earliest sentences are left out in the middle of a sentence.
@@ -339,8 +346,8 @@ def stream_checkpoint(request):
 @pytest.mark.parametrize(
     "stream_checkpoint, beam, gold, positions",
     [
-        ("memory", 1, False, 50),
-        ("memory", 4, False, 20),
+        pytest.param("memory", 1, False, 50, marks=LONG),
+        pytest.param("memory", 4, False, 20, marks=LONG),
         ("marked", 4, False, 14),
         ("cache", 4, True, 50),
     ],

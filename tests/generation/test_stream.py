@@ -5,6 +5,7 @@ import tiny
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
+from long_tests import long_but_for
 
 from fairseq_docmt.modules.rnn.cache_decoder import CacheDecoder
 
@@ -50,7 +51,7 @@ def checkpoint(request, barely_trained):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("gold", [False, True])
+@pytest.mark.parametrize("gold", long_but_for([False], [False, True]))
 def test_greedy_search(binarised, checkpoint, gold):
     """After the model's translations, or after references with ``--gold-context``."""
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])

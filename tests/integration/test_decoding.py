@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 import sacrebleu
 import tiny
+from long_tests import LONG, long_but_for
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
@@ -55,6 +56,20 @@ OURS = [
 WAYS = [*ALL, ("cache-stream", "stream"), ("memnet-document", "iterative")]
 
 
+#: every decoding once; equations/ and golden/ hold the decodings of all architectures
+EACH_ONCE = [
+    ("window", "sequential"),
+    ("window", "window"),
+    ("document", "segment"),
+    ("document", "sequential-full-source"),
+    ("rfa-document", "sequential"),
+    ("memory-stream", "stream"),
+    ("memnet-document", "iterative"),
+]
+#: one of each kind: window by window, in parts, sentence by sentence
+FEW = [("window", "sequential"), ("document", "segment"), ("cache-stream", "stream")]
+
+
 @functools.lru_cache(maxsize=None)
 def translated(binarised, checkpoint, *options):
     """Output of ``fairseq-generate``, which several tests compare with."""
@@ -76,7 +91,7 @@ def hypotheses(output):
     }
 
 
-@pytest.mark.parametrize("system", ALL + OURS, indirect=True, ids=str)
+@pytest.mark.parametrize("system", long_but_for(EACH_ONCE, ALL + OURS), indirect=True, ids=str)
 def test_each_sentence_is_translated_once_with_any_batches(binarised, system):
     checkpoint, options = system
     whole = translated(binarised, checkpoint, *options)
@@ -90,7 +105,7 @@ def test_each_sentence_is_translated_once_with_any_batches(binarised, system):
     assert hypotheses(tiny.generate(binarised, checkpoint, *options, *one)) == expected
 
 
-@pytest.mark.parametrize("system", WAYS, indirect=True, ids=str)
+@pytest.mark.parametrize("system", long_but_for(FEW, WAYS), indirect=True, ids=str)
 def test_processes_share_the_sentences(binarised, system):
     """Each sentence is translated by one process; worker processes may load the batches."""
     checkpoint, options = system
@@ -136,7 +151,7 @@ def test_a_document_over_the_buffer_is_warned_of(binarised, document_checkpoint,
     assert "give a --buffer-size that holds whole documents" in caplog.text
 
 
-@pytest.mark.parametrize("system", WAYS, indirect=True, ids=str)
+@pytest.mark.parametrize("system", long_but_for(FEW, WAYS), indirect=True, ids=str)
 def test_nbest_and_ensembles(binarised, system):
     checkpoint, options = system
     output = tiny.generate(binarised, f"{checkpoint}:{checkpoint}", *options, "--nbest", "3")
@@ -197,7 +212,12 @@ SMALL_BUFFERS = [("1", "1"), ("4", "3")]
 TYPED += [(system, *sizes) for system in (ALL[0], OURS[-1]) for sizes in SMALL_BUFFERS]
 
 
-@pytest.mark.parametrize("system, buffer, batch", TYPED, indirect=["system"], ids=str)
+@pytest.mark.parametrize(
+    "system, buffer, batch",
+    [pytest.param(*case, marks=() if case[0] in (*FEW, OURS[-1]) else LONG) for case in TYPED],
+    indirect=["system"],
+    ids=str,
+)
 def test_interactive_gives_the_same(binarised, system, buffer, batch):
     checkpoint, options = system
     expected = tiny.lines_of(translated(binarised, checkpoint, *options))
@@ -211,7 +231,9 @@ def test_interactive_gives_the_same(binarised, system, buffer, batch):
     assert all(found[row] == "" for row in found if not lines[row])
 
 
-@pytest.mark.parametrize("system", ALL + OURS[:1] + OURS[-2:], indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "system", long_but_for(FEW[:2] + OURS[-1:], ALL + OURS[:1] + OURS[-2:]), indirect=True, ids=str
+)
 def test_python_gives_the_same(binarised, system):
     checkpoint, options = system
     expected = tiny.lines_of(translated(binarised, checkpoint, *options))

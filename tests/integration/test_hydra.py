@@ -8,6 +8,7 @@ import pytest
 import tiny
 import yaml
 from fairseq.models import ARCH_MODEL_REGISTRY
+from long_tests import LONG, long_but_for
 
 WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
 DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "20"]
@@ -44,6 +45,8 @@ RUNS = {
     "memnet_rnn": ([*DOCUMENTS, "--gold-drafts"], tiny.memnet("--memory", "target")),
     "context_rnn": (STREAM, tiny.context("--context", "hierarchical")),
 }
+#: each task, with and without a dataclass
+FAST = ["transformer", "rfa_transformer_iwslt", "memory_transformer", "rnnsearch_512", "memnet_rnn"]
 
 
 def group(flags) -> dict:
@@ -98,7 +101,7 @@ def losses(state: dict) -> list:
     return [*found, state["extra_state"]["val_loss"]]
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", long_but_for(FAST, RUNS))
 def test_the_loss_is_that_of_fairseq_train(binarised, hydra_train, tmp_path, name):
     task, model = RUNS[name]
     ((option, value),) = batches(task).items()
@@ -119,6 +122,7 @@ def test_the_loss_is_that_of_fairseq_train(binarised, hydra_train, tmp_path, nam
         assert value.equal(by_hydra["model"][key]), key
 
 
+@pytest.mark.system  # a process that imports everything
 def test_the_loss_is_that_of_a_new_process(hydra_train):
     """Where fairseq reads the configuration before it imports the package."""
     here = hydra_train(*RUNS["memory_transformer"])
@@ -205,9 +209,12 @@ SMALL = {
     "recipe, system, sizes, more",
     [
         ("wu2022_rfa", "rfa-sgate", "transformer", "random_matrices=8"),
-        ("feng2022_memory", "both", "transformer", "memory_layers=0"),
-        ("herold2023_window_attention", "window", "transformer", "attention_window=3"),
-        ("tu2018_cache", "cache", "rnn", "cache_size=3"),
+        pytest.param("feng2022_memory", "both", "transformer", "memory_layers=0", marks=LONG),
+        pytest.param(
+            *("herold2023_window_attention", "window", "transformer", "attention_window=3"),
+            marks=LONG,
+        ),
+        pytest.param("tu2018_cache", "cache", "rnn", "cache_size=3", marks=LONG),
         ("maruf2018_memnet", "target", "rnn", "memory_to=output"),
     ],
 )

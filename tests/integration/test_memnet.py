@@ -13,6 +13,7 @@ from equations.recurrent_loops import Parameters
 from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
 from fairseq_cli import preprocess
+from long_tests import LONG
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.iterative import IterativeSearch
@@ -103,7 +104,12 @@ def check_scores(found, wanted):
 
 @pytest.mark.parametrize(
     "memory, place",
-    [("source", "context"), ("target", "context"), ("both", "context"), ("both", "output")],
+    [
+        pytest.param("source", "context", marks=LONG),
+        pytest.param("target", "context", marks=LONG),
+        ("both", "context"),
+        pytest.param("both", "output", marks=LONG),
+    ],
 )
 def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, memory, place):
     """Each pass has the scores of the equations, given the translations of the previous pass."""

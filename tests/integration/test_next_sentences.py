@@ -9,6 +9,7 @@ import pytest
 import tiny
 import torch
 from fairseq import checkpoint_utils
+from long_tests import long_but_for
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
@@ -75,7 +76,7 @@ def interactive(binarised, checkpoint, *arguments):
         )
 
 
-@pytest.mark.parametrize("decoding", DECODINGS)
+@pytest.mark.parametrize("decoding", long_but_for(["sequential"], DECODINGS))
 def test_each_way_to_decode_gives_the_same(binarised, checkpoint, decoding, caplog):
     options = [*WINDOWS, "--decoding", decoding]
     wanted = tiny.lines_of(tiny.generate(binarised, checkpoint, *options))

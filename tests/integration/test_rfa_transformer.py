@@ -7,6 +7,7 @@ import pytest
 import tiny
 import torch
 from fairseq import checkpoint_utils
+from long_tests import long_but_for
 
 from fairseq_docmt.errors import UserError
 
@@ -25,7 +26,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", long_but_for(["positive", "encoder", "shared"], VARIANTS))
 def test_variants_train_and_translate(binarised, tmp_path, variant):
     model = tiny.rfa(*VARIANTS[variant])
     checkpoint = tiny.train(binarised, tmp_path, *WINDOW, model=model, updates=3)

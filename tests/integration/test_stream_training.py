@@ -15,6 +15,7 @@ from fairseq import checkpoint_utils, options, tasks
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import distributed_fairseq_model
+from long_tests import LONG, long_but_for
 from torch.nn.parallel import DistributedDataParallel
 
 from fairseq_docmt.errors import UserError
@@ -32,6 +33,8 @@ VARIANTS = {
     "update frequency, chunks": ["--update-freq", "3", "--chunk-sentences", "2"],
     "no validation": ["--disable-validation", "--chunk-sentences", "2"],
 }
+
+FAST = ["random chunks", "workers", "update frequency, chunks"]
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ def losses(trace):
     return found
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", long_but_for(FAST, VARIANTS))
 def test_losses_after_resuming_are_the_same_to_the_bit(binarised, tmp_path, traced, variant):
     arguments = [*STREAM, *VARIANTS[variant]]
     whole = traced("whole")
@@ -143,7 +146,11 @@ def test_a_killed_run_continues_from_its_last_checkpoint(binarised, tmp_path, tr
     assert {**losses(before), **losses(after)} == losses(whole)
 
 
-@pytest.mark.parametrize("validation", [[], ["--disable-validation"]], ids=["validation", "none"])
+@pytest.mark.parametrize(
+    "validation",
+    [[], pytest.param(["--disable-validation"], marks=LONG)],
+    ids=["validation", "none"],
+)
 def test_two_processes_resume(binarised, tmp_path, traced, validation):
     options = ["--batch-size", "1", "--chunk-sentences", "2", "--update-freq", "3", *validation]
     whole = traced("whole")

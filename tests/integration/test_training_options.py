@@ -12,6 +12,7 @@ import torch
 from fairseq import options as parsing
 from fairseq import tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from long_tests import long_but_for
 
 from fairseq_docmt.errors import UserError
 
@@ -41,7 +42,7 @@ def sentence_pairs(binarised, made_once):
     return made_once("sentence pairs", build) / "bin"
 
 
-@pytest.fixture(params=OPTIONS)
+@pytest.fixture(params=long_but_for(["sizes", "documents and pairs", "words"], OPTIONS))
 def options(request, sentence_pairs):
     return [str(sentence_pairs) if word == "PAIRS" else word for word in OPTIONS[request.param]]
 

@@ -9,6 +9,7 @@ import torch
 from fairseq import checkpoint_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
+from long_tests import LONG
 from omegaconf import OmegaConf
 
 from fairseq_docmt.errors import UserError
@@ -75,8 +76,14 @@ SCHEDULES = [
 @pytest.mark.parametrize(
     "stage, schedule",
     [
-        *(("memory", schedule) for schedule in SCHEDULES),
-        *((stage, SCHEDULES[0]) for stage in SECOND_STAGES if stage != "memory"),
+        ("memory", SCHEDULES[0]),
+        *(pytest.param("memory", schedule, marks=LONG) for schedule in SCHEDULES[1:-1]),
+        ("memory", SCHEDULES[-1]),
+        *(
+            pytest.param(stage, SCHEDULES[0], marks=LONG)
+            for stage in SECOND_STAGES
+            if stage != "memory"
+        ),
     ],
     ids=lambda value: value[1] if isinstance(value, list) else value,
 )

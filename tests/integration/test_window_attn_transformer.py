@@ -8,6 +8,7 @@ import re
 import pytest
 import tiny
 from fairseq import checkpoint_utils
+from long_tests import long_but_for
 
 from fairseq_docmt.errors import UserError
 
@@ -23,7 +24,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", long_but_for(["full-encoder", "checkpointed"], VARIANTS))
 def test_variants_train_and_translate(binarised, tmp_path, variant):
     checkpoint = tiny.train(binarised, tmp_path, *DOCUMENT, model=VARIANTS[variant], updates=3)
     output = tiny.generate(binarised, checkpoint, *DOCUMENT[:2])

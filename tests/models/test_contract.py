@@ -13,6 +13,7 @@ import torch
 from fairseq.data.data_utils import collate_tokens
 from fairseq.modules import FairseqDropout
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
+from long_tests import long_but_for
 from pretended_gpu import PretendedGPU, put, put_module
 
 import fairseq_docmt  # noqa: F401
@@ -70,6 +71,10 @@ ARCHITECTURES = {
         "--decoder-normalize-before", "--encoder-normalize-before"
     ),
 }
+#: of each architecture the one with the most parts
+ONE_OF_EACH = ["transformer", "rfa-shared", "window", "lst-separate", "group", "rnnsearch-layers"]
+ONE_OF_EACH += ["cache-shallow", "context-hierarchical", "memnet", "han", "multi-encoder-inside"]
+ONE_OF_EACH += ["memory"]
 DICTIONARY = tiny.dictionary()
 PAD, EOS, SEP = DICTIONARY.pad(), DICTIONARY.eos(), DICTIONARY.index("<sep>")
 
@@ -316,6 +321,7 @@ def test_shapes_do_not_depend_on_values(arguments, monkeypatch):
     assert gradients and all(gradient.is_meta for gradient in gradients)
 
 
+@pytest.mark.parametrize("arguments", long_but_for(ONE_OF_EACH, ARCHITECTURES), indirect=True)
 def test_search_on_a_gpu_mixes_no_devices(model):
     source = put(batch([9, 4, 13, 7], left_pad=True))
     follow = put(following(put_module(model.float()), lanes=4))

@@ -13,6 +13,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
 from line_functions import tokenizer, truecaser
+from long_tests import long_but_for
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
@@ -161,9 +162,11 @@ SYSTEMS = {
     "cache_stream": {"stream": True},
     "memnet_document": {"rows": True},
 }
+#: every task, and the system with inputs of its own
+FAST = ["window", "window_attention_document", "cache_stream", "memnet_document"]
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", long_but_for(FAST, SYSTEMS))
 def test_scores_are_those_of_forcing(system, request, test_set, tmp_path):
     checkpoint = request.getfixturevalue(f"{system}_checkpoint")
     forced = Forced(checkpoint, **SYSTEMS[system])

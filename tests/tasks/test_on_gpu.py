@@ -7,6 +7,7 @@ import tiny
 import torch
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from long_tests import long_but_for
 from pretended_gpu import PretendedGPU, put, put_module
 
 import fairseq_docmt  # noqa: F401  registers the tasks
@@ -26,6 +27,7 @@ CASES = {
     "tags in a stream": [*STREAM, "--language-tags", "mbart25", *TAGS, *tiny.memory()],
     "iterative": [*DOCUMENT, "--gold-drafts", *tiny.memnet()],
 }
+FAST = ["sequential", "document", "cache", "tags in a stream", "iterative"]
 
 
 class Optimizer:
@@ -35,7 +37,7 @@ class Optimizer:
         loss.backward()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", long_but_for(FAST, CASES))
 def test_devices_are_not_mixed(binarised, case):
     arguments = [str(binarised), "-s", "src", "-t", "tgt", *CASES[case], *tiny.TRAINING]
     parsed = options.parse_args_and_arch(options.get_training_parser(), arguments)

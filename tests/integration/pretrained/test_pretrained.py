@@ -16,6 +16,7 @@ from fairseq import checkpoint_utils, options, tasks
 from fairseq.data.data_utils import collate_tokens
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import interactive
+from long_tests import LONG, long_but_for
 from pretrained import (
     DOCUMENT,
     FINETUNED,
@@ -46,7 +47,8 @@ from fairseq_docmt.tasks._base import DocumentTranslationTask
 
 
 @pytest.mark.parametrize(
-    "decoding, scoring", [("window", []), ("sequential", []), ("window", ["--score-reference"])]
+    "decoding, scoring",
+    [("window", []), pytest.param("sequential", [], marks=LONG), ("window", ["--score-reference"])],
 )
 @pytest.mark.parametrize("kind", STOCK)
 def test_window_1_is_the_pretrained_model(data, stock, kind, decoding, scoring):
@@ -81,10 +83,10 @@ def test_window_1_is_the_pretrained_model(data, stock, kind, decoding, scoring):
 @pytest.mark.parametrize(
     "task, decoding, arch",
     [
-        ("window", "sequential", None),
+        pytest.param("window", "sequential", None, marks=LONG),
         ("window", "window", None),
-        ("window", "segment", None),
-        ("document", "sequential", None),
+        pytest.param("window", "segment", None, marks=LONG),
+        pytest.param("document", "sequential", None, marks=LONG),
         ("document", "segment", None),
         ("document", "sequential", NARROW),  # reuses states when the source grows
     ],
@@ -291,7 +293,7 @@ def alone(data, stock):
     return tiny.lines_of(tiny.generate(data / "bin", stock("mbart25"), *ALONE))
 
 
-@pytest.mark.parametrize("arch", OWN)
+@pytest.mark.parametrize("arch", long_but_for(["gated", "window", "lst"], OWN))
 def test_own_architectures_start_from_the_pretrained_model(
     data, stock, tmp_path, arch, alone, caplog
 ):

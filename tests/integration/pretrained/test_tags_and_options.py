@@ -13,6 +13,7 @@ import tiny
 import torch
 from fairseq import checkpoint_utils
 from fairseq_cli import interactive
+from long_tests import LONG
 from pretrained import (
     FINETUNED,
     MBART,
@@ -189,7 +190,8 @@ def test_constraints_hold_for_each_sentence(data, finetuned, kind, task, options
 
 
 @pytest.mark.parametrize(
-    "kind, task", [("mbart25", "window"), ("m2m", "window"), ("mbart50", "stream")]
+    "kind, task",
+    [("mbart25", "window"), pytest.param("m2m", "window", marks=LONG), ("mbart50", "stream")],
 )
 def test_a_language_model_scores_the_words_alone(data, finetuned, tmp_path, kind, task):
     """It knows no tags.  What it adds to references is its score of them."""
