@@ -9,7 +9,8 @@ that the source does have are subtracted.  The rest are restored pronouns: recal
 the marks that are restored, precision the share of the restored pronouns, in all sentences, that
 are marked.  Recall alone rewards pronouns everywhere; precision is low for every text, since
 English needs pronouns that nobody marks, so the reference is scored too.  Recall is also given over
-the marks that the reference restores.
+the marks that the reference restores.  The F1 of each further system is compared with that of
+the first.
 
 Only a mark with a suffix (``_S``, ``_O`` ...) counts.  Marks of other words, and pronouns in
 brackets without a suffix, are left out and reported.
@@ -18,7 +19,10 @@ brackets without a suffix, are left out and reported.
 import argparse
 import re
 from collections import Counter
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+from scipy.stats import bootstrap
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables, tags, translations
@@ -85,6 +89,14 @@ class Restored(NamedTuple):
 
     def __add__(self, other: "Restored") -> "Restored":
         return Restored(*(a + b for a, b in zip(self, other)))
+
+
+class Difference(NamedTuple):
+    """Difference in F1, with its 95 % confidence interval; None with a single document."""
+
+    f1: float
+    low: Optional[float]
+    high: Optional[float]
 
 
 class Dropped(NamedTuple):
@@ -160,6 +172,47 @@ def count_restored(
     return {**{person: count for person, count in counts.items() if count.marked}, "all": total}
 
 
+def f1_differences(sentences: Sequence[Dropped], texts: Translations) -> Dict[str, Difference]:
+    """Compare the F1 of each system with that of the first, by paired bootstrap over documents.
+
+    Args:
+        sentences: (sentences,) pronouns of the source.
+        texts: translations by system.
+    """
+    counts = {
+        name: _by_document(sentences, hypotheses, texts.index.document)
+        for name, hypotheses in texts.systems.items()
+    }
+    first, *others = counts
+    return {name: _difference([*counts[name], *counts[first]]) for name in others}
+
+
+def _by_document(sentences, hypotheses, document) -> List[np.ndarray]:
+    """Return two (documents,): restored pronouns; marked and produced ones."""
+    restored, total = [], []
+    for dropped, hypothesis in zip(sentences, hypotheses):
+        produced = produced_in(dropped, hypothesis)
+        restored.append(sum((produced & dropped.marked).values()))
+        total.append(sum(produced.values()) + sum(dropped.marked.values()))
+    return [np.bincount(document, weights=values) for values in (restored, total)]
+
+
+def _difference(counts: Sequence[np.ndarray]) -> Difference:
+    """Return the difference between two systems from their counts by document."""
+
+    def f1_difference(restored, total, restored_by_first, total_of_first, axis=-1):
+        own = 2 * restored.sum(axis) / np.maximum(total.sum(axis), 1)
+        return own - 2 * restored_by_first.sum(axis) / np.maximum(total_of_first.sum(axis), 1)
+
+    low = high = None
+    if len(counts[0]) > 1:
+        interval = bootstrap(
+            counts, f1_difference, paired=True, n_resamples=1000, method="percentile", rng=0
+        ).confidence_interval
+        low, high = float(interval.low), float(interval.high)
+    return Difference(float(f1_difference(*counts)), low, high)
+
+
 def marks_of(texts: Translations) -> List[Dropped]:
     """Read the marks of the source.
 
@@ -192,12 +245,14 @@ def main(args: argparse.Namespace) -> None:
         persons = [[f"dropped {person}" for person in dropped.marked] for dropped in sentences]
         tags.write(args.tags, texts, persons)
     left_out = sum((dropped.left_out for dropped in sentences), Counter())
+    differences = f1_differences(sentences, texts)
     _tables.show(
         args,
-        tables_of(counts, reference),
+        [*tables_of(counts, reference), *_table_of_differences(differences, texts)],
         [*texts.notes, _left_out_note(left_out)],
         {
             "systems": {name: _as_json(persons) for name, persons in counts.items()},
+            "differences": {name: found._asdict() for name, found in differences.items()},
             "reference": _as_json(reference),
             "left_out": dict(left_out),
         },
@@ -225,6 +280,19 @@ def tables_of(
         Table("Dropped pronouns: F1 (precision/recall), %", ["person", "marked", *columns], f1),
         Table("Recall of those in the reference, %", ["person", "in reference", *counts], wanted),
     ]
+
+
+def _table_of_differences(differences: Dict[str, Difference], texts: Translations) -> List[Table]:
+    rows = [
+        [name, f"{100 * found.f1:+.1f}", _interval(found)] for name, found in differences.items()
+    ]
+    first = texts.names[0]
+    columns = ["system", f"F1 over {first}", "95 % interval"]
+    return [Table("Differences, bootstrap over documents", columns, rows)] if rows else []
+
+
+def _interval(found: Difference) -> str:
+    return "" if found.low is None else f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
 
 
 def _cell(found: Restored) -> str:

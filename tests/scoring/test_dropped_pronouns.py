@@ -1,7 +1,9 @@
 """Dropped pronouns: counts compared with counts by hand."""
 
+import itertools
 import json
 
+import numpy as np
 import pytest
 
 from fairseq_docmt.errors import UserError
@@ -60,6 +62,47 @@ def test_command(scoring, write, files):
     shares = {"precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3)}
     assert numbers["systems"]["a"]["it"] == {**counts, **shares}
     assert numbers["reference"]["it"]["found"] == 1
+
+
+def test_differences_in_f1(scoring, write):
+    documents = [["I came", "no"], ["you, it is good"], ["x"], ["we"]]
+    marked = [["<我>_S来了", "没有<它>_O"], ["<你>_S好<它>_S"], ["好"], ["<我们>_S"]]
+    files = ["--source", write("zh", marked), "--reference", write("en", documents)]
+    texts = {
+        "a": [["came", "it"], ["good"], ["he"], ["we"]],
+        "b": [["I", "it"], ["you"], ["x"], ["we"]],
+    }
+    systems = [f"{name}={write(name, text)}" for name, text in texts.items()]
+    # restored, marked and produced of each document
+    a, b = [(1, 3), (0, 2), (0, 1), (1, 2)], [(2, 4), (1, 3), (0, 0), (1, 2)]
+
+    def f1(counts):
+        found, total = (sum(column) for column in zip(*counts))
+        return 2 * found / max(total, 1)
+
+    drawn = [
+        f1([b[i] for i in places]) - f1([a[i] for i in places])
+        for places in itertools.product(range(4), repeat=4)
+    ]
+    printed = json.loads(scoring("dropped-pronouns", *systems, *files, "--format", "json"))
+    found = printed["differences"]["b"]
+    assert found["f1"] == pytest.approx(f1(b) - f1(a))
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    assert (found["low"], found["high"]) == (
+        pytest.approx(low, abs=0.04),
+        pytest.approx(high, abs=0.04),
+    )
+    rows = [line.split() for line in scoring("dropped-pronouns", *systems, *files).splitlines()]
+    assert [row[:2] for row in rows if row[-2:-1] == ["to"]] == [["b", f"{100 * found['f1']:+.1f}"]]
+    alone = scoring("dropped-pronouns", systems[0], *files, "--format", "json")
+    assert json.loads(alone)["differences"] == {}
+
+
+def test_a_single_document_has_no_interval(scoring, write):
+    files = ["--source", write("zh", [["<我>_S来了"]]), "--reference", write("en", [["I came"]])]
+    systems = [f"a={write('a', [['x']])}", f"b={write('b', [['I']])}"]
+    found = json.loads(scoring("dropped-pronouns", *systems, *files, "--format", "json"))
+    assert found["differences"] == {"b": {"f1": 1.0, "low": None, "high": None}}
 
 
 def test_pronouns_everywhere_cost_precision(scoring, write, files):
