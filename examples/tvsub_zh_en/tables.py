@@ -35,13 +35,22 @@ def against_control(found: dict, name: str) -> str:
     return f"{found['scores'][name]:.1f}{stars}"
 
 
+def is_other(difference: Optional[dict]) -> bool:
+    """Return whether the interval of a difference leaves out zero."""
+    if difference is None or difference["low"] is None:
+        return False
+    return difference["low"] > 0 or difference["high"] < 0
+
+
 def translation_rows(name: str, system: dict) -> List[List[str]]:
     """Return a row of scores for each decoding of a system, with a beam of 4."""
     rows = []
     for decoding in system["decodings"]:
         full = f"{name}-{decoding}-4"
         test, zpdev = system["scores"]["test"], system["scores"]["zpdev"]
-        pronouns = system["scores"]["pronouns"]["systems"][full]["all"]
+        pronouns = system["scores"]["pronouns"]
+        found = pronouns["systems"][full]["all"]
+        star = "*" * is_other(pronouns["differences"].get(full))
         run = system["runs"][f"{decoding}/test-4"][-1]
         rows.append(
             [
@@ -51,7 +60,8 @@ def translation_rows(name: str, system: dict) -> List[List[str]]:
                 number(metric(test, "s-BLEU")["scores"][f"{name}-{decoding}-1"]),
                 number(system["length_ratios"][f"{decoding}/test-4"], 2),
                 *(against_control(metric(zpdev, x), full) for x in ("s-BLEU", "chrF2")),
-                *(number(100 * pronouns[x]) for x in ("precision", "recall", "f1")),
+                *(number(100 * found[x]) for x in ("precision", "recall")),
+                number(100 * found["f1"]) + star,
                 number(run["cpu_seconds"], 0),
                 str(run["peak_megabytes"]),
             ]
@@ -159,6 +169,7 @@ def text(results: dict) -> str:
             disable_numparse=True,
         ),
         f"One star: p < 0.05 against the control in one of bootstrap and sign test; two: in both. "
+        f"F1 of pronouns: the 95 % interval of the difference to the control leaves out 0 (star). "
         f"Signatures: {'; '.join(signatures)}. Decoding: {hardware_of(decoding)}, "
         f"{hardware['cores']} cores, one process each, {json.dumps(hardware['settings'])}.",
         "![Validation losses](losses.svg)",

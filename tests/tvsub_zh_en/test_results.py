@@ -138,7 +138,10 @@ def made_up():
                     "test": scores(*both),
                     "zpdev": scores(*both),
                     "contexts": scores("own", "other"),
-                    "pronouns": {"systems": dict.fromkeys(both, pronouns)},
+                    "pronouns": {
+                        "systems": dict.fromkeys(both, pronouns),
+                        "differences": {both[0]: {"f1": 0.1, "low": 0.05, "high": 0.2}},
+                    },
                     "context-pronouns": {"systems": dict.fromkeys(("own", "other"), pronouns)},
                     "usage": {"usage": {"10": gains, "10 over other-document:10": gains}},
                 },
@@ -150,12 +153,18 @@ def made_up():
 def test_tables():
     text = tables.text(made_up())
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n")]
-    scores = ["10.0*", "20.0*", "30.0*", "11.0", "0.99", "10.0*", "30.0*", "50.0", "25.0", "33.3"]
+    scores = ["10.0*", "20.0*", "30.0*", "11.0", "0.99", "10.0*", "30.0*", "50.0", "25.0", "33.3*"]
     assert ["memory", "`stream`", *scores, "120", "300"] in rows
     gain = "0.200 (0.100 to 0.300)"
     assert ["memory", gain, gain, "10", "11", "33.3", "33.3"] in rows
     assert ["memory", "base", "7", "4.500", "3", "G, torch 2", "abc"] in rows
     assert "s-BLEU `sig-s-BLEU`" in text
+
+
+def test_an_interval_with_zero_is_no_difference():
+    found = [{"low": low, "high": high} for low, high in ((0.1, 0.2), (-0.1, 0.2), (-0.2, -0.1))]
+    assert [tables.is_other(difference) for difference in found] == [True, False, True]
+    assert not tables.is_other(None) and not tables.is_other({"low": None, "high": None})
 
 
 def test_the_readme_has_the_tables_of_the_results():
