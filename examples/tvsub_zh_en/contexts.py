@@ -1,11 +1,11 @@
 """Give every sentence of a test set a limited context: of its own or of another document.
 
-    python contexts.py make TEXT.zh TEXT.en OUT
+    python contexts.py make SENTENCES TEXT.zh TEXT.en OUT
     python contexts.py take OUTPUT_OF_FAIRSEQ_GENERATE > hypotheses
 
-``make`` writes OUT/own and OUT/other, both with one document for each sentence: up to ten sentences
-that precede it, then the sentence.  In ``other`` the preceding sentences are those of another
-document, as in ``context-usage --context other-document:10``.  ``take`` prints the translations of
+``make`` writes OUT/own and OUT/other, both with one document for each sentence: up to SENTENCES that
+precede it, then the sentence.  In ``other`` the preceding sentences are those of another document,
+as in ``context-usage --context other-document:SENTENCES``.  ``take`` prints the translations of
 the last sentence of each such document, in order.
 """
 
@@ -16,13 +16,11 @@ from typing import List
 from fairseq_docmt.analysis.bleu_by_position import places, read_output
 from fairseq_docmt.scoring.context_usage import read_documents
 
-CONTEXT = 10
 
-
-def make(source: str, target: str, out: Path) -> None:
+def make(sentences: int, source: str, target: str, out: Path) -> None:
     """Write the four texts."""
     documents = read_documents(source, target)
-    own, other = documents.with_context(CONTEXT), documents.with_other_context(CONTEXT)
+    own, other = documents.with_context(sentences), documents.with_other_context(sentences)
     out.mkdir(parents=True, exist_ok=True)
     for name, found in (("own", own), ("other", other)):
         for side, path in enumerate((source, target)):
@@ -39,6 +37,6 @@ def take(output: str) -> List[str]:
 
 if __name__ == "__main__":
     if sys.argv[1] == "make":
-        make(sys.argv[2], sys.argv[3], Path(sys.argv[4]))
+        make(int(sys.argv[2]), sys.argv[3], sys.argv[4], Path(sys.argv[5]))
     else:
         print("\n".join(take(sys.argv[2])))

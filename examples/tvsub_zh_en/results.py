@@ -76,7 +76,7 @@ def collect(work: Path, systems: Path) -> dict:
     found = {
         name: {**line, **of_system(work / name)}
         for name, line in settings(systems).items()
-        if (work / name / "scores" / "contexts.json").exists()
+        if (work / name / "scores" / "pronouns.json").exists()
     }
     penalties = (
         read(work / "base" / "valid.json") if (work / "base" / "valid.json").exists() else {}

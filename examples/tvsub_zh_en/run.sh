@@ -9,8 +9,8 @@
 #
 # Environment: TOKENS, the target tokens that each system reads after its base (12000000 after "base",
 # 6000000 after "rnnsearch"); STAGES, some of "memories train translate contexts score" (all); DEVICE, cpu
-# or cuda (cpu); THREADS (1); WORKERS that load batches for a GPU (2).  Several of these commands may run
-# at the same time for different systems, after the bases have been trained.
+# or cuda (cpu); THREADS (1); WORKERS that load batches for a GPU (2); BEAMS ("4 1").  Several of these
+# commands may run at the same time for different systems, after the bases have been trained.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$here/../..
@@ -44,6 +44,9 @@ transformer=(--encoder-layers 3 --decoder-layers 2
 rnn=(--encoder-embed-dim 256 --encoder-hidden-size 256 --attention-dim 256
   --decoder-embed-dim 256 --decoder-hidden-size 256 --decoder-layers 1)
 lm_size=256
+# previous sentences in the comparison of contexts, as many as windows of 4 have
+context=3
+beams=${BEAMS:-4 1}
 declare -A tokens=([base]=12000000 [rnnsearch]=6000000)
 
 # Sets start, decodings and options (the task first) to those of a system, and the options of decoding.
@@ -64,7 +67,7 @@ prepare() {
   [ -e "$work/data.json" ] || measured data bash "$here/prepare.sh" "$CORPUS" "$work"
   [ -e "$work/zpdev.zp.zh" ] || cp "$CORPUS/zpdev.zp.zh" "$work"
   # zpdev is named test1 from preparation on.
-  [ -e "$work/contexts/own.zh" ] || python "$here/contexts.py" make \
+  [ -e "$work/contexts/own.zh" ] || python "$here/contexts.py" make $context \
     "$work/data/text/subwords/test1.zh" "$work/data/text/subwords/test1.en" "$work/contexts"
   measured contexts/binarised fairseq-preprocess -s zh -t en \
     --testpref "$work/contexts/own,$work/contexts/other" --destdir "$work/contexts/bin" \
@@ -147,16 +150,21 @@ tune() {
   echo "$best" > "$work/lenpen"
 }
 
-# Translates the test sets with beams of 1 and 4.
+# Translates the test sets.
 translate_all() {
   local decoding beam lenpen checkpoint=$work/$1/checkpoint_best.pt
   lenpen=$(cat "$work/lenpen")
   for decoding in ${decodings//,/ }; do
-    for beam in 4 1; do
+    for beam in $beams; do
       translate "$1/$decoding/test-$beam" "$bin" test "$decoding" $beam "$lenpen" "$checkpoint"
       translate "$1/$decoding/zpdev-$beam" "$bin" test1 "$decoding" $beam "$lenpen" "$checkpoint"
     done
   done
+}
+
+# Succeeds if the system reads more than single sentences.
+reads_context() {
+  case " ${options[*]} " in *" --window-size 1 "*) return 1 ;; esac
 }
 
 # Translates zpdev with limited contexts, and measures how much the context helps to predict the test set.
@@ -164,13 +172,10 @@ use_contexts() {
   local lenpen checkpoint=$work/$1/checkpoint_best.pt decoding=${decodings%%,*}
   lenpen=$(cat "$work/lenpen")
   mkdir -p "$work/$1/scores"
-  case " ${options[*]} " in
-    *" --window-size 1 "*) ;;
-    *) measured "$1/scores/usage-record" python -m fairseq_docmt.scoring context-usage \
-      --path "$checkpoint" --source "$raw/test.zh" --reference "$raw/test.en" \
-      --context 10 other-document:10 --max-tokens 6000 "${device[@]}" \
-      --format json --out "$work/$1/scores/usage.json" ;;
-  esac
+  measured "$1/scores/usage-record" python -m fairseq_docmt.scoring context-usage \
+    --path "$checkpoint" --source "$raw/test.zh" --reference "$raw/test.en" \
+    --context $context other-document:$context --max-tokens 6000 "${device[@]}" \
+    --format json --out "$work/$1/scores/usage.json"
   # There are no drafts of these texts; a system that needs some makes its own.
   search=("${search[@]:0:2}")
   translate "$1/contexts/own" "$work/contexts/bin" test "$decoding" 4 "$lenpen" "$checkpoint"
@@ -187,7 +192,7 @@ score() {
     outputs=()
     [ "$control" = "$system" ] || outputs+=("$control=$work/$control/window/$subset-4/$file")
     for decoding in ${decodings//,/ }; do
-      for beam in 4 1; do
+      for beam in $beams; do
         outputs+=("$system-$decoding-$beam=$work/$system/$decoding/$subset-$beam/$file")
       done
     done
@@ -199,6 +204,7 @@ score() {
   measured "$system/scores/pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
     --source "$work/zpdev.zp.zh" --reference "$reference" \
     --format json --out "$work/$system/scores/pronouns.json" "${outputs[@]}"
+  reads_context || return 0
   outputs=()
   for subset in own:test other:test1; do
     python "$here/contexts.py" take "$work/$system/contexts/${subset%:*}/generate-${subset#*:}.txt" \
@@ -224,7 +230,7 @@ for system in "${names[@]}"; do
   case $stages in *" train "*) train "$system" ;; esac
   [ "$system" != base ] || tune
   case $stages in *" translate "*) translate_all "$system" ;; esac
-  case $stages in *" contexts "*) use_contexts "$system" ;; esac
+  case $stages in *" contexts "*) ! reads_context || use_contexts "$system" ;; esac
   case $stages in *" score "*) score "$system" ;; esac
 done
 python "$here/results.py" collect "$work" "$here/systems.txt" > "$work/results.$$"

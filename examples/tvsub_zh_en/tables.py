@@ -57,7 +57,7 @@ def translation_rows(name: str, system: dict) -> List[List[str]]:
                 name,
                 f"`{decoding}`",
                 *(against_control(metric(test, x), full) for x in ("s-BLEU", "d-BLEU", "chrF2")),
-                number(metric(test, "s-BLEU")["scores"][f"{name}-{decoding}-1"]),
+                number(metric(test, "s-BLEU")["scores"].get(f"{name}-{decoding}-1")),
                 number(system["length_ratios"][f"{decoding}/test-4"], 2),
                 *(against_control(metric(zpdev, x), full) for x in ("s-BLEU", "chrF2")),
                 *(number(100 * found[x]) for x in ("precision", "recall")),
@@ -99,10 +99,11 @@ def context_row(name: str, system: dict) -> List[str]:
     usage = system["scores"]["usage"]["usage"]
     scores, pronouns = system["scores"]["contexts"], system["scores"]["context-pronouns"]["systems"]
     bleu = metric(scores, "s-BLEU")["scores"]
+    own = next(found for context, found in usage.items() if context.isdigit())
     over = next(found for context, found in usage.items() if " over " in context)
     return [
         name,
-        gain(usage["10"]["sentence"]),
+        gain(own["sentence"]),
         gain(over["sentence"]),
         *(number(bleu[context]) for context in ("own", "other")),
         *(number(100 * pronouns[context]["all"]["f1"]) for context in ("own", "other")),

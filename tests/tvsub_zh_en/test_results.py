@@ -33,7 +33,7 @@ def test_contexts_of_the_own_and_of_another_document(tmp_path):
     for side in ("zh", "en"):
         lines = [[f"{side}{d}.{i}" for i in range(14)] for d in range(3)]
         (tmp_path / f"text.{side}").write_text("\n\n".join("\n".join(doc) for doc in lines) + "\n")
-    contexts.make(str(tmp_path / "text.zh"), str(tmp_path / "text.en"), tmp_path)
+    contexts.make(10, str(tmp_path / "text.zh"), str(tmp_path / "text.en"), tmp_path)
     own, other, target = (
         [doc.split("\n") for doc in (tmp_path / name).read_text().rstrip("\n").split("\n\n")]
         for name in ("own.zh", "other.zh", "other.en")
@@ -143,7 +143,7 @@ def made_up():
                         "differences": {both[0]: {"f1": 0.1, "low": 0.05, "high": 0.2}},
                     },
                     "context-pronouns": {"systems": dict.fromkeys(("own", "other"), pronouns)},
-                    "usage": {"usage": {"10": gains, "10 over other-document:10": gains}},
+                    "usage": {"usage": {"3": gains, "3 over other-document:3": gains}},
                 },
             }
         }
