@@ -3,8 +3,8 @@
     python contexts.py make SENTENCES TEXT.zh TEXT.en OUT
     python contexts.py take OUTPUT_OF_FAIRSEQ_GENERATE > hypotheses
 
-``make`` writes OUT/own and OUT/other, both with one document for each sentence: up to SENTENCES that
-precede it, then the sentence.  In ``other`` the preceding sentences are those of another document,
+``make`` writes OUT/own and OUT/other, both with one document for each sentence: up to SENTENCES
+that precede it, then the sentence.  In ``other`` the preceding sentences are those of another document,
 as in ``context-usage --context other-document:SENTENCES``.  ``take`` prints the translations of
 the last sentence of each such document, in order.
 """
