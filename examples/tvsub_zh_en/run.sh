@@ -184,7 +184,7 @@ use_contexts() {
 
 # score SYSTEM: all its outputs beside the main output of the control that started from the same base.
 score() {
-  local control=$1 system=$1 subset file reference decoding beam outputs
+  local control=$1 system=$1 subset file reference decoding beam outputs tests
   case $start in base) control=control ;; rnnsearch) control=rnn-control ;; esac
   mkdir -p "$work/$system/scores"
   for subset in test:test zpdev:test1; do
@@ -196,8 +196,11 @@ score() {
         outputs+=("$system-$decoding-$beam=$work/$system/$decoding/$subset-$beam/$file")
       done
     done
+    # A control with a single output is compared with nothing.
+    tests=(--tests bootstrap,sign)
+    [ ${#outputs[@]} -gt 1 ] || tests=()
     measured "$system/scores/$subset-record" python -m fairseq_docmt.scoring metrics \
-      --metrics s-bleu,d-bleu,chrf --tests bootstrap,sign --reference "$reference" \
+      --metrics s-bleu,d-bleu,chrf "${tests[@]}" --reference "$reference" \
       --format json --out "$work/$system/scores/$subset.json" "${outputs[@]}"
   done
   # From here on outputs and reference are those of zpdev, the last subset.
