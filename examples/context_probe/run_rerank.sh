@@ -15,8 +15,10 @@ window=(--task sliding_window_translation)
 prepare
 train sentence "$updates" "${window[@]}" --arch transformer --share-decoder-input-output-embed \
   --window-size 1 --max-tokens 500
-translate sentence window "${window[@]}" --beam 8 --nbest 8
-translate sentence window "${window[@]}" --beam 8 --nbest 8 --gen-subset valid
+# Among eight candidates some repeat a word without end.
+length=(--max-len-a 2 --max-len-b 5)
+translate sentence window "${window[@]}" --beam 8 --nbest 8 "${length[@]}"
+translate sentence window "${window[@]}" --beam 8 --nbest 8 "${length[@]}" --gen-subset valid
 
 text=$work/data bin=$work/language_model_bin lm=$work/language_model/checkpoint_last.pt
 rm -rf "$bin"

@@ -63,6 +63,8 @@ def of_system(folder: Path) -> dict:
         for path in sorted((folder / "scores").glob("*.json"))
         if not path.stem.endswith("-record")
     }
+    # The gains of single sentences would take megabytes.
+    scores.get("usage", {}).pop("sentences", None)
     return {
         "curve": curve(folder / "train.log"),
         "length_ratios": length_ratios(folder),
