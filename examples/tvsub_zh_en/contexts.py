@@ -4,9 +4,9 @@
     python contexts.py take OUTPUT_OF_FAIRSEQ_GENERATE > hypotheses
 
 ``make`` writes OUT/own and OUT/other, both with one document for each sentence: up to SENTENCES
-that precede it, then the sentence.  In ``other`` the preceding sentences are those of another document,
-as in ``context-usage --context other-document:SENTENCES``.  ``take`` prints the translations of
-the last sentence of each such document, in order.
+that precede it, then the sentence.  In ``other`` the preceding sentences are those of another
+document, as in ``context-usage --context other-document:SENTENCES``.  ``take`` prints the
+translations of the last sentence of each such document, in order.
 """
 
 import sys
