@@ -32,10 +32,10 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/codespell
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -q -m "not system" -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -q -m "not system and not long" -n 2 --dist worksteal
 
 test-system: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -q -m system -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -q -m "system or long" -n 2 --dist loadfile
 
 mutants: $(INSTALLED)
 	$(BIN)/python -m pip install --disable-pip-version-check -q mutmut==3.8.1 coverage==7.17.3

@@ -4,7 +4,7 @@ from typing import Iterable, List
 
 import pytest
 
-LONG = pytest.mark.system
+LONG = pytest.mark.long
 
 
 def long_but_for(fast: Iterable, cases: Iterable) -> List:

@@ -366,7 +366,7 @@ def test_preparation(shell):
     run(shell, page, 7)
 
 
-@pytest.mark.system  # half a minute; tests/tvsub_zh_en/ tests its scripts
+@pytest.mark.long  # half a minute; tests/tvsub_zh_en/ tests its scripts
 def test_the_recipe_of_tvsub(shell):
     corpus = shell.top / "examples" / "tvsub_zh_en" / "CORPUS"
     write_splits(corpus, ("zh", "en"), "zpdev")

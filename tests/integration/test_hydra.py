@@ -122,7 +122,7 @@ def test_the_loss_is_that_of_fairseq_train(binarised, hydra_train, tmp_path, nam
         assert value.equal(by_hydra["model"][key]), key
 
 
-@pytest.mark.system  # a process that imports everything
+@pytest.mark.long  # a process that imports everything
 def test_the_loss_is_that_of_a_new_process(hydra_train):
     """Where fairseq reads the configuration before it imports the package."""
     here = hydra_train(*RUNS["memory_transformer"])

@@ -43,7 +43,7 @@ def test_paths_and_earlier_imports():
     assert len(result.stdout.splitlines()) == 6
 
 
-@pytest.mark.system  # three processes that import everything
+@pytest.mark.long  # three processes that import everything
 def test_spawned_workers_register_too(tmp_path):
     worker = tmp_path / "worker.py"
     worker.write_text(

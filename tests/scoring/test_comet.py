@@ -78,7 +78,7 @@ def test_scores_tests_and_positions(scoring, arguments, stand_in):
     assert ["1-2", "100.00", "33.33"] in [line.split() for line in text.splitlines()]
 
 
-@pytest.mark.system  # starts programs; test_scores_tests_and_positions starts them too
+@pytest.mark.long  # starts programs; test_scores_tests_and_positions starts them too
 def test_context_is_that_of_the_reference(scoring, arguments, stand_in):
     text = scoring(*arguments, "--metrics", "comet-doc")
     assert "doc-COMET" in text and "context:2" in text
@@ -124,7 +124,7 @@ def candidates(write):
     return [*systems, "--source", write("source", [["eins", "zwei"], ["eins"]])]
 
 
-@pytest.mark.system  # test_rerank scores candidates too
+@pytest.mark.long  # test_rerank scores candidates too
 def test_mbr(scoring, candidates, stand_in, tmp_path):
     out = tmp_path / "out"
     scoring("mbr", *candidates, "--metric", "comet", "--out", str(out))
