@@ -31,8 +31,15 @@ for user_dir in sys.argv[2:]:
 """
 
 
-def test_paths_and_earlier_imports():
-    paths = [tiny.USER_DIR + "/", "fairseq_docmt"]
+@pytest.mark.parametrize(
+    "paths",
+    [
+        [tiny.USER_DIR + "/", "fairseq_docmt"],
+        pytest.param([tiny.USER_DIR], marks=pytest.mark.long),
+    ],
+    ids=["other paths", "path"],
+)
+def test_paths_and_earlier_imports(paths):
     result = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tiny.ROOT), *paths],
         cwd=tiny.ROOT,
@@ -40,7 +47,7 @@ def test_paths_and_earlier_imports():
         text=True,
     )
     assert result.returncode == 0, result.stderr[-1000:]
-    assert len(result.stdout.splitlines()) == 6
+    assert len(result.stdout.splitlines()) == 3 * len(paths)
 
 
 @pytest.mark.long  # three processes that import everything

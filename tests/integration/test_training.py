@@ -12,6 +12,7 @@ import tiny
 import torch
 from fairseq import checkpoint_utils, options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from long_tests import LONG
 
 from fairseq_docmt.errors import UserError
 
@@ -126,12 +127,21 @@ def test_stock_criterions_and_update_freq(binarised, tmp_path, task, criterion):
     assert checkpoint.exists()
 
 
-def test_validation_bleu_is_over_sentences(binarised, tmp_path, caplog):
+@pytest.mark.parametrize(
+    "cases",
+    [
+        [
+            ([*WINDOW, "--loss-on", "last"], "sequential"),
+            (WINDOW, "segment"),
+            (DOCUMENT, "sequential"),
+        ],
+        pytest.param([(WINDOW, "sequential"), (DOCUMENT, "segment")], marks=LONG),
+    ],
+    ids=["some", "others"],
+)
+def test_validation_bleu_is_over_sentences(binarised, tmp_path, caplog, cases):
     caplog.set_level("INFO")
-    last = [*WINDOW, "--loss-on", "last"]
-    for number, (task, decoding) in enumerate(
-        [(last, "sequential"), (WINDOW, "segment"), (DOCUMENT, "sequential")]
-    ):
+    for number, (task, decoding) in enumerate(cases):
         caplog.clear()
         tiny.train(
             binarised,
