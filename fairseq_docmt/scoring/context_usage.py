@@ -20,12 +20,12 @@ from collections import defaultdict
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
-from scipy.stats import bootstrap
 
 from fairseq_docmt.data import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables
 from fairseq_docmt.scoring._files import read_lines
+from fairseq_docmt.scoring._intervals import interval_over_documents
 from fairseq_docmt.scoring.reference_scores import ReferenceScorer, add_model_arguments, scorer_of
 
 ALL = "all"
@@ -201,17 +201,9 @@ def over_other_documents(
 def _gain(values: Sequence[float], document: Sequence[int]) -> Gain:
     numbers = np.unique(np.asarray(document), return_inverse=True)[1]
     sums, counts = np.bincount(numbers, weights=values), np.bincount(numbers)
-    low = high = None
-    if len(sums) > 1:
-        low, high = bootstrap(
-            (sums, counts),
-            lambda total, count, axis: total.sum(axis) / count.sum(axis),
-            paired=True,
-            n_resamples=1000,
-            method="percentile",
-            rng=0,
-        ).confidence_interval
-        low, high = float(low), float(high)
+    low, high = interval_over_documents(
+        (sums, counts), lambda total, count, axis: total.sum(axis) / count.sum(axis)
+    )
     return Gain(float(np.mean(values)), low, high)
 
 

@@ -22,10 +22,10 @@ from collections import Counter
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
-from scipy.stats import bootstrap
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables, tags, translations
+from fairseq_docmt.scoring._intervals import interval_over_documents
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.translations import Translations
 
@@ -204,12 +204,7 @@ def _difference(counts: Sequence[np.ndarray]) -> Difference:
         own = 2 * restored.sum(axis) / np.maximum(total.sum(axis), 1)
         return own - 2 * restored_by_first.sum(axis) / np.maximum(total_of_first.sum(axis), 1)
 
-    low = high = None
-    if len(counts[0]) > 1:
-        interval = bootstrap(
-            counts, f1_difference, paired=True, n_resamples=1000, method="percentile", rng=0
-        ).confidence_interval
-        low, high = float(interval.low), float(interval.high)
+    low, high = interval_over_documents(counts, f1_difference)
     return Difference(float(f1_difference(*counts)), low, high)
 
 

@@ -1,0 +1,26 @@
+"""Confidence intervals of scores of a test set."""
+
+from typing import Callable, Optional, Sequence, Tuple
+
+import numpy as np
+from scipy.stats import bootstrap
+
+
+def interval_over_documents(
+    counts: Sequence[np.ndarray], statistic: Callable[..., np.ndarray]
+) -> Tuple[Optional[float], Optional[float]]:
+    """Return the 95 % confidence interval of a statistic, by bootstrap over documents.
+
+    Args:
+        counts: several (documents,).
+        statistic: computes the statistic from counts, whose documents are along ``axis``.
+
+    Returns:
+        Both ends; None for a single document.
+    """
+    if len(counts[0]) < 2:
+        return None, None
+    low, high = bootstrap(
+        counts, statistic, paired=True, n_resamples=1000, method="percentile", rng=0
+    ).confidence_interval
+    return float(low), float(high)
