@@ -1,6 +1,6 @@
 """Gather the results of run.sh in one file.
 
-    python results.py collect WORK SYSTEMS.txt > results.json
+    python results.py collect WORK SYSTEMS.txt TEST_SET ... > results.json
     python results.py best SCORES.json
 
 ``best`` prints the name of the system with the highest BLEU.
@@ -15,6 +15,9 @@ from typing import Dict, List
 from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.scoring.translations import read_translations
+
+#: passages of passages.py that are kept: the corpus is not part of this project
+PASSAGES = 5
 
 
 def read(path: Path):
@@ -43,12 +46,37 @@ def length_ratios(folder: Path) -> Dict[str, float]:
     """Return the length ratio of each output of a system, by the name of its record."""
     ratios = {}
     for path in sorted(folder.glob("*/*-[14]/generate-test*.txt")):
-        subset = path.stem.split("-")[1]
-        reference = folder.parent / "data" / "text" / "raw" / f"{subset}.en"
+        command = read(path.parent.with_suffix(".json"))[-1]["command"]
+        subset, language = (
+            command[command.index(option) + 1] for option in ("--gen-subset", "--target-lang")
+        )
+        reference = folder.parent / "data" / "text" / "raw" / f"{subset}.{language}"
         texts = read_translations({"system": str(path)}, [str(reference)])
         score = BLEU().corpus_score(texts.systems["system"], texts.references)
         ratios[str(path.parent.relative_to(folder))] = score.ratio
     return ratios
+
+
+def beginnings(sentences: List[dict]) -> dict:
+    """Return how much of the gain over another document's context is at beginnings of sentences.
+
+    Args:
+        sentences: of ``context-usage``.
+
+    Returns:
+        Mean gain of the first tokens, in bits; the share of the sentences that begin in lower case,
+        and their share of the gain of all tokens.
+    """
+    own = next(name for name in sentences[0] if name.isdigit())
+    other = next(name for name in sentences[0] if name.startswith("other"))
+    gains = [sum(found[own][:-1]) - sum(found[other][:-1]) for found in sentences]
+    first = [found[own][0] - found[other][0] for found in sentences]
+    lower = [found["words"][0][0].islower() for found in sentences]
+    return {
+        "first_tokens": sum(first) / len(first),
+        "lower_case": sum(lower) / len(lower),
+        "lower_case_gain": sum(x for x, low in zip(gains, lower) if low) / sum(gains),
+    }
 
 
 def of_system(folder: Path) -> dict:
@@ -63,8 +91,9 @@ def of_system(folder: Path) -> dict:
         for path in sorted((folder / "scores").glob("*.json"))
         if not path.stem.endswith("-record")
     }
-    # The gains of single sentences would take megabytes.
-    scores.get("usage", {}).pop("sentences", None)
+    if "usage" in scores:
+        # The gains of single sentences would take megabytes.
+        scores["usage"]["beginnings"] = beginnings(scores["usage"].pop("sentences"))
     return {
         "curve": curve(folder / "train.log"),
         "length_ratios": length_ratios(folder),
@@ -73,17 +102,23 @@ def of_system(folder: Path) -> dict:
     }
 
 
-def collect(work: Path, systems: Path) -> dict:
+def collect(work: Path, systems: Path, sets: List[str]) -> dict:
     """Return the results of all systems that have been scored."""
     found = {
         name: {**line, **of_system(work / name)}
         for name, line in settings(systems).items()
-        if (work / name / "scores" / "pronouns.json").exists()
+        if (work / name / "scored").exists()
     }
     penalties = (
         read(work / "base" / "valid.json") if (work / "base" / "valid.json").exists() else {}
     )
-    return {"length_penalties": penalties, "systems": found}
+    passages = work / "passages.json"
+    return {
+        "sets": sets,
+        "length_penalties": penalties,
+        "systems": found,
+        "passages": read(passages)[:PASSAGES] if passages.exists() else [],
+    }
 
 
 def without_places(text: str, work: Path) -> str:
@@ -103,4 +138,5 @@ if __name__ == "__main__":
         print(best(Path(sys.argv[2])))
     else:
         work = Path(sys.argv[2])
-        print(without_places(json.dumps(collect(work, Path(sys.argv[3])), indent=1), work))
+        text = json.dumps(collect(work, Path(sys.argv[3]), sys.argv[4:]), indent=1)
+        print(without_places(text, work))

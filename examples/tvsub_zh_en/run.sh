@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
-# Train and compare the systems of systems.txt on TVSub: prepare, train, translate, score, tabulate.
+# Train and compare the systems of systems.txt on a corpus: prepare, train, translate, score, tabulate.
 #
 #   CORPUS=FOLDER bash run.sh WORK [SYSTEM ...]
 #
-# CORPUS has train, valid, test and zpdev with the suffixes zh and en, and zpdev.zp.zh: one subtitle
-# per line, and a blank line between episodes.  SYSTEMs are names in systems.txt; default: all.  What is done is not
-# done again; training that was interrupted goes on.  WORK/results.json holds all results so far.
+# CORPUS is the folder of the corpus (see prepare.sh).  SYSTEMs are names in systems.txt; default: all.
+# What is done is not done again; training that was interrupted goes on.  WORK/results.json holds all
+# results so far.
 #
-# Environment: TOKENS, the target tokens that each system reads after its base (12000000 after "base",
-# 6000000 after "rnnsearch"); STAGES, some of "memories train translate contexts score" (all); DEVICE, cpu
-# or cuda (cpu); THREADS (1); WORKERS that load batches for a GPU (2); BEAMS ("4 1").  Several of these
-# commands may run at the same time for different systems, after the bases have been trained.
+# Environment: RECIPE, folder of corpus.sh, prepare.sh and systems.txt (default: this one); TOKENS, the
+# target tokens that each system reads after its base (those of corpus.sh); STAGES, some of "memories
+# train translate contexts score" (all); DEVICE, cpu or cuda (cpu); THREADS (1); WORKERS that load
+# batches for a GPU (2); BEAMS ("4 1").  Several of these commands may run at the same time for
+# different systems, after the bases have been trained.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$here/../..
 recipes=$top/examples
+recipe=$(cd "${RECIPE:-$here}" && pwd)
+source "$recipe/corpus.sh"
 work=$1
 shift
 mkdir -p "$work"
@@ -47,12 +50,19 @@ lm_size=256
 # previous sentences in the comparison of contexts, as many as windows of 4 have
 context=3
 beams=${BEAMS:-4 1}
-declare -A tokens=([base]=12000000 [rnnsearch]=6000000)
+
+# Prints the name of a test set in the binarised data: test, test1, ...
+subset_of() {
+  local number
+  for number in "${!sets[@]}"; do
+    [ "${sets[number]}" != "$1" ] || echo "test${number/#0/}"
+  done
+}
 
 # Sets start, decodings and options (the task first) to those of a system, and the options of decoding.
 read_settings() {
   local line
-  line=$(grep -E "^$1 *\|" "$here/systems.txt") || { echo "$1 is not in systems.txt" >&2; exit 1; }
+  line=$(grep -E "^$1 *\|" "$recipe/systems.txt") || { echo "error: $1 is not in $recipe/systems.txt" >&2; exit 1; }
   IFS='|' read -r _ start decodings options <<< "$line"
   start=${start// /} decodings=${decodings// /}
   read -r -a options <<< "$options"
@@ -64,14 +74,15 @@ measured() { python "$here/measured.py" "$work/$1.json" "${@:2}"; }
 
 prepare() {
   [ -e "$work/data.json" ] || : "${CORPUS:?give the folder of the corpus}"
-  [ -e "$work/data.json" ] || measured data bash "$here/prepare.sh" "$CORPUS" "$work"
-  [ -e "$work/zpdev.zp.zh" ] || cp "$CORPUS/zpdev.zp.zh" "$work"
-  # zpdev is named test1 from preparation on.
-  [ -e "$work/contexts/own.zh" ] || python "$here/contexts.py" make $context \
-    "$work/data/text/subwords/test1.zh" "$work/data/text/subwords/test1.en" "$work/contexts"
-  measured contexts/binarised fairseq-preprocess -s zh -t en \
+  [ -e "$work/data.json" ] || measured data bash "$recipe/prepare.sh" "$CORPUS" "$work"
+  [ -z "$marks" ] || [ -e "$work/$marks" ] || cp "$CORPUS/$marks" "$work"
+  local text
+  text=$work/data/text/subwords/$(subset_of "$limited")
+  [ -e "$work/contexts/own.$src_lang" ] || python "$here/contexts.py" make $context \
+    "$text.$src_lang" "$text.$tgt_lang" "$work/contexts"
+  measured contexts/binarised fairseq-preprocess -s "$src_lang" -t "$tgt_lang" \
     --testpref "$work/contexts/own,$work/contexts/other" --destdir "$work/contexts/bin" \
-    --srcdict "$bin/dict.zh.txt" --tgtdict "$bin/dict.en.txt"
+    --srcdict "$bin/dict.$src_lang.txt" --tgtdict "$bin/dict.$tgt_lang.txt"
 }
 
 # Adds the language models of a source memory and the drafts of a target memory to the options.
@@ -91,12 +102,15 @@ read_memories() {
 make_memories() {
   case " ${options[*]} " in *" --sentence-lm "*)
     measured lm/record env SIZE=$lm_size EPOCHS=3 bash "$recipes/maruf2018_memnet/train_sentence_lm.sh" \
-      "$work/data/text/subwords/train.zh" "$work/data/text/subwords/valid.zh" "$bin/dict.zh.txt" \
+      "$work/data/text/subwords/train.$src_lang" "$work/data/text/subwords/valid.$src_lang" \
+      "$bin/dict.$src_lang.txt" \
       "$work/lm" --max-tokens 16384 "${device[@]}" "${loading[@]}" --log-format simple ;;
   esac
   case " ${options[*]} " in *" --drafts "*)
-    measured drafts/record bash "$recipes/maruf2018_memnet/make_drafts.sh" "$bin" zh en \
-      "$work/rnnsearch/checkpoint_best.pt" "$work/drafts" train valid test test1 \
+    measured drafts/record bash "$recipes/maruf2018_memnet/make_drafts.sh" "$bin" "$src_lang" "$tgt_lang" \
+      "$work/rnnsearch/checkpoint_best.pt" "$work/drafts" train valid $(for testset in "${sets[@]}"; do
+        subset_of "$testset"
+      done) \
       -- --max-len-a 1.5 --max-len-b 10 --max-tokens 6000 "${device[@]}" "${loading[@]}" ;;
   esac
 }
@@ -132,7 +146,7 @@ train() {
 translate() {
   measured "$1" fairseq-generate "$2" --user-dir "$user_dir" --path "$7" \
     --gen-subset "$3" --decoding "$4" --beam "$5" --lenpen "$6" "${search[@]}" \
-    --source-lang zh --target-lang en --max-len-a 1.5 --max-len-b 10 --max-tokens 6000 \
+    --source-lang "$src_lang" --target-lang "$tgt_lang" --max-len-a 1.5 --max-len-b 10 --max-tokens 6000 \
     "${device[@]}" "${loading[@]}" --remove-bpe --tokenizer moses --results-path "$work/$1"
 }
 
@@ -145,19 +159,21 @@ tune() {
     systems_valid+=("$penalty=$work/base/valid/$penalty/generate-valid.txt")
   done
   python -m fairseq_docmt.scoring metrics --metrics s-bleu --format json --out "$work/base/valid.json" \
-    --reference "$raw/valid.en" "${systems_valid[@]}"
+    --reference "$raw/valid.$tgt_lang" "${systems_valid[@]}"
   best=$(python "$here/results.py" best "$work/base/valid.json")
   echo "$best" > "$work/lenpen"
 }
 
 # Translates the test sets.
 translate_all() {
-  local decoding beam lenpen checkpoint=$work/$1/checkpoint_best.pt
+  local decoding beam testset lenpen checkpoint=$work/$1/checkpoint_best.pt
   lenpen=$(cat "$work/lenpen")
   for decoding in ${decodings//,/ }; do
     for beam in $beams; do
-      translate "$1/$decoding/test-$beam" "$bin" test "$decoding" $beam "$lenpen" "$checkpoint"
-      translate "$1/$decoding/zpdev-$beam" "$bin" test1 "$decoding" $beam "$lenpen" "$checkpoint"
+      for testset in "${sets[@]}"; do
+        translate "$1/$decoding/$testset-$beam" "$bin" "$(subset_of "$testset")" "$decoding" $beam "$lenpen" \
+          "$checkpoint"
+      done
     done
   done
 }
@@ -167,13 +183,13 @@ reads_context() {
   case " ${options[*]} " in *" --window-size 1 "*) return 1 ;; esac
 }
 
-# Translates zpdev with limited contexts, and measures how much the context helps to predict the test set.
+# Translates a test set with limited contexts, and measures how much the context helps to predict the test set.
 use_contexts() {
   local lenpen checkpoint=$work/$1/checkpoint_best.pt decoding=${decodings%%,*}
   lenpen=$(cat "$work/lenpen")
   mkdir -p "$work/$1/scores"
   measured "$1/scores/usage-record" python -m fairseq_docmt.scoring context-usage \
-    --path "$checkpoint" --source "$raw/test.zh" --reference "$raw/test.en" \
+    --path "$checkpoint" --source "$raw/test.$src_lang" --reference "$raw/test.$tgt_lang" \
     --context $context other-document:$context --max-tokens 6000 "${device[@]}" \
     --format json --out "$work/$1/scores/usage.json"
   # There are no drafts of these texts; a system that needs some makes its own.
@@ -182,49 +198,56 @@ use_contexts() {
   translate "$1/contexts/other" "$work/contexts/bin" test1 "$decoding" 4 "$lenpen" "$checkpoint"
 }
 
+# find_outputs SET SYSTEM CONTROL: sets reference, and outputs to the main one of CONTROL and all of SYSTEM.
+find_outputs() {
+  local decoding beam file
+  file=generate-$(subset_of "$1").txt
+  reference=$raw/$(subset_of "$1").$tgt_lang
+  outputs=()
+  [ "$3" = "$2" ] || outputs+=("$3=$work/$3/window/$1-4/$file")
+  for decoding in ${decodings//,/ }; do
+    for beam in $beams; do
+      outputs+=("$2-$decoding-$beam=$work/$2/$decoding/$1-$beam/$file")
+    done
+  done
+}
+
 # score SYSTEM: all its outputs beside the main output of the control that started from the same base.
 score() {
-  local control=$1 system=$1 subset file reference decoding beam outputs tests
+  local control=$1 system=$1 testset side
   case $start in base) control=control ;; rnnsearch) control=rnn-control ;; esac
   mkdir -p "$work/$system/scores"
-  for subset in test:test zpdev:test1; do
-    file=generate-${subset#*:}.txt reference=$raw/${subset#*:}.en subset=${subset%:*}
-    outputs=()
-    [ "$control" = "$system" ] || outputs+=("$control=$work/$control/window/$subset-4/$file")
-    for decoding in ${decodings//,/ }; do
-      for beam in $beams; do
-        outputs+=("$system-$decoding-$beam=$work/$system/$decoding/$subset-$beam/$file")
-      done
-    done
+  for testset in "${sets[@]}"; do
+    find_outputs "$testset" "$system" "$control"
     # A control with a single output is compared with nothing.
     tests=(--tests bootstrap,sign)
     [ ${#outputs[@]} -gt 1 ] || tests=()
-    measured "$system/scores/$subset-record" python -m fairseq_docmt.scoring metrics \
+    measured "$system/scores/$testset-record" python -m fairseq_docmt.scoring metrics \
       --metrics s-bleu,d-bleu,chrf "${tests[@]}" --reference "$reference" \
-      --format json --out "$work/$system/scores/$subset.json" "${outputs[@]}"
+      --format json --out "$work/$system/scores/$testset.json" "${outputs[@]}"
   done
-  # From here on outputs and reference are those of zpdev, the last subset.
-  measured "$system/scores/pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
-    --source "$work/zpdev.zp.zh" --reference "$reference" \
+  find_outputs "$limited" "$system" "$control"
+  [ -z "$marks" ] || measured "$system/scores/pronouns-record" \
+    python -m fairseq_docmt.scoring dropped-pronouns --source "$work/$marks" --reference "$reference" \
     --format json --out "$work/$system/scores/pronouns.json" "${outputs[@]}"
   reads_context || return 0
   outputs=()
-  for subset in own:test other:test1; do
-    python "$here/contexts.py" take "$work/$system/contexts/${subset%:*}/generate-${subset#*:}.txt" \
-      > "$work/$system/contexts/${subset%:*}.en"
-    outputs+=("${subset%:*}=$work/$system/contexts/${subset%:*}.en")
+  for side in own:test other:test1; do
+    python "$here/contexts.py" take "$work/$system/contexts/${side%:*}/generate-${side#*:}.txt" \
+      > "$work/$system/contexts/${side%:*}.en"
+    outputs+=("${side%:*}=$work/$system/contexts/${side%:*}.en")
   done
   measured "$system/scores/contexts-record" python -m fairseq_docmt.scoring metrics \
     --metrics s-bleu,chrf --tests bootstrap,sign --reference "$reference" \
     --format json --out "$work/$system/scores/contexts.json" "${outputs[@]}"
-  measured "$system/scores/context-pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
-    --source "$work/zpdev.zp.zh" --reference "$reference" \
+  [ -z "$marks" ] || measured "$system/scores/context-pronouns-record" \
+    python -m fairseq_docmt.scoring dropped-pronouns --source "$work/$marks" --reference "$reference" \
     --format json --out "$work/$system/scores/context-pronouns.json" "${outputs[@]}"
 }
 
 prepare
 names=("$@")
-[ ${#names[@]} -gt 0 ] || mapfile -t names < <(grep -v '^#' "$here/systems.txt" | cut -d'|' -f1 | tr -d ' ')
+[ ${#names[@]} -gt 0 ] || mapfile -t names < <(grep -v '^#' "$recipe/systems.txt" | cut -d'|' -f1 | tr -d ' ')
 for system in "${names[@]}"; do
   echo "$system"
   read_settings "$system"
@@ -234,7 +257,7 @@ for system in "${names[@]}"; do
   [ "$system" != base ] || tune
   case $stages in *" translate "*) translate_all "$system" ;; esac
   case $stages in *" contexts "*) ! reads_context || use_contexts "$system" ;; esac
-  case $stages in *" score "*) score "$system" ;; esac
+  case $stages in *" score "*) score "$system"; touch "$work/$system/scored" ;; esac
 done
-python "$here/results.py" collect "$work" "$here/systems.txt" > "$work/results.$$"
+python "$here/results.py" collect "$work" "$recipe/systems.txt" "${sets[@]}" > "$work/results.$$"
 mv "$work/results.$$" "$work/results.json"

@@ -1,12 +1,14 @@
-"""Write the tables and the plot of the README from results.json.
+"""Write the tables and the plot of a recipe's README from its results.json.
 
-    python tables.py
+    python tables.py [FOLDER]
 
-The tables go between the two comments in README.md that name this script.
+FOLDER is that of the recipe; default: this one.  The tables go between the two comments in its
+README.md that name this script.
 """
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Dict, List, Optional
 
@@ -15,6 +17,9 @@ from tabulate import tabulate
 
 HERE = Path(__file__).parent
 MARKS = ("<!-- written by tables.py -->\n", "<!-- end of tables.py -->\n")
+OF_PRONOUNS = (
+    "F1 of pronouns: the 95 % interval of the difference to the control leaves out 0 (star). "
+)
 EMPTY = "No system has been trained to the end yet.\n"
 
 
@@ -42,26 +47,22 @@ def is_other(difference: Optional[dict]) -> bool:
     return difference["low"] > 0 or difference["high"] < 0
 
 
-def translation_rows(name: str, system: dict) -> List[List[str]]:
+def translation_rows(name: str, system: dict, sets: List[str]) -> List[List[str]]:
     """Return a row of scores for each decoding of a system, with a beam of 4."""
     rows = []
     for decoding in system["decodings"]:
         full = f"{name}-{decoding}-4"
-        test, zpdev = system["scores"]["test"], system["scores"]["zpdev"]
-        pronouns = system["scores"]["pronouns"]
-        found = pronouns["systems"][full]["all"]
-        star = "*" * is_other(pronouns["differences"].get(full))
+        scores = system["scores"]
         run = system["runs"][f"{decoding}/test-4"][-1]
         rows.append(
             [
                 name,
                 f"`{decoding}`",
-                *(against_control(metric(test, x), full) for x in ("s-BLEU", "d-BLEU", "chrF2")),
-                number(metric(test, "s-BLEU")["scores"].get(f"{name}-{decoding}-1")),
+                *_scores_of(scores["test"], full, "s-BLEU", "d-BLEU", "chrF2"),
+                number(metric(scores["test"], "s-BLEU")["scores"].get(f"{name}-{decoding}-1")),
                 number(system["length_ratios"][f"{decoding}/test-4"], 2),
-                *(against_control(metric(zpdev, x), full) for x in ("s-BLEU", "chrF2")),
-                *(number(100 * found[x]) for x in ("precision", "recall")),
-                number(100 * found["f1"]) + star,
+                *(x for s in sets[1:] for x in _scores_of(scores[s], full, "s-BLEU", "chrF2")),
+                *(_of_pronouns(scores["pronouns"], full) if "pronouns" in scores else []),
                 number(run["cpu_seconds"], 0),
                 str(run["peak_megabytes"]),
             ]
@@ -69,22 +70,25 @@ def translation_rows(name: str, system: dict) -> List[List[str]]:
     return rows
 
 
-TRANSLATION = [
-    "system",
-    "`--decoding`",
-    "s-BLEU",
-    "d-BLEU",
-    "chrF2",
-    "s-BLEU, beam 1",
-    "length ratio",
-    "zpdev s-BLEU",
-    "zpdev chrF2",
-    "pronouns P",
-    "R",
-    "F1",
-    "CPU s",
-    "MB",
-]
+def _scores_of(scores: dict, system: str, *labels: str) -> List[str]:
+    return [against_control(metric(scores, label), system) for label in labels]
+
+
+def _of_pronouns(pronouns: dict, system: str) -> List[str]:
+    found = pronouns["systems"][system]["all"]
+    star = "*" * is_other(pronouns["differences"].get(system))
+    shown = [number(100 * found[x]) for x in ("precision", "recall", "f1")]
+    return [*shown[:2], shown[2] + star]
+
+
+def translation_headers(sets: List[str], pronouns: bool) -> List[str]:
+    """Return the names of the columns of :func:`translation_rows`."""
+    return [
+        *("system", "`--decoding`", "s-BLEU", "d-BLEU", "chrF2", "s-BLEU, beam 1", "length ratio"),
+        *(f"{name} {label}" for name in sets[1:] for label in ("s-BLEU", "chrF2")),
+        *(["pronouns P", "R", "F1"] if pronouns else []),
+        *("CPU s", "MB"),
+    ]
 
 
 def gain(found: Dict[str, float]) -> str:
@@ -94,31 +98,30 @@ def gain(found: Dict[str, float]) -> str:
     return f"{found['mean']:.3f} ({found['low']:.3f} to {found['high']:.3f})"
 
 
-def context_row(name: str, system: dict) -> List[str]:
+def context_row(name: str, scores: dict) -> List[str]:
     """Return what a system makes of its own context and of another document's."""
-    usage = system["scores"]["usage"]["usage"]
-    scores, pronouns = system["scores"]["contexts"], system["scores"]["context-pronouns"]["systems"]
-    bleu = metric(scores, "s-BLEU")["scores"]
+    usage = scores["usage"]["usage"]
+    bleu = metric(scores["contexts"], "s-BLEU")["scores"]
     own = next(found for context, found in usage.items() if context.isdigit())
     over = next(found for context, found in usage.items() if " over " in context)
+    begin = scores["usage"]["beginnings"]
+    row = [name, gain(own["sentence"]), gain(over["sentence"]), number(begin["first_tokens"], 3)]
+    row += [f"{begin['lower_case_gain']:.0%}"]
+    row += [number(bleu[context]) for context in ("own", "other")]
+    if "context-pronouns" in scores:
+        pronouns = scores["context-pronouns"]["systems"]
+        row += [number(100 * pronouns[context]["all"]["f1"]) for context in ("own", "other")]
+    return row
+
+
+def context_headers(pronouns: bool) -> List[str]:
+    """Return the names of the columns of :func:`context_row`."""
     return [
-        name,
-        gain(own["sentence"]),
-        gain(over["sentence"]),
-        *(number(bleu[context]) for context in ("own", "other")),
-        *(number(100 * pronouns[context]["all"]["f1"]) for context in ("own", "other")),
+        *("system", "CXMI, bits a sentence", "over another document"),
+        *("of it first tokens", "of it lower-case sentences"),
+        *("s-BLEU, own context", "other"),
+        *(["pronouns F1, own context", "other"] if pronouns else []),
     ]
-
-
-CONTEXT = [
-    "system",
-    "CXMI, bits a sentence",
-    "over another document",
-    "zpdev s-BLEU, own",
-    "other",
-    "pronouns F1, own",
-    "other",
-]
 
 
 def training_row(name: str, system: dict) -> List[str]:
@@ -139,6 +142,19 @@ def training_row(name: str, system: dict) -> List[str]:
 TRAINING = ["system", "starts from", "updates", "validation loss", "minutes", "on", "commit"]
 
 
+def passage_row(found: dict) -> List[str]:
+    """Return a sentence after the one before it, with reference, gains and translations."""
+    source = "<br>".join([*found["before"], f"**{found['source']}**"])
+    gains = ", ".join(f"{gain:.0f}" for gain in found["gains"].values())
+    row = [source, found["reference"], gains, *found["outputs"].values()]
+    return [cell.replace("|", "\\|") for cell in row]
+
+
+def passage_headers(found: dict) -> List[str]:
+    """Return the names of the columns of :func:`passage_row`."""
+    return ["source", "reference", "gains", *found["outputs"]]
+
+
 def hardware_of(run: dict) -> str:
     """Return the GPU of a run, or its processor."""
     hardware = run["hardware"]
@@ -147,35 +163,42 @@ def hardware_of(run: dict) -> str:
 
 def text(results: dict) -> str:
     """Return the tables as Markdown."""
-    systems = results["systems"]
+    systems, sets = results["systems"], results["sets"]
     if not systems:
         return EMPTY
     some = next(iter(systems.values()))
     signatures = [f"{m['label']} `{m['signature']}`" for m in some["scores"]["test"]["metrics"]]
     decoding = some["runs"][f"{some['decodings'][0]}/test-4"][-1]
     hardware = decoding["hardware"]
-    used = {n: s for n, s in systems.items() if "usage" in s["scores"]}
+    pronouns = "pronouns" in some["scores"]
+    used = {n: s["scores"] for n, s in systems.items() if "usage" in s["scores"]}
     tables = [
-        tabulate(
-            [row for n, s in systems.items() for row in translation_rows(n, s)],
-            TRANSLATION,
-            "github",
-            disable_numparse=True,
+        table(
+            [row for n, s in systems.items() for row in translation_rows(n, s, sets)],
+            translation_headers(sets, pronouns),
         ),
-        tabulate([context_row(n, s) for n, s in used.items()], CONTEXT, "github"),
-        tabulate(
-            [training_row(n, s) for n, s in systems.items()],
-            TRAINING,
-            "github",
-            disable_numparse=True,
-        ),
+        table([context_row(n, s) for n, s in used.items()], context_headers(pronouns)),
+        table([training_row(n, s) for n, s in systems.items()], TRAINING),
         f"One star: p < 0.05 against the control in one of bootstrap and sign test; two: in both. "
-        f"F1 of pronouns: the 95 % interval of the difference to the control leaves out 0 (star). "
+        f"{OF_PRONOUNS if pronouns else ''}"
         f"Signatures: {'; '.join(signatures)}. Decoding: {hardware_of(decoding)}, "
         f"{hardware['cores']} cores, one process each, {json.dumps(hardware['settings'])}.",
         "![Validation losses](losses.svg)",
     ]
+    passages = results["passages"]
+    if passages:
+        named = ", ".join(f"`{name}`" for name in passages[0]["gains"])
+        tables += [
+            f"Sentences (bold, after those before them) that context improved: found by "
+            f"`passages.py`; gains over another document's context of {named}, in bits."
+        ]
+        tables += [table([passage_row(p) for p in passages], passage_headers(passages[0]))]
     return "\n\n".join(tables) + "\n"
+
+
+def table(rows: List[List[str]], headers: List[str]) -> str:
+    """Format a table as Markdown."""
+    return tabulate(rows, headers, "github", disable_numparse=True)
 
 
 def plot(results: dict, path: Path) -> None:
@@ -197,14 +220,14 @@ def inserted(readme: str, tables: str) -> str:
     return pattern.sub(lambda found: f"{found[1]}\n{tables}\n{found[2]}", readme)
 
 
-def main() -> None:
-    """Write README.md and losses.svg."""
-    results = json.loads((HERE / "results.json").read_text(encoding="utf-8"))
-    readme = HERE / "README.md"
+def main(folder: Path) -> None:
+    """Write README.md and losses.svg of a recipe."""
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    readme = folder / "README.md"
     readme.write_text(inserted(readme.read_text(encoding="utf-8"), text(results)), encoding="utf-8")
     if results["systems"]:
-        plot(results, HERE / "losses.svg")
+        plot(results, folder / "losses.svg")
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)

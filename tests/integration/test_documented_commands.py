@@ -117,7 +117,9 @@ PAGES: Dict[str, List[Block]] = {
         Run("examples/tvsub_zh_en", said="window4_window_test"),
         "trains for hours; tests/tvsub_zh_en/ tests its scripts",
         "trains on a GPU",
+        "reads results of run.sh; tests/tvsub_zh_en/test_passages.py tests passages.py",
     ],
+    "examples/ende_docs/README.md": ["trains for hours; tests/tvsub_zh_en/ tests its scripts"],
     "examples/evaluate_any_system/README.md": [
         "downloads outputs of other systems; the next block is run on made files",
         "tests/scoring/test_any_system.py runs it on the made files",

@@ -28,6 +28,7 @@ def test_every_script_is_run():
         ),
         ("bao2021_group/prepare.sh", 3 * "marked_documents.py " + "prepare.py"),
         ("bao2021_group/train.sh", "fairseq-train"),
+        ("ende_docs/prepare.sh", "prepare.py"),
         ("feng2022_memory/generate.sh", "fairseq-generate join_documents.py" + 3 * " sacrebleu"),
         ("feng2022_memory/prepare.sh", 3 * "marked_documents.py " + "prepare.py"),
         ("feng2022_memory/train.sh", "fairseq-train"),
@@ -77,6 +78,26 @@ def test_every_script_is_run():
 def test_programs_of_a_script(script, programs):
     run = next(run for run in recipes.RUNS if run.script == script)
     assert [call.program for call in run.calls()] == programs.split()
+
+
+def test_stages_of_a_comparison_from_one_base():
+    """Two test sets and beams; dropped pronouns are marked in the second set."""
+    environment = {"CORPUS": "CORPUS"}
+    run = recipes.Run("tvsub_zh_en/run.sh", "WORK base memory-both", environment=environment)
+    scoring, generate = "fairseq_docmt.scoring ", "fairseq-generate "
+    base = f"fairseq-train keep_weights.py {8 * generate}{scoring}results.py {4 * generate}"
+    programs = [
+        "python bash contexts.py fairseq-preprocess",
+        base + 3 * scoring,
+        f"updates.py fairseq-train keep_weights.py {4 * generate}{scoring}{2 * generate}",
+        f"{3 * scoring}{2 * 'contexts.py '}{2 * scoring}results.py",
+    ]
+    calls = run.calls()
+    assert [call.program for call in calls] == " ".join(programs).split()
+    marked = [call.arguments for call in calls if "dropped-pronouns" in call.arguments]
+    places = [word.split("/WORK/")[1] for word in marked[1] if "=" in word]
+    own = [f"memory-both/stream/zpdev-{beam}/generate-test1.txt" for beam in (4, 1)]
+    assert places == ["control/window/zpdev-4/generate-test1.txt", *own]
 
 
 def values(script: str, name: str, **environment) -> list:

@@ -6,6 +6,7 @@ import sys
 import contexts
 import keep_weights
 import measured
+import pytest
 import results
 import tables
 import torch
@@ -78,11 +79,15 @@ def test_weights_are_kept_in_half_precision(tmp_path):
     assert {**kept, "model": weights} == state
 
 
-def test_settings_have_each_system_once():
-    systems = results.settings(tables.HERE / "systems.txt")
+RECIPES = (tables.HERE, tables.HERE.parent / "ende_docs")
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda folder: folder.name)
+def test_settings_have_each_system_once(recipe):
+    systems = results.settings(recipe / "systems.txt")
     assert all(s["start"] == "-" or s["start"] in systems for s in systems.values())
     assert all(s["options"].startswith("--task ") for s in systems.values())
-    names = [line.split("|")[0].strip() for line in open(tables.HERE / "systems.txt")]
+    names = [line.split("|")[0].strip() for line in open(recipe / "systems.txt")]
     assert len(systems) == len([name for name in names if not name.startswith("#")])
 
 
@@ -91,6 +96,14 @@ def test_the_curve_is_read_from_the_log(tmp_path):
     (tmp_path / "log").write_text(line.format(200) + "train | loss 4\n" + line.format(400))
     found = results.curve(tmp_path / "log")
     assert found == [{"updates": 200, "loss": 5.2}, {"updates": 400, "loss": 5.2}]
+
+
+def test_gains_at_beginnings_of_sentences():
+    """Gains of 3 bits in a lower-case sentence, 2 of them at its beginning, and of 1 at the end."""
+    one = {"words": ["and", "He"], "3": [-1.0, -1.0, -9.0], "other-document:3": [-3.0, -2.0, -1.0]}
+    two = {"words": ["He", "ran"], "3": [-1.0, -2.0, -9.0], "other-document:3": [-1.0, -3.0, -1.0]}
+    found = results.beginnings([one, two])
+    assert found == {"first_tokens": 1.0, "lower_case": 0.5, "lower_case_gain": 0.75}
 
 
 def test_results_do_not_have_paths_of_a_machine(tmp_path):
@@ -127,6 +140,7 @@ def made_up():
     on_gpu = {**run, "hardware": {**run["hardware"], "gpu": "G"}}
     both = ("memory-stream-4", "memory-stream-1")
     return {
+        "sets": ["test", "zpdev"],
         "systems": {
             "memory": {
                 "start": "base",
@@ -143,10 +157,22 @@ def made_up():
                         "differences": {both[0]: {"f1": 0.1, "low": 0.05, "high": 0.2}},
                     },
                     "context-pronouns": {"systems": dict.fromkeys(("own", "other"), pronouns)},
-                    "usage": {"usage": {"3": gains, "3 over other-document:3": gains}},
+                    "usage": {
+                        "usage": {"3": gains, "3 over other-document:3": gains},
+                        "beginnings": {"first_tokens": 0.15, "lower_case_gain": 0.678},
+                    },
                 },
             }
-        }
+        },
+        "passages": [
+            {
+                "before": ["zh 1"],
+                "source": "zh 2",
+                "reference": "a|b",
+                "outputs": {"base": "x", "memory": "y"},
+                "gains": {"memory": 7.1},
+            }
+        ],
     }
 
 
@@ -156,9 +182,29 @@ def test_tables():
     scores = ["10.0*", "20.0*", "30.0*", "11.0", "0.99", "10.0*", "30.0*", "50.0", "25.0", "33.3*"]
     assert ["memory", "`stream`", *scores, "120", "300"] in rows
     gain = "0.200 (0.100 to 0.300)"
-    assert ["memory", gain, gain, "10", "11", "33.3", "33.3"] in rows
+    assert ["memory", gain, gain, "0.150", "68%", "10.0", "11.0", "33.3", "33.3"] in rows
     assert ["memory", "base", "7", "4.500", "3", "G, torch 2", "abc"] in rows
     assert "s-BLEU `sig-s-BLEU`" in text
+    (passage,) = (line for line in text.split("\n") if "zh 2" in line)
+    assert [cell.strip() for cell in passage.replace("\\|", "/").split("|")[1:-1]] == [
+        "zh 1<br>**zh 2**",
+        "a/b",
+        "7",
+        "x",
+        "y",
+    ]
+
+
+def test_tables_of_a_corpus_with_one_test_set_and_no_pronouns():
+    results = {**made_up(), "sets": ["test"], "passages": []}
+    for name in ("pronouns", "context-pronouns"):
+        del results["systems"]["memory"]["scores"][name]
+    text = tables.text(results)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n")]
+    scores = ["10.0*", "20.0*", "30.0*", "11.0", "0.99"]
+    assert ["memory", "`stream`", *scores, "120", "300"] in rows
+    assert ["memory", *["0.200 (0.100 to 0.300)"] * 2, "0.150", "68%", "10.0", "11.0"] in rows
+    assert "ronoun" not in text and "passages" not in text
 
 
 def test_an_interval_with_zero_is_no_difference():
@@ -167,8 +213,9 @@ def test_an_interval_with_zero_is_no_difference():
     assert not tables.is_other(None) and not tables.is_other({"low": None, "high": None})
 
 
-def test_the_readme_has_the_tables_of_the_results():
-    found = json.loads((tables.HERE / "results.json").read_text(encoding="utf-8"))
-    readme = (tables.HERE / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda folder: folder.name)
+def test_the_readme_has_the_tables_of_the_results(recipe):
+    found = json.loads((recipe / "results.json").read_text(encoding="utf-8"))
+    readme = (recipe / "README.md").read_text(encoding="utf-8")
     assert all(readme.count(mark) == 1 for mark in tables.MARKS)
     assert tables.inserted(readme, tables.text(found)) == readme

@@ -1,0 +1,8 @@
+# The corpus, for run.sh.
+src_lang=zh tgt_lang=en
+# test sets in the order of prepare.sh; the first is "test"
+sets=(test zpdev)
+# the set that is also translated with limited contexts, and its source with marked dropped pronouns
+limited=zpdev marks=zpdev.zp.zh
+# target tokens that are read after each base
+declare -A tokens=([base]=12000000 [rnnsearch]=6000000)
