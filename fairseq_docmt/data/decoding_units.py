@@ -87,6 +87,22 @@ class DecodingUnit:
             at_start=self.at_start and at == 0,
         )
 
+    def starting_at(self, row: int) -> "DecodingUnit":
+        """Return one of the rows and those after it as a unit without context."""
+        at = self.num_context + row
+        return replace(
+            self,
+            line_ids=self.line_ids[row:],
+            source=self.source[at:],
+            target=self.target and self.target[at:],
+            position=self.position + row,
+            at_start=self.at_start and at == 0,
+            drafts=self.drafts and self.drafts[at:],
+            target_context=None,
+            prefixes=None if self.prefixes is None else self.prefixes[row:],
+            constraints=None if self.constraints is None else self.constraints[row:],
+        )
+
     def _with_row(self, row: int) -> "DecodingUnit":
         return replace(
             self,

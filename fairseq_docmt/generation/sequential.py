@@ -1,5 +1,6 @@
 """Translation sentence by sentence after the previous translations (``sequential``)."""
 
+import logging
 from typing import Callable, Dict, List, Optional
 
 import torch
@@ -13,18 +14,37 @@ from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
 from fairseq_docmt.generation.search import DocumentSearch, NBestLists, stacked
 from fairseq_docmt.generation.sequence_generator import RowLimits
 
+logger = logging.getLogger(__name__)
+
 
 class SequentialSearch(DocumentSearch):
     """Search for one sentence at a time, after the decoder has read its target context.
 
     The unit of a window has one sentence to translate, and its target context comes from earlier
-    samples.  The unit of a document is translated sentence by sentence.
+    samples.  The unit of a document is translated sentence by sentence.  Where its translations
+    leave too few target positions for another sentence, a new unit without context begins.
     """
 
     def __init__(self, task):
         super().__init__(task)
         #: last translations of each open document
         self.translated: Dict[int, List[Tensor]] = {}
+        #: number of units in this run that began because the positions were filled
+        self._cuts = 0
+
+    def begin(self, units: int) -> None:
+        """Prepare for a run over a number of units."""
+        super().begin(units)
+        self._cuts = 0
+
+    def end(self) -> None:
+        """Report how often a document began anew."""
+        if self._cuts > 0:
+            logger.info(
+                "sentences inside documents that were translated without context, because the "
+                "translations before them fill the target positions of the model: %d",
+                self._cuts,
+            )
 
     def forget(self) -> None:
         """Forget the translations of open documents."""
@@ -38,10 +58,38 @@ class SequentialSearch(DocumentSearch):
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Search for translations of the rows of each unit."""
+        results: List[NBestLists] = [[] for _ in units]
+        waiting = list(range(len(units)))
+        while waiting:
+            rest = [
+                units[i].starting_at(len(results[i])) if results[i] else units[i] for i in waiting
+            ]
+            for i, found in zip(waiting, self._translate_as_far_as_possible(generator, rest)):
+                results[i] += found
+            waiting = [i for i in waiting if len(results[i]) < units[i].num_rows]
+            self._cuts += len(waiting)
+        return results
+
+    def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:
+        """Translate at least the first row of each unit, and the next ones for which is room."""
         if self.task.decoding == "sequential-full-source":
             return self._translate(generator, units)
         generator.model.begin_documents()
-        return self._without_future(units, lambda *shown: self._translate(generator, *shown))
+        return self._without_future(
+            units,
+            lambda *shown: self._translate(generator, *shown),
+            lambda *given: self._has_room(generator, *given),
+        )
+
+    def _has_room(self, generator, unit: DecodingUnit, row: int, before: List[Tensor]) -> bool:
+        """Return whether the positions are enough for a row after its target context.
+
+        A sentence may take up to its limit, but seldom has twice as many tokens as its source.
+        """
+        size = len(unit.source[unit.num_context + row])
+        read = 1 + len(self.target_start(unit)) + sum(len(sentence) + 1 for sentence in before)
+        wanted = min(generator.most_tokens(size, 1), 2 * size + 10)
+        return generator.max_len - 1 - read >= wanted
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score the references of the rows of each unit."""
@@ -51,7 +99,12 @@ class SequentialSearch(DocumentSearch):
             units, lambda shown, _=None: self.score_spans(scorer, models, shown)
         )
 
-    def _without_future(self, units, decode: Callable[..., List[NBestLists]]) -> List[NBestLists]:
+    def _without_future(
+        self,
+        units: List[DecodingUnit],
+        decode: Callable[..., List[NBestLists]],
+        has_room: Callable[..., bool] = lambda *given: True,
+    ) -> List[NBestLists]:
         """Decode units sentence by sentence, each given the source up to this sentence.
 
         Herold and Ney (2023), section 3.4.  The source grows with each sentence and is encoded
@@ -61,13 +114,22 @@ class SequentialSearch(DocumentSearch):
             units: units to decode.
             decode: function from units that translate the last sentence of their source, and the
                 number of the growing document of each, to hypotheses.
+            has_room: whether a row of a unit can be decoded after its target context; if not, the
+                rest of the unit is left out.
         """
         if all(unit.num_rows == 1 for unit in units):
             return decode(units)
         results: List[NBestLists] = [[] for _ in units]
         contexts = [list(unit.target_context or ()) for unit in units]
+        active = list(range(len(units)))
         for row in range(max(unit.num_rows for unit in units)):
-            active = [i for i, unit in enumerate(units) if row < unit.num_rows]
+            active = [
+                i
+                for i in active
+                if row < units[i].num_rows and (row == 0 or has_room(units[i], row, contexts[i]))
+            ]
+            if not active:
+                break
             found = decode([units[i].ending_at(row, contexts[i]) for i in active], active)
             for i, (hypotheses,) in zip(active, found):
                 results[i].append(hypotheses)
@@ -117,7 +179,12 @@ class SequentialSearch(DocumentSearch):
                 before[i].append(tokens)
                 self._keep_context(unit, tokens)
                 chunks.append(torch.cat([tokens, torch.tensor([self.separator])]))
-            going_on = [at for at, (unit, row) in enumerate(current) if row + 1 < unit.num_rows]
+            going_on = [
+                at
+                for at, (unit, row) in enumerate(current)
+                if row + 1 < unit.num_rows
+                and self._has_room(generator, unit, row + 1, before[active[at]])
+            ]
             if not going_on:
                 return results
             if len(going_on) < len(active):

@@ -142,6 +142,33 @@ def test_targets_drafts_and_constraints_belong_to_their_rows():
     assert (plain[0].target, plain[0].drafts) == (None, None)
 
 
+def test_the_rows_from_one_on_are_a_unit_without_context():
+    """All that belongs to a row goes with it."""
+    rows, words = list(range(3)), [torch.tensor([10 + i, EOS]) for i in range(4)]
+    unit = DecodingUnit(
+        [5, 6, 7],
+        words,
+        target=words,
+        document=2,
+        position=3,
+        at_start=True,
+        drafts=["before", "a", "b", "c"],
+        target_context=[words[0]],
+        prefixes=torch.tensor(rows).view(3, 1),
+        constraints=torch.tensor(rows).view(3, 1),
+        following=words[:1],
+    )
+    rest = unit.starting_at(1)
+    assert (rest.line_ids, rest.document, rest.position) == ([6, 7], 2, 4)
+    assert (rest.num_rows, rest.num_context, rest.target_context) == (2, 0, None)
+    assert [s[0].item() for s in rest.source] == [t[0].item() for t in rest.target] == [12, 13]
+    assert (rest.drafts, rest.at_start) == (["b", "c"], False)
+    assert rest.prefixes.flatten().tolist() == rest.constraints.flatten().tolist() == [1, 2]
+    assert [s[0].item() for s in rest.following] == [10]
+    plain = DecodingUnit([5, 6], words[:2], at_start=True).starting_at(0)
+    assert plain == DecodingUnit([5, 6], words[:2], at_start=True)
+
+
 def test_the_source_is_padded_on_the_requested_side():
     for left, want in ((True, [1, 10, EOS]), (False, [10, EOS, 1])):
         units = units_of((2,), 0, left_pad_source=left)

@@ -16,6 +16,10 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator, prefix_ensemble
 
 LIMIT = 12
+WITHOUT_CONTEXT = (
+    "sentences inside documents that were translated without context, because the translations "
+    "before them fill the target positions of the model"
+)
 
 
 def load(checkpoints):
@@ -155,6 +159,36 @@ def check_documents(binarised, checkpoints, decoding):
         ":".join(map(str, checkpoints)),
         *["--task", "full_document_translation", "--decoding", decoding],
     )
+    check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("decoding", ["sequential", "sequential-full-source"])
+def test_documents_that_fill_the_positions(binarised, checkpoint, decoding, caplog):
+    """Where no sentence fits after the translations so far, a part without context begins."""
+    caplog.set_level("INFO")
+    positions = 24
+    task, models = load([checkpoint])
+    expected, cuts = [], 0
+    for document in source_documents(task):
+        sizes = np.array([len(s) for s in document])
+        for first, end in task.decoding_spans(DocumentIndex.from_lengths([len(document)]), sizes):
+            translated = []
+            for i in range(first, end):
+                used = 1 + sum(len(tokens) + 1 for tokens in translated)
+                if translated and used + LIMIT > positions - 1:
+                    first, translated, cuts = i, [], cuts + 1
+                last = i + 1 if decoding == "sequential" else end
+                result = naive_translation(task, models, document[first:last], translated)
+                translated.append(result[0].tokens)
+                expected.append(result)
+    output = tiny.generate(
+        binarised,
+        checkpoint,
+        *["--task", "full_document_translation", "--decoding", decoding],
+        *["--model-overrides", f"{{'max_target_positions': {positions}}}"],
+    )
+    assert cuts > 0 and caplog.messages.count(f"{WITHOUT_CONTEXT}: {cuts}") == 1
     check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
 
 
