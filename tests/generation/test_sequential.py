@@ -2,6 +2,7 @@
 
 import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from long_tests import LONG, long_but_for
 from naive_search import beam_search
 
 from fairseq_docmt.data import DocumentIndex, join_sentences
+from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator, prefix_ensemble
+from fairseq_docmt.generation.sequential import SequentialSearch
 
 LIMIT = 12
 WITHOUT_CONTEXT = (
@@ -160,6 +163,19 @@ def check_documents(binarised, checkpoints, decoding):
         *["--task", "full_document_translation", "--decoding", decoding],
     )
     check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
+
+
+@pytest.mark.parametrize("limit, wanted", [(50, 18), (12, 12)])
+def test_positions_that_a_sentence_needs(limit, wanted):
+    """Twice those of its source of four tokens and ten, or its limit."""
+    search = SimpleNamespace(target_start=lambda unit: torch.tensor([3]))
+    unit = DecodingUnit([0, 1], [torch.ones(9), torch.ones(4)])
+    before = [torch.ones(5), torch.ones(2)]  # with <sep> 9 tokens, and 2 at the beginning
+    for spare, enough in ((0, True), (-1, False)):
+        generator = SimpleNamespace(
+            max_len=1 + 11 + wanted + spare, most_tokens=lambda size, sentences: limit
+        )
+        assert SequentialSearch._has_room(search, generator, unit, 1, before) is enough
 
 
 @torch.no_grad()
