@@ -28,11 +28,8 @@ BEFORE = 2
 
 
 def read_gains(usage: Path) -> List[float]:
-    """Return the gain of each sentence through its own context, over another document's."""
-    sentences = json.loads(usage.read_text(encoding="utf-8"))["sentences"]
-    own = next(name for name in sentences[0] if name.isdigit())
-    other = next(name for name in sentences[0] if name.startswith("other"))
-    return [sum(found[own][:-1]) - sum(found[other][:-1]) for found in sentences]
+    """Return the gain of each sentence."""
+    return list(map(sum, results.gains(results.read(usage)["sentences"])))
 
 
 def main_output(work: Path, system: str, decoding: str) -> str:

@@ -57,6 +57,17 @@ def length_ratios(folder: Path) -> Dict[str, float]:
     return ratios
 
 
+def gains(sentences: List[dict]) -> List[List[float]]:
+    """Return the gain of each token through its own context, over another document's, in bits.
+
+    Args:
+        sentences: of ``context-usage``; their end symbols are left out.
+    """
+    own = next(name for name in sentences[0] if name.isdigit())
+    other = next(name for name in sentences[0] if name.startswith("other"))
+    return [[a - b for a, b in zip(found[own][:-1], found[other])] for found in sentences]
+
+
 def beginnings(sentences: List[dict]) -> dict:
     """Return how much of the gain over another document's context is at beginnings of sentences.
 
@@ -67,15 +78,13 @@ def beginnings(sentences: List[dict]) -> dict:
         Mean gain of the first tokens, in bits; the share of the sentences that begin in lower case,
         and their share of the gain of all tokens.
     """
-    own = next(name for name in sentences[0] if name.isdigit())
-    other = next(name for name in sentences[0] if name.startswith("other"))
-    gains = [sum(found[own][:-1]) - sum(found[other][:-1]) for found in sentences]
-    first = [found[own][0] - found[other][0] for found in sentences]
+    tokens = gains(sentences)
+    sums = list(map(sum, tokens))
     lower = [found["words"][0][0].islower() for found in sentences]
     return {
-        "first_tokens": sum(first) / len(first),
+        "first_tokens": sum(bits[0] for bits in tokens) / len(tokens),
         "lower_case": sum(lower) / len(lower),
-        "lower_case_gain": sum(x for x, low in zip(gains, lower) if low) / sum(gains),
+        "lower_case_gain": sum(x for x, low in zip(sums, lower) if low) / sum(sums),
     }
 
 

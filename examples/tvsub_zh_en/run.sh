@@ -234,8 +234,8 @@ score() {
   outputs=()
   for side in own:test other:test1; do
     python "$here/contexts.py" take "$work/$system/contexts/${side%:*}/generate-${side#*:}.txt" \
-      > "$work/$system/contexts/${side%:*}.en"
-    outputs+=("${side%:*}=$work/$system/contexts/${side%:*}.en")
+      > "$work/$system/contexts/${side%:*}.$tgt_lang"
+    outputs+=("${side%:*}=$work/$system/contexts/${side%:*}.$tgt_lang")
   done
   measured "$system/scores/contexts-record" python -m fairseq_docmt.scoring metrics \
     --metrics s-bleu,chrf --tests bootstrap,sign --reference "$reference" \

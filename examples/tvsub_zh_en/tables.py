@@ -12,13 +12,14 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Optional
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from tabulate import tabulate
 
 HERE = Path(__file__).parent
 MARKS = ("<!-- written by tables.py -->\n", "<!-- end of tables.py -->\n")
 OF_PRONOUNS = (
-    "F1 of pronouns: the 95 % interval of the difference to the control leaves out 0 (star). "
+    "F1 of pronouns: the 95 % interval of the difference to the control leaves out 0 (star)."
 )
 EMPTY = "No system has been trained to the end yet.\n"
 
@@ -161,16 +162,39 @@ def hardware_of(run: dict) -> str:
     return f"{hardware.get('gpu') or hardware['processor']}, torch {hardware['torch']}"
 
 
+def notes(systems: Dict[str, dict], used: Dict[str, dict]) -> str:
+    """Return what the tables need to be understood.
+
+    Args:
+        systems: all systems.
+        used: scores of those that read context.
+    """
+    some = next(iter(systems.values()))
+    signatures = [f"{m['label']} `{m['signature']}`" for m in some["scores"]["test"]["metrics"]]
+    decoding = some["runs"][f"{some['decodings'][0]}/test-4"][-1]
+    hardware = decoding["hardware"]
+    found = [
+        "One star: p < 0.05 against the control in one of bootstrap and sign test; two: in both."
+    ]
+    if "pronouns" in some["scores"]:
+        found.append(OF_PRONOUNS)
+    if used:
+        share = next(iter(used.values()))["usage"]["beginnings"]["lower_case"]
+        found.append(f"{share:.0%} of the references begin in lower case.")
+    found.append(f"Signatures: {'; '.join(signatures)}.")
+    found.append(
+        f"Decoding: {hardware_of(decoding)}, {hardware['cores']} cores, one process each, "
+        f"{json.dumps(hardware['settings'])}."
+    )
+    return " ".join(found)
+
+
 def text(results: dict) -> str:
     """Return the tables as Markdown."""
     systems, sets = results["systems"], results["sets"]
     if not systems:
         return EMPTY
-    some = next(iter(systems.values()))
-    signatures = [f"{m['label']} `{m['signature']}`" for m in some["scores"]["test"]["metrics"]]
-    decoding = some["runs"][f"{some['decodings'][0]}/test-4"][-1]
-    hardware = decoding["hardware"]
-    pronouns = "pronouns" in some["scores"]
+    pronouns = any("pronouns" in system["scores"] for system in systems.values())
     used = {n: s["scores"] for n, s in systems.items() if "usage" in s["scores"]}
     tables = [
         table(
@@ -179,10 +203,7 @@ def text(results: dict) -> str:
         ),
         table([context_row(n, s) for n, s in used.items()], context_headers(pronouns)),
         table([training_row(n, s) for n, s in systems.items()], TRAINING),
-        f"One star: p < 0.05 against the control in one of bootstrap and sign test; two: in both. "
-        f"{OF_PRONOUNS if pronouns else ''}"
-        f"Signatures: {'; '.join(signatures)}. Decoding: {hardware_of(decoding)}, "
-        f"{hardware['cores']} cores, one process each, {json.dumps(hardware['settings'])}.",
+        notes(systems, used),
         "![Validation losses](losses.svg)",
     ]
     passages = results["passages"]
@@ -190,9 +211,9 @@ def text(results: dict) -> str:
         named = ", ".join(f"`{name}`" for name in passages[0]["gains"])
         tables += [
             f"Sentences (bold, after those before them) that context improved: found by "
-            f"`passages.py`; gains over another document's context of {named}, in bits."
+            f"`passages.py`; gains over another document's context of {named}, in bits.",
+            table([passage_row(p) for p in passages], passage_headers(passages[0])),
         ]
-        tables += [table([passage_row(p) for p in passages], passage_headers(passages[0]))]
     return "\n\n".join(tables) + "\n"
 
 
@@ -211,7 +232,9 @@ def plot(results: dict, path: Path) -> None:
     axes.set_xlabel("updates")
     axes.set_ylabel("validation loss")
     axes.legend(fontsize="small", ncols=2)
-    figure.savefig(path, metadata={"Date": None})
+    # The same results make the same file.
+    with rc_context({"svg.hashsalt": path.name}):
+        figure.savefig(path, metadata={"Date": None})
 
 
 def inserted(readme: str, tables: str) -> str:

@@ -234,7 +234,7 @@ class SequentialSearch(DocumentSearch):
             raise UserError(
                 f"the context of document {unit.document + 1} fills all "
                 f"{generator.max_len} target positions of the model; decode with "
-                "a smaller window, or train with a smaller --max-document-tokens"
+                "a smaller window"
             )
         return min(generator.most_tokens(len(unit.source[unit.num_context + row]), 1), left)
 

@@ -145,24 +145,31 @@ def test_full_documents_by_an_ensemble(
     check_documents(binarised, checkpoints, "sequential")
 
 
-def check_documents(binarised, checkpoints, decoding):
+def check_documents(binarised, checkpoints, decoding, positions=None):
+    """Compare documents; return how often one begins anew, because ``positions`` are filled."""
     task, models = load(checkpoints)
-    expected = []
+    expected, cuts = [], 0
     for document in source_documents(task):
         sizes = np.array([len(s) for s in document])
         for first, end in task.decoding_spans(DocumentIndex.from_lengths([len(document)]), sizes):
             translated = []
             for i in range(first, end):
+                used = 1 + sum(len(tokens) + 1 for tokens in translated)
+                if positions and translated and used + LIMIT > positions - 1:
+                    first, translated, cuts = i, [], cuts + 1
                 last = i + 1 if decoding == "sequential" else end
                 result = naive_translation(task, models, document[first:last], translated)
                 translated.append(result[0].tokens)
                 expected.append(result)
+    override = ["--model-overrides", f"{{'max_target_positions': {positions}}}"]
     output = tiny.generate(
         binarised,
         ":".join(map(str, checkpoints)),
         *["--task", "full_document_translation", "--decoding", decoding],
+        *(override if positions else []),
     )
     check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
+    return cuts
 
 
 @pytest.mark.parametrize("limit, wanted", [(50, 18), (12, 12)])
@@ -183,29 +190,8 @@ def test_positions_that_a_sentence_needs(limit, wanted):
 def test_documents_that_fill_the_positions(binarised, checkpoint, decoding, caplog):
     """Where no sentence fits after the translations so far, a part without context begins."""
     caplog.set_level("INFO")
-    positions = 24
-    task, models = load([checkpoint])
-    expected, cuts = [], 0
-    for document in source_documents(task):
-        sizes = np.array([len(s) for s in document])
-        for first, end in task.decoding_spans(DocumentIndex.from_lengths([len(document)]), sizes):
-            translated = []
-            for i in range(first, end):
-                used = 1 + sum(len(tokens) + 1 for tokens in translated)
-                if translated and used + LIMIT > positions - 1:
-                    first, translated, cuts = i, [], cuts + 1
-                last = i + 1 if decoding == "sequential" else end
-                result = naive_translation(task, models, document[first:last], translated)
-                translated.append(result[0].tokens)
-                expected.append(result)
-    output = tiny.generate(
-        binarised,
-        checkpoint,
-        *["--task", "full_document_translation", "--decoding", decoding],
-        *["--model-overrides", f"{{'max_target_positions': {positions}}}"],
-    )
+    cuts = check_documents(binarised, [checkpoint], decoding, positions=24)
     assert cuts > 0 and caplog.messages.count(f"{WITHOUT_CONTEXT}: {cuts}") == 1
-    check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
 
 
 @torch.no_grad()

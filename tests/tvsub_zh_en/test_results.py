@@ -159,7 +159,11 @@ def made_up():
                     "context-pronouns": {"systems": dict.fromkeys(("own", "other"), pronouns)},
                     "usage": {
                         "usage": {"3": gains, "3 over other-document:3": gains},
-                        "beginnings": {"first_tokens": 0.15, "lower_case_gain": 0.678},
+                        "beginnings": {
+                            "first_tokens": 0.15,
+                            "lower_case": 0.123,
+                            "lower_case_gain": 0.678,
+                        },
                     },
                 },
             }
@@ -184,7 +188,7 @@ def test_tables():
     gain = "0.200 (0.100 to 0.300)"
     assert ["memory", gain, gain, "0.150", "68%", "10.0", "11.0", "33.3", "33.3"] in rows
     assert ["memory", "base", "7", "4.500", "3", "G, torch 2", "abc"] in rows
-    assert "s-BLEU `sig-s-BLEU`" in text
+    assert "s-BLEU `sig-s-BLEU`" in text and "12% of the references begin in lower" in text
     (passage,) = (line for line in text.split("\n") if "zh 2" in line)
     assert [cell.strip() for cell in passage.replace("\\|", "/").split("|")[1:-1]] == [
         "zh 1<br>**zh 2**",
