@@ -1,6 +1,6 @@
 """Gather the results of run.sh in one file.
 
-    python results.py collect WORK SYSTEMS.txt TEST_SET ... > results.json
+    python results.py collect WORK RECIPE TEST_SET ... > results.json
     python results.py best SCORES.json
 
 ``best`` prints the name of the system with the highest BLEU.
@@ -26,8 +26,13 @@ def read(path: Path):
 
 
 def settings(path: Path) -> dict:
-    """Read the lines of systems.txt: name -> start, decodings and options."""
+    """Read the lines of systems.txt or tried.txt: name -> start, decodings and options.
+
+    Without the file there are none: a recipe need not have a tried.txt.
+    """
     systems = {}
+    if not path.exists():
+        return systems
     for line in path.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             name, start, decodings, options = (part.strip() for part in line.split("|"))
@@ -111,12 +116,24 @@ def of_system(folder: Path) -> dict:
     }
 
 
-def collect(work: Path, systems: Path, sets: List[str]) -> dict:
-    """Return the results of all systems that have been scored."""
+def of_trial(log: Path) -> dict:
+    """Return the validation losses of a training that may have been interrupted, and its GPU."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    gpu = re.search(r"rank +0: .* name = (.*)", text)
+    return {"curve": curve(log), "gpu": gpu[1].strip() if gpu else ""}
+
+
+def collect(work: Path, recipe: Path, sets: List[str]) -> dict:
+    """Return the results of all systems that have been scored, and of the settings that were tried."""
     found = {
         name: {**line, **of_system(work / name)}
-        for name, line in settings(systems).items()
+        for name, line in settings(recipe / "systems.txt").items()
         if (work / name / "scored").exists()
+    }
+    tried = {
+        name: {**line, **of_trial(work / name / "train.log")}
+        for name, line in settings(recipe / "tried.txt").items()
+        if (work / name / "train.log").exists()
     }
     penalties = (
         read(work / "base" / "valid.json") if (work / "base" / "valid.json").exists() else {}
@@ -126,6 +143,7 @@ def collect(work: Path, systems: Path, sets: List[str]) -> dict:
         "sets": sets,
         "length_penalties": penalties,
         "systems": found,
+        "tried": tried,
         "passages": read(passages)[:PASSAGES] if passages.exists() else [],
     }
 

@@ -3,7 +3,8 @@
 #
 #   CORPUS=FOLDER bash run.sh WORK [SYSTEM ...]
 #
-# CORPUS is the folder of the corpus (see prepare.sh).  SYSTEMs are names in systems.txt; default: all.
+# CORPUS is the folder of the corpus (see prepare.sh).  SYSTEMs are names in systems.txt; default: all
+# of it.  tried.txt has further settings, for STAGES=train.
 # What is done is not done again; training that was interrupted goes on.  WORK/results.json holds all
 # results so far.
 #
@@ -62,7 +63,8 @@ subset_of() {
 # Sets start, decodings and options (the task first) to those of a system, and the options of decoding.
 read_settings() {
   local line
-  line=$(grep -E "^$1 *\|" "$recipe/systems.txt") || { echo "error: $1 is not in $recipe/systems.txt" >&2; exit 1; }
+  line=$(grep -shE "^$1 *\|" "$recipe/systems.txt" "$recipe/tried.txt") ||
+    { echo "error: $1 is not in $recipe/systems.txt" >&2; exit 1; }
   IFS='|' read -r _ start decodings options <<< "$line"
   start=${start// /} decodings=${decodings// /}
   read -r -a options <<< "$options"
@@ -259,5 +261,5 @@ for system in "${names[@]}"; do
   case $stages in *" contexts "*) ! reads_context || use_contexts "$system" ;; esac
   case $stages in *" score "*) score "$system"; touch "$work/$system/scored" ;; esac
 done
-python "$here/results.py" collect "$work" "$recipe/systems.txt" "${sets[@]}" > "$work/results.$$"
+python "$here/results.py" collect "$work" "$recipe" "${sets[@]}" > "$work/results.$$"
 mv "$work/results.$$" "$work/results.json"

@@ -143,6 +143,18 @@ def training_row(name: str, system: dict) -> List[str]:
 TRAINING = ["system", "starts from", "updates", "validation loss", "minutes", "on", "commit"]
 
 
+def trial_row(name: str, trial: dict) -> List[str]:
+    """Return how far the training of a setting came, and its options."""
+    last = trial["curve"][-1]
+    options = re.sub(r" --(max|total-num)-update \d+", "", trial["options"])
+    planned = re.search(r"--max-update (\d+)", trial["options"])
+    updates = f"{last['updates']} of {planned[1]}" if planned else str(last["updates"])
+    return [name, trial["start"], updates, number(last["loss"], 3), f"`{options}`"]
+
+
+TRIALS = ["tried besides", "starts from", "updates", "validation loss", "options"]
+
+
 def passage_row(found: dict) -> List[str]:
     """Return a sentence after the one before it, with reference, gains and translations."""
     source = "<br>".join([*found["before"], f"**{found['source']}**"])
@@ -206,6 +218,8 @@ def text(results: dict) -> str:
         notes(systems, used),
         "![Validation losses](losses.svg)",
     ]
+    if results["tried"]:
+        tables.append(table([trial_row(n, t) for n, t in results["tried"].items()], TRIALS))
     passages = results["passages"]
     if passages:
         named = ", ".join(f"`{name}`" for name in passages[0]["gains"])

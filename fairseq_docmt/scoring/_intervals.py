@@ -6,21 +6,21 @@ import numpy as np
 from scipy.stats import bootstrap
 
 
-def interval_over_documents(
+def bootstrap_interval(
     counts: Sequence[np.ndarray], statistic: Callable[..., np.ndarray]
 ) -> Tuple[Optional[float], Optional[float]]:
-    """Return the 95 % confidence interval of a statistic, by bootstrap over documents.
+    """Return the 95 % confidence interval of a statistic, by bootstrap over documents or sentences.
 
     Args:
-        counts: several (documents,).
-        statistic: computes the statistic from counts, whose documents are along ``axis``.
+        counts: several (units,), where a unit is a document or a sentence.
+        statistic: computes the statistic from counts, whose units are along ``axis``.
 
     Returns:
-        Both ends; None for a single document.
+        Both ends; None for a single unit.
     """
     if len(counts[0]) < 2:
         return None, None
     low, high = bootstrap(
-        counts, statistic, paired=True, n_resamples=1000, method="percentile", rng=0
+        counts, statistic, paired=True, n_resamples=1000, batch=100, method="percentile", rng=0
     ).confidence_interval
     return float(low), float(high)

@@ -25,7 +25,7 @@ from fairseq_docmt.data import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables
 from fairseq_docmt.scoring._files import read_lines
-from fairseq_docmt.scoring._intervals import interval_over_documents
+from fairseq_docmt.scoring._intervals import bootstrap_interval
 from fairseq_docmt.scoring.reference_scores import ReferenceScorer, add_model_arguments, scorer_of
 
 ALL = "all"
@@ -201,7 +201,7 @@ def over_other_documents(
 def _gain(values: Sequence[float], document: Sequence[int]) -> Gain:
     numbers = np.unique(np.asarray(document), return_inverse=True)[1]
     sums, counts = np.bincount(numbers, weights=values), np.bincount(numbers)
-    low, high = interval_over_documents(
+    low, high = bootstrap_interval(
         (sums, counts), lambda total, count, axis: total.sum(axis) / count.sum(axis)
     )
     return Gain(float(np.mean(values)), low, high)

@@ -10,7 +10,8 @@ the marks that are restored, precision the share of the restored pronouns, in al
 are marked.  Recall alone rewards pronouns everywhere; precision is low for every text, since
 English needs pronouns that nobody marks, so the reference is scored too.  Recall is also given over
 the marks that the reference restores.  The F1 of each further system is compared with that of
-the first.
+the first, by bootstrap over sentences: corpora with marks have few documents, of very different
+length.
 
 Only a mark with a suffix (``_S``, ``_O`` ...) counts.  Marks of other words, and pronouns in
 brackets without a suffix, are left out and reported.
@@ -25,7 +26,7 @@ import numpy as np
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables, tags, translations
-from fairseq_docmt.scoring._intervals import interval_over_documents
+from fairseq_docmt.scoring._intervals import bootstrap_interval
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.translations import Translations
 
@@ -92,7 +93,7 @@ class Restored(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Difference in F1, with its 95 % confidence interval; None with a single document."""
+    """Difference in F1, with its 95 % confidence interval; None with a single sentence."""
 
     f1: float
     low: Optional[float]
@@ -173,38 +174,35 @@ def count_restored(
 
 
 def f1_differences(sentences: Sequence[Dropped], texts: Translations) -> Dict[str, Difference]:
-    """Compare the F1 of each system with that of the first, by paired bootstrap over documents.
+    """Compare the F1 of each system with that of the first, by paired bootstrap over sentences.
 
     Args:
         sentences: (sentences,) pronouns of the source.
         texts: translations by system.
     """
-    counts = {
-        name: _by_document(sentences, hypotheses, texts.index.document)
-        for name, hypotheses in texts.systems.items()
-    }
+    counts = {name: _by_sentence(sentences, found) for name, found in texts.systems.items()}
     first, *others = counts
     return {name: _difference([*counts[name], *counts[first]]) for name in others}
 
 
-def _by_document(sentences, hypotheses, document) -> List[np.ndarray]:
-    """Return two (documents,): restored pronouns; marked and produced ones."""
+def _by_sentence(sentences, hypotheses) -> List[np.ndarray]:
+    """Return two (sentences,): restored pronouns; marked and produced ones."""
     restored, total = [], []
     for dropped, hypothesis in zip(sentences, hypotheses):
         produced = produced_in(dropped, hypothesis)
         restored.append(sum((produced & dropped.marked).values()))
         total.append(sum(produced.values()) + sum(dropped.marked.values()))
-    return [np.bincount(document, weights=values) for values in (restored, total)]
+    return [np.array(restored), np.array(total)]
 
 
 def _difference(counts: Sequence[np.ndarray]) -> Difference:
-    """Return the difference between two systems from their counts by document."""
+    """Return the difference between two systems from their counts by sentence."""
 
     def f1_difference(restored, total, restored_by_first, total_of_first, axis=-1):
         own = 2 * restored.sum(axis) / np.maximum(total.sum(axis), 1)
         return own - 2 * restored_by_first.sum(axis) / np.maximum(total_of_first.sum(axis), 1)
 
-    low, high = interval_over_documents(counts, f1_difference)
+    low, high = bootstrap_interval(counts, f1_difference)
     return Difference(float(f1_difference(*counts)), low, high)
 
 
@@ -283,7 +281,7 @@ def _table_of_differences(differences: Dict[str, Difference], texts: Translation
     ]
     first = texts.names[0]
     columns = ["system", f"F1 over {first}", "95 % interval"]
-    return [Table("Differences, bootstrap over documents", columns, rows)] if rows else []
+    return [Table("Differences, bootstrap over sentences", columns, rows)] if rows else []
 
 
 def _interval(found: Difference) -> str:

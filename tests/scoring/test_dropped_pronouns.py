@@ -73,8 +73,9 @@ def test_differences_in_f1(scoring, write):
         "b": [["I", "it"], ["you"], ["x"], ["we"]],
     }
     systems = [f"{name}={write(name, text)}" for name, text in texts.items()]
-    # restored, marked and produced of each document
-    a, b = [(1, 3), (0, 2), (0, 1), (1, 2)], [(2, 4), (1, 3), (0, 0), (1, 2)]
+    # restored, marked and produced of each sentence
+    a = [(0, 1), (1, 2), (0, 2), (0, 1), (1, 2)]
+    b = [(1, 2), (1, 2), (1, 3), (0, 0), (1, 2)]
 
     def f1(counts):
         found, total = (sum(column) for column in zip(*counts))
@@ -82,7 +83,7 @@ def test_differences_in_f1(scoring, write):
 
     drawn = [
         f1([b[i] for i in places]) - f1([a[i] for i in places])
-        for places in itertools.product(range(4), repeat=4)
+        for places in itertools.product(range(5), repeat=5)
     ]
     printed = json.loads(scoring("dropped-pronouns", *systems, *files, "--format", "json"))
     found = printed["differences"]["b"]
@@ -98,7 +99,7 @@ def test_differences_in_f1(scoring, write):
     assert json.loads(alone)["differences"] == {}
 
 
-def test_a_single_document_has_no_interval(scoring, write):
+def test_a_single_sentence_has_no_interval(scoring, write):
     files = ["--source", write("zh", [["<我>_S来了"]]), "--reference", write("en", [["I came"]])]
     systems = [f"a={write('a', [['x']])}", f"b={write('b', [['I']])}"]
     found = json.loads(scoring("dropped-pronouns", *systems, *files, "--format", "json"))

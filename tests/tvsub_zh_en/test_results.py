@@ -84,11 +84,12 @@ RECIPES = (tables.HERE, tables.HERE.parent / "ende_docs")
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda folder: folder.name)
 def test_settings_have_each_system_once(recipe):
-    systems = results.settings(recipe / "systems.txt")
+    files = [path for path in (recipe / "systems.txt", recipe / "tried.txt") if path.exists()]
+    systems = {name: line for path in files for name, line in results.settings(path).items()}
     assert all(s["start"] == "-" or s["start"] in systems for s in systems.values())
     assert all(s["options"].startswith("--task ") for s in systems.values())
-    names = [line.split("|")[0].strip() for line in open(recipe / "systems.txt")]
-    assert len(systems) == len([name for name in names if not name.startswith("#")])
+    lines = [line for path in files for line in path.read_text().splitlines()]
+    assert len(systems) == len([line for line in lines if not line.startswith("#")])
 
 
 def test_the_curve_is_read_from_the_log(tmp_path):
@@ -96,6 +97,33 @@ def test_the_curve_is_read_from_the_log(tmp_path):
     (tmp_path / "log").write_text(line.format(200) + "train | loss 4\n" + line.format(400))
     found = results.curve(tmp_path / "log")
     assert found == [{"updates": 200, "loss": 5.2}, {"updates": 400, "loss": 5.2}]
+
+
+LOG = """{}| INFO | fairseq_cli.train | x
+| valid | epoch 001 | valid on 'valid' subset | loss 5.2 | ppl 16 | num_updates 200
+"""
+RANK = "| rank   0: capabilities =  9.0  ; total memory = 79.179 GB ; name = NVIDIA H100        \n"
+
+
+@pytest.mark.parametrize("rank, gpu", [("", ""), (RANK, "NVIDIA H100")])
+def test_settings_that_were_tried_need_only_a_log(tmp_path, rank, gpu):
+    line = "{} | base | stream | --task t --arch {}\n"
+    work, recipe = tmp_path / "work", tmp_path / "recipe"
+    for folder in (work / "long", recipe):
+        folder.mkdir(parents=True)
+    (recipe / "systems.txt").write_text(line.format("memory", "m"))
+    (recipe / "tried.txt").write_text(line.format("long", "l") + line.format("not-yet", "l"))
+    (work / "long" / "train.log").write_text(LOG.format(rank))
+    found = results.collect(work, recipe, ["test"])
+    assert found["systems"] == {} and found["tried"] == {
+        "long": {
+            "start": "base",
+            "decodings": ["stream"],
+            "options": "--task t --arch l",
+            "curve": [{"updates": 200, "loss": 5.2}],
+            "gpu": gpu,
+        }
+    }
 
 
 def test_gains_at_beginnings_of_sentences():
@@ -168,6 +196,18 @@ def made_up():
                 },
             }
         },
+        "tried": {
+            "memory-long": {
+                "start": "base",
+                "options": "--arch m --max-update 90 --total-num-update 90 --lr 1",
+                "curve": [{"updates": 30, "loss": 4.8}, {"updates": 60, "loss": 4.7}],
+            },
+            "memory-short": {
+                "start": "base",
+                "options": "--arch m",
+                "curve": [{"updates": 5, "loss": 5}],
+            },
+        },
         "passages": [
             {
                 "before": ["zh 1"],
@@ -188,6 +228,8 @@ def test_tables():
     gain = "0.200 (0.100 to 0.300)"
     assert ["memory", gain, gain, "0.150", "68%", "10.0", "11.0", "33.3", "33.3"] in rows
     assert ["memory", "base", "7", "4.500", "3", "G, torch 2", "abc"] in rows
+    assert ["memory-long", "base", "60 of 90", "4.700", "`--arch m --lr 1`"] in rows
+    assert ["memory-short", "base", "5", "5.000", "`--arch m`"] in rows
     assert "s-BLEU `sig-s-BLEU`" in text and "12% of the references begin in lower" in text
     (passage,) = (line for line in text.split("\n") if "zh 2" in line)
     assert [cell.strip() for cell in passage.replace("\\|", "/").split("|")[1:-1]] == [
@@ -200,7 +242,7 @@ def test_tables():
 
 
 def test_tables_of_a_corpus_with_one_test_set_and_no_pronouns():
-    results = {**made_up(), "sets": ["test"], "passages": []}
+    results = {**made_up(), "sets": ["test"], "passages": [], "tried": {}}
     for name in ("pronouns", "context-pronouns"):
         del results["systems"]["memory"]["scores"][name]
     text = tables.text(results)
@@ -208,7 +250,7 @@ def test_tables_of_a_corpus_with_one_test_set_and_no_pronouns():
     scores = ["10.0*", "20.0*", "30.0*", "11.0", "0.99"]
     assert ["memory", "`stream`", *scores, "120", "300"] in rows
     assert ["memory", *["0.200 (0.100 to 0.300)"] * 2, "0.150", "68%", "10.0", "11.0"] in rows
-    assert "ronoun" not in text and "passages" not in text
+    assert "ronoun" not in text and "passages" not in text and "tried" not in text
 
 
 def test_an_interval_with_zero_is_no_difference():
