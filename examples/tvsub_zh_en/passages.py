@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
+import gains
 import results
 from sacrebleu.metrics import CHRF
 
@@ -29,7 +30,7 @@ BEFORE = 2
 
 def read_gains(usage: Path) -> List[float]:
     """Return the gain of each sentence."""
-    return list(map(sum, results.gains(results.read(usage)["sentences"])))
+    return list(map(sum, gains.of_tokens(results.read(usage)["sentences"])))
 
 
 def main_output(work: Path, system: str, decoding: str) -> str:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
+import gains
 from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.scoring.translations import read_translations
@@ -62,37 +63,6 @@ def length_ratios(folder: Path) -> Dict[str, float]:
     return ratios
 
 
-def gains(sentences: List[dict]) -> List[List[float]]:
-    """Return the gain of each token through its own context, over another document's, in bits.
-
-    Args:
-        sentences: of ``context-usage``; their end symbols are left out.
-    """
-    own = next(name for name in sentences[0] if name.isdigit())
-    other = next(name for name in sentences[0] if name.startswith("other"))
-    return [[a - b for a, b in zip(found[own][:-1], found[other])] for found in sentences]
-
-
-def beginnings(sentences: List[dict]) -> dict:
-    """Return how much of the gain over another document's context is at beginnings of sentences.
-
-    Args:
-        sentences: of ``context-usage``.
-
-    Returns:
-        Mean gain of the first tokens, in bits; the share of the sentences that begin in lower case,
-        and their share of the gain of all tokens.
-    """
-    tokens = gains(sentences)
-    sums = list(map(sum, tokens))
-    lower = [found["words"][0][0].islower() for found in sentences]
-    return {
-        "first_tokens": sum(bits[0] for bits in tokens) / len(tokens),
-        "lower_case": sum(lower) / len(lower),
-        "lower_case_gain": sum(x for x, low in zip(sums, lower) if low) / sum(sums),
-    }
-
-
 def of_system(folder: Path) -> dict:
     """Return everything that was recorded about a system."""
     records = {
@@ -106,8 +76,12 @@ def of_system(folder: Path) -> dict:
         if not path.stem.endswith("-record")
     }
     if "usage" in scores:
-        # The gains of single sentences would take megabytes.
-        scores["usage"]["beginnings"] = beginnings(scores["usage"].pop("sentences"))
+        usage = scores["usage"]
+        command = usage["made_by"]["command"]
+        texts = (Path(command[command.index(side) + 1]) for side in ("--source", "--reference"))
+        usage.update(gains.summary(usage, *texts, pronouns="pronouns" in scores))
+        # Those of single sentences would take megabytes.
+        del usage["sentences"]
     return {
         "curve": curve(folder / "train.log"),
         "length_ratios": length_ratios(folder),
@@ -124,7 +98,7 @@ def of_trial(log: Path) -> dict:
 
 
 def collect(work: Path, recipe: Path, sets: List[str]) -> dict:
-    """Return the results of all systems that have been scored, and of the settings that were tried."""
+    """Return the results of all systems that have been scored, and of settings that were tried."""
     found = {
         name: {**line, **of_system(work / name)}
         for name, line in settings(recipe / "systems.txt").items()

@@ -21,6 +21,11 @@ MARKS = ("<!-- written by tables.py -->\n", "<!-- end of tables.py -->\n")
 OF_PRONOUNS = (
     "F1 of pronouns: the 95 % interval of the difference to the control leaves out 0 (star)."
 )
+PRONOUNS = ["a dropped pronoun, over another document", "pronouns F1, own context", "other"]
+OF_GAINS = (
+    "The gain of dropped pronouns is measured on `test`: {} pronouns of persons that the source "
+    "does not name."
+)
 EMPTY = "No system has been trained to the end yet.\n"
 
 
@@ -111,6 +116,7 @@ def context_row(name: str, scores: dict) -> List[str]:
     row += [number(bleu[context]) for context in ("own", "other")]
     if "context-pronouns" in scores:
         pronouns = scores["context-pronouns"]["systems"]
+        row.append(gain(scores["usage"]["dropped_pronouns"]))
         row += [number(100 * pronouns[context]["all"]["f1"]) for context in ("own", "other")]
     return row
 
@@ -121,7 +127,7 @@ def context_headers(pronouns: bool) -> List[str]:
         *("system", "CXMI, bits a sentence", "over another document"),
         *("of it first tokens", "of it lower-case sentences"),
         *("s-BLEU, own context", "other"),
-        *(["pronouns F1, own context", "other"] if pronouns else []),
+        *(PRONOUNS if pronouns else []),
     ]
 
 
@@ -190,6 +196,9 @@ def notes(systems: Dict[str, dict], used: Dict[str, dict]) -> str:
     ]
     if "pronouns" in some["scores"]:
         found.append(OF_PRONOUNS)
+    if used and "pronouns" in some["scores"]:
+        usage = next(iter(used.values()))["usage"]
+        found.append(OF_GAINS.format(usage["dropped_pronouns"]["pronouns"]))
     if used:
         share = next(iter(used.values()))["usage"]["beginnings"]["lower_case"]
         found.append(f"{share:.0%} of the references begin in lower case.")

@@ -126,14 +126,6 @@ def test_settings_that_were_tried_need_only_a_log(tmp_path, rank, gpu):
     }
 
 
-def test_gains_at_beginnings_of_sentences():
-    """Gains of 3 bits in a lower-case sentence, 2 of them at its beginning, and of 1 at the end."""
-    one = {"words": ["and", "He"], "3": [-1.0, -1.0, -9.0], "other-document:3": [-3.0, -2.0, -1.0]}
-    two = {"words": ["He", "ran"], "3": [-1.0, -2.0, -9.0], "other-document:3": [-1.0, -3.0, -1.0]}
-    found = results.beginnings([one, two])
-    assert found == {"first_tokens": 1.0, "lower_case": 0.5, "lower_case_gain": 0.75}
-
-
 def test_results_do_not_have_paths_of_a_machine(tmp_path):
     command = ["fairseq-train", f"{tmp_path}/data/bin", "--user-dir", "/home/me/top/fairseq_docmt"]
     script = ["bash", "/home/me/top/examples/tvsub_zh_en/prepare.sh", "a /b/fairseq_docmt"]
@@ -187,6 +179,7 @@ def made_up():
                     "context-pronouns": {"systems": dict.fromkeys(("own", "other"), pronouns)},
                     "usage": {
                         "usage": {"3": gains, "3 over other-document:3": gains},
+                        "dropped_pronouns": {"pronouns": 12, **gains["sentence"]},
                         "beginnings": {
                             "first_tokens": 0.15,
                             "lower_case": 0.123,
@@ -226,10 +219,11 @@ def test_tables():
     scores = ["10.0*", "20.0*", "30.0*", "11.0", "0.99", "10.0*", "30.0*", "50.0", "25.0", "33.3*"]
     assert ["memory", "`stream`", *scores, "120", "300"] in rows
     gain = "0.200 (0.100 to 0.300)"
-    assert ["memory", gain, gain, "0.150", "68%", "10.0", "11.0", "33.3", "33.3"] in rows
+    assert ["memory", gain, gain, "0.150", "68%", "10.0", "11.0", gain, "33.3", "33.3"] in rows
     assert ["memory", "base", "7", "4.500", "3", "G, torch 2", "abc"] in rows
     assert ["memory-long", "base", "60 of 90", "4.700", "`--arch m --lr 1`"] in rows
     assert ["memory-short", "base", "5", "5.000", "`--arch m`"] in rows
+    assert "on `test`: 12 pronouns of persons" in text
     assert "s-BLEU `sig-s-BLEU`" in text and "12% of the references begin in lower" in text
     (passage,) = (line for line in text.split("\n") if "zh 2" in line)
     assert [cell.strip() for cell in passage.replace("\\|", "/").split("|")[1:-1]] == [
@@ -245,6 +239,7 @@ def test_tables_of_a_corpus_with_one_test_set_and_no_pronouns():
     results = {**made_up(), "sets": ["test"], "passages": [], "tried": {}}
     for name in ("pronouns", "context-pronouns"):
         del results["systems"]["memory"]["scores"][name]
+    del results["systems"]["memory"]["scores"]["usage"]["dropped_pronouns"]
     text = tables.text(results)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n")]
     scores = ["10.0*", "20.0*", "30.0*", "11.0", "0.99"]

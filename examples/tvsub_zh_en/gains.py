@@ -1,0 +1,99 @@
+"""Where context helps: sums over the log-probabilities that context-usage gives for each token."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Dict, Iterator, List, Sequence
+
+import numpy as np
+
+from fairseq_docmt.scoring._intervals import bootstrap_interval
+from fairseq_docmt.scoring.dropped_pronouns import PERSON_OF_FORM, read_marks
+from fairseq_docmt.scoring.translations import read_translations
+
+
+def of_tokens(sentences: List[dict]) -> List[List[float]]:
+    """Return the gain of each token through its own context, over another document's, in bits.
+
+    Args:
+        sentences: of ``context-usage``; their end symbols are left out.
+    """
+    own = next(name for name in sentences[0] if name.isdigit())
+    other = next(name for name in sentences[0] if name.startswith("other"))
+    return [[a - b for a, b in zip(found[own][:-1], found[other])] for found in sentences]
+
+
+def at_beginnings(sentences: List[dict]) -> dict:
+    """Return how much of the gain over another document's context is at beginnings of sentences.
+
+    Args:
+        sentences: of ``context-usage``.
+
+    Returns:
+        Mean gain of the first tokens, in bits; the share of the sentences that begin in lower case,
+        and their share of the gain of all tokens.
+    """
+    tokens = of_tokens(sentences)
+    sums = list(map(sum, tokens))
+    lower = [found["words"][0][0].islower() for found in sentences]
+    return {
+        "first_tokens": sum(bits[0] for bits in tokens) / len(tokens),
+        "lower_case": sum(lower) / len(lower),
+        "lower_case_gain": sum(x for x, low in zip(sums, lower) if low) / sum(sums),
+    }
+
+
+def of_pronouns(sentences: List[dict], sources: Sequence[str], document: Sequence[int]) -> dict:
+    """Return the gain of English pronouns of persons that the Chinese source does not name.
+
+    Args:
+        sentences: of ``context-usage``.
+        sources: (sentences,)
+        document: (sentences,) number of the document of each sentence.
+
+    Returns:
+        Number of these pronouns, their mean gain over another document's context in bits, and
+        its 95 % interval by bootstrap over documents.
+    """
+    total, count = np.zeros((2, max(document) + 1))
+    for number, found, source, bits in zip(document, sentences, sources, of_tokens(sentences)):
+        places = list(places_of_dropped_pronouns(found["words"], source))
+        total[number] += sum(bits[place] for place in places)
+        count[number] += len(places)
+
+    def mean(total, count, axis=-1):
+        return total.sum(axis) / np.maximum(count.sum(axis), 1)
+
+    low, high = bootstrap_interval((total, count), mean)
+    return {"pronouns": int(count.sum()), "mean": mean(total, count), "low": low, "high": high}
+
+
+def places_of_dropped_pronouns(words: Sequence[str], source: str) -> Iterator[int]:
+    """Yield the places of pronouns in a translation that have no counterpart in the source.
+
+    Args:
+        words: subwords of subword-nmt.
+        source: Chinese sentence.
+    """
+    left = Counter(read_marks(source).there)
+    for place, word in enumerate(words):
+        person = PERSON_OF_FORM.get(word.lower())
+        is_word = place == 0 or not words[place - 1].endswith("@@")
+        if person and is_word:
+            left[person] -= 1
+            if left[person] < 0:
+                yield place
+
+
+def summary(usage: dict, source: Path, reference: Path, pronouns: bool) -> Dict[str, dict]:
+    """Return what the gains of single sentences say about beginnings and, for Chinese, pronouns.
+
+    Args:
+        usage: of ``context-usage``.
+        source, reference: raw text that was scored.
+    """
+    sentences = usage["sentences"]
+    found = {"beginnings": at_beginnings(sentences)}
+    if pronouns:
+        texts = read_translations({"reference": str(reference)}, [str(reference)], str(source))
+        found["dropped_pronouns"] = of_pronouns(sentences, texts.source, texts.index.document)
+    return found
