@@ -49,9 +49,9 @@ def curve(log: Path) -> List[dict]:
 
 
 def length_ratios(folder: Path) -> Dict[str, float]:
-    """Return the length ratio of each output of a system, by the name of its record."""
+    """Return the length ratio of the test set by each decoding with a beam of 4, by its record."""
     ratios = {}
-    for path in sorted(folder.glob("*/*-[14]/generate-test*.txt")):
+    for path in sorted(folder.glob("*/test-4/generate-test.txt")):
         command = read(path.parent.with_suffix(".json"))[-1]["command"]
         subset, language = (
             command[command.index(option) + 1] for option in ("--gen-subset", "--target-lang")
