@@ -58,6 +58,11 @@ class NetInput(TypedDict, total=False):
     #: (rows, T) decoder input, right-padded, begins with ``</s>``; absent in batches to decode
     prev_output_tokens: Tensor
 
+    # ---- StreamView and RowsView ---------------------------------------------------------------
+
+    #: rows by length; None for a small batch
+    row_groups: Optional[RowGroupings]
+
     # ---- StreamView ----------------------------------------------------------------------------
 
     #: (rows,) True for the first sentence of a document, which gets no document state
@@ -66,8 +71,6 @@ class NetInput(TypedDict, total=False):
     lanes: int
     #: document state of each lane before the batch, set by the task; None for the first batch
     doc_state: Optional[Dict[str, Tensor]]
-    #: rows by length; None for a small batch
-    row_groups: Optional[RowGroupings]
 
     # ---- RowsView ------------------------------------------------------------------------------
 
@@ -75,6 +78,8 @@ class NetInput(TypedDict, total=False):
     documents: Tensor
     #: (rows, U) earlier translations, right-padded, begin with ``</s>``; only with ``--drafts``
     drafts: Tensor
+    #: rows by the lengths of the earlier translations; None for a small batch
+    draft_groups: Optional[RowGroupings]
 
 
 class Batch(TypedDict, total=False):

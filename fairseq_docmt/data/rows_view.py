@@ -11,6 +11,7 @@ from fairseq.data import data_utils
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_index import BLANK_SIZE, DocumentIndex
 from fairseq_docmt.data.document_view import DocumentView
+from fairseq_docmt.data.row_groups import group_rows
 from fairseq_docmt.data.unsort import sample_in_order
 from fairseq_docmt.errors import UserError
 
@@ -58,9 +59,18 @@ class RowsView(DocumentView):
         net_input = batch["net_input"]
         sizes = torch.tensor([len(sample["rows"]) for sample in samples])
         net_input["documents"] = torch.arange(len(samples)).repeat_interleave(sizes)
+        net_input["row_groups"] = self._groups(rows, "target", batch["target"])
         if self.drafts is not None:
-            net_input["drafts"] = previous_tokens([row["draft"] for row in rows], self.tgt_dict)
+            drafts = previous_tokens([row["draft"] for row in rows], self.tgt_dict)
+            net_input["drafts"] = drafts
+            net_input["draft_groups"] = self._groups(rows, "draft", drafts)
         return batch
+
+    def _groups(self, rows, side: str, tokens: torch.Tensor) -> Optional[dict]:
+        """Group rows by the lengths of the source and of a side, whose padded rows are given."""
+        lengths = ([len(row[name]) for row in rows] for name in ("source", side))
+        there = tokens.ne(self.tgt_dict.pad())
+        return group_rows(*lengths, len(rows), self.left_pad_source, there)
 
 
 def previous_tokens(sentences, dictionary, first: Optional[int] = None) -> torch.Tensor:

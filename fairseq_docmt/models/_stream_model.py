@@ -1,7 +1,16 @@
 """Models with a document state."""
 
 
-class StreamModel:
+class PackedTargets:
+    """Mixin for models whose logits may be those of the positions with loss only."""
+
+    def get_targets(self, sample, net_output):
+        """Return the targets of the logits: of all positions, or of those with loss."""
+        target, positions = sample["target"], net_output[1].get("positions")
+        return target if positions is None else target.flatten()[positions].unsqueeze(0)
+
+
+class StreamModel(PackedTargets):
     """Mixin for encoder-decoder models trained by ``sentence_stream_translation``.
 
     The encoder takes ``starts``, ``lanes`` and ``doc_state``
@@ -27,7 +36,8 @@ class StreamModel:
         Args:
             src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
             starts, lanes, doc_state: see :class:`~fairseq_docmt.modules.shared.stream.Stream`.
-            row_groups: rows of similar length, which models may make use of.
+            row_groups: rows of similar length, which recurrent models make use of: their logits
+                are those of the N positions with loss, (1, N, V).
 
         Returns:
             (rows, T, V) logits, and extra outputs with the new document state, ``doc_state``.
@@ -35,6 +45,7 @@ class StreamModel:
         encoder_out = self.encoder(
             src_tokens, src_lengths=src_lengths, starts=starts, lanes=lanes, doc_state=doc_state
         )
+        encoder_out["row_groups"] = row_groups
         return self.decoder(
             prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs
         )

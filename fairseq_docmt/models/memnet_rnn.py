@@ -17,6 +17,7 @@ from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._options import ExtendedModel, set_defaults
+from fairseq_docmt.models._stream_model import PackedTargets
 from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch_512
 from fairseq_docmt.modules.rnn.document_memory import (
     DIRECTIONS,
@@ -83,7 +84,7 @@ def memnet_rnn(args):
 @register_model(
     "memnet_rnn", dataclass=options_dataclass(memnet_rnn, RNNSearchConfig, MemnetConfig)
 )
-class MemnetRNNModel(ExtendedModel, RNNSearchModel):
+class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
     """RNNSearch with memories of the other sentences of a document and their translations.
 
     Batch rows are sentences; the sentences of a document are consecutive (see data/rows_view.py).
@@ -138,7 +139,15 @@ class MemnetRNNModel(ExtendedModel, RNNSearchModel):
         return self.decoder.target_query is not None
 
     def forward(
-        self, src_tokens, src_lengths, prev_output_tokens, documents=None, drafts=None, **kwargs
+        self,
+        src_tokens,
+        src_lengths,
+        prev_output_tokens,
+        documents=None,
+        drafts=None,
+        row_groups=None,
+        draft_groups=None,
+        **kwargs,
     ):
         """Compute the logits of the sentences of whole documents.
 
@@ -148,16 +157,21 @@ class MemnetRNNModel(ExtendedModel, RNNSearchModel):
             drafts: (rows, U) translations for the target memory, right-padded and starting with
                 ``</s>``; None for ``prev_output_tokens``, where the query of a sentence excludes
                 its own translation.
+            row_groups: rows of similar length; the logits are then those of the N positions with
+                loss, (1, N, V).
+            draft_groups: the same by the lengths of the drafts.
 
         Returns:
             (rows, T, V) logits, and extra outputs.
         """
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, documents=documents)
+        encoder_out["row_groups"] = row_groups
         if documents is not None:
             cells = None
             if self.remembers_translations:
                 previous = prev_output_tokens if drafts is None else drafts
-                batch = (src_tokens, src_lengths, previous, documents)
+                groups = row_groups if drafts is None else draft_groups
+                batch = (src_tokens, src_lengths, previous, documents, groups)
                 cells = self._target_cells(encoder_out, *batch)
             readings = self.decoder.recall(encoder_out, documents, cells, own=drafts is not None)
             encoder_out = {**encoder_out, "readings": [readings]}
@@ -166,14 +180,17 @@ class MemnetRNNModel(ExtendedModel, RNNSearchModel):
         )
 
     @torch.no_grad()
-    def _target_cells(self, encoder_out, src_tokens, src_lengths, previous, documents) -> Tensor:
+    def _target_cells(
+        self, encoder_out, src_tokens, src_lengths, previous, documents, groups
+    ) -> Tensor:
         """Compute (rows, d) target cells as in decoding: without dropout, even in training."""
         if self.training:
             with evaluating(self):
                 evaluated = self.encoder(src_tokens, src_lengths=src_lengths, documents=documents)
-                return self._target_cells(evaluated, src_tokens, src_lengths, previous, documents)
+                batch = (src_tokens, src_lengths, previous, documents, groups)
+                return self._target_cells(evaluated, *batch)
         readings = self.decoder.recall_source(encoder_out, documents)
-        return self.decoder.target_cells(previous, encoder_out, readings)
+        return self.decoder.target_cells(previous, encoder_out, readings, groups)
 
     def load_pretrained_parts(self, sentences: Iterable[Tensor]) -> None:
         """Load the language models at the start of training.

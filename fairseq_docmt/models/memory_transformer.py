@@ -179,8 +179,3 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
         return self.decoder(
             prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs
         )
-
-    def get_targets(self, sample, net_output):
-        """Return the targets of the logits: of all positions, or of those with loss."""
-        target, positions = sample["target"], net_output[1].get("positions")
-        return target if positions is None else target.flatten()[positions].unsqueeze(0)

@@ -521,10 +521,16 @@ class DocumentTranslationTask(TranslationTask):
         units = sample["units"]
         return self.search.decode(generator, models, units, prefix_tokens, constraints)
 
-    # ---- validation BLEU -----------------------------------------------------------------------
+    # ---- training and validation ---------------------------------------------------------------
+
+    def train_step(self, sample, model, criterion, *args, **kwargs):
+        """Run the stock step."""
+        sample = _for_criterion(sample, criterion)
+        return super().train_step(sample, model, criterion, *args, **kwargs)
 
     def valid_step(self, sample, model, criterion):
         """Run the stock step; add the statistics of d-BLEU with ``--eval-bleu``."""
+        sample = _for_criterion(sample, criterion)
         loss, sample_size, logging_output = super().valid_step(sample, model, criterion)
         if self.cfg.eval_bleu:
             logging_output.update(self._d_bleu_statistics)
@@ -571,6 +577,13 @@ class DocumentTranslationTask(TranslationTask):
     def validation_units(self, sample) -> dict:
         """Return the units of a batch for validation BLEU, with the reference as context."""
         return units_of_view(sample, self)
+
+
+def _for_criterion(sample, criterion):
+    """Keep the logits in rows for a criterion that ignores the first targets of each."""
+    if not (getattr(criterion, "ignore_prefix_size", 0) and "row_groups" in sample["net_input"]):
+        return sample
+    return {**sample, "net_input": {**sample["net_input"], "row_groups": None}}
 
 
 def _decided_by(batching: dict) -> dict:

@@ -204,8 +204,8 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
 
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
         """Run the stock training step on a batch with its document state."""
-        states, batch = self.training_states, _for_criterion(sample, criterion)
-        with states.of_batch(batch, model, update_num, not ignore_grad) as batch:
+        states = self.training_states
+        with states.of_batch(sample, model, update_num, not ignore_grad) as batch:
             result = super().train_step(
                 batch, model, criterion, optimizer, update_num, ignore_grad=ignore_grad
             )
@@ -225,21 +225,13 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
 
     def valid_step(self, sample, model, criterion):
         """Run the stock validation step on a batch with its document state."""
-        batch = _for_criterion(sample, criterion)
-        with self.validation_states.of_batch(batch, model) as batch:
+        with self.validation_states.of_batch(sample, model) as batch:
             result = super().valid_step(batch, model, criterion)
         return _without_fillers(sample, criterion, result)
 
     def validation_units(self, sample) -> dict:
         """See the base class."""
         return units_of_stream(sample, self)
-
-
-def _for_criterion(sample, criterion):
-    """Keep the logits in rows for a criterion that ignores the first targets of each."""
-    if not getattr(criterion, "ignore_prefix_size", 0):
-        return sample
-    return {**sample, "net_input": {**sample["net_input"], "row_groups": None}}
 
 
 def _without_fillers(sample, criterion, result):

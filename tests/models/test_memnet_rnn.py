@@ -3,7 +3,17 @@
 import pytest
 import tiny
 import torch
-from batches import random_document, run_documents, with_drafts
+from batches import (
+    EOS,
+    PAD,
+    numbers_of,
+    random_document,
+    run_documents,
+    tensor_of,
+    with_drafts,
+)
+
+from fairseq_docmt.data import row_groups
 
 VARIANTS = {
     f"{memory}, {place}": tiny.memnet("--memory", memory, "--memory-to", place)
@@ -30,3 +40,35 @@ def test_only_the_source_memory_knows_the_order_of_sentences(model):
     after = run_documents(model, [[sentences[number] for number in order]])
     knows_order = model.encoder.source_memory is not None
     assert differ(after, [before[number] for number in order]) == [knows_order] * 5
+
+
+@pytest.mark.parametrize("left_pad", [True, False])
+@pytest.mark.parametrize("gold", [True, False], ids=["gold", "drafts"])
+def test_groups_of_similar_length_change_nothing(model, monkeypatch, gold, left_pad):
+    """Logits of the positions with loss, and gradients, also where the memories are not new."""
+    monkeypatch.setattr(row_groups, "LEAST_ROWS", 2)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=torch.manual_seed(1))
+    texts = [random_document(lengths, seed) for seed, lengths in enumerate([[3, 9, 1], [2, 6]])]
+    others = [random_document(lengths, seed) for seed, lengths in enumerate([[4, 2, 8], [1, 5]])]
+    documents = [with_drafts(*pair) for pair in zip(texts, others)]
+    rows = [triple for document in documents for triple in document]
+    _, words, drafts = map(tensor_of, zip(*rows))
+    source = tensor_of([row[0] for row in rows], left_pad)
+    target = words.roll(-1, 1).masked_fill(words.roll(-1, 1).eq(EOS), PAD)
+    sizes = [[len(row[side]) for row in rows] for side in range(3)]
+    groups = row_groups.group_rows(*sizes[:2], len(rows), left_pad, target.ne(PAD))
+    of_drafts = row_groups.group_rows(sizes[0], sizes[2], len(rows), left_pad, drafts.ne(PAD))
+    batch = (source, source.ne(PAD).sum(1), words, numbers_of(documents), None if gold else drafts)
+    found = []
+    for grouping in ((None, None), (groups, None if gold else of_drafts)):
+        net_output = model(*batch, *grouping)
+        targets = model.get_targets({"target": target}, net_output)
+        logits, named = net_output[0][targets.ne(PAD)], targets[targets.ne(PAD)]
+        model.zero_grad()
+        torch.nn.functional.cross_entropy(logits, named).backward()
+        gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        found.append([logits, named, *gradients])
+    assert net_output[0].shape[0] == 1 and len(found[0]) == len(found[1])
+    for a, b in zip(*found):
+        torch.testing.assert_close(a, b, atol=1e-10, rtol=0)

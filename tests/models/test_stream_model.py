@@ -76,40 +76,59 @@ def test_missing_layers_are_refused():
             tiny.model(*tiny.memory("--memory-layers", layers))
 
 
-GROUPED = [*MEMORIES.values(), ["--encoder-normalize-before", "--decoder-normalize-before"]]
+GROUPED = {
+    **ARCHITECTURES,
+    "memory, norm before": tiny.memory("--encoder-normalize-before", "--decoder-normalize-before"),
+    "previous target, layers": tiny.context("--decoder-layers", "2"),
+}
 
 
-@pytest.mark.parametrize("left_pad", [True, False])
-@pytest.mark.parametrize("options", GROUPED, ids=" ".join)
-def test_groups_of_similar_length_change_nothing(monkeypatch, options, left_pad):
-    """Logits of the positions with loss, gradients and document states."""
+@pytest.fixture
+def grouped_rows(monkeypatch):
+    """Rows of three lanes, their targets, and a function that groups them."""
     monkeypatch.setattr(row_groups, "LEAST_ROWS", 2)
     lanes = [[random_document([3, 1, 7, 2], 1)], [random_document(n, 2) for n in ([2], [9, 4])]]
     lanes.append([random_document([1, 2], 3)])
     rows, starts = in_lanes(lanes)
-    lengths = ([len(row[side]) for row in rows] for side in (0, 1))
     words = tensor_of([words for _, words in rows])
     target = words.roll(-1, 1).masked_fill(words.roll(-1, 1).eq(EOS), PAD)
-    grouping = row_groups.group_rows(*lengths, 3, left_pad, target.ne(PAD))
-    assert len(grouping["source"]["rows"]) > 2
-    model, found = tiny.model(*tiny.memory(*options)), []
-    for groups in (None, grouping):
-        stream = {"starts": torch.tensor(starts), "lanes": 3, "row_groups": groups}
+    lengths = ([len(row[side]) for row in rows] for side in (0, 1))
+
+    def group(left_pad):
+        grouping = row_groups.group_rows(*lengths, 3, left_pad, target.ne(PAD))
+        assert len(grouping["source"]["rows"]) > 2
+        return grouping
+
+    return rows, torch.tensor(starts), target, group
+
+
+def memories_of(doc_state):
+    """Return the tensors of a document state, those of memory_transformer without padding."""
+    present = [x for name, x in doc_state.items() if ".present." in name]
+    states = [x for name, x in doc_state.items() if ".states." in name]
+    rest = [
+        x for name, x in doc_state.items() if ".present." not in name and ".states." not in name
+    ]
+    return [*(x.sum(1) for x in present), *(x[there] for x, there in zip(states, present)), *rest]
+
+
+@pytest.mark.parametrize("left_pad", [True, False])
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_of_similar_length_change_nothing(grouped_rows, name, left_pad):
+    """Logits of the positions with loss, gradients and document states."""
+    rows, starts, target, group = grouped_rows
+    model, found = tiny.model(*GROUPED[name]), []
+    for groups in (None, group(left_pad)):
+        stream = {"starts": starts, "lanes": 3, "row_groups": groups}
         net_output = run(model, rows, left_pad, **stream)
-        sample = {"target": target}
-        targets, logits = model.get_targets(sample, net_output), net_output[0]
+        targets, logits = model.get_targets({"target": target}, net_output), net_output[0]
         logits, words = logits[targets.ne(PAD)], targets[targets.ne(PAD)]
         model.zero_grad()
         torch.nn.functional.cross_entropy(logits, words).backward()
-        gradients = [p.grad.clone() for p in model.parameters()]
-        state = net_output[1]["doc_state"]
-        present = [x for name, x in state.items() if ".present." in name]
-        states = [x for name, x in state.items() if ".states." in name]
-        read = [x[there] for x, there in zip(states, present)]
-        present = [x.sum(1) for x in present]
-        memories = [x for name, x in state.items() if name.endswith("memory")]
-        found.append([logits, words, *gradients, *present, *read, *memories])
-        packed = groups is not None and options != MEMORIES["exact gradients"]
+        gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        found.append([logits, words, *gradients, *memories_of(net_output[1]["doc_state"])])
+        packed = groups is not None and name != "memory, exact gradients"
         assert net_output[0].shape[0] == (1 if packed else len(rows))
+    assert len(found[0]) == len(found[1])
     for a, b in zip(*found):
         torch.testing.assert_close(a, b, atol=1e-10, rtol=0)

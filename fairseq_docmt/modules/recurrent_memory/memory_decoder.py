@@ -12,7 +12,7 @@ from fairseq_docmt.modules.shared.batch_first_layer import Sublayers
 from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.layer_kwargs import pass_layer_kwargs
 from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
-from fairseq_docmt.modules.shared.row_groups import RowGroups, groups_of
+from fairseq_docmt.modules.shared.row_groups import RowGroups, at_loss, groups_of
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream, side_by_side
@@ -290,9 +290,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         }
         if groupings is None:
             return x, extra
-        positions = groupings["tokens"]
-        packed = x.flatten(0, 1).index_select(0, positions).unsqueeze(0)
-        return packed, {**extra, "positions": positions}
+        return at_loss(x, groupings), {**extra, "positions": groupings["tokens"]}
 
     def init_layers(self, encoder_out):
         """See the base class."""

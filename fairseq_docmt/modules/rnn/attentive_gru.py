@@ -28,6 +28,10 @@ class AttendedStates(NamedTuple):
     gates: Tensor
     padding: Optional[Tensor]
 
+    def columns(self, columns: slice) -> "AttendedStates":
+        """Select positions of the source."""
+        return AttendedStates(*(None if x is None else x[:, columns] for x in self))
+
     def of_sentences(self, sentences: Tensor) -> "AttendedStates":
         """Select sentences by index."""
         return AttendedStates(*(None if x is None else x.index_select(0, sentences) for x in self))

@@ -11,6 +11,7 @@ from fairseq_docmt.modules.rnn.rnnsearch import GRUDecoder, GRUState, init_unifo
 from fairseq_docmt.modules.rnn.search_trace import SearchTrace
 from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.incremental_state import stored_state
+from fairseq_docmt.modules.shared.row_groups import at_loss
 from fairseq_docmt.modules.shared.stream import Stream
 from fairseq_docmt.ops.translation_cache import (
     NO_WORD,
@@ -170,14 +171,31 @@ class CacheDecoder(GRUDecoder):
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
         num_rows = len(prev_output_tokens)
         state = self.repeated(super().init_state(encoder_out), num_rows)
-        words, hidden, contexts, attention = self._forward_sequence(prev_output_tokens, state)
+        groupings, length = encoder_out["row_groups"], prev_output_tokens.size(1)
+        targets, groups = self._in_groups(prev_output_tokens, state, groupings)
+        parts = [self._forward_sequence(*group) for group in groups]
+        _, hidden, contexts = (targets.join(x, length) for x in list(zip(*parts))[:3])
         stream = encoder_out["stream"].for_rows(num_rows)
         found, cache = self._follow(stream, prev_output_tokens, hidden, contexts)
-        # Without incremental state each beam has its own cache.
+        caches = zip(*(targets.select(x) for x in found))
+        read = [
+            self._features(*part, self._lookup(Cache(*of_group), group_state))
+            for part, of_group, (_, group_state) in zip(parts, caches, groups)
+        ]
+
+        def together(groups):
+            return at_loss(targets.join(groups, length), groupings)
+
+        extra = self._extra([x[-1] for x in parts], groupings)
+        extra["doc_state"] = _doc_state_of(cache)
+        if self.fusion == "shallow":
+            extra["recall"] = [together(x) for x in zip(*(more["recall"] for _, more in read))]
+        return together([features for features, _ in read]), extra
+
+    def _lookup(self, cache: Cache, state: GRUState) -> Lookup:
+        """Return the caches of rows, each with its own, for reading."""
         sources = state.source.states.repeat_interleave(state.beams, dim=0)
-        history = Lookup.of(found, sources, self.cache_gate)
-        features, extra = self._features(words, hidden, contexts, attention, history)
-        return features, {"attn": [attention], "doc_state": _doc_state_of(cache), **extra}
+        return Lookup.of(cache, sources, self.cache_gate)
 
     def prefill(self, new_tokens, encoder_out, incremental_state):
         """See the base class; the steps of a search are recorded for :meth:`next_doc_state`."""

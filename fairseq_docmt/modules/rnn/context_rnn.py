@@ -15,6 +15,7 @@ from fairseq_docmt.modules.rnn.rnnsearch import (
     init_uniform,
 )
 from fairseq_docmt.modules.shared.previous_sentences import PreviousSentences
+from fairseq_docmt.modules.shared.row_groups import at_loss, groups_of
 from fairseq_docmt.modules.shared.stream import Stream
 
 PREVIOUS_STATE = "context.state"
@@ -176,18 +177,24 @@ class PreviousTargetDecoder(GRUDecoder):
         stream = encoder_out["stream"].for_rows(num_rows)
         state = self.repeated(super().init_state(encoder_out), num_rows)
         before, found = self._incoming_state(stream), []
+        groupings, width = encoder_out["row_groups"], prev_output_tokens.size(1)
+        steps = groups_of(groupings, "target").steps(), groups_of(groupings, "attended").steps()
         for number, starts in enumerate(stream.starts.view(-1, stream.lanes)):
             here = slice(number * stream.lanes, (number + 1) * stream.lanes)
             before = before.masked_fill(starts.unsqueeze(1), 0.0)
             part = state if stream.lanes == num_rows else _of_lanes(state, here)
-            part = part._replace(history=PerSentence(before))
-            tokens = prev_output_tokens[here]
+            part, tokens = part._replace(history=PerSentence(before)), prev_output_tokens[here]
+            if groupings is not None:
+                target, source = (columns[number] for columns in steps)
+                part, tokens = part._replace(source=part.source.columns(source)), tokens[:, target]
             found.append(self._forward_sequence(tokens, part))
             last = tokens.ne(self.padding_idx).sum(dim=1).clamp(min=1) - 1
             before = found[-1][1][torch.arange(len(last), device=last.device), last]
-        *parts, attention = (torch.cat(values) for values in zip(*found))
-        features, extra = self._features(*parts, attention, None)
-        return features, {"attn": [attention], "doc_state": {PREVIOUS_STATE: before}, **extra}
+        *parts, attention = zip(*found)
+        joined = (torch.cat([_widened(x, width) for x in values]) for values in parts)
+        features, _ = self._features(*(at_loss(x, groupings) for x in joined), None, None)
+        extra = self._extra(attention, groupings)
+        return features, {**extra, "doc_state": {PREVIOUS_STATE: before}}
 
     def _incoming_state(self, stream: Stream) -> Tensor:
         """Return the (lanes, d) last states of the sentences before the batch."""
@@ -198,6 +205,11 @@ class PreviousTargetDecoder(GRUDecoder):
     def _context_vector(self, history, num_rows: int):
         # Without incremental state each beam is a lane.
         return self.context_gates(history.for_rows(num_rows))
+
+
+def _widened(x: Tensor, width: int) -> Tensor:
+    """Pad (rows, T, C) on the right to a width."""
+    return F.pad(x, (0, 0, 0, width - x.size(1)))
 
 
 def _of_lanes(state: GRUState, rows: slice) -> GRUState:

@@ -249,7 +249,11 @@ class MemnetDecoder(GRUDecoder):
 
     @torch.no_grad()
     def target_cells(
-        self, previous: Tensor, encoder_out: dict, source_readings: Optional[Tensor] = None
+        self,
+        previous: Tensor,
+        encoder_out: dict,
+        source_readings: Optional[Tensor] = None,
+        groupings: Optional[dict] = None,
     ) -> Tensor:
         """Compute the (rows, d) cells of the target memory: the last states of translations.
 
@@ -260,11 +264,14 @@ class MemnetDecoder(GRUDecoder):
             previous: (rows, T) translations as decoder input.
             encoder_out: encoder output of the rows.
             source_readings: (rows, s) readings of the source memory, or None.
+            groupings: groups of rows by the lengths of these translations; None for one group.
         """
         state = super().init_state(encoder_out)
         if source_readings is not None:
             state = state._replace(history=PerSentence(self._filled_up(source_readings)))
-        _, hidden, _, _ = self._forward_sequence(previous, state)
+        targets, groups = self._in_groups(previous, state, groupings)
+        hidden = [self._forward_sequence(*group)[1] for group in groups]
+        hidden = targets.join(hidden, previous.size(1))
         last = previous.ne(self.padding_idx).sum(dim=1) - 1
         return hidden[torch.arange(len(last), device=last.device), last]
 
@@ -316,6 +323,10 @@ class MemnetDecoder(GRUDecoder):
         )
         if self.insertion == "output" and not features_only:
             for values in encoder_out["readings"]:
-                readings = PerSentence(values).for_rows(len(output))
-                output = output + self.of_memory(readings).unsqueeze(1)
+                logits = self.of_memory(PerSentence(values).for_rows(len(prev_output_tokens)))
+                if "positions" in extra:
+                    rows = extra["positions"] // prev_output_tokens.size(1)
+                    output = output + logits.index_select(0, rows)
+                else:
+                    output = output + logits.unsqueeze(1)
         return output, extra

@@ -1,6 +1,6 @@
 """Encoder and decoder of ``rnnsearch`` (Bahdanau et al. 2015; baseline of Tu et al. 2018)."""
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
 import torch
 from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from fairseq_docmt.modules.rnn.attentive_gru import AttendedStates, AttentiveGRU
 from fairseq_docmt.modules.shared.beam_rows import split_order
 from fairseq_docmt.modules.shared.incremental_state import KeepsState, store_state
+from fairseq_docmt.modules.shared.row_groups import RowGroups, at_loss, groups_of
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSource
 from fairseq_docmt.modules.shared.stream import Stream
 
@@ -72,8 +73,8 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         Returns:
             dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)], ``summary``
             [(B, 2 d)] (last forward and first backward state), ``stream``, ``beams`` (see
-            :class:`SharedSource`) and ``remembered``, a dict for values that the decoder computes
-            from the source once.
+            :class:`SharedSource`), ``remembered``, a dict for values that the decoder computes
+            from the source once, and ``row_groups``, which models set in training.
         """
         padding = src_tokens.eq(self.padding_idx)
         output, last = self.read(self.gru, src_tokens, initial)
@@ -83,6 +84,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
             "summary": [torch.cat([last[-2], last[-1]], dim=-1)],
             "stream": Stream.of(src_tokens, starts, lanes, doc_state),
             "remembered": {},
+            "row_groups": None,
             "beams": 1,
         }
 
@@ -108,6 +110,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
             "summary": [x.index_select(0, sentences) for x in encoder_out["summary"]],
             "stream": encoder_out["stream"].of_rows(sentences),
             "remembered": {},
+            "row_groups": None,
             "beams": beams,
         }
 
@@ -174,6 +177,23 @@ class GRUState(NamedTuple):
         state = self if rows.sentences is None else self._of_sentences(rows.sentences)
         hidden, upper = self.hidden.index_select(0, order), self.upper.index_select(1, order)
         return state._replace(hidden=hidden, upper=upper, beams=rows.beams)
+
+    def in_groups(self, groups: RowGroups) -> List["GRUState"]:
+        """Cut the state of B sentences, one row each, into groups by the length of the source."""
+        if groups.rows is None:
+            return [self]
+        hidden, upper = groups.select(self.hidden), groups.select(self.upper.transpose(0, 1))
+        sources = zip(*(groups.split(x) for x in self.source))
+        return [
+            GRUState(
+                one,
+                more.transpose(0, 1),
+                AttendedStates(*source),
+                1,
+                None if self.history is None else self.history.of_rows(rows),
+            )
+            for rows, one, more, source in zip(groups.rows, hidden, upper, sources)
+        ]
 
     def _of_sentences(self, sentences: Tensor) -> "GRUState":
         history = None if self.history is None else self.history.of_rows(sentences)
@@ -266,13 +286,39 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return features if features_only else self.output_layer(features), extra
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
-        """Compute (rows, T, E) features; extra outputs include ``attn`` [(rows, T, S)]."""
+        """Compute (rows, T, E) features; extra outputs include ``attn`` [(rows, T, S)].
+
+        With ``row_groups`` see :mod:`fairseq_docmt.modules.shared.row_groups`; there are no
+        attention weights then.
+        """
         if incremental_state is not None:
             return self.prefill(prev_output_tokens[:, -1:], encoder_out, incremental_state)
         state = self.repeated(self.init_state(encoder_out), len(prev_output_tokens))
-        *parts, attention = self._forward_sequence(prev_output_tokens, state)
-        features, extra = self._features(*parts, attention, None)
-        return features, {"attn": [attention], **extra}
+        groupings = encoder_out["row_groups"]
+        targets, groups = self._in_groups(prev_output_tokens, state, groupings)
+        parts = [self._forward_sequence(*group) for group in groups]
+        features = [self._features(*found, None)[0] for found in parts]
+        features = targets.join(features, prev_output_tokens.size(1))
+        return at_loss(features, groupings), self._extra([x[-1] for x in parts], groupings)
+
+    @staticmethod
+    def _in_groups(tokens: Tensor, state: GRUState, groupings: Optional[dict]):
+        """Cut a batch into groups of rows of similar length.
+
+        Returns:
+            Groups of the targets, and a list with tokens and state of each.
+        """
+        if tokens.is_cuda:  # more groups are more steps, and the rows of a step cost little
+            groupings = None
+        targets, sources = groups_of(groupings, "target"), groups_of(groupings, "attended")
+        return targets, list(zip(targets.split(tokens), state.in_groups(sources)))
+
+    @staticmethod
+    def _extra(attention: List[Tensor], groupings: Optional[dict]) -> dict:
+        """Return the extra outputs, given the attention weights of all rows or groups."""
+        if groupings is None:
+            return {"attn": [torch.cat(attention)]}
+        return {"attn": [None], "positions": groupings["tokens"]}
 
     def _forward_sequence(self, tokens: Tensor, state: GRUState):
         """Compute embeddings, top layer states, contexts and attention of whole sequences."""

@@ -47,6 +47,11 @@ class EncoderOutput(TypedDict, total=False):
     #: first decoder state and search trace, reused to compute the document state after a search
     remembered: Dict[str, Any]
 
+    # ---- memory_transformer and recurrent models, in training ----------------------------------
+
+    #: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None
+    row_groups: Any
+
     # ---- models with a document state ----------------------------------------------------------
 
     #: :class:`~fairseq_docmt.modules.shared.stream.Stream`, the documents of the rows
@@ -59,8 +64,6 @@ class EncoderOutput(TypedDict, total=False):
     #: MemoryTransformerEncoder: decoder memories by layer, reused to compute the document state
     #: after a search
     begun: Dict[int, Any]
-    #: MemoryTransformerEncoder: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None
-    row_groups: Any
     #: ContextEncoder: tensors of :class:`~fairseq_docmt.modules.rnn.contextual_gru.SourceContext`:
     #: (B, W, l) states of earlier source sentences and (B, W) True at padding
     context: List[Tensor]

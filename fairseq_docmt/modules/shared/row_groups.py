@@ -1,4 +1,8 @@
-"""Computation on groups of batch rows of similar length, which have little padding."""
+"""Computation on groups of batch rows of similar length, which have little padding.
+
+With groups, a decoder returns features of the N positions with loss only, (1, N, C), and the extra
+output ``positions``: (N,) their indices in the flattened targets.
+"""
 
 from typing import List, Optional
 
@@ -18,6 +22,11 @@ class RowGroups:
 
     def __init__(self, grouping: Optional[dict]):
         self._grouping = grouping
+
+    @property
+    def rows(self) -> Optional[List[Tensor]]:
+        """Rows of each group; None for all rows in one group."""
+        return None if self._grouping is None else self._grouping["rows"]
 
     def split(self, x: Optional[Tensor]) -> List[Optional[Tensor]]:
         """Cut (rows, T, ...) into groups of (rows of the group, its length, ...)."""
@@ -55,6 +64,21 @@ class RowGroups:
 
     def _columns(self, length: int) -> slice:
         return slice(-length, None) if self._grouping["left_padded"] else slice(length)
+
+
+def at_loss(x: Tensor, groupings: Optional[dict]) -> Tensor:
+    """Select the positions with loss.
+
+    Args:
+        x: (rows, T, C) values.
+        groupings: the groups of the batch, which name the N positions; None for all positions.
+
+    Returns:
+        (1, N, C) values, or ``x`` without groups.
+    """
+    if groupings is None:
+        return x
+    return x.flatten(0, 1).index_select(0, groupings["tokens"]).unsqueeze(0)
 
 
 def groups_of(groupings: Optional[dict], name: str) -> RowGroups:
