@@ -2,10 +2,11 @@
 
     python benchmark.py DATA --out FOLDER        # DATA: folder of binarised documents
 
-``memory_transformer`` reads some updates of a stream of ``--lanes`` documents; fairseq's
-transformer reads the same sentences in as many updates, sorted by length, in batches of
-``--sorted-rows`` so that they have little padding.  Systems take turns; times are CPU seconds of an
-update (forward, backward, Adam) on all threads, ratios are taken within a turn.
+A system reads some updates of a stream of ``--lanes`` documents; its sentence-level baseline,
+fairseq's transformer or ``rnnsearch``, reads the same sentences in as many updates, sorted by
+length, in batches of ``--sorted-rows`` so that they have little padding.  Systems take turns; times
+are CPU seconds of an update (forward, backward, Adam) on all threads, ratios are taken within a
+turn.
 """
 
 import argparse
@@ -28,9 +29,16 @@ from fairseq_docmt.errors import UserError
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import SMALL, add_keep_memory, begin, describe_machine  # noqa: E402
 
-STOCK, STREAM = "transformer, sorted sentences", "memory_transformer"
-#: the stream without groups of rows of similar length
-TOGETHER = f"{STREAM}, all rows together"
+#: system -> its sentence-level baseline, and its options
+SYSTEMS = {
+    "memory_transformer": ("transformer", []),
+    "cache_rnn": ("rnnsearch", []),
+    "context_rnn": ("rnnsearch", ["--context", "previous-target"]),
+}
+SMALL_RNN = (
+    "--encoder-embed-dim 256 --encoder-hidden-size 256 --attention-dim 256 "
+    "--decoder-embed-dim 256 --decoder-hidden-size 256 --decoder-layers 1"
+).split()
 #: updates of the stream that are left out, because its first ones begin all documents
 SKIPPED = 5
 
@@ -44,9 +52,10 @@ class Trainer:
     """
 
     def __init__(self, args, *arguments: str):
+        small = SMALL if "transformer" in args.system else SMALL_RNN
         parsed = options.parse_args_and_arch(
             options.get_training_parser(),
-            [args.data, *arguments, *(SMALL if args.small else []), "--cpu", "--num-workers", "0"],
+            [args.data, *arguments, *(small if args.small else []), "--cpu", "--num-workers", "0"],
         )
         self.task = tasks.setup_task(convert_namespace_to_omegaconf(parsed).task)
         self.task.load_dataset("train")
@@ -123,25 +132,26 @@ def compare(args) -> List[list]:
     """Measure all systems and return the rows of the table."""
     chunk = ["--batch-size", str(args.lanes), "--chunk-sentences", str(args.chunk_sentences)]
     stream_task = ["--task", "sentence_stream_translation", *chunk]
-    ours = Trainer(args, *stream_task, "--arch", "memory_transformer")
+    baseline, more = SYSTEMS[args.system]
+    ours = Trainer(args, *stream_task, "--arch", args.system, *more)
     single = ["--task", "sliding_window_translation", "--window-size", "1"]
-    stock = Trainer(args, *single, "--arch", "transformer")
-    stream = batches_of_stream(ours, args)
+    stock = Trainer(args, *single, "--arch", baseline)
+    stream, sentence_level = batches_of_stream(ours, args), f"{baseline}, sorted sentences"
     updates = {
-        STOCK: sorted_updates(stock, stream, args.sorted_rows),
-        STREAM: [[batch] for batch in stream],
-        TOGETHER: [[together(batch)] for batch in stream],
+        sentence_level: sorted_updates(stock, stream, args.sorted_rows),
+        args.system: [[batch] for batch in stream],
+        f"{args.system}, all rows together": [[together(batch)] for batch in stream],
     }
     seconds: Dict[str, List[float]] = {name: [] for name in updates}
     for turn in range(args.repeats + 1):
         for name, given in updates.items():
-            found = (stock if name == STOCK else ours).seconds(given)
+            found = (stock if name == sentence_level else ours).seconds(given)
             if turn > 0:  # the first turn warms up
                 seconds[name].append(found)
     sentences = sum(batch["id"].ge(0).sum().item() for batch in stream)
     rows = []
     for name, found in seconds.items():
-        ratios = [a / b for a, b in zip(found, seconds[STOCK])]
+        ratios = [a / b for a, b in zip(found, seconds[sentence_level])]
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
         each = f"{1000 * statistics.median(found) / sentences:.1f}"
         rows.append([name, f"{padding(updates[name]):.0%}", each, spread])
@@ -153,20 +163,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data", help="folder of binarised documents")
     parser.add_argument("--out", type=Path, help="folder for the results")
+    parser.add_argument("--system", choices=list(SYSTEMS), default="memory_transformer")
     parser.add_argument("--lanes", type=int, default=8, help="documents read side by side")
     parser.add_argument("--chunk-sentences", type=int, default=20, help="of each in an update")
     parser.add_argument("--updates", type=int, default=6)
     parser.add_argument(
-        "--sorted-rows", type=int, default=32, help="sentences in a batch of the transformer"
+        "--sorted-rows", type=int, default=32, help="sentences in a batch of the baseline"
     )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--small", action="store_true", help="2 + 2 layers of 256; default: 6 + 6")
+    parser.add_argument(
+        "--small", action="store_true", help="width 256; default: sizes of the papers"
+    )
     add_keep_memory(parser)
     args = parser.parse_args()
     begin(args)
     rows = compare(args)
-    headers = ["system", "padding", "ms a sentence", "to the transformer"]
+    headers = ["system", "padding", "ms a sentence", "to single sentences"]
     machine = describe_machine(torch.device("cpu"), args.threads)
     settings = f"{args.lanes} documents, {args.chunk_sentences} sentences of each in an update"
     text = f"{machine}\n{settings}\n\n{tabulate(rows, headers=headers, tablefmt='github')}\n"
