@@ -36,14 +36,19 @@ class StreamModel(PackedTargets):
         Args:
             src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
             starts, lanes, doc_state: see :class:`~fairseq_docmt.modules.shared.stream.Stream`.
-            row_groups: rows of similar length, which recurrent models make use of: their logits
-                are those of the N positions with loss, (1, N, V).
+            row_groups: rows of similar length.
 
         Returns:
-            (rows, T, V) logits, and extra outputs with the new document state, ``doc_state``.
+            (rows, T, V) logits, with ``row_groups`` (1, N, V), those of the N positions with loss;
+            and extra outputs with the new document state, ``doc_state``.
         """
         encoder_out = self.encoder(
-            src_tokens, src_lengths=src_lengths, starts=starts, lanes=lanes, doc_state=doc_state
+            src_tokens,
+            src_lengths=src_lengths,
+            starts=starts,
+            lanes=lanes,
+            doc_state=doc_state,
+            row_groups=row_groups,
         )
         encoder_out["row_groups"] = row_groups
         return self.decoder(

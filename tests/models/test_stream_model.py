@@ -80,6 +80,12 @@ GROUPED = {
     **ARCHITECTURES,
     "memory, norm before": tiny.memory("--encoder-normalize-before", "--decoder-normalize-before"),
     "previous target, layers": tiny.context("--decoder-layers", "2"),
+    **{
+        f"{name}, {side}": make("--context-side", side)
+        for name, make in (("han", tiny.han), ("multi-encoder", tiny.multi_encoder))
+        for side in ("source", "target", "both")
+    },
+    "multi-encoder, inside": tiny.multi_encoder("--context-integration", "inside"),
 }
 
 
@@ -103,12 +109,13 @@ def grouped_rows(monkeypatch):
 
 
 def memories_of(doc_state):
-    """Return the tensors of a document state, those of memory_transformer without padding."""
-    present = [x for name, x in doc_state.items() if ".present." in name]
-    states = [x for name, x in doc_state.items() if ".states." in name]
-    rest = [
-        x for name, x in doc_state.items() if ".present." not in name and ".states." not in name
-    ]
+    """Return the tensors of a document state, without states of padding."""
+
+    def named(part):
+        return [x for name, x in doc_state.items() if part in name.split(".")]
+
+    present, states = named("present"), named("states")
+    rest = [x for name, x in doc_state.items() if not {"present", "states"} & {*name.split(".")}]
     return [*(x.sum(1) for x in present), *(x[there] for x, there in zip(states, present)), *rest]
 
 

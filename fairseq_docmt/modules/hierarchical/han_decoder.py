@@ -12,6 +12,7 @@ from fairseq_docmt.modules.hierarchical.hierarchical_attention import (
 from fairseq_docmt.modules.hierarchical.previous_states import PreviousStates
 from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoderLayer
 from fairseq_docmt.modules.shared.beam_rows import BeamRows
+from fairseq_docmt.modules.shared.row_groups import groups_of, packed, training_groups
 from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream
@@ -37,13 +38,13 @@ class HANEncoder(StreamEncoder):
         if cfg.context_side != "target":
             self.hierarchical = _build_attention(cfg, cfg.encoder)
 
-    def with_context(self, output, src_tokens, stream):
+    def with_context(self, output, src_tokens, stream, groups):
         """Let the states attend to those of previous sentences."""
         if self.hierarchical is None:
             return output
         x, present = output["encoder_out"][0].transpose(0, 1), src_tokens.ne(self.padding_idx)
         previous = PreviousStates.of("encoder", x, present, stream, self.count)
-        x = self.hierarchical(x, self.hierarchical.attended(previous))
+        x = groups.apply(self.hierarchical, x, self.hierarchical.attended(previous))
         return {**output, "encoder_out": [x.transpose(0, 1)], "doc_state": previous.doc_state}
 
 
@@ -92,17 +93,25 @@ class HANDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """See the base class; the extra outputs include the new document state, ``doc_state``."""
         stream = encoder_out["stream"].for_rows(len(tokens))
+        groupings = training_groups(encoder_out, len(tokens), weights_of)
+        targets, sources = groups_of(groupings, "target"), groups_of(groupings, "attended")
         source, padding, _ = batch_first_source(encoder_out)
-        weights = []
+        encoded = list(zip(sources.split(source), sources.split(padding)))
+        groups, weights = targets.split(x), []
         for number, layer in enumerate(self.layers):
-            begin = layer.init_state(source, padding)
-            x = layer(x, begin, weights if number == weights_of else None)
-        x, doc_state = super()._project(x), dict(encoder_out["doc_state"])
+            wanted = weights if number == weights_of else None
+            states = (layer.init_state(*each) for each in encoded)
+            groups = [layer(y, state, wanted) for y, state in zip(groups, states)]
+        x, doc_state = (
+            super()._project(targets.join(groups, x.size(1))),
+            {**encoder_out["doc_state"]},
+        )
         if self.hierarchical is not None:
             previous = self._previous(x, tokens.ne(self.padding_idx), stream)
-            x = self.hierarchical(x, self.hierarchical.attended(previous))
+            x = targets.apply(self.hierarchical, x, self.hierarchical.attended(previous))
             doc_state.update(previous.doc_state)
-        return x, {"attn": weights or [None], "doc_state": doc_state}
+        extra = {"attn": weights or [None], "doc_state": doc_state}
+        return packed(x, extra, groupings)
 
     def init_layers(self, encoder_out):
         """See the base class."""

@@ -16,6 +16,12 @@ from fairseq_docmt.modules.multi_encoder.context_encoder import (
 )
 from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoderLayer
 from fairseq_docmt.modules.shared.previous_sentences import TARGET_KEY, PreviousSentences
+from fairseq_docmt.modules.shared.row_groups import (
+    RowGroups,
+    groups_of,
+    packed,
+    training_groups,
+)
 from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream
@@ -42,7 +48,7 @@ class MultiEncoderEncoder(StreamEncoder):
         if self.reads_context and not cfg.share_context_encoder:
             self.context_encoder = ContextEncoder(cfg, cfg.encoder, dictionary, embed_tokens)
 
-    def with_context(self, output, src_tokens, stream):
+    def with_context(self, output, src_tokens, stream, groups):
         """Encode previous source sentences, ``contexts``."""
         if not self.reads_context:
             return {**output, "contexts": []}
@@ -105,10 +111,17 @@ class MultiEncoderDecoder(StatefulDecoder):
             previous = self._previous(tokens, stream)
             contexts.append(self._encode(previous))
             doc_state.update(previous.doc_state)
-        states = self._begin(encoder_out, contexts)
-        for number, (layer, state) in enumerate(zip(self.layers, states)):
-            x = layer(x, state, weights if number == weights_of else None)
-        return x, {"attn": weights or [None], "doc_state": doc_state}
+        groupings = training_groups(encoder_out, len(tokens), weights_of)
+        targets, sources = groups_of(groupings, "target"), groups_of(groupings, "attended")
+        source, padding = self._source(encoder_out, contexts)
+        parts = sources.split(source), sources.split(padding), _in_groups(contexts, sources)
+        encoded, groups = list(zip(*parts)), targets.split(x)
+        for number, layer in enumerate(self.layers):
+            wanted = weights if number == weights_of else None
+            states = (layer.begin(*each) for each in encoded)
+            groups = [layer(y, state, wanted) for y, state in zip(groups, states)]
+        extra = {"attn": weights or [None], "doc_state": doc_state}
+        return packed(targets.join(groups, x.size(1)), extra, groupings)
 
     def init_layers(self, encoder_out):
         """See the base class."""
@@ -117,7 +130,8 @@ class MultiEncoderDecoder(StatefulDecoder):
             # The sentence itself is not among those before it, so its tokens do not matter.
             tokens = torch.full_like(stream.starts, self.eos, dtype=torch.long).unsqueeze(1)
             contexts.append(self._encode(self._previous(tokens, stream)))
-        return self._begin(encoder_out, contexts), None
+        source, padding = self._source(encoder_out, contexts)
+        return [layer.begin(source, padding, contexts) for layer in self.layers], None
 
     def read(self, x, tokens, state):
         """See the base class."""
@@ -132,15 +146,22 @@ class MultiEncoderDecoder(StatefulDecoder):
         x, layers, rest, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
         return x.squeeze(1), layers, rest, extra
 
-    def _begin(self, encoder_out: dict, contexts: List[EncodedContext]) -> list:
-        """Return the states of all layers before the first token."""
+    def _source(self, encoder_out: dict, contexts: List[EncodedContext]):
+        """Return source states (B, S, C), with contexts if integrated outside, and padding."""
         source, padding, _ = batch_first_source(encoder_out)
         for attention, context in zip(self.context_attn, contexts):
             source = attention(source, source, attention.attended(context))
-        return [layer.begin(source, padding, contexts) for layer in self.layers]
+        return source, padding
 
     def _previous(self, tokens: Tensor, stream: Stream) -> PreviousSentences:
         return PreviousSentences.of(tokens, stream, self.count, self.padding_idx, TARGET_KEY)
 
     def _encode(self, previous: PreviousSentences) -> EncodedContext:
         return encode_context(self.context_encoder, previous, self.embed_tokens)
+
+
+def _in_groups(contexts: List[EncodedContext], groups: RowGroups) -> List[List[EncodedContext]]:
+    """Cut the contexts of a batch into those of its groups."""
+    if groups.rows is None:
+        return [contexts]
+    return [[context.of_sentences(rows) for context in contexts] for rows in groups.rows]

@@ -12,7 +12,7 @@ from fairseq_docmt.modules.shared.batch_first_layer import Sublayers
 from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.layer_kwargs import pass_layer_kwargs
 from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
-from fairseq_docmt.modules.shared.row_groups import RowGroups, at_loss, groups_of
+from fairseq_docmt.modules.shared.row_groups import RowGroups, groups_of, packed, training_groups
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream, side_by_side
@@ -269,7 +269,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         """
         stream = encoder_out["stream"].for_rows(len(tokens))
         one_row_each = stream is encoder_out["stream"]
-        groupings = encoder_out["row_groups"] if one_row_each and weights_of is None else None
+        groupings = training_groups(encoder_out, len(tokens), weights_of)
         targets, sources = groups_of(groupings, "target"), groups_of(groupings, "attended")
         present = tokens.ne(self.padding_idx)
         begun = encoder_out["begun"] if one_row_each else None
@@ -288,9 +288,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
             "attn": weights or [None],
             "doc_state": {**encoder_out["doc_state"], **reader.doc_state},
         }
-        if groupings is None:
-            return x, extra
-        return at_loss(x, groupings), {**extra, "positions": groupings["tokens"]}
+        return packed(x, extra, groupings)
 
     def init_layers(self, encoder_out):
         """See the base class."""

@@ -11,7 +11,7 @@ from fairseq_docmt.modules.rnn.rnnsearch import GRUDecoder, GRUState, init_unifo
 from fairseq_docmt.modules.rnn.search_trace import SearchTrace
 from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.incremental_state import stored_state
-from fairseq_docmt.modules.shared.row_groups import at_loss
+from fairseq_docmt.modules.shared.row_groups import at_loss, packed
 from fairseq_docmt.modules.shared.stream import Stream
 from fairseq_docmt.ops.translation_cache import (
     NO_WORD,
@@ -183,14 +183,13 @@ class CacheDecoder(GRUDecoder):
             for part, of_group, (_, group_state) in zip(parts, caches, groups)
         ]
 
-        def together(groups):
-            return at_loss(targets.join(groups, length), groupings)
-
-        extra = self._extra([x[-1] for x in parts], groupings)
+        extra = self._attention([x[-1] for x in parts], groupings)
         extra["doc_state"] = _doc_state_of(cache)
         if self.fusion == "shallow":
-            extra["recall"] = [together(x) for x in zip(*(more["recall"] for _, more in read))]
-        return together([features for features, _ in read]), extra
+            recall = zip(*(more["recall"] for _, more in read))
+            extra["recall"] = [at_loss(targets.join(x, length), groupings) for x in recall]
+        features = targets.join([features for features, _ in read], length)
+        return packed(features, extra, groupings)
 
     def _lookup(self, cache: Cache, state: GRUState) -> Lookup:
         """Return the caches of rows, each with its own, for reading."""

@@ -15,7 +15,7 @@ from fairseq_docmt.modules.rnn.rnnsearch import (
     init_uniform,
 )
 from fairseq_docmt.modules.shared.previous_sentences import PreviousSentences
-from fairseq_docmt.modules.shared.row_groups import at_loss, groups_of
+from fairseq_docmt.modules.shared.row_groups import at_loss, groups_of, positions
 from fairseq_docmt.modules.shared.stream import Stream
 
 PREVIOUS_STATE = "context.state"
@@ -178,23 +178,22 @@ class PreviousTargetDecoder(GRUDecoder):
         state = self.repeated(super().init_state(encoder_out), num_rows)
         before, found = self._incoming_state(stream), []
         groupings, width = encoder_out["row_groups"], prev_output_tokens.size(1)
-        steps = groups_of(groupings, "target").steps(), groups_of(groupings, "attended").steps()
+        targets, sources = groups_of(groupings, "target"), groups_of(groupings, "attended")
         for number, starts in enumerate(stream.starts.view(-1, stream.lanes)):
             here = slice(number * stream.lanes, (number + 1) * stream.lanes)
             before = before.masked_fill(starts.unsqueeze(1), 0.0)
             part = state if stream.lanes == num_rows else _of_lanes(state, here)
-            part, tokens = part._replace(history=PerSentence(before)), prev_output_tokens[here]
-            if groupings is not None:
-                target, source = (columns[number] for columns in steps)
-                part, tokens = part._replace(source=part.source.columns(source)), tokens[:, target]
+            source = part.source.columns(sources.columns_of_step(number))
+            tokens = prev_output_tokens[here, targets.columns_of_step(number)]
+            part = part._replace(source=source, history=PerSentence(before))
             found.append(self._forward_sequence(tokens, part))
             last = tokens.ne(self.padding_idx).sum(dim=1).clamp(min=1) - 1
             before = found[-1][1][torch.arange(len(last), device=last.device), last]
         *parts, attention = zip(*found)
         joined = (torch.cat([_widened(x, width) for x in values]) for values in parts)
         features, _ = self._features(*(at_loss(x, groupings) for x in joined), None, None)
-        extra = self._extra(attention, groupings)
-        return features, {**extra, "doc_state": {PREVIOUS_STATE: before}}
+        extra = {**self._attention(attention, groupings), "doc_state": {PREVIOUS_STATE: before}}
+        return features, {**extra, **positions(groupings)}
 
     def _incoming_state(self, stream: Stream) -> Tensor:
         """Return the (lanes, d) last states of the sentences before the batch."""

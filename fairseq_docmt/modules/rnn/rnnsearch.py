@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from fairseq_docmt.modules.rnn.attentive_gru import AttendedStates, AttentiveGRU
 from fairseq_docmt.modules.shared.beam_rows import split_order
 from fairseq_docmt.modules.shared.incremental_state import KeepsState, store_state
-from fairseq_docmt.modules.shared.row_groups import RowGroups, at_loss, groups_of
+from fairseq_docmt.modules.shared.row_groups import RowGroups, groups_of, packed
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSource
 from fairseq_docmt.modules.shared.stream import Stream
 
@@ -299,7 +299,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         parts = [self._forward_sequence(*group) for group in groups]
         features = [self._features(*found, None)[0] for found in parts]
         features = targets.join(features, prev_output_tokens.size(1))
-        return at_loss(features, groupings), self._extra([x[-1] for x in parts], groupings)
+        return packed(features, self._attention([x[-1] for x in parts], groupings), groupings)
 
     @staticmethod
     def _in_groups(tokens: Tensor, state: GRUState, groupings: Optional[dict]):
@@ -314,11 +314,9 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return targets, list(zip(targets.split(tokens), state.in_groups(sources)))
 
     @staticmethod
-    def _extra(attention: List[Tensor], groupings: Optional[dict]) -> dict:
-        """Return the extra outputs, given the attention weights of all rows or groups."""
-        if groupings is None:
-            return {"attn": [torch.cat(attention)]}
-        return {"attn": [None], "positions": groupings["tokens"]}
+    def _attention(attention: List[Tensor], groupings: Optional[dict]) -> dict:
+        """Return ``attn``, given the weights of consecutive rows; None with groups."""
+        return {"attn": [torch.cat(attention) if groupings is None else None]}
 
     def _forward_sequence(self, tokens: Tensor, state: GRUState):
         """Compute embeddings, top layer states, contexts and attention of whole sequences."""

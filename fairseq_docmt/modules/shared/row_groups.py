@@ -4,7 +4,7 @@ With groups, a decoder returns features of the N positions with loss only, (1, N
 output ``positions``: (N,) their indices in the flattened targets.
 """
 
-from typing import List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -62,6 +62,23 @@ class RowGroups:
             return None
         return [self._columns(length) for length in self._grouping["steps"]]
 
+    def columns_of_step(self, number: int) -> slice:
+        """Return the columns that the rows of a step use, all of them without groups."""
+        return slice(None) if self._grouping is None else self.steps()[number]
+
+    def apply(self, function: Callable[[Tensor, Any], Tensor], x: Tensor, sentences: Any) -> Tensor:
+        """Compute a function of each group and put the results together.
+
+        Args:
+            function: function from a group of ``x`` and the sentences of its rows.
+            x: (rows, T, C) values.
+            sentences: values of the rows, with ``of_sentences(rows)``.
+        """
+        if self.rows is None:
+            return function(x, sentences)
+        parts = zip(self.split(x), map(sentences.of_sentences, self.rows))
+        return self.join([function(*part) for part in parts], x.size(1))
+
     def _columns(self, length: int) -> slice:
         return slice(-length, None) if self._grouping["left_padded"] else slice(length)
 
@@ -79,6 +96,34 @@ def at_loss(x: Tensor, groupings: Optional[dict]) -> Tensor:
     if groupings is None:
         return x
     return x.flatten(0, 1).index_select(0, groupings["tokens"]).unsqueeze(0)
+
+
+def packed(x: Tensor, extra: dict, groupings: Optional[dict]) -> Tuple[Tensor, dict]:
+    """Return the output of a decoder: features (rows, T, C), or those of the positions with loss.
+
+    Args:
+        x: (rows, T, C) features.
+        extra: extra outputs, to which ``positions`` is added.
+        groupings: the groups of the batch, or None.
+    """
+    return at_loss(x, groupings), {**extra, **positions(groupings)}
+
+
+def positions(groupings: Optional[dict]) -> dict:
+    """Return the extra output ``positions`` of a decoder; nothing without groups."""
+    return {} if groupings is None else {"positions": groupings["tokens"]}
+
+
+def training_groups(encoder_out: dict, rows: int, weights_of: Optional[int]) -> Optional[dict]:
+    """Return the groups of a batch; None where attention weights are wanted, or in a search.
+
+    Args:
+        encoder_out: encoder output, with ``stream`` and ``row_groups``.
+        rows: number of rows of the decoder.
+        weights_of: layer whose attention weights are wanted, or None.
+    """
+    one_row_each = rows == len(encoder_out["stream"].starts)
+    return encoder_out["row_groups"] if one_row_each and weights_of is None else None
 
 
 def groups_of(groupings: Optional[dict], name: str) -> RowGroups:

@@ -5,6 +5,7 @@ from typing import Optional
 from torch import Tensor
 
 from fairseq_docmt.modules.shared.document_state import DocumentState
+from fairseq_docmt.modules.shared.row_groups import RowGroups, groups_of
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder
 from fairseq_docmt.modules.shared.stream import Stream
 
@@ -23,7 +24,9 @@ class StreamEncoder(SharedSourceEncoder):
         super().__init__(cfg, dictionary, embed_tokens, separator)
         self.forget_context = cfg.forget_context
 
-    def with_context(self, output: dict, src_tokens: Tensor, stream: Stream) -> dict:
+    def with_context(
+        self, output: dict, src_tokens: Tensor, stream: Stream, groups: RowGroups
+    ) -> dict:
         """Return the output with context of previous sentences and the new document state."""
         raise NotImplementedError
 
@@ -36,23 +39,38 @@ class StreamEncoder(SharedSourceEncoder):
         starts: Optional[Tensor] = None,
         lanes: Optional[int] = None,
         doc_state: Optional[DocumentState] = None,
+        row_groups: Optional[dict] = None,
     ):
         """Encode consecutive sentences.
 
         Args:
             src_tokens, src_lengths, return_all_hiddens, token_embeddings: see the base class.
             starts, lanes, doc_state: see :class:`Stream`.
+            row_groups: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None.
 
         Returns:
-            Output of the base class with ``stream`` and what :meth:`with_context` adds
-            (:class:`~fairseq_docmt.modules.shared.encoder_output.EncoderOutput`).
+            Output of the base class with ``stream``, ``row_groups`` and what :meth:`with_context`
+            adds (:class:`~fairseq_docmt.modules.shared.encoder_output.EncoderOutput`).
         """
         stream = Stream.of(src_tokens, None if self.forget_context else starts, lanes, doc_state)
-        output = super().forward(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
-        output = {**output, "stream": stream, "doc_state": {}}
-        return self.with_context(output, src_tokens, stream)
+        groups = groups_of(row_groups, "source")
+        if row_groups is None:
+            output = super().forward(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
+        else:
+            output = self._forward_groups(src_tokens, groups)
+        output = {**output, "stream": stream, "doc_state": {}, "row_groups": row_groups}
+        return self.with_context(output, src_tokens, stream, groups)
+
+    def _forward_groups(self, src_tokens: Tensor, groups: RowGroups) -> dict:
+        """Encode groups of rows of similar length, one after another."""
+        outputs = [super(StreamEncoder, self).forward(part) for part in groups.split(src_tokens)]
+        states = [output["encoder_out"][0].transpose(0, 1) for output in outputs]
+        states = groups.join(states, src_tokens.size(1)).transpose(0, 1)
+        padding = src_tokens.eq(self.padding_idx)
+        output = {"encoder_out": [states], "encoder_padding_mask": [padding]}
+        return self._shared({**outputs[0], **output}, src_tokens)
 
     def _select(self, encoder_out, sentences, beams):
         stream = encoder_out["stream"].of_rows(sentences)
         selected = super()._select(encoder_out, sentences, beams)
-        return {**selected, "stream": stream, "doc_state": {}}
+        return {**selected, "stream": stream, "doc_state": {}, "row_groups": None}

@@ -26,10 +26,12 @@ def test_split_and_join(left):
     assert torch.equal(groups.join(parts, width), x)
     assert groups.split(None) == [None, None]
     assert groups.steps() == ([slice(-5, None), slice(-2, None)] if left else [slice(5), slice(2)])
+    assert groups.columns_of_step(1) == groups.steps()[1]
     assert [part.tolist() for part in groups.select(torch.arange(5))] == [[2, 0, 4], [1, 3]]
 
 
 def test_one_group():
     groups, x = RowGroups(None), torch.randn(2, 3, 4)
     assert groups.split(x)[0] is x and groups.select(x)[0] is x and groups.join([x], 3) is x
-    assert groups.split(None) == [None] and groups.steps() is None
+    assert groups.split(None) == [None] and groups.steps() is None and groups.rows is None
+    assert groups.columns_of_step(1) == slice(None)
