@@ -32,6 +32,8 @@ from common import SMALL, add_keep_memory, begin, describe_machine  # noqa: E402
 #: system -> its sentence-level baseline, and its options
 SYSTEMS = {
     "memory_transformer": ("transformer", []),
+    "han_transformer": ("transformer", []),
+    "multi_encoder_transformer": ("transformer", []),
     "cache_rnn": ("rnnsearch", []),
     "context_rnn": ("rnnsearch", ["--context", "previous-target"]),
 }
