@@ -4,6 +4,8 @@ That lanes, chunks and neighbours change nothing, what is read of earlier senten
 gradients reach is in tests/equations, document by document.
 """
 
+import functools
+
 import pytest
 import tiny
 import torch
@@ -93,6 +95,8 @@ GROUPED = {
 def grouped_rows(monkeypatch):
     """Rows of three lanes, their targets, and a function that groups them."""
     monkeypatch.setattr(row_groups, "LEAST_ROWS", 2)
+    few = functools.partial(row_groups.groups_with_least_padding, most=3)  # that have padding
+    monkeypatch.setattr(row_groups, "groups_with_least_padding", few)
     lanes = [[random_document([3, 1, 7, 2], 1)], [random_document(n, 2) for n in ([2], [9, 4])]]
     lanes.append([random_document([1, 2], 3)])
     rows, starts = in_lanes(lanes)
