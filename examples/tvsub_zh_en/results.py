@@ -48,6 +48,13 @@ def curve(log: Path) -> List[dict]:
     return [{"updates": int(n), "loss": float(loss)} for loss, n in re.findall(pattern, text)]
 
 
+def begun_anew(log: Path) -> str:
+    """Return how many tensors of a model its base does not have, with an example."""
+    pattern = r"(\d+) tensors are not in the checkpoint and keep .* for example (\S+)"
+    found = re.search(pattern, log.read_text(encoding="utf-8", errors="replace"))
+    return f"{found[1]}: {found[2]} ..." if found else ""
+
+
 def length_ratios(folder: Path) -> Dict[str, float]:
     """Return the length ratio of the test set by each decoding with a beam of 4, by its record."""
     ratios = {}
@@ -84,6 +91,7 @@ def of_system(folder: Path) -> dict:
         del usage["sentences"]
     return {
         "curve": curve(folder / "train.log"),
+        "anew": begun_anew(folder / "train.log"),
         "length_ratios": length_ratios(folder),
         "runs": records,
         "scores": scores,

@@ -138,6 +138,7 @@ def training_row(name: str, system: dict) -> List[str]:
     return [
         name,
         system["start"].replace("-", ""),
+        system["anew"] and f"`{system['anew']}`",
         str(last["updates"]),
         number(last["loss"], 3),
         number(sum(run["seconds"] for run in runs) / 60, 0),
@@ -146,7 +147,10 @@ def training_row(name: str, system: dict) -> List[str]:
     ]
 
 
-TRAINING = ["system", "starts from", "updates", "validation loss", "minutes", "on", "commit"]
+TRAINING = [
+    *("system", "starts from", "tensors that start anew"),
+    *("updates", "validation loss", "minutes", "on", "commit"),
+]
 
 
 def trial_row(name: str, trial: dict) -> List[str]:

@@ -92,6 +92,14 @@ def test_settings_have_each_system_once(recipe):
     assert len(systems) == len([line for line in lines if not line.startswith("#")])
 
 
+def test_tensors_that_start_anew_are_read_from_the_log(tmp_path):
+    (tmp_path / "log").write_text("INFO | nothing\n")
+    assert results.begun_anew(tmp_path / "log") == ""
+    line = "| 12 tensors are not in the checkpoint and keep their initial values, for example a.b\n"
+    (tmp_path / "log").write_text(line)
+    assert results.begun_anew(tmp_path / "log") == "12: a.b ..."
+
+
 def test_the_curve_is_read_from_the_log(tmp_path):
     line = "| valid | epoch 002 | valid on 'valid' subset | loss 5.2 | ppl 16 | num_updates {}\n"
     (tmp_path / "log").write_text(line.format(200) + "train | loss 4\n" + line.format(400))
@@ -166,6 +174,7 @@ def made_up():
                 "start": "base",
                 "decodings": ["stream"],
                 "curve": [{"updates": 7, "loss": 4.5}],
+                "anew": "3: memory.initial ...",
                 "length_ratios": {"stream/test-4": 0.987},
                 "runs": {"train": [run, on_gpu], "stream/test-4": [run]},
                 "scores": {
@@ -220,7 +229,16 @@ def test_tables():
     assert ["memory", "`stream`", *scores, "120", "300"] in rows
     gain = "0.200 (0.100 to 0.300)"
     assert ["memory", gain, gain, "0.150", "68%", "10.0", "11.0", gain, "33.3", "33.3"] in rows
-    assert ["memory", "base", "7", "4.500", "3", "G, torch 2", "abc"] in rows
+    assert [
+        "memory",
+        "base",
+        "`3: memory.initial ...`",
+        "7",
+        "4.500",
+        "3",
+        "G, torch 2",
+        "abc",
+    ] in rows
     assert ["memory-long", "base", "60 of 90", "4.700", "`--arch m --lr 1`"] in rows
     assert ["memory-short", "base", "5", "5.000", "`--arch m`"] in rows
     assert "on `test`: 12 pronouns of persons" in text
