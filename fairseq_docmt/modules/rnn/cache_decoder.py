@@ -182,7 +182,6 @@ class CacheDecoder(GRUDecoder):
             self._features(*part, self._lookup(Cache(*of_group), group_state))
             for part, of_group, (_, group_state) in zip(parts, caches, groups)
         ]
-
         extra = self._attention([x[-1] for x in parts], groupings)
         extra["doc_state"] = _doc_state_of(cache)
         if self.fusion == "shallow":
