@@ -19,6 +19,8 @@ top=$here/../..
 recipes=$top/examples
 recipe=$(cd "${RECIPE:-$here}" && pwd)
 source "$recipe/corpus.sh"
+settings=("$recipe/systems.txt")
+[ ! -e "$recipe/tried.txt" ] || settings+=("$recipe/tried.txt")
 work=$1
 shift
 mkdir -p "$work"
@@ -63,7 +65,7 @@ subset_of() {
 # Sets start, decodings and options (the task first) to those of a system, and the options of decoding.
 read_settings() {
   local line
-  line=$(grep -shE "^$1 *\|" "$recipe/systems.txt" "$recipe/tried.txt") ||
+  line=$(grep -hE "^$1 *\|" "${settings[@]}") ||
     { echo "error: $1 is not in $recipe/systems.txt" >&2; exit 1; }
   IFS='|' read -r _ start decodings options <<< "$line"
   start=${start// /} decodings=${decodings// /}
