@@ -4,9 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterator, List, Sequence
 
-import numpy as np
-
-from fairseq_docmt.scoring._intervals import bootstrap_interval
+from fairseq_docmt.scoring.context_usage import mean_gain
 from fairseq_docmt.scoring.dropped_pronouns import PERSON_OF_FORM, read_marks
 from fairseq_docmt.scoring.translations import read_translations
 
@@ -54,17 +52,12 @@ def of_pronouns(sentences: List[dict], sources: Sequence[str], document: Sequenc
         Number of these pronouns, their mean gain over another document's context in bits, and
         its 95 % interval by bootstrap over documents.
     """
-    total, count = np.zeros((2, max(document) + 1))
+    values, documents = [], []
     for number, found, source, bits in zip(document, sentences, sources, of_tokens(sentences)):
-        places = list(places_of_dropped_pronouns(found["words"], source))
-        total[number] += sum(bits[place] for place in places)
-        count[number] += len(places)
-
-    def mean(total, count, axis=-1):
-        return total.sum(axis) / np.maximum(count.sum(axis), 1)
-
-    low, high = bootstrap_interval((total, count), mean)
-    return {"pronouns": int(count.sum()), "mean": mean(total, count), "low": low, "high": high}
+        for place in places_of_dropped_pronouns(found["words"], source):
+            values.append(bits[place])
+            documents.append(number)
+    return {"pronouns": len(values), **mean_gain(values, documents)._asdict()}
 
 
 def places_of_dropped_pronouns(words: Sequence[str], source: str) -> Iterator[int]:

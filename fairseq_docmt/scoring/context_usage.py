@@ -175,9 +175,9 @@ def usage(
     ends = [w.end - wo.end for wo, w in zip(without, with_context)]
     nats = [math.log(2) * (g.sum() + end) / (len(g) + 1) for g, end in zip(gains, ends)]
     return Usage(
-        _gain([gain.sum() for gain in gains], document),
+        mean_gain([gain.sum() for gain in gains], document),
         float(np.concatenate(gains).mean()),
-        _gain(nats, document),
+        mean_gain(nats, document),
     )
 
 
@@ -198,7 +198,13 @@ def over_other_documents(
     return {f"{a} over {b}": usage(found[b], found[a], document) for a in own for b in others}
 
 
-def _gain(values: Sequence[float], document: Sequence[int]) -> Gain:
+def mean_gain(values: Sequence[float], document: Sequence[int]) -> Gain:
+    """Return the mean of values with its interval.
+
+    Args:
+        values: (values,) gains of sentences or of tokens.
+        document: (values,) number of the document of each.
+    """
     numbers = np.unique(np.asarray(document), return_inverse=True)[1]
     sums, counts = np.bincount(numbers, weights=values), np.bincount(numbers)
     low, high = bootstrap_interval(
