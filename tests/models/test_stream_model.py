@@ -102,7 +102,7 @@ def grouped_rows(monkeypatch):
     rows, starts = in_lanes(lanes)
     words = tensor_of([words for _, words in rows])
     target = words.roll(-1, 1).masked_fill(words.roll(-1, 1).eq(EOS), PAD)
-    lengths = ([len(row[side]) for row in rows] for side in (0, 1))
+    lengths = [[len(row[side]) for row in rows] for side in (0, 1)]
 
     def group(left_pad):
         grouping = row_groups.group_rows(*lengths, 3, left_pad, target.ne(PAD))
