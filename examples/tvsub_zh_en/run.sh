@@ -108,7 +108,8 @@ make_memories() {
     measured lm/record env SIZE=$lm_size EPOCHS=3 bash "$recipes/maruf2018_memnet/train_sentence_lm.sh" \
       "$work/data/text/subwords/train.$src_lang" "$work/data/text/subwords/valid.$src_lang" \
       "$bin/dict.$src_lang.txt" \
-      "$work/lm" --max-tokens 16384 "${device[@]}" "${loading[@]}" --log-format simple ;;
+      "$work/lm" --max-tokens 16384 --adaptive-softmax-cutoff 1000,4000 --criterion adaptive_loss \
+      --ddp-backend legacy_ddp "${device[@]}" "${loading[@]}" --log-format simple ;;
   esac
   case " ${options[*]} " in *" --drafts "*)
     measured drafts/record bash "$recipes/maruf2018_memnet/make_drafts.sh" "$bin" "$src_lang" "$tgt_lang" \
