@@ -36,7 +36,7 @@ class StreamModel(PackedTargets):
         Args:
             src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
             starts, lanes, doc_state: see :class:`~fairseq_docmt.modules.shared.stream.Stream`.
-            row_groups: rows of similar length.
+            row_groups: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None.
 
         Returns:
             (rows, T, V) logits, with ``row_groups`` (1, N, V), those of the N positions with loss;
@@ -50,7 +50,6 @@ class StreamModel(PackedTargets):
             doc_state=doc_state,
             row_groups=row_groups,
         )
-        encoder_out["row_groups"] = row_groups
         return self.decoder(
             prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs
         )

@@ -164,8 +164,9 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
         Returns:
             (rows, T, V) logits, and extra outputs.
         """
-        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, documents=documents)
-        encoder_out["row_groups"] = row_groups
+        encoder_out = self.encoder(
+            src_tokens, src_lengths=src_lengths, documents=documents, row_groups=row_groups
+        )
         if documents is not None:
             cells = None
             if self.remembers_translations:

@@ -41,10 +41,6 @@ class Cache(NamedTuple):
             words=self.words.masked_fill(rows, NO_WORD), ages=self.ages.masked_fill(rows, -1)
         )
 
-    def of_rows(self, rows: Tensor) -> "Cache":
-        """Return the caches of the documents with these indices."""
-        return Cache(*(x.index_select(0, rows) for x in self))
-
 
 @torch.no_grad()
 def write(cache: Cache, keys: Tensor, values: Tensor, words: Tensor, overwrite: bool) -> Cache:

@@ -12,7 +12,7 @@ from fairseq_docmt.modules.hierarchical.hierarchical_attention import (
 from fairseq_docmt.modules.hierarchical.previous_states import PreviousStates
 from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoderLayer
 from fairseq_docmt.modules.shared.beam_rows import BeamRows
-from fairseq_docmt.modules.shared.row_groups import groups_of, packed, training_groups
+from fairseq_docmt.modules.shared.row_groups import packed, target_groups, training_groups
 from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream
@@ -94,7 +94,7 @@ class HANDecoder(StatefulDecoder):
         """See the base class; the extra outputs include the new document state, ``doc_state``."""
         stream = encoder_out["stream"].for_rows(len(tokens))
         groupings = training_groups(encoder_out, len(tokens), weights_of)
-        targets, sources = groups_of(groupings, "target"), groups_of(groupings, "attended")
+        targets, sources = target_groups(groupings)
         source, padding, _ = batch_first_source(encoder_out)
         encoded = list(zip(sources.split(source), sources.split(padding)))
         groups, weights = targets.split(x), []
@@ -102,10 +102,8 @@ class HANDecoder(StatefulDecoder):
             wanted = weights if number == weights_of else None
             states = (layer.init_state(*each) for each in encoded)
             groups = [layer(y, state, wanted) for y, state in zip(groups, states)]
-        x, doc_state = (
-            super()._project(targets.join(groups, x.size(1))),
-            {**encoder_out["doc_state"]},
-        )
+        x = super()._project(targets.join(groups, x.size(1)))
+        doc_state = dict(encoder_out["doc_state"])
         if self.hierarchical is not None:
             previous = self._previous(x, tokens.ne(self.padding_idx), stream)
             x = targets.apply(self.hierarchical, x, self.hierarchical.attended(previous))
@@ -135,11 +133,6 @@ class HANDecoder(StatefulDecoder):
         if self.hierarchical is not None:
             x = self.hierarchical(x, state.rest.sentences)
         return x, layers, state.rest, {}
-
-    def step(self, x, tokens, state):
-        """See the base class."""
-        x, layers, rest, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
-        return x.squeeze(1), layers, rest, extra
 
     def _previous(self, x: Tensor, present: Tensor, stream: Stream) -> PreviousStates:
         return PreviousStates.of("decoder", x, present, stream, self.count)

@@ -18,8 +18,8 @@ from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoderLayer
 from fairseq_docmt.modules.shared.previous_sentences import TARGET_KEY, PreviousSentences
 from fairseq_docmt.modules.shared.row_groups import (
     RowGroups,
-    groups_of,
     packed,
+    target_groups,
     training_groups,
 )
 from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
@@ -112,7 +112,7 @@ class MultiEncoderDecoder(StatefulDecoder):
             contexts.append(self._encode(previous))
             doc_state.update(previous.doc_state)
         groupings = training_groups(encoder_out, len(tokens), weights_of)
-        targets, sources = groups_of(groupings, "target"), groups_of(groupings, "attended")
+        targets, sources = target_groups(groupings)
         source, padding = self._source(encoder_out, contexts)
         parts = sources.split(source), sources.split(padding), _in_groups(contexts, sources)
         encoded, groups = list(zip(*parts)), targets.split(x)
@@ -140,11 +140,6 @@ class MultiEncoderDecoder(StatefulDecoder):
             x, after = layer.extend(x, before, padding)
             layers.append(after)
         return x, layers, None, {}
-
-    def step(self, x, tokens, state):
-        """See the base class."""
-        x, layers, rest, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
-        return x.squeeze(1), layers, rest, extra
 
     def _source(self, encoder_out: dict, contexts: List[EncodedContext]):
         """Return source states (B, S, C), with contexts if integrated outside, and padding."""

@@ -12,7 +12,13 @@ from fairseq_docmt.modules.shared.batch_first_layer import Sublayers
 from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.layer_kwargs import pass_layer_kwargs
 from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
-from fairseq_docmt.modules.shared.row_groups import RowGroups, groups_of, packed, training_groups
+from fairseq_docmt.modules.shared.row_groups import (
+    RowGroups,
+    groups_of,
+    packed,
+    target_groups,
+    training_groups,
+)
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream, side_by_side
@@ -270,7 +276,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         stream = encoder_out["stream"].for_rows(len(tokens))
         one_row_each = stream is encoder_out["stream"]
         groupings = training_groups(encoder_out, len(tokens), weights_of)
-        targets, sources = groups_of(groupings, "target"), groups_of(groupings, "attended")
+        targets, sources = target_groups(groupings)
         present = tokens.ne(self.padding_idx)
         begun = encoder_out["begun"] if one_row_each else None
         reader = MemoryReader("decoder", self.memories, stream, present, targets, begun)
@@ -313,11 +319,6 @@ class MemoryTransformerDecoder(StatefulDecoder):
             x, after = layer.extend(x, before, padding, self._sublayer(number, before.memory))
             layers.append(after)
         return x, layers, None, {}
-
-    def step(self, x, tokens, state):
-        """See the base class."""
-        x, layers, rest, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
-        return x.squeeze(1), layers, rest, extra
 
     def _sublayer(self, layer: int, attended):
         """Return the memory sublayer of a layer, given its projected memory; None without one."""

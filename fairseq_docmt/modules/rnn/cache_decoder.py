@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_docmt.data.symbols import begin_index
-from fairseq_docmt.modules.rnn.rnnsearch import GRUDecoder, GRUState, init_uniform
+from fairseq_docmt.modules.rnn.rnnsearch import GRUDecoder, GRUState, Recurrence, init_uniform
 from fairseq_docmt.modules.rnn.search_trace import SearchTrace
 from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.incremental_state import stored_state
@@ -81,9 +81,9 @@ class Lookup(NamedTuple):
         """Whether ``gates`` has the products of the slots."""
         return self.gates.size(1) > self.likeness.size(1)
 
-    def of_rows(self, rows: Tensor) -> "Lookup":
+    def of_sentences(self, sentences: Tensor) -> "Lookup":
         """Select sentences by index."""
-        return Lookup(*(x.index_select(0, rows) for x in self))
+        return Lookup(*(x.index_select(0, sentences) for x in self))
 
     def read(self, hidden: Tensor, attention: Tensor, gate: CacheGate):
         """Match contexts with slots (equation 5), read values, compute the gate (equation 8).
@@ -174,7 +174,8 @@ class CacheDecoder(GRUDecoder):
         groupings, length = encoder_out["row_groups"], prev_output_tokens.size(1)
         targets, groups = self._in_groups(prev_output_tokens, state, groupings)
         parts = [self._forward_sequence(*group) for group in groups]
-        _, hidden, contexts = (targets.join(x, length) for x in list(zip(*parts))[:3])
+        hidden = targets.join([part.hidden for part in parts], length)
+        contexts = targets.join([part.contexts for part in parts], length)
         stream = encoder_out["stream"].for_rows(num_rows)
         found, cache = self._follow(stream, prev_output_tokens, hidden, contexts)
         caches = zip(*(targets.select(x) for x in found))
@@ -182,7 +183,7 @@ class CacheDecoder(GRUDecoder):
             self._features(*part, self._lookup(Cache(*of_group), group_state))
             for part, of_group, (_, group_state) in zip(parts, caches, groups)
         ]
-        extra = self._attention([x[-1] for x in parts], groupings)
+        extra = self._attention(parts, groupings)
         extra["doc_state"] = _doc_state_of(cache)
         if self.fusion == "shallow":
             recall = zip(*(more["recall"] for _, more in read))
@@ -245,8 +246,8 @@ class CacheDecoder(GRUDecoder):
         cache, _ = self._follow(encoder_out["stream"], prev_output_tokens, hidden, contexts)
         return cache, read(cache, contexts)[0]
 
-    def _without_cache(self, tokens: Tensor, encoder_out: dict):
-        """Compute embeddings, states, contexts and attention of (rows, T) tokens, without cache."""
+    def _without_cache(self, tokens: Tensor, encoder_out: dict) -> Recurrence:
+        """Read (rows, T) tokens without the cache."""
         return self._forward_sequence(
             tokens, self.repeated(super().init_state(encoder_out), len(tokens))
         )

@@ -15,7 +15,7 @@ from fairseq_docmt.modules.rnn.rnnsearch import (
     init_uniform,
 )
 from fairseq_docmt.modules.shared.previous_sentences import PreviousSentences
-from fairseq_docmt.modules.shared.row_groups import at_loss, groups_of, positions
+from fairseq_docmt.modules.shared.row_groups import at_loss, positions, target_groups
 from fairseq_docmt.modules.shared.stream import Stream
 
 PREVIOUS_STATE = "context.state"
@@ -39,14 +39,16 @@ class PreviousSentenceEncoder(ContextEncoder):
             embed_tokens.embedding_dim, hidden_size, batch_first=True, bidirectional=True
         )
 
-    def forward(self, src_tokens, src_lengths=None, starts=None, lanes=None, doc_state=None, **_):
+    def forward(
+        self, src_tokens, src_lengths=None, starts=None, lanes=None, doc_state=None, **kwargs
+    ):
         """See the base class; adds ``context`` [(B, W, 2 d), (B, W)] and ``next_doc_state``."""
         stream = Stream.of(src_tokens, starts, lanes, doc_state)
         previous = PreviousSentences.of(src_tokens, stream, 1, self.padding_idx)
         states, _ = self.read(self.context_gru, previous.tokens)
         place = previous.place[:, 0]
         padding = previous.tokens[place].eq(self.padding_idx) | ~previous.known
-        output = super().forward(src_tokens, src_lengths, starts, lanes, doc_state)
+        output = super().forward(src_tokens, src_lengths, starts, lanes, doc_state, **kwargs)
         context = [self.dropout(states)[place], padding]
         return {**output, "context": context, "next_doc_state": previous.doc_state}
 
@@ -68,14 +70,18 @@ class HierarchicalEncoder(ContextEncoder):
         self.context_gru = nn.GRU(embed_tokens.embedding_dim, hidden_size, batch_first=True)
         self.context_document_gru = nn.GRU(hidden_size, hidden_size, batch_first=True)
 
-    def forward(self, src_tokens, src_lengths=None, starts=None, lanes=None, doc_state=None, **_):
+    def forward(
+        self, src_tokens, src_lengths=None, starts=None, lanes=None, doc_state=None, **kwargs
+    ):
         """See the base class; ``context`` has one state per sentence, (B, 1, d)."""
         stream = Stream.of(src_tokens, starts, lanes, doc_state)
         previous = PreviousSentences.of(src_tokens, stream, self.sentences_back, self.padding_idx)
         _, last = self.read(self.context_gru, previous.tokens)
         summary = self._sum_up(last[-1][previous.place], previous.known)
         initial = summary.repeat(2 * self.layers, 1, 1)
-        output = super().forward(src_tokens, src_lengths, starts, lanes, doc_state, initial=initial)
+        output = super().forward(
+            src_tokens, src_lengths, starts, lanes, doc_state, initial=initial, **kwargs
+        )
         nothing = ~previous.known.any(dim=1, keepdim=True)
         context = [summary.unsqueeze(1), nothing]
         return {**output, "context": context, "next_doc_state": previous.doc_state}
@@ -178,7 +184,7 @@ class PreviousTargetDecoder(GRUDecoder):
         state = self.repeated(super().init_state(encoder_out), num_rows)
         before, found = self._incoming_state(stream), []
         groupings, width = encoder_out["row_groups"], prev_output_tokens.size(1)
-        targets, sources = groups_of(groupings, "target"), groups_of(groupings, "attended")
+        targets, sources = target_groups(groupings)
         for number, starts in enumerate(stream.starts.view(-1, stream.lanes)):
             here = slice(number * stream.lanes, (number + 1) * stream.lanes)
             before = before.masked_fill(starts.unsqueeze(1), 0.0)
@@ -188,11 +194,11 @@ class PreviousTargetDecoder(GRUDecoder):
             part = part._replace(source=source, history=PerSentence(before))
             found.append(self._forward_sequence(tokens, part))
             last = tokens.ne(self.padding_idx).sum(dim=1).clamp(min=1) - 1
-            before = found[-1][1][torch.arange(len(last), device=last.device), last]
-        *parts, attention = zip(*found)
+            before = found[-1].hidden[torch.arange(len(last), device=last.device), last]
+        *parts, _ = zip(*found)
         joined = (torch.cat([_widened(x, width) for x in values]) for values in parts)
         features, _ = self._features(*(at_loss(x, groupings) for x in joined), None, None)
-        extra = {**self._attention(attention, groupings), "doc_state": {PREVIOUS_STATE: before}}
+        extra = {**self._attention(found, groupings), "doc_state": {PREVIOUS_STATE: before}}
         return features, {**extra, **positions(groupings)}
 
     def _incoming_state(self, stream: Stream) -> Tensor:

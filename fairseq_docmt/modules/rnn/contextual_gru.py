@@ -21,9 +21,9 @@ class SourceContext(NamedTuple):
     states: Tensor
     padding: Tensor
 
-    def of_rows(self, rows: Tensor) -> "SourceContext":
+    def of_sentences(self, sentences: Tensor) -> "SourceContext":
         """Select sentences by index."""
-        return SourceContext(*(x.index_select(0, rows) for x in self))
+        return SourceContext(*(x.index_select(0, sentences) for x in self))
 
 
 class ContextualGRU(AttentiveGRU):

@@ -270,7 +270,7 @@ class MemnetDecoder(GRUDecoder):
         if source_readings is not None:
             state = state._replace(history=PerSentence(self._filled_up(source_readings)))
         targets, groups = self._in_groups(previous, state, groupings)
-        hidden = [self._forward_sequence(*group)[1] for group in groups]
+        hidden = [self._forward_sequence(*group).hidden for group in groups]
         hidden = targets.join(hidden, previous.size(1))
         last = previous.ne(self.padding_idx).sum(dim=1) - 1
         return hidden[torch.arange(len(last), device=last.device), last]

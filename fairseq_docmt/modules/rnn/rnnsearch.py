@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from fairseq_docmt.modules.rnn.attentive_gru import AttendedStates, AttentiveGRU
 from fairseq_docmt.modules.shared.beam_rows import split_order
 from fairseq_docmt.modules.shared.incremental_state import KeepsState, store_state
-from fairseq_docmt.modules.shared.row_groups import RowGroups, groups_of, packed
+from fairseq_docmt.modules.shared.row_groups import RowGroups, packed, target_groups
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSource
 from fairseq_docmt.modules.shared.stream import Stream
 
@@ -59,6 +59,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         starts=None,
         lanes=None,
         doc_state=None,
+        row_groups=None,
         initial=None,
         **_,
     ):
@@ -68,13 +69,14 @@ class GRUEncoder(SharedSource, FairseqEncoder):
             src_tokens: (B, S) tokens.
             src_lengths: unused.
             starts, lanes, doc_state: for decoders with a document state, see :class:`Stream`.
+            row_groups: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None.
             initial: (2 layers, B, d) initial states, default: zeros.
 
         Returns:
             dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)], ``summary``
             [(B, 2 d)] (last forward and first backward state), ``stream``, ``beams`` (see
             :class:`SharedSource`), ``remembered``, a dict for values that the decoder computes
-            from the source once, and ``row_groups``, which models set in training.
+            from the source once, and ``row_groups``.
         """
         padding = src_tokens.eq(self.padding_idx)
         output, last = self.read(self.gru, src_tokens, initial)
@@ -84,7 +86,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
             "summary": [torch.cat([last[-2], last[-1]], dim=-1)],
             "stream": Stream.of(src_tokens, starts, lanes, doc_state),
             "remembered": {},
-            "row_groups": None,
+            "row_groups": row_groups,
             "beams": 1,
         }
 
@@ -136,13 +138,29 @@ class PerSentence(NamedTuple):
 
     values: Tensor
 
-    def of_rows(self, rows: Tensor) -> "PerSentence":
+    def of_sentences(self, sentences: Tensor) -> "PerSentence":
         """Select sentences by index."""
-        return PerSentence(self.values.index_select(0, rows))
+        return PerSentence(self.values.index_select(0, sentences))
 
     def for_rows(self, num_rows: int) -> Tensor:
         """Repeat the vectors for the beams of each sentence, giving (rows, d)."""
         return self.values.repeat_interleave(num_rows // len(self.values), dim=0)
+
+
+class Recurrence(NamedTuple):
+    """What the layers of the decoder compute for (rows, T) tokens.
+
+    Attributes:
+        words: (rows, T, E) embeddings.
+        hidden: (rows, T, d) states of the top layer.
+        contexts: (rows, T, l) attention contexts.
+        attention: (rows, T, S) attention weights.
+    """
+
+    words: Tensor
+    hidden: Tensor
+    contexts: Tensor
+    attention: Tensor
 
 
 class GRUState(NamedTuple):
@@ -153,8 +171,8 @@ class GRUState(NamedTuple):
         upper: (layers - 1, B * N, d) states of the layers above.
         source: projected source of B sentences.
         beams: number of beams N of each sentence.
-        history: representation of earlier sentences for B sentences, with ``of_rows(rows)``; None
-            for none.
+        history: representation of earlier sentences for B sentences, with
+            ``of_sentences(sentences)``; None for none.
     """
 
     hidden: Tensor
@@ -190,13 +208,13 @@ class GRUState(NamedTuple):
                 more.transpose(0, 1),
                 AttendedStates(*source),
                 1,
-                None if self.history is None else self.history.of_rows(rows),
+                None if self.history is None else self.history.of_sentences(rows),
             )
             for rows, one, more, source in zip(groups.rows, hidden, upper, sources)
         ]
 
     def _of_sentences(self, sentences: Tensor) -> "GRUState":
-        history = None if self.history is None else self.history.of_rows(sentences)
+        history = None if self.history is None else self.history.of_sentences(sentences)
         return self._replace(source=self.source.of_sentences(sentences), history=history)
 
 
@@ -297,9 +315,9 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         groupings = encoder_out["row_groups"]
         targets, groups = self._in_groups(prev_output_tokens, state, groupings)
         parts = [self._forward_sequence(*group) for group in groups]
-        features = [self._features(*found, None)[0] for found in parts]
+        features = [self._features(*part, None)[0] for part in parts]
         features = targets.join(features, prev_output_tokens.size(1))
-        return packed(features, self._attention([x[-1] for x in parts], groupings), groupings)
+        return packed(features, self._attention(parts, groupings), groupings)
 
     @staticmethod
     def _in_groups(tokens: Tensor, state: GRUState, groupings: Optional[dict]):
@@ -310,20 +328,23 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         """
         if tokens.is_cuda:  # more groups are more steps, and the rows of a step cost little
             groupings = None
-        targets, sources = groups_of(groupings, "target"), groups_of(groupings, "attended")
+        targets, sources = target_groups(groupings)
         return targets, list(zip(targets.split(tokens), state.in_groups(sources)))
 
     @staticmethod
-    def _attention(attention: List[Tensor], groupings: Optional[dict]) -> dict:
-        """Return ``attn``, given the weights of consecutive rows; None with groups."""
-        return {"attn": [torch.cat(attention) if groupings is None else None]}
+    def _attention(parts: List[Recurrence], groupings: Optional[dict]) -> dict:
+        """Return ``attn`` of consecutive rows; None with groups."""
+        if groupings is not None:
+            return {"attn": [None]}
+        return {"attn": [torch.cat([part.attention for part in parts])]}
 
-    def _forward_sequence(self, tokens: Tensor, state: GRUState):
-        """Compute embeddings, top layer states, contexts and attention of whole sequences."""
-        words, hidden, contexts, attention = self._attend(tokens, state)
-        if self.upper is not None:
-            hidden, _ = self.upper(self.dropout(hidden), state.upper)
-        return words, hidden, contexts, attention
+    def _forward_sequence(self, tokens: Tensor, state: GRUState) -> Recurrence:
+        """Read whole sequences (rows, T)."""
+        found = self._attend(tokens, state)
+        if self.upper is None:
+            return found
+        hidden, _ = self.upper(self.dropout(found.hidden), state.upper)
+        return found._replace(hidden=hidden)
 
     def prefill(self, new_tokens, encoder_out, incremental_state):
         """Continue the incremental state by (B, T) right-padded tokens in one pass.
@@ -351,11 +372,11 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         """Return the maximum target length."""
         return MAX_POSITIONS
 
-    def _attend(self, tokens: Tensor, state: GRUState):
-        """Compute embeddings, states of the attending layer, contexts and attention."""
+    def _attend(self, tokens: Tensor, state: GRUState) -> Recurrence:
+        """Read (rows, T) tokens by the attending layer."""
         words = self.dropout(self.embed_tokens(tokens))
         context = self._context_vector(state.history, len(tokens))
-        return (words, *self.attending(words, state.hidden, state.source, context))
+        return Recurrence(words, *self.attending(words, state.hidden, state.source, context))
 
     def _context_vector(self, history, num_rows: int):
         """Return the input of the attending layer from earlier sentences; None for none."""

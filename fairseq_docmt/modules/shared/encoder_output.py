@@ -47,7 +47,7 @@ class EncoderOutput(TypedDict, total=False):
     #: first decoder state and search trace, reused to compute the document state after a search
     remembered: Dict[str, Any]
 
-    # ---- memory_transformer and recurrent models, in training ----------------------------------
+    # ---- models of streams and memnet_rnn, in training -----------------------------------------
 
     #: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None
     row_groups: Any

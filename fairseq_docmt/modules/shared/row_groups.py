@@ -14,7 +14,7 @@ from torch import Tensor
 class RowGroups:
     """Rows of a batch in groups of similar length.
 
-    What is computed equals what the whole batch gives, except at padding.
+    Results equal those of the whole batch, except at padding.
 
     Args:
         grouping: :class:`~fairseq_docmt.data.batch.RowGrouping`; None for all rows in one group.
@@ -134,3 +134,8 @@ def groups_of(groupings: Optional[dict], name: str) -> RowGroups:
         name: ``source``, ``target`` or ``attended``.
     """
     return RowGroups(None if groupings is None else groupings[name])
+
+
+def target_groups(groupings: Optional[dict]) -> Tuple[RowGroups, RowGroups]:
+    """Return the groups of targets of a batch, and of sources by the lengths of their targets."""
+    return groups_of(groupings, "target"), groups_of(groupings, "attended")

@@ -140,11 +140,6 @@ class SentenceDecoder(StatefulDecoder):
             layers.append(after)
         return x, layers, counter, {}
 
-    def step(self, x, tokens, state):
-        """See the base class."""
-        x, layers, counter, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
-        return x.squeeze(1), layers, counter, extra
-
     def _count(self, counter: SentenceNumber, tokens: Tensor):
         """Return (B, T) sentence numbers, which increase at separators, and the new counter."""
         sentences = counter.number.unsqueeze(1) + tokens.eq(self.separator).cumsum(dim=1)

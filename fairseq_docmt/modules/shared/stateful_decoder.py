@@ -61,8 +61,8 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
     """Base class of the transformer decoders; layers are batch-first.
 
     Subclasses define the pass over whole sequences (:meth:`forward_sequence`), the initial state
-    (:meth:`init_layers`), and its continuation by several tokens (:meth:`read`) or by one
-    (:meth:`step`).
+    (:meth:`init_layers`) and its continuation by several tokens (:meth:`read`); for one token they
+    may have a faster :meth:`step`.
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's decoder.
@@ -123,7 +123,8 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         Returns:
             (B * N, C) features, new layer states, new ``rest``, and a dict of extra outputs.
         """
-        raise NotImplementedError
+        x, layers, rest, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
+        return x.squeeze(1), layers, rest, extra
 
     # ---- methods that fairseq calls ------------------------------------------------------------
 
