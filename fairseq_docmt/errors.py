@@ -13,6 +13,11 @@ class UserError(ValueError, CompactHydraException):
     """
 
 
+def flag(name: str) -> str:
+    """Return the flag of an option, such as ``--max-tokens`` of ``max_tokens``."""
+    return "--" + name.replace("_", "-")
+
+
 def _one_sentence_hook(previous):
     def hook(kind, error, traceback):
         if issubclass(kind, UserError):

@@ -96,8 +96,7 @@ def document_of(task, split: str, number: int) -> Document:
 
 
 def _streams(view: StreamView, pad: int) -> Iterator[Document]:
-    index = view.index
-    for first, end in zip(index.starts[:-1].tolist(), index.starts[1:].tolist()):
+    for first, end in view.index.spans:
         places = [Place(sentence, sentence == first, 0, 1) for sentence in range(first, end)]
         sample = view.collater([view[place] for place in places])
         numbers = torch.arange(end - first).unsqueeze(1)

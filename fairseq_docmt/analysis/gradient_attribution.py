@@ -85,12 +85,11 @@ def _embeddings(model):
     """Collect the outputs of the embeddings of both sides during a forward pass, source first."""
     found: List[Tensor] = []
     embeddings = dict.fromkeys([model.encoder.embed_tokens, model.decoder.embed_tokens])
-    hooks = [m.register_forward_hook(lambda _, inputs, x: found.append(x)) for m in embeddings]
-    try:
+    with contextlib.ExitStack() as hooks:
+        for module in embeddings:
+            hook = module.register_forward_hook(lambda _, inputs, x: found.append(x))
+            hooks.enter_context(hook)
         yield found
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def in_ranges(scores: Dict[int, float], size: int = 10) -> Dict[str, float]:

@@ -10,6 +10,7 @@ the Kullback-Leibler divergence of the attention with the model's memory from th
 random memory, in nats, averaged over heads, queries and sentences.
 """
 
+import contextlib
 from typing import Dict, List, NamedTuple
 
 import torch
@@ -69,17 +70,15 @@ def attention_maps(model, document: Document) -> Dict[str, MemoryMaps]:
     """Compute the attention maps of all memories for the sentences of a document."""
     memories = memories_of(model)
     calls: Dict[nn.Module, list] = {}
-    hooks = []
-    for memory in memories.values():
-        for attention in (memory.update_attention, memory.output_attention):
-            calls[attention] = []
-            hooks.append(attention.register_forward_pre_hook(lambda m, x: calls[m].append(x)))
-    try:
-        with gradients_through_all_sentences(model):  # one update for each sentence, in order
-            model(**document.sample["net_input"])
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with contextlib.ExitStack() as hooks:
+        for memory in memories.values():
+            for attention in (memory.update_attention, memory.output_attention):
+                calls[attention] = []
+                hook = attention.register_forward_pre_hook(lambda m, x: calls[m].append(x))
+                hooks.enter_context(hook)
+        # one update for each sentence, in order
+        hooks.enter_context(gradients_through_all_sentences(model))
+        model(**document.sample["net_input"])
     present = {"encoder": document.of_source.ge(0), "decoder": document.of_target.ge(0)}
     return {
         name: _maps(

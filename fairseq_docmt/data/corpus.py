@@ -41,7 +41,7 @@ class DocumentCorpus:
     def _check_files(self) -> None:
         for side in (self.pairs.src, self.pairs.tgt):
             for part in side.datasets if isinstance(side, ConcatDataset) else [side]:
-                _check_binary_file(part, self.name)
+                _check_binary_file(part)
 
     def _check_blank_lines(self) -> None:
         if self.pairs.tgt is None:
@@ -92,7 +92,7 @@ def _line_counts(name: str) -> str:
     return f" ({', '.join(counts)})"
 
 
-def _check_binary_file(dataset, name: str) -> None:
+def _check_binary_file(dataset) -> None:
     """Refuse a truncated memory-mapped .bin file, which would crash at the first missing line."""
     index = getattr(dataset, "_index", None)
     path = getattr(dataset, "_path", None)

@@ -261,7 +261,7 @@ class DecodingUnits(FairseqDataset):
 
     def _waves(self, max_tokens, max_units, shards) -> Iterator[List[int]]:
         starts = self.index.starts
-        longest = [self.sizes[a:b].max() for a, b in zip(starts[:-1], starts[1:])]
+        longest = [self.sizes[a:b].max() for a, b in self.index.spans]
         order = sorted(range(self.index.num_documents), key=lambda d: starts[d] - starts[d + 1])
         shared: List[List[List[int]]] = [[] for _ in range(shards)]
         for number, group in enumerate(_fill(order, longest, max_tokens, max_units)):

@@ -1,6 +1,6 @@
 """Assignment of sentences to documents, read from the blank lines of a corpus."""
 
-from typing import Iterable, Sequence
+from typing import Iterable, List, Sequence, Tuple
 
 import numpy as np
 
@@ -52,6 +52,12 @@ class DocumentIndex:
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         blanks_before = np.repeat(np.arange(len(lengths)), lengths)
         return cls(np.arange(starts[-1]) + blanks_before, starts)
+
+    @property
+    def spans(self) -> List[Tuple[int, int]]:
+        """First sentence of each document, and the sentence after its last."""
+        starts = self.starts.tolist()
+        return list(zip(starts, starts[1:]))
 
     @property
     def num_documents(self) -> int:

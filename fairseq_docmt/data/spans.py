@@ -125,7 +125,7 @@ def part_spans(
     """
     spans, limits = [], [length, *limits]
     fewest = np.broadcast_to(parts, index.num_documents)
-    for start, end, least in zip(index.starts[:-1], index.starts[1:], fewest):
+    for (start, end), least in zip(index.spans, fewest):
         spans.extend(_equal_parts(start, end, length, limits, least))
     return np.array(spans, dtype=np.int64).reshape(-1, 2)
 

@@ -39,7 +39,6 @@ class StreamView(DocumentView):
         places = np.searchsorted(corpus.index.line_ids, index.line_ids)
         spans = np.stack([places, places + 1], axis=1)
         super().__init__(corpus, spans, mark_document_start=mark_document_start, tags=tags)
-        self.name = corpus.name
         self.index = index
         self.too_long = list(too_long)
         self._filler = {

@@ -89,7 +89,9 @@ def _read_at_once(decoder, encoder_out, tokens, new_tokens, state):
     if prefill is not None:
         features, extra = prefill(new_tokens, encoder_out, state)
     else:
-        with _hooked(_prefill_hooks(decoder, tokens, new_tokens.size(1), state)):
+        with contextlib.ExitStack() as hooks:
+            for hook in _prefill_hooks(decoder, tokens, new_tokens.size(1), state):
+                hooks.enter_context(hook)
             features, extra = decoder.extract_features(new_tokens, encoder_out)
     return features, _attention(extra)
 
@@ -153,22 +155,13 @@ def positions_by_row(decoders) -> Iterator[None]:
         return args, {**kwargs, "incremental_state": None}
 
     stock = [decoder for decoder in decoders if _is_stock(decoder)]
-    hooks = [
-        decoder.embed_positions.register_forward_pre_hook(from_tokens, with_kwargs=True)
-        for decoder in stock
-        if decoder.embed_positions is not None
-    ]
-    with _hooked(hooks):
+    with contextlib.ExitStack() as hooks:
+        for decoder in stock:
+            embed = decoder.embed_positions
+            if embed is not None:
+                hook = embed.register_forward_pre_hook(from_tokens, with_kwargs=True)
+                hooks.enter_context(hook)
         yield
-
-
-@contextlib.contextmanager
-def _hooked(hooks) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def select_state(decoder, state: IncrementalState, order: Tensor) -> IncrementalState:

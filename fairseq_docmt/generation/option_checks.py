@@ -1,6 +1,6 @@
 """Checks of stock generation options against ``--decoding``."""
 
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models.interface import aligns_whole_outputs, has_attention_weights
 
 
@@ -60,7 +60,7 @@ def refuse_unsupported(task, models, args) -> None:
         for option in ("prefix_size", "constraints"):
             if getattr(args, option, None):
                 raise UserError(
-                    f"--{option.replace('_', '-')} applies to one sentence, but --decoding "
+                    f"{flag(option)} applies to one sentence, but --decoding "
                     f"{task.decoding} translates several in one output; use --decoding sequential"
                 )
     if getattr(args, "match_source_len", False) and not alone:
@@ -81,7 +81,7 @@ def _refuse_language_model(task, args) -> None:
     for option in ("score_reference", "normalize_with_context"):
         if getattr(args, option, False) or getattr(task.cfg, option, False):
             raise UserError(
-                f"--{option.replace('_', '-')} gives scores of the translation model alone; leave "
+                f"{flag(option)} gives scores of the translation model alone; leave "
                 "it out with --lm-path"
             )
     if args.lm_weight < 0:

@@ -7,7 +7,7 @@ from typing import Callable, Optional, Sequence
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from torch import nn
 
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.optim.grouped_adam import NEW
 
 logger = logging.getLogger(__name__)
@@ -43,8 +43,7 @@ def refuse_stock_options(args, name: str, *more: str) -> None:
     """
     for option in (*UNSUPPORTED, *more):
         if getattr(args, option, False):
-            flag = "--" + option.replace("_", "-")
-            raise UserError(f"{flag} is not supported by {name}; leave it out")
+            raise UserError(f"{flag(option)} is not supported by {name}; leave it out")
 
 
 def require_at_least(args, **least: int) -> None:
@@ -55,8 +54,7 @@ def require_at_least(args, **least: int) -> None:
     """
     for name, value in least.items():
         if getattr(args, name) < value:
-            option = "--" + name.replace("_", "-")
-            raise UserError(f"{option} must be at least {value}, not {getattr(args, name)}")
+            raise UserError(f"{flag(name)} must be at least {value}, not {getattr(args, name)}")
 
 
 def mark_new(model: nn.Module, new: Sequence[str]) -> None:

@@ -11,10 +11,10 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerConfig, base_architecture
 
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import refuse_stock_options, set_defaults
+from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
 from fairseq_docmt.modules.rfa.random_feature_map import FEATURE_MAPS
 from fairseq_docmt.modules.rfa.rfa_decoder import RFATransformerDecoder
 from fairseq_docmt.modules.rfa.rfa_layers import RFAEncoderLayer
@@ -154,15 +154,11 @@ class RFATransformerModel(DocumentTransformer):
         """
         args = with_defaults(args, cls.architecture)
         refuse_stock_options(args, "rfa_transformer")
-        for name in ("cross_feature_dim", "causal_feature_dim"):
-            if getattr(args, name) < 1:
-                option = "--" + name.replace("_", "-")
-                raise UserError(f"{option} must be at least 1, not {getattr(args, name)}")
+        require_at_least(args, cross_feature_dim=1, causal_feature_dim=1)
         _check_pool(args)
         for option in ("gate_cross_attention", "shared_gate"):
             if getattr(args, option) and args.sentence_gate == "none":
-                flag = "--" + option.replace("_", "-")
-                raise UserError(f"{flag} needs --sentence-gate decay or average")
+                raise UserError(f"{flag(option)} needs --sentence-gate decay or average")
         if args.key_rescale_with_padding and args.no_key_rescale:
             raise UserError("--key-rescale-with-padding contradicts --no-key-rescale")
         return super().build_model(args, task)

@@ -14,7 +14,7 @@ from torch import nn
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
-from fairseq_docmt.models._options import set_defaults
+from fairseq_docmt.models._options import require_at_least, set_defaults
 from fairseq_docmt.modules.rnn.rnnsearch import GRUDecoder, GRUEncoder
 
 
@@ -81,10 +81,8 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
         """
         args = with_defaults(args, cls.architecture)
         for side in ("encoder", "decoder"):
-            for name in (f"{side}_embed_dim", f"{side}_hidden_size", f"{side}_layers"):
-                if getattr(args, name) < 1:
-                    option = "--" + name.replace("_", "-")
-                    raise UserError(f"{option} must be at least 1, not {getattr(args, name)}")
+            names = (f"{side}_embed_dim", f"{side}_hidden_size", f"{side}_layers")
+            require_at_least(args, **dict.fromkeys(names, 1))
         source, target = cls._embeddings(args, task)
         encoder = cls.build_encoder(
             args,

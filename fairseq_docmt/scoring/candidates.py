@@ -10,9 +10,8 @@ from fairseq_docmt.data.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import convert, translations
 from fairseq_docmt.scoring._files import read_text, write_text
-from fairseq_docmt.scoring.layout import layout_of
-from fairseq_docmt.scoring.readers import Document, Output, read_docids, read_input
-from fairseq_docmt.scoring.translations import Translations
+from fairseq_docmt.scoring.layout import documents_of, layout_of
+from fairseq_docmt.scoring.readers import Output, read_docids, read_input
 
 _POSITIONAL = re.compile(r"^P-(\d+)\t([^\t\n]+)$", flags=re.M)
 _HYPOTHESIS = re.compile(r"^([DH])-(\d+)\t([^\t\n]*)\t([^\t\n]*)$", flags=re.M)
@@ -130,12 +129,7 @@ def write(args: argparse.Namespace, candidates: Candidates, choice: Sequence[int
         UserError: the file cannot be written, or plain text cannot hold an empty translation.
     """
     found = candidates.chosen(choice)
-    texts = Translations(candidates.index, {}, [], ids=candidates.ids)
-    starts = candidates.index.starts.tolist()
-    documents = [
-        Document(texts.name_of(number), found[a:b])
-        for number, (a, b) in enumerate(zip(starts, starts[1:]))
-    ]
+    documents = documents_of(candidates.index, candidates.ids, found)
     write_text(args.out, convert.FORMATS[args.to](documents, args.out))
     other = sum(number != 0 for number in choice)
     print(f"wrote {len(found)} sentences to {args.out}; {other} are not the first candidate")

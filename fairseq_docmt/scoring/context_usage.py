@@ -70,8 +70,7 @@ class Documents(NamedTuple):
 
     def whole(self) -> List[Tuple[List[str], List[str]]]:
         """Return the source and target sentences of each document."""
-        starts = self.index.starts.tolist()
-        return [(self.source[a:b], self.target[a:b]) for a, b in zip(starts, starts[1:])]
+        return [(self.source[a:b], self.target[a:b]) for a, b in self.index.spans]
 
 
 class Scores(NamedTuple):

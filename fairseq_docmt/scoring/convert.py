@@ -22,7 +22,7 @@ from typing import List
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import translations
 from fairseq_docmt.scoring._files import write_text
-from fairseq_docmt.scoring.layout import layout_of
+from fairseq_docmt.scoring.layout import documents_of, layout_of
 from fairseq_docmt.scoring.readers import Document, Documents, Output, read_docids, read_input
 from fairseq_docmt.scoring.readers.records import TEXT_FIELDS
 
@@ -71,12 +71,7 @@ def read_documents(args: argparse.Namespace):
         texts = translations.read_translations(
             {"text": args.file}, [args.reference or args.source], None, args.docids, args.align
         )
-        starts, found = texts.index.starts.tolist(), texts.systems["text"]
-        documents = [
-            Document(texts.name_of(number), found[a:b])
-            for number, (a, b) in enumerate(zip(starts, starts[1:]))
-        ]
-        return documents, texts.notes
+        return documents_of(texts.index, texts.ids, texts.systems["text"]), texts.notes
     if args.align:
         raise UserError("--align needs the text to align with; give --reference")
     text = read_input(args.file, args.role)
@@ -88,9 +83,7 @@ def read_documents(args: argparse.Namespace):
             "end; give --source or --reference"
         )
     layout = layout_of(text, read_docids(args.docids) if args.docids else None)
-    starts, found = layout.index.starts.tolist(), layout.sentences(text)
-    names = layout.ids or [str(number) for number in range(1, len(starts))]
-    return [Document(name, found[a:b]) for name, a, b in zip(names, starts, starts[1:])], []
+    return documents_of(layout.index, layout.ids, layout.sentences(text)), []
 
 
 def json_lines(documents: List[Document], path: str = "") -> str:

@@ -200,3 +200,11 @@ def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> 
     starts = np.cumsum([0, *(size for _, size in groups)])
     path = "--docids" if text is None else text.path
     return Layout(path, DocumentIndex(np.arange(len(docids)), starts), names, by_docids=True)
+
+
+def documents_of(
+    index: DocumentIndex, ids: Optional[Sequence[str]], segments: Sequence[str]
+) -> List[Document]:
+    """Cut segments into documents, named by their ids or by their numbers from 1."""
+    names = ids or [str(number) for number in range(1, index.num_documents + 1)]
+    return [Document(name, list(segments[a:b])) for name, (a, b) in zip(names, index.spans)]

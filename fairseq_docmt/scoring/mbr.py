@@ -77,9 +77,8 @@ def choose(candidates: Candidates, utility: Utility, by: str, context: int = 3) 
         by: ``sentence``, ``context`` or ``document``.
         context: number of previous sentences for ``context``.
     """
-    starts = candidates.index.starts.tolist()
     choice: List[int] = []
-    for first, end in tqdm(list(zip(starts, starts[1:])), unit="document", disable=None):
+    for first, end in tqdm(candidates.index.spans, unit="document", disable=None):
         rows = candidates.texts[first:end]
         if by == "document":
             choice += _document(rows, utility)

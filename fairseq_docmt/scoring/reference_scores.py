@@ -68,27 +68,6 @@ class Scored(NamedTuple):
     unknown: float
 
 
-def text_encoder(
-    language: str,
-    tokenizer: Optional[str],
-    codes: Optional[str],
-    truecasing: Optional[str] = None,
-) -> Callable:
-    """Return a function that tokenizes, truecases and segments a sentence of one language.
-
-    Args:
-        language: language code for the Moses tokenizer.
-        tokenizer: name of a tokenizer of fairseq, None for tokenized text.
-        codes: BPE codes of subword-nmt, None for text with subwords.
-        truecasing: model of the Moses truecaser, as saved by data_prep/prepare.py --truecase; None
-            to keep the case.
-
-    Raises:
-        UserError: the truecasing model is invalid.
-    """
-    return TextForm(tokenizer or "none", truecasing, codes).encoder(language)
-
-
 def add_model_arguments(parser) -> None:
     """Add the options that :func:`scorer_of` reads, except ``--path``."""
     add = parser.add_argument

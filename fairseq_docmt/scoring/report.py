@@ -224,9 +224,7 @@ def documents_of(
     metric = BLEU(
         tokenize=options.tokenize, lowercase=options.lowercase, force=True, effective_order=True
     )
-    starts = texts.index.starts.tolist()
-    spans = list(zip(starts[:-1], starts[1:]))
-    for number, (first, end) in enumerate(spans[: most or None]):
+    for number, (first, end) in enumerate(texts.index.spans[: most or None]):
         references = [[" ".join(reference[first:end])] for reference in texts.references]
         bleu = [
             metric.corpus_score([" ".join(found[first:end])], references).score

@@ -176,9 +176,8 @@ def choose(
     weight = weights.get(LANGUAGE_MODEL, 0.0)
     if weight == 0:
         return [own.index(max(own)) for own in sums]
-    starts = candidates.index.starts.tolist()
     choice: List[int] = []
-    for a, b in tqdm(list(zip(starts, starts[1:])), unit="document", disable=None):
+    for a, b in tqdm(candidates.index.spans, unit="document", disable=None):
         rows = candidates.texts[a:b]
         choice += document_beam.search(rows, sums[a:b], models.sentence_scores, weight, beam)
     return choice

@@ -75,10 +75,9 @@ def tag(
         texts: test set, for its documents.
         source, target: (sentences,) each.
     """
-    starts = texts.index.starts.tolist()
     return [
         tagged
-        for first, end in zip(starts, starts[1:])
+        for first, end in texts.index.spans
         for tagged in tag_document(rules, source[first:end], target[first:end])
     ]
 

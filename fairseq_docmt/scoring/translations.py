@@ -48,8 +48,7 @@ class Translations(NamedTuple):
 
     def joined(self, sentences: Sequence[str]) -> List[str]:
         """Join the sentences of each document to one line."""
-        starts = self.index.starts.tolist()
-        return [" ".join(sentences[a:b]) for a, b in zip(starts[:-1], starts[1:])]
+        return [" ".join(sentences[a:b]) for a, b in self.index.spans]
 
     def documents(self, name: str) -> List[str]:
         """Return the (documents,) of a system, each as one line."""
@@ -224,10 +223,9 @@ def _own_references(inputs: Dict[str, Input], layout: Layout) -> List[str]:
 
 
 def _aligned(layout: Layout, reference: List[str], documents: List[str], language: str):
-    starts = layout.index.starts.tolist()
     return [
         part
-        for text, a, b in zip(documents, starts, starts[1:])
+        for text, (a, b) in zip(documents, layout.index.spans)
         for part in alignment.align_document(reference[a:b], text, language)
     ]
 

@@ -46,11 +46,8 @@ class LaneStates:
         before = None if step == 0 else moved(before, net_input["src_tokens"].device)
         self._check(before, net_input["lanes"])
         outputs = []
-        hook = model.register_forward_hook(lambda _, inputs, output: outputs.append(output))
-        try:
+        with model.register_forward_hook(lambda _, inputs, output: outputs.append(output)):
             yield {**sample, "net_input": {**net_input, "doc_state": before}}
-        finally:
-            hook.remove()
         if keep and outputs:
             self._before[step] = before
             self._current = detached(outputs[-1][1]["doc_state"])

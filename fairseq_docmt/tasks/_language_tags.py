@@ -16,13 +16,13 @@ from fairseq_docmt.checkpoint_file import CheckpointFile
 from fairseq_docmt.data.language_tags import (
     MBART25_TASKS,
     MULTILINGUAL_TASK,
-    NO_TAGS,
     LanguageTags,
     insert_symbols,
 )
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
+from fairseq_docmt.tasks._stored_options import contradiction
 
 logger = logging.getLogger(__name__)
 
@@ -162,24 +162,17 @@ def adopted(cfg, task_state: dict) -> TagOptions:
         if given is None or given == trained:
             continue
         if not cfg.override_checkpoint_options:
-            option = "--" + name.replace("_", "-")
-            raise UserError(
-                f"{option} {given} contradicts the checkpoint, which was trained with "
-                f"{option} {trained}; leave the option out, or to use another value all the same "
-                "add --override-checkpoint-options"
-            )
+            raise contradiction(name, given, trained)
         own = own._replace(**{field: given})
     return own
 
 
-def of_dictionaries(options: Optional[TagOptions], src_dict, tgt_dict) -> LanguageTags:
+def of_dictionaries(options: TagOptions, src_dict, tgt_dict) -> LanguageTags:
     """Extend the dictionaries by the symbols of the tags and return the tags.
 
     Raises:
         UserError: there is no tag of a language.
     """
-    if options is None:
-        return NO_TAGS
     for dictionary in (src_dict, tgt_dict):
         options.extend(dictionary)
     return options.tags(src_dict, tgt_dict)
@@ -188,7 +181,7 @@ def of_dictionaries(options: Optional[TagOptions], src_dict, tgt_dict) -> Langua
 def _none(cfg) -> None:
     for name in ("source_tag", "target_tag", "tag_languages"):
         if getattr(cfg, name):
-            raise UserError(f"--{name.replace('_', '-')} needs --language-tags")
+            raise UserError(f"{flag(name)} needs --language-tags")
     return None
 
 

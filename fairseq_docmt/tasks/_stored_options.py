@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Any, Dict
 
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 
 KEY = "document_options"
 
@@ -56,12 +56,7 @@ class StoredOptions:
             )
         for name, value in self.given.items():
             if name in stored and value != stored[name]:
-                option = "--" + name.replace("_", "-")
-                raise UserError(
-                    f"{option} {value} contradicts the checkpoint, which was trained with "
-                    f"{option} {stored[name]}; leave the option out, or to use another value all "
-                    "the same add --override-checkpoint-options"
-                )
+                raise contradiction(name, value, stored[name])
         if self.loaded is not None:
             self._check_ensemble(stored)
         self.loaded = stored
@@ -75,11 +70,19 @@ class StoredOptions:
         for name, default in self.defaults.items():
             values = [state.get(name, default) for state in (self.loaded, stored)]
             if values[0] != values[1]:
-                option = "--" + name.replace("_", "-")
                 raise UserError(
-                    f"checkpoints of one ensemble must agree in {option}: {values[0]} and "
+                    f"checkpoints of one ensemble must agree in {flag(name)}: {values[0]} and "
                     f"{values[1]}"
                 )
+
+
+def contradiction(name: str, given: Any, trained: Any) -> UserError:
+    """Return the error of an option that differs from the checkpoint's."""
+    return UserError(
+        f"{flag(name)} {given} contradicts the checkpoint, which was trained with {flag(name)} "
+        f"{trained}; leave the option out, or to use another value all the same add "
+        "--override-checkpoint-options"
+    )
 
 
 def _plain(value):

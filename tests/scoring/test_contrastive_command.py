@@ -15,11 +15,12 @@ from fairseq.data.data_utils import collate_tokens
 from line_functions import tokenizer, truecaser
 from long_tests import long_but_for
 
+from fairseq_docmt.data.text_form import TextForm
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring import __main__ as scoring
 from fairseq_docmt.scoring.contrastive_items import Item, checked_item
-from fairseq_docmt.scoring.reference_scores import ReferenceScorer, text_encoder
+from fairseq_docmt.scoring.reference_scores import ReferenceScorer
 
 WORDS = 12
 
@@ -348,7 +349,7 @@ def test_text_is_truecased_as_the_training_data(window_checkpoint, tmp_path):
         path.write_text(json.dumps({**item, "correct": 0}))
         found.append(scores_of(path, "--path", window_checkpoint, *options, folder=tmp_path))
     assert found[0] == found[1] != found[2]
-    encode, prepared = text_encoder("en", "moses", None, models[0]), truecaser(models[0])
+    encode, prepared = TextForm("moses", models[0], None).encoder("en"), truecaser(models[0])
     for text in ("W1 , W2", "( W1 . W1", "w2 W1 : W1 !"):
         assert encode(text) == prepared(tokenizer("moses", "en")(text))
 

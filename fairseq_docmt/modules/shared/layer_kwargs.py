@@ -14,16 +14,12 @@ def pass_layer_kwargs(modules: Sequence[nn.Module], **values):
         modules: modules whose ``forward`` accepts the arguments.
         **values: for each argument one value for all modules, or a list with one value for each.
     """
-    hooks = []
-    for number, module in enumerate(modules):
-        own = {k: v[number] if isinstance(v, list) else v for k, v in values.items()}
+    with contextlib.ExitStack() as hooks:
+        for number, module in enumerate(modules):
+            own = {k: v[number] if isinstance(v, list) else v for k, v in values.items()}
 
-        def add_kwargs(_, args, kwargs, own=own):
-            return args, {**kwargs, **own}
+            def add_kwargs(_, args, kwargs, own=own):
+                return args, {**kwargs, **own}
 
-        hooks.append(module.register_forward_pre_hook(add_kwargs, with_kwargs=True))
-    try:
+            hooks.enter_context(module.register_forward_pre_hook(add_kwargs, with_kwargs=True))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
