@@ -11,10 +11,8 @@ difference to the first system.
 """
 
 import argparse
-import re
-from collections import defaultdict
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Dict, List
 
 from matplotlib import pyplot
 from sacrebleu.metrics import BLEU
@@ -22,13 +20,9 @@ from tabulate import tabulate
 
 from fairseq_docmt.analysis._documents import write_results
 from fairseq_docmt.errors import UserError
-
-
-class Output(NamedTuple):
-    """Hypotheses and references by line number of the corpus, from 0."""
-
-    hypotheses: Dict[int, str]
-    references: Dict[int, str]
+from fairseq_docmt.scoring.corpus_metrics import bleu_of_ranges
+from fairseq_docmt.scoring.readers import Output, read_input
+from fairseq_docmt.scoring.translations import named_files
 
 
 def read_output(path: str) -> Output:
@@ -37,17 +31,10 @@ def read_output(path: str) -> Output:
     Raises:
         UserError: the file does not exist, or has no hypotheses with references.
     """
-    if not Path(path).is_file():
-        raise UserError(f"{path} not found; give the output of fairseq-generate")
-    lines: Dict[str, Dict[int, str]] = defaultdict(dict)
-    pattern = r"^([DHT])-(\d+)\t(?:[^\t\n]*\t)?([^\t\n]*)$"
-    text = Path(path).read_text(encoding="utf-8")
-    for kind, number, words in re.findall(pattern, text, flags=re.M):
-        lines[kind].setdefault(int(number), words)
-    hypotheses = lines["D"] or lines["H"]
-    if not hypotheses or hypotheses.keys() != lines["T"].keys():
+    found = read_input(path, "system")
+    if not isinstance(found, Output) or found.hypotheses.keys() != found.references.keys():
         raise UserError(f"{path} is not an output of fairseq-generate with references")
-    return Output(hypotheses, lines["T"])
+    return found
 
 
 def places(line_ids) -> Dict[int, int]:
@@ -67,44 +54,8 @@ def bleu_by_range(output: Output, size: int, metric: BLEU) -> Dict[str, float]:
     return bleu_of_ranges(list(place.values()), hypotheses, [references], size, metric)
 
 
-def bleu_of_ranges(
-    place: Sequence[int],
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    size: int,
-    metric: BLEU,
-) -> Dict[str, float]:
-    """Compute BLEU for each range of positions.
-
-    Args:
-        place: (sentences,) position of each sentence in its document, from 0.
-        hypotheses: (sentences,)
-        references: one or more lists of (sentences,).
-        size: number of positions in a range.
-        metric: BLEU.
-
-    Returns:
-        Scores by range, in order; ranges are named e.g. ``1-10``.
-    """
-    ranges: Dict[int, List[int]] = defaultdict(list)
-    for sentence, at in enumerate(place):
-        ranges[at // size].append(sentence)
-    scores = {}
-    for number, sentences in sorted(ranges.items()):
-        found = metric.corpus_score(
-            [hypotheses[i] for i in sentences], [[r[i] for i in sentences] for r in references]
-        )
-        scores[f"{number * size + 1}-{(number + 1) * size}"] = found.score
-    return scores
-
-
 def _systems(arguments: List[str]) -> Dict[str, Output]:
-    systems = {}
-    for argument in arguments:
-        name, equals, path = argument.partition("=")
-        if not equals:
-            raise UserError(f"{argument}: give systems as NAME=FILE")
-        systems[name] = read_output(path)
+    systems = {name: read_output(path) for name, path in named_files(arguments).items()}
     first = next(iter(systems.values()))
     for name, output in systems.items():
         if output.references != first.references:

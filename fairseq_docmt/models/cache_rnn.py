@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 
+from fairseq_docmt.data.symbols import begin_index
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._options import ExtendedModel, set_defaults
@@ -70,6 +71,7 @@ class CacheRNNModel(ExtendedModel, StreamModel, RNNSearchModel):
             cache_size=args.cache_size,
             fusion=str(args.fusion),
             overwrite=not args.no_overwrite,
+            begin_of_document=begin_index(parts[0]),
         )
 
     def train(self, mode: bool = True):

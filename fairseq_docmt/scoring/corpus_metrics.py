@@ -6,6 +6,7 @@ sentence boundaries and increase with document length.  Signatures give the numb
 report s-BLEU beside d-BLEU.
 """
 
+from collections import defaultdict
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
@@ -134,6 +135,37 @@ def corpus_metrics(
         UserError: a metric needs a package that is not installed.
     """
     return [_one_metric(translations, METRICS[m], tests, options, samples) for m in metrics]
+
+
+def bleu_of_ranges(
+    place: Sequence[int],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    size: int,
+    metric: BLEU,
+) -> Dict[str, float]:
+    """Compute BLEU for each range of positions.
+
+    Args:
+        place: (sentences,) position of each sentence in its document, from 0.
+        hypotheses: (sentences,)
+        references: one or more lists of (sentences,).
+        size: number of positions in a range.
+        metric: BLEU.
+
+    Returns:
+        Scores by range, in order; ranges are named e.g. ``1-10``.
+    """
+    ranges: Dict[int, List[int]] = defaultdict(list)
+    for sentence, at in enumerate(place):
+        ranges[at // size].append(sentence)
+    scores = {}
+    for number, sentences in sorted(ranges.items()):
+        found = metric.corpus_score(
+            [hypotheses[i] for i in sentences], [[r[i] for i in sentences] for r in references]
+        )
+        scores[f"{number * size + 1}-{(number + 1) * size}"] = found.score
+    return scores
 
 
 def _one_metric(translations: Translations, kind: Kind, tests, options, samples) -> MetricResult:

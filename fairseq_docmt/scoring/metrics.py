@@ -14,7 +14,6 @@ from typing import Callable, Dict, Iterable, List, Optional
 import numpy as np
 from sacrebleu.metrics import BLEU
 
-from fairseq_docmt.analysis.bleu_by_position import bleu_of_ranges
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables, comet_metric, corpus_metrics, translations
 from fairseq_docmt.scoring._tables import Table
@@ -118,7 +117,7 @@ def by_position(
     metric = BLEU(tokenize=options.tokenize, lowercase=options.lowercase)
     place = texts.index.position.tolist()
     return {
-        name: bleu_of_ranges(place, sentences, texts.references, size, metric)
+        name: corpus_metrics.bleu_of_ranges(place, sentences, texts.references, size, metric)
         for name, sentences in texts.systems.items()
     }
 

@@ -26,7 +26,7 @@ from fairseq_docmt.data.iterators import ResumableIterator
 from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
 from fairseq_docmt.data.text_form import SentencePieces
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation import SEARCHES, refuse_unsupported
+from fairseq_docmt.generation import SEARCHES, document_bleu, refuse_unsupported
 from fairseq_docmt.generation.sequence_generator import (
     DocumentGenerator,
     DocumentGeneratorWithAlignment,
@@ -42,7 +42,6 @@ from fairseq_docmt.models.interface import (
 from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
 from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
-from fairseq_docmt.scoring import document_bleu
 from fairseq_docmt.tasks import (
     _checkpoint_checks,
     _language_tags,

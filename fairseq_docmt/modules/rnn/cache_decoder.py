@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_docmt.data.symbols import begin_index
 from fairseq_docmt.modules.rnn.rnnsearch import GRUDecoder, GRUState, Recurrence, init_uniform
 from fairseq_docmt.modules.rnn.search_trace import SearchTrace
 from fairseq_docmt.modules.shared.document_state import DocumentState
@@ -130,12 +129,15 @@ class CacheDecoder(GRUDecoder):
         fusion: ``deep`` interpolates decoder states (equation 6), ``shallow`` word probabilities
             (section 4.4).
         overwrite: whether a word that is in the cache is written to its slot.
+        begin_of_document: index of ``<bod>``, which is not written; -1 for none.
     """
 
-    def __init__(self, *args, cache_size: int, fusion: str, overwrite: bool):
+    def __init__(
+        self, *args, cache_size: int, fusion: str, overwrite: bool, begin_of_document: int
+    ):
         super().__init__(*args)
         self.cache_size, self.fusion, self.overwrite = cache_size, fusion, overwrite
-        self.begin_of_document = begin_index(self.dictionary)
+        self.begin_of_document = begin_of_document
         self.hidden_size = self.attending.hidden_dim
         self.context_size = self.attending.key_proj.in_features
         outputs = self.hidden_size if fusion == "deep" else 1

@@ -9,6 +9,7 @@ import tiny
 from fairseq import checkpoint_utils
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import __main__ as scoring
 
 TASKS = {
     "window": (["--task", "sliding_window_translation"], "window_checkpoint"),
@@ -26,7 +27,7 @@ def joined(lines, rows, lengths):
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("extra", [(), ("--nbest", "2", "--batch-size", "2")])
-def test_generate(binarised, request, scoring, write, name, extra):
+def test_generate(binarised, request, tmp_path, name, extra):
     task, checkpoint = TASKS[name]
     checkpoint = request.getfixturevalue(checkpoint)
     output = tiny.generate(binarised, checkpoint, *task, "--scoring", "document_bleu", *extra)
@@ -44,9 +45,11 @@ def test_generate(binarised, request, scoring, write, name, extra):
     assert found.group(3).startswith("docs:4|sents:15|nrefs:1|case:mixed|eff:no|tok:13a")
     # The command reads the same output.
     lines = iter(sides[1])
-    reference = write("reference", [[next(lines) for _ in range(n)] for n in LENGTHS])
-    system = f"x={write('output', output)}"
-    printed = scoring("metrics", system, "--reference", reference, "--format", "json")
+    (tmp_path / "output").write_text(output, encoding="utf-8")
+    reference = tmp_path / "reference"
+    reference.write_text(tiny.text_of([[next(lines) for _ in range(n)] for n in LENGTHS]))
+    arguments = ["metrics", f"x={tmp_path / 'output'}", "--reference", str(reference)]
+    printed = tiny.run_main(scoring.main, *arguments, "--format", "json")
     for metric in json.loads(printed)["metrics"][:2]:
         wanted = found.group(2 if metric["label"] == "s-BLEU" else 1)
         assert metric["scores"]["x"] == pytest.approx(float(wanted), abs=0.006)
