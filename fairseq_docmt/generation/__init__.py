@@ -2,7 +2,7 @@
 
 from fairseq_docmt.generation.iterative import IterativeSearch
 from fairseq_docmt.generation.joint import JointSearch
-from fairseq_docmt.generation.option_checks import refuse_unsupported
+from fairseq_docmt.generation.option_checks import check_decoding, refuse_unsupported
 from fairseq_docmt.generation.search import DocumentSearch
 from fairseq_docmt.generation.sequential import SequentialSearch
 from fairseq_docmt.generation.stream import StreamSearch
@@ -18,4 +18,10 @@ SEARCHES = {
     "iterative": IterativeSearch,
 }
 
-__all__ = ["SEARCHES", "DocumentSearch", "DocumentTranslator", "refuse_unsupported"]
+__all__ = [
+    "SEARCHES",
+    "DocumentSearch",
+    "DocumentTranslator",
+    "check_decoding",
+    "refuse_unsupported",
+]

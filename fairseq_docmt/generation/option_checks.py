@@ -4,6 +4,29 @@ from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models.interface import aligns_whole_outputs, has_attention_weights
 
 
+def check_decoding(task) -> None:
+    """Refuse a ``--decoding`` that the task does not have, and options without meaning for it.
+
+    Raises:
+        UserError: naming the option.
+    """
+    if task.decoding not in task.decodings:
+        raise UserError(
+            f"--decoding {task.decoding} is not for --task {task.task_name}; "
+            f"choose from {', '.join(task.decodings)}"
+        )
+    if task.cfg.gold_context and not (task.sequential or task.decoding == "stream"):
+        raise UserError(
+            f"--gold-context has no meaning with --decoding {task.decoding}, which does not "
+            "translate sentences one after the other; leave it out"
+        )
+    if task.cfg.normalize_with_context and not task.sequential:
+        raise UserError(
+            f"--normalize-with-context has no meaning with --decoding {task.decoding}, which "
+            "does not read target context before the search; leave it out"
+        )
+
+
 def refuse_unsupported(task, models, args) -> None:
     """Refuse generation options that do not work with the decoding of a task.
 
@@ -16,22 +39,12 @@ def refuse_unsupported(task, models, args) -> None:
         UserError: a parameter is no number, or an option is not supported; the message gives an
             alternative.
     """
-    for model in models:
-        if any(not parameter.isfinite().all() for parameter in model.parameters()):
-            raise UserError(
-                "the checkpoint has parameters that are no numbers (NaN or infinite), so its "
-                "training has diverged; use an earlier checkpoint"
-            )
-    if getattr(args, "beam", 1) < 1:
-        raise UserError(f"--beam must be at least 1, got {args.beam}")
-    if getattr(args, "nbest", 1) < 1:
-        raise UserError(f"--nbest must be at least 1, got {args.nbest}")
+    _refuse_diverged(models)
+    for option in ("beam", "nbest"):
+        if getattr(args, option, 1) < 1:
+            raise UserError(f"{flag(option)} must be at least 1, got {getattr(args, option)}")
     if getattr(args, "lm_path", None):
         _refuse_language_model(task, args)
-    # Whether source and output are single sentences.
-    alone = task.decoding == "iterative" or (
-        task.decoding != "segment" and task.window_to_decode() == 1
-    )
     if getattr(args, "score_reference", False):
         if task.cfg.normalize_with_context:
             raise UserError(
@@ -39,23 +52,12 @@ def refuse_unsupported(task, models, args) -> None:
                 "which scores each sentence by its own tokens"
             )
         return
+    # Whether source and output are single sentences.
+    alone = task.decoding == "iterative" or (
+        task.decoding != "segment" and task.window_to_decode() == 1
+    )
     if getattr(args, "print_alignment", None):
-        for model in models:
-            if not has_attention_weights(model):
-                raise UserError(
-                    f"--print-alignment needs attention weights, which a "
-                    f"{type(model).__name__} does not give while decoding; leave it out"
-                )
-    if getattr(args, "print_alignment", None) == "soft" and not alone:
-        raise UserError(
-            "--print-alignment soft gives weights over all context; use --print-alignment hard"
-        )
-    aligned = any(aligns_whole_outputs(model) for model in models)
-    if getattr(args, "print_alignment", None) and aligned and task.sequential:
-        raise UserError(
-            "--print-alignment of a model trained with alignments needs the whole output at once; "
-            "use --decoding segment or window"
-        )
+        _refuse_alignment(task, models, args.print_alignment, alone)
     if not task.sequential and not alone:
         for option in ("prefix_size", "constraints"):
             if getattr(args, option, None):
@@ -69,6 +71,35 @@ def refuse_unsupported(task, models, args) -> None:
         )
     if getattr(args, "retain_iter_history", False):
         raise UserError("--retain-iter-history is for non-autoregressive models; leave it out")
+
+
+def _refuse_diverged(models) -> None:
+    """Refuse models with parameters that are no numbers."""
+    for model in models:
+        if any(not parameter.isfinite().all() for parameter in model.parameters()):
+            raise UserError(
+                "the checkpoint has parameters that are no numbers (NaN or infinite), so its "
+                "training has diverged; use an earlier checkpoint"
+            )
+
+
+def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
+    """Refuse ``--print-alignment`` where models or decoding do not give the weights it needs."""
+    for model in models:
+        if not has_attention_weights(model):
+            raise UserError(
+                f"--print-alignment needs attention weights, which a {type(model).__name__} does "
+                "not give while decoding; leave it out"
+            )
+    if kind == "soft" and not alone:
+        raise UserError(
+            "--print-alignment soft gives weights over all context; use --print-alignment hard"
+        )
+    if task.sequential and any(aligns_whole_outputs(model) for model in models):
+        raise UserError(
+            "--print-alignment of a model trained with alignments needs the whole output at once; "
+            "use --decoding segment or window"
+        )
 
 
 def _refuse_language_model(task, args) -> None:

@@ -8,8 +8,7 @@ from typing import Callable, Iterator, List, Optional, Tuple
 import numpy as np
 import torch
 from fairseq import utils
-from fairseq.data import Dictionary, data_utils
-from fairseq.tasks.translation import TranslationTask
+from fairseq.data import data_utils
 from omegaconf import open_dict
 from sacrebleu.metrics import BLEU
 
@@ -17,16 +16,14 @@ from fairseq_docmt.data import (
     DocumentCorpus,
     DocumentIndex,
     DocumentView,
-    add_document_symbols,
     open_corpus,
 )
 from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.iterators import ResumableIterator
 from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
-from fairseq_docmt.data.text_form import SentencePieces
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation import SEARCHES, document_bleu, refuse_unsupported
+from fairseq_docmt.generation import SEARCHES, check_decoding, document_bleu, refuse_unsupported
 from fairseq_docmt.generation.sequence_generator import (
     DocumentGenerator,
     DocumentGeneratorWithAlignment,
@@ -52,12 +49,13 @@ from fairseq_docmt.tasks import (
 from fairseq_docmt.tasks._decoding_input import DecodingInput, TypedLines
 from fairseq_docmt.tasks._extend_positions import extend_positions
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
+from fairseq_docmt.tasks._prepared_text import PreparedTextTask
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
 
 logger = logging.getLogger(__name__)
 
 
-class DocumentTranslationTask(TranslationTask):
+class DocumentTranslationTask(PreparedTextTask):
     """Base class of the document tasks.
 
     A subclass defines the spans of documents for training (:meth:`training_spans`) and decoding
@@ -91,10 +89,7 @@ class DocumentTranslationTask(TranslationTask):
         self.stored = StoredOptions(
             self.task_name, given, defaults, self.learned_defaults, self.sentence_level
         )
-        self.training_text = _training_text.describe(cfg, src_dict, tgt_dict)
-        self.state.merge_state_dict(
-            {KEY: self.stored.chosen(), _training_text.KEY: self.training_text}
-        )
+        self.state.merge_state_dict({KEY: self.stored.chosen()})
         #: checkpoint that training starts from
         self.start: Optional[_checkpoint_checks.Start] = None
         #: language tags, and the options they follow from; set when a checkpoint is known
@@ -102,25 +97,10 @@ class DocumentTranslationTask(TranslationTask):
         self.tag_options: Optional[_language_tags.TagOptions] = None
         self.check_options()
         self.decoding = cfg.decoding or self.decodings[0]
-        if self.decoding not in self.decodings:
-            raise UserError(
-                f"--decoding {self.decoding} is not for --task {self.task_name}; "
-                f"choose from {', '.join(self.decodings)}"
-            )
-        if cfg.gold_context and not (self.sequential or self.decoding == "stream"):
-            raise UserError(
-                f"--gold-context has no meaning with --decoding {self.decoding}, which does not "
-                "translate sentences one after the other; leave it out"
-            )
-        if cfg.normalize_with_context and not self.sequential:
-            raise UserError(
-                f"--normalize-with-context has no meaning with --decoding {self.decoding}, which "
-                "does not read target context before the search; leave it out"
-            )
+        check_decoding(self)
         self.search = SEARCHES[self.decoding](self)
         self._decoding_input = DecodingInput(self)
-        # Dataset and iterator requested last, until validation uses them.
-        self._iterated = None
+        self.validation_bleu = _validation_bleu.ValidationBleu()
 
     # ---- defined by subclasses -----------------------------------------------------------------
 
@@ -206,10 +186,7 @@ class DocumentTranslationTask(TranslationTask):
 
     def load_state_dict(self, state_dict):
         """Load the state of a checkpoint and adopt its options."""
-        override = self.cfg.override_checkpoint_options
-        adopted = self.stored.adopt(state_dict, override)
-        if not override:
-            _training_text.refuse_other_text(state_dict.get(_training_text.KEY), self.training_text)
+        adopted = self.stored.adopt(state_dict, self.cfg.override_checkpoint_options)
         super().load_state_dict(state_dict)
         self.state.merge_state_dict({KEY: adopted})
         if _language_tags.KEY in state_dict:
@@ -229,7 +206,7 @@ class DocumentTranslationTask(TranslationTask):
         self.tag_options = options
         self.tags = _language_tags.of_dictionaries(options, self.src_dict, self.tgt_dict)
         self.state.merge_state_dict({_language_tags.KEY: options.record()})
-        # Its symbols have moved.
+        # The indices of <sep> and <bod> have changed; the search looks them up again.
         self.search = SEARCHES[self.decoding](self)
 
     @property
@@ -238,22 +215,6 @@ class DocumentTranslationTask(TranslationTask):
         marks = int(self.options["mark_document_start"])
         source, target = self.tags.added
         return source + marks, target + marks
-
-    @classmethod
-    def load_dictionary(cls, filename: str) -> Dictionary:
-        """Load a dictionary and add the document symbols.
-
-        Raises:
-            UserError: the file is missing, or has a document symbol as a word.
-        """
-        if not os.path.exists(filename):
-            raise UserError(
-                f"{filename} not found; give the directory that fairseq-preprocess wrote, with "
-                "its languages as --source-lang and --target-lang"
-            )
-        dictionary = super().load_dictionary(filename)
-        _training_text.refuse_symbols(dictionary, filename)
-        return add_document_symbols(dictionary)
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
@@ -334,41 +295,6 @@ class DocumentTranslationTask(TranslationTask):
         for line_id in line_ids[:: max(1, len(line_ids) // most)].tolist():
             yield lines[line_id]
 
-    def build_tokenizer(self, args):
-        """Build the tokenizer.
-
-        Raises:
-            UserError: it is not that of the training text.
-        """
-        self._text_options().check_tokenizer(getattr(args, "_name", None))
-        return super().build_tokenizer(args)
-
-    def build_bpe(self, args):
-        """Build the subword encoder.
-
-        Raises:
-            UserError: the codes or the model are missing, invalid or not those of the training
-                text.
-        """
-        name, codes = getattr(args, "_name", None), getattr(args, "bpe_codes", None)
-        if codes and not os.path.isfile(codes):
-            raise UserError(f"BPE codes {codes} not found")
-        if name == "sentencepiece":
-            pieces = SentencePieces(args)
-            self._text_options().check_bpe(name, args.sentencepiece_model)
-            return pieces
-        self._text_options().check_bpe(name, codes)
-        try:
-            return super().build_bpe(args)
-        except SystemExit:  # of subword-nmt, which has printed the line
-            raise UserError(f"{codes} is not a file of merges of subword-nmt") from None
-
-    def _text_options(self) -> _training_text.TextOptions:
-        stored = getattr(self.state, _training_text.KEY)
-        override = self.cfg.override_checkpoint_options
-        # fairseq-generate has loaded a dataset by then, fairseq-interactive never does.
-        return _training_text.TextOptions(None if override else stored, not self.datasets)
-
     # ---- data ----------------------------------------------------------------------------------
 
     def load_dataset(self, split, epoch=1, combine=False, **kwargs):
@@ -443,7 +369,7 @@ class DocumentTranslationTask(TranslationTask):
                 )
             if dataset in self.dataset_to_epoch_iter:
                 self.dataset_to_epoch_iter[dataset] = batches
-            self._iterated = dataset, batches
+            self.validation_bleu.begin(dataset, batches)
             return batches
         if isinstance(dataset, TypedLines):
             # Only the Python interface disables the cache; each of its calls has new documents.
@@ -532,7 +458,7 @@ class DocumentTranslationTask(TranslationTask):
         sample = _for_criterion(sample, criterion)
         loss, sample_size, logging_output = super().valid_step(sample, model, criterion)
         if self.cfg.eval_bleu:
-            logging_output.update(self._d_bleu_statistics)
+            logging_output.update(self.validation_bleu.statistics)
         return loss, sample_size, logging_output
 
     def reduce_metrics(self, logging_outputs, criterion):
@@ -543,12 +469,6 @@ class DocumentTranslationTask(TranslationTask):
 
     def _inference_with_bleu(self, generator, sample, model):
         """Compute BLEU over the original sentences and the statistics of complete documents."""
-        if self._iterated is not None:
-            view, batches = self._iterated
-            self._documents = _validation_bleu.DocumentsInProgress.of_batches(
-                view, batches.frozen_batches
-            )
-            self._iterated = None
         by_unit = self.validation_units(sample)
         found = self.inference_step(generator, [model], by_unit)
         hypotheses = [self._text(best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
@@ -558,12 +478,7 @@ class DocumentTranslationTask(TranslationTask):
             logger.info("example hypothesis: %s", hypotheses[0])
             logger.info("example reference: %s", references[0])
         metric = BLEU(tokenize="none" if self.cfg.eval_tokenized_bleu else None, force=True)
-        finished = self._documents.add(
-            *_validation_bleu.of_all_processes(
-                by_unit["id"].tolist(), list(zip(hypotheses, references))
-            )
-        )
-        self._d_bleu_statistics = _validation_bleu.statistics(finished, metric)
+        self.validation_bleu.add(by_unit["id"].tolist(), hypotheses, references, metric)
         return metric.corpus_score(hypotheses, [references])
 
     def _text(self, tokens, unknown: str) -> str:

@@ -1,7 +1,7 @@
 """Validation d-BLEU, ``d_bleu``, over documents whose sentences come from several batches."""
 
 from collections import Counter
-from typing import Dict, Iterable, List, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch.distributed as dist
@@ -61,7 +61,45 @@ class DocumentsInProgress:
         return finished
 
 
-def of_all_processes(line_ids: Sequence[int], texts: Sequence[Tuple[str, str]]):
+class ValidationBleu:
+    """Document BLEU of a validation split whose documents come from several batches.
+
+    Attributes:
+        statistics: statistics of the documents that the last batch completed.
+    """
+
+    def __init__(self):
+        self.statistics: Dict[str, int] = {}
+        self._documents: Optional[DocumentsInProgress] = None
+        self._next: Optional[tuple] = None
+
+    def begin(self, view: DocumentView, iterator) -> None:
+        """Remember the split whose batches come next, unless others are requested before."""
+        self._next = view, iterator
+
+    def add(
+        self,
+        line_ids: Sequence[int],
+        hypotheses: Sequence[str],
+        references: Sequence[str],
+        metric: BLEU,
+    ) -> None:
+        """Add the sentences of a batch and compute :attr:`statistics`.
+
+        Args:
+            line_ids: lines of the sentences.
+            hypotheses, references: texts of the sentences.
+            metric: BLEU with the tokenisation to use.
+        """
+        if self._next is not None:
+            view, iterator = self._next
+            self._documents = DocumentsInProgress.of_batches(view, iterator.frozen_batches)
+            self._next = None
+        found = _of_all_processes(line_ids, list(zip(hypotheses, references)))
+        self.statistics = _statistics(self._documents.add(*found), metric)
+
+
+def _of_all_processes(line_ids: Sequence[int], texts: Sequence[Tuple[str, str]]):
     """Gather the line ids and texts of this step from all processes."""
     if not (dist.is_available() and dist.is_initialized()):
         return line_ids, texts
@@ -70,7 +108,7 @@ def of_all_processes(line_ids: Sequence[int], texts: Sequence[Tuple[str, str]]):
     return tuple(sum(parts, []) for parts in zip(*gathered))
 
 
-def statistics(finished: Sequence[Tuple[str, str]], metric: BLEU) -> Dict[str, int]:
+def _statistics(finished: Sequence[Tuple[str, str]], metric: BLEU) -> Dict[str, int]:
     """Return the BLEU statistics of documents, to be summed up by :func:`log_d_bleu`.
 
     As every process has all documents, the statistics are zero in all but the first one.

@@ -183,7 +183,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
                 "--seed": seed,
             },
         )
-        self._iterated = view, iterator
+        self.validation_bleu.begin(view, iterator)
         return iterator
 
     def _report_left_out(self, view: StreamView, ignore: bool) -> None:
