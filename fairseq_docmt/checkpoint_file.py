@@ -91,6 +91,8 @@ def _load(path: str) -> Any:
         ) from None
     except PermissionError as error:
         raise UserError(f"checkpoint {path} cannot be read: {error.strerror}") from None
+    except MemoryError:
+        raise
     except Exception:  # whatever the bytes of a damaged file make of the unpickler
         raise _damaged(path) from None
 

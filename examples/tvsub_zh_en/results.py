@@ -41,17 +41,21 @@ def settings(path: Path) -> dict:
     return systems
 
 
-def curve(log: Path) -> List[dict]:
-    """Return the validation losses of a log of fairseq-train."""
+def read_log(folder: Path) -> str:
+    """Read the log of the training of a system."""
+    return (folder / "train.log").read_text(encoding="utf-8", errors="replace")
+
+
+def curve(log: str) -> List[dict]:
+    """Return the validation losses in the log of fairseq-train."""
     pattern = r"valid on 'valid' subset \| loss ([\d.]+) .*? num_updates (\d+)"
-    text = log.read_text(encoding="utf-8", errors="replace")
-    return [{"updates": int(n), "loss": float(loss)} for loss, n in re.findall(pattern, text)]
+    return [{"updates": int(n), "loss": float(loss)} for loss, n in re.findall(pattern, log)]
 
 
-def begun_anew(log: Path) -> str:
+def begun_anew(log: str) -> str:
     """Return how many tensors of a model its base does not have, with an example."""
     pattern = r"(\d+) tensors are not in the checkpoint and keep .* for example (\S+)"
-    found = re.search(pattern, log.read_text(encoding="utf-8", errors="replace"))
+    found = re.search(pattern, log)
     return f"{found[1]}: {found[2]} ..." if found else ""
 
 
@@ -89,19 +93,19 @@ def of_system(folder: Path) -> dict:
         usage.update(gains.summary(usage, *texts, pronouns="pronouns" in scores))
         # Those of single sentences would take megabytes.
         del usage["sentences"]
+    log = read_log(folder)
     return {
-        "curve": curve(folder / "train.log"),
-        "anew": begun_anew(folder / "train.log"),
+        "curve": curve(log),
+        "anew": begun_anew(log),
         "length_ratios": length_ratios(folder),
         "runs": records,
         "scores": scores,
     }
 
 
-def of_trial(log: Path) -> dict:
+def of_trial(log: str) -> dict:
     """Return the validation losses of a training that may have been interrupted, and its GPU."""
-    text = log.read_text(encoding="utf-8", errors="replace")
-    gpu = re.search(r"rank +0: .* name = (.*)", text)
+    gpu = re.search(r"rank +0: .* name = (.*)", log)
     return {"curve": curve(log), "gpu": gpu[1].strip() if gpu else ""}
 
 
@@ -113,7 +117,7 @@ def collect(work: Path, recipe: Path, sets: List[str]) -> dict:
         if (work / name / "scored").exists()
     }
     tried = {
-        name: {**line, **of_trial(work / name / "train.log")}
+        name: {**line, **of_trial(read_log(work / name))}
         for name, line in settings(recipe / "tried.txt").items()
         if (work / name / "train.log").exists()
     }

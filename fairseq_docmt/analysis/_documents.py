@@ -17,6 +17,7 @@ from fairseq_docmt.data.stream_view import StreamView
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.modules.recurrent_memory.sentence_memory import SentenceMemory
+from fairseq_docmt.modules.shared.sentence_decoder import source_sentences
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
@@ -112,8 +113,8 @@ def _joined(view, task) -> Iterator[Document]:
         for tokens, words in zip(
             (sample["net_input"]["src_tokens"], sample["target"]), dictionaries
         ):
-            ends = tokens.eq(separator_index(words)).long()
-            numbers.append((ends.cumsum(1) - ends).masked_fill(tokens.eq(words.pad()), -1))
+            sentences = source_sentences(tokens.eq(separator_index(words)))
+            numbers.append(sentences.masked_fill(tokens.eq(words.pad()), -1))
         yield Document(sample, *numbers)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.modules.shared.sentence_decoder import source_sentences
 
 
 class Symbols(NamedTuple):
@@ -40,8 +41,8 @@ def shares(attention: Tensor, source: Tensor, previous: Tensor, symbols: Symbols
     Returns:
         (n,) attention mass of all target tokens except padding.
     """
-    ends = source.eq(symbols.source_separator).long()
-    of_source = (ends.cumsum(dim=1) - ends).masked_fill(source.eq(symbols.padding), -1)
+    of_source = source_sentences(source.eq(symbols.source_separator))
+    of_source = of_source.masked_fill(source.eq(symbols.padding), -1)
     of_target = previous.eq(symbols.target_separator).cumsum(dim=1)
     same = of_source.unsqueeze(1) == of_target.unsqueeze(2)
     return (attention * same).sum(dim=2)[previous.ne(symbols.padding)]

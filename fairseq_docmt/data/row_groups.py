@@ -23,7 +23,7 @@ def group_rows(
 
     Args:
         src_lengths, tgt_lengths: number of tokens of each row.
-        lanes: number of rows that are computed at a time where a row depends on the one before.
+        lanes: rows of one step; row r + lanes is computed after row r.
         left_pad_source: whether sources are padded on the left.
         loss: (rows, T) True at target positions with loss.
 

@@ -118,7 +118,7 @@ def part_spans(
 
     Args:
         index: sentences and documents.
-        length: length that the parts have in common, and its limit (target tokens).
+        length: sizes by which parts are made similar, and the limit of a part (target tokens).
         limits: further limits, such as the maximum positions of a model.
         parts: number of parts to begin with, of all documents or (documents,) of each; from the
             number of sentences on, each sentence is a part.

@@ -77,7 +77,7 @@ class SequentialSearch(DocumentSearch):
         generator.model.begin_documents()
         return self._without_future(
             units,
-            lambda *shown: self._translate(generator, *shown),
+            lambda shown, growing: self._translate(generator, shown, growing),
             lambda *given: self._has_room(generator, *given),
         )
 
@@ -95,9 +95,7 @@ class SequentialSearch(DocumentSearch):
         """Score the references of the rows of each unit."""
         if self.task.decoding != "sequential":
             return self.score_spans(scorer, models, units)
-        return self._without_future(
-            units, lambda shown, _=None: self.score_spans(scorer, models, shown)
-        )
+        return self._without_future(units, lambda shown, _: self.score_spans(scorer, models, shown))
 
     def _without_future(
         self,
@@ -113,12 +111,12 @@ class SequentialSearch(DocumentSearch):
         Args:
             units: units to decode.
             decode: function from units that translate the last sentence of their source, and the
-                number of the growing document of each, to hypotheses.
+                number of the growing document of each (None if none grows), to hypotheses.
             has_room: whether a row of a unit can be decoded after its target context; if not, the
                 rest of the unit is left out.
         """
         if all(unit.num_rows == 1 for unit in units):
-            return decode(units)
+            return decode(units, None)
         results: List[NBestLists] = [[] for _ in units]
         contexts = [list(unit.target_context or ()) for unit in units]
         active = list(range(len(units)))

@@ -3,7 +3,7 @@
 The tasks and searches use these functions, so that models of fairseq need none of the attributes.
 """
 
-from typing import Dict, Iterable, Optional, Protocol, Tuple
+from typing import Callable, Dict, Iterable, Optional, Protocol, Tuple
 
 from torch import Tensor
 
@@ -131,7 +131,7 @@ def separate_beams(model) -> None:
         model.encoder.__dict__.pop("reorder_encoder_out", None)
 
 
-def prefill_of(decoder) -> Optional[object]:
+def prefill_of(decoder) -> Optional[Callable]:
     """Return the ``prefill`` of a decoder, None if it has none."""
     return getattr(decoder, "prefill", None)
 

@@ -66,7 +66,10 @@ class ContextEncoder(TransformerEncoderBase):
         self.embed_tokens = None
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Give checkpoints without this encoder its version; for an older one norms are dropped."""
+        """Add fairseq's version entry if the checkpoint lacks this encoder.
+
+        Without it fairseq would drop the final layer norm.
+        """
         state_dict.setdefault(f"{name}.version", self.version)
         return super().upgrade_state_dict_named(state_dict, name)
 

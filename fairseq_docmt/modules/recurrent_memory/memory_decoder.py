@@ -289,7 +289,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
             groups = layer(groups, attended, memory, weights if wanted else None)
         x = targets.join(groups, x.size(1))
         if stream.copied:  # copies have no loss
-            (x,) = stream.sentences(x)
+            (x,) = stream.originals(x)
         extra = {
             "attn": weights or [None],
             "doc_state": {**encoder_out["doc_state"], **reader.doc_state},

@@ -7,13 +7,19 @@ class Sublayers:
     """Residual connections, layer norms and feed-forward network of fairseq's layers."""
 
     def residual(self, x, norm, sublayer):
-        """Apply a sublayer with dropout, residual connection and pre- or post-norm."""
+        """Apply a sublayer with dropout, residual connection and pre- or post-norm.
+
+        Args:
+            x: (..., C) input.
+            norm: layer norm.
+            sublayer: function from (..., C) to (..., C).
+        """
         if self.normalize_before:
             return x + self.dropout_module(sublayer(norm(x)))
         return norm(x + self.dropout_module(sublayer(x)))
 
     def feed_forward(self, x):
-        """Apply the feed-forward network."""
+        """Apply the feed-forward network to (..., C) values."""
         return self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
 
 

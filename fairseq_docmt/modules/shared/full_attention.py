@@ -1,4 +1,4 @@
-"""Full multi-head attention, and what causal attention of all kinds shares."""
+"""Full multi-head attention, and the mixin of all cached causal attentions."""
 
 from typing import NamedTuple, Optional, Tuple
 

@@ -1,6 +1,6 @@
 """Incremental state of decoder layers with softmax attention."""
 
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -17,13 +17,14 @@ class AttentionLayerState(NamedTuple):
         recent: target tokens that later ones attend to, None before the first.
         source: source for cross attention, shared by the beams of a sentence.
         beams: number of beams of each sentence.
-        memory: memory for the attention to it, shared by the beams too; None without a memory.
+        memory: what a further attention of the layer reads, shared by the beams too, with
+            ``of_sentences(sentences)``: a memory, or encoded previous sentences; None for none.
     """
 
     recent: Optional[RecentTokens]
     source: AttendedSource
     beams: int
-    memory: Optional[AttendedSource] = None
+    memory: Any = None
 
     def reorder(self, rows: BeamRows) -> "AttentionLayerState":
         """Select sentences and reorder, repeat or drop their beams."""

@@ -56,7 +56,7 @@ class SentenceDecoderLayer(BatchFirstDecoderLayer):
 
     Subclasses create the attention modules. Cross attention is that of
     :class:`~fairseq_docmt.modules.shared.full_attention.SourceAttention`; if it depends on the
-    sentences too, they override the three methods of it.
+    sentences too, they override :meth:`project_source`, :meth:`cross` and :meth:`cross_weights`.
     """
 
     def project_source(self, source: Tensor, padding: Optional[Tensor], separators: Tensor):

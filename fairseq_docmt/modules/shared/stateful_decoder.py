@@ -9,6 +9,7 @@ from typing import Any, List, NamedTuple, Optional
 import torch
 import torch.nn.functional as F
 from fairseq.models.transformer import TransformerDecoderBase
+from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor
 
 from fairseq_docmt.modules.shared.beam_rows import split_order
@@ -206,9 +207,9 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         """Return positional embeddings for rows that have read different numbers of tokens."""
         is_token = tokens.ne(self.padding_idx)
         positions = (is_token.cumsum(dim=1) + read) * is_token + self.padding_idx
-        table = getattr(self.embed_positions, "weights", None)
-        if table is None:
+        if not isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
             return F.embedding(positions, self.embed_positions.weight)
+        table = self.embed_positions.weights
         if len(table) <= most + self.padding_idx:
             # A call with a longer sequence extends the sinusoidal table.
             self.embed_positions(tokens.new_full((1, 2 * most), self.padding_idx))

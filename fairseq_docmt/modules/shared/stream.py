@@ -61,7 +61,7 @@ class Stream(NamedTuple):
         half = self.lanes // 2
         return tuple(x.unflatten(0, (-1, self.lanes))[:, half:].flatten(0, 1) for x in values)
 
-    def sentences(self, *values: Tensor) -> Tuple[Tensor, ...]:
+    def originals(self, *values: Tensor) -> Tuple[Tensor, ...]:
         """Select the rows of the original sentences, (rows / 2, ...), from values (rows, ...)."""
         half = self.lanes // 2
         return tuple(x.unflatten(0, (-1, self.lanes))[:, :half].flatten(0, 1) for x in values)

@@ -25,7 +25,7 @@ def test_copies_alternate_with_their_sentences_step_by_step():
     rows = side_by_side(sentences, copies, lanes=2)
     assert rows.tolist() == [1, 2, 10, 20, 3, 4, 30, 40]
     stream = Stream(rows.gt(0), 4, None, copied=True)
-    assert stream.sentences(rows)[0].tolist() == [1, 2, 3, 4]
+    assert stream.originals(rows)[0].tolist() == [1, 2, 3, 4]
     assert stream.copies(rows)[0].tolist() == [10, 20, 30, 40]
 
 
