@@ -22,6 +22,7 @@ from fairseq_docmt.data import DecodingUnits, DocumentIndex
 from fairseq_docmt.data.text_form import SUBWORDS, TextForm, checksum, read_text_forms
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.models.interface import reads_documents
 from fairseq_docmt.scoring.contrastive_items import Item
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 
@@ -320,7 +321,7 @@ class ReferenceScorer:
         if last_only and not task.keeps_order():
             spans = spans[np.isin(spans[:, 1], starts)]  # windows that end with the last sentence
             self._report_cut(spans, np.diff(starts))
-        self._check_lengths(spans, src, tgt, task.added_tokens)
+        self._check_lengths(self._rows_of(spans), src, tgt, task.added_tokens)
         options = {"left_pad_source": task.cfg.left_pad_source}
         if not last_only:
             options["window_size"] = task.window_to_decode()
@@ -351,6 +352,14 @@ class ReferenceScorer:
             sample["net_input"] = {k: v.to(device) for k, v in sample["net_input"].items()}
             sample["target"] = sample["target"].to(device)
             yield sample, documents
+
+    def _rows_of(self, spans: np.ndarray) -> np.ndarray:
+        """Return the spans that a model reads in one row: the given ones, or single sentences."""
+        if not any(reads_documents(model) for model in self.hub.models):
+            return spans
+        return np.concatenate(
+            [np.stack([np.arange(a, b), np.arange(a, b) + 1], 1) for a, b in spans]
+        )
 
     def _report_cut(self, spans, lengths) -> None:
         window = self.task.window_to_decode()

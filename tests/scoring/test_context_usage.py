@@ -77,6 +77,21 @@ def test_whole_documents_give_all_that_is_seen(files, request, kind, reach):
         np.testing.assert_allclose(whole.bits, cut.bits, atol=1e-5)
 
 
+def test_documents_are_as_long_as_they_like_where_rows_are_sentences(
+    files, memnet_document_checkpoint
+):
+    scorer, documents = scorer_of(str(memnet_document_checkpoint)), read_documents(*files)
+    most = max(len(text.split()) for text in sum(SOURCE + REFERENCE, [])) + 1
+    assert most < min(len(" ".join(text).split()) for text in (SOURCE[0], REFERENCE[0]))
+    wanted = score(scorer, documents, "all")
+    scorer.hub.max_positions = (most, most)
+    for one, other in zip(score(scorer, documents, "all"), wanted):
+        np.testing.assert_array_equal(one.bits, other.bits)
+    scorer.hub.max_positions = (most - 1, most - 1)
+    with pytest.raises(UserError, match=f"{most} .* tokens with its context"):
+        score(scorer, documents, "all")
+
+
 def test_means():
     without = [Scores(["a", "b"], np.array([-2.0, -3.0]), -1.0), Scores(["a"], np.array([-1.0]))]
     with_context = [
