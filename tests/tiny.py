@@ -8,6 +8,7 @@ import os
 import random
 import re
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Dict, List, Sequence
@@ -261,14 +262,15 @@ def _train_here(output: Path, arguments: Sequence[str], environment: Dict[str, s
 
 def train_in_processes(data: Path, save_dir: Path, *arguments: str, model=MODEL) -> List[str]:
     """Train with two processes of stock ``fairseq-train`` on the CPU and return their outputs."""
-    port = 20000 + random.SystemRandom().randrange(20000)
+    # Processes that find each other by a file need no free port; it must be new.
+    run = Path(tempfile.mkdtemp(prefix=f"{save_dir.name}.", dir=save_dir.parent))
     command = [
         *[data, *model, "--save-dir", save_dir],
         *["--distributed-world-size", "2", "--distributed-no-spawn"],
-        *["--distributed-init-method", f"tcp://127.0.0.1:{port}"],
+        *["--distributed-init-method", (run / "rendezvous").as_uri()],
         *["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", *arguments],
     ]
-    outputs = [Path(f"{save_dir}.{port}.{rank}") for rank in (0, 1)]
+    outputs = [run / f"output.{rank}" for rank in (0, 1)]
     processes = [
         start_training(output, *command, "--distributed-rank", str(rank))
         for rank, output in enumerate(outputs)
