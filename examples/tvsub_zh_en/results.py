@@ -116,11 +116,12 @@ def collect(work: Path, recipe: Path, sets: List[str]) -> dict:
         for name, line in settings(recipe / "systems.txt").items()
         if (work / name / "scored").exists()
     }
-    tried = {
+    trials = {
         name: {**line, **of_trial(read_log(work / name))}
         for name, line in settings(recipe / "tried.txt").items()
         if (work / name / "train.log").exists()
     }
+    tried = {name: trial for name, trial in trials.items() if trial["curve"]}
     penalties = (
         read(work / "base" / "valid.json") if (work / "base" / "valid.json").exists() else {}
     )

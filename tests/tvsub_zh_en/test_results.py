@@ -111,14 +111,16 @@ RANK = "| rank   0: capabilities =  9.0  ; total memory = 79.179 GB ; name = NVI
 
 
 @pytest.mark.parametrize("rank, gpu", [("", ""), (RANK, "NVIDIA H100")])
-def test_settings_that_were_tried_need_only_a_log(tmp_path, rank, gpu):
+def test_settings_that_were_tried_need_only_a_validation_in_a_log(tmp_path, rank, gpu):
     line = "{} | base | stream | --task t --arch {}\n"
     work, recipe = tmp_path / "work", tmp_path / "recipe"
-    for folder in (work / "long", recipe):
+    for folder in (work / "long", work / "begun", recipe):
         folder.mkdir(parents=True)
     (recipe / "systems.txt").write_text(line.format("memory", "m"))
-    (recipe / "tried.txt").write_text(line.format("long", "l") + line.format("not-yet", "l"))
+    tried = (line.format(name, "l") for name in ("long", "begun", "not-yet"))
+    (recipe / "tried.txt").write_text("".join(tried))
     (work / "long" / "train.log").write_text(LOG.format(rank))
+    (work / "begun" / "train.log").write_text("| INFO | fairseq_cli.train | x\n")
     found = results.collect(work, recipe, ["test"])
     assert found["systems"] == {} and found["tried"] == {
         "long": {
