@@ -1,14 +1,21 @@
-"""Shared parts of the benchmarks: model sizes, memory of a process, description of the machine."""
+"""Shared parts of the benchmarks: model sizes, tasks without data, memory, the machine."""
 
 import logging
 import os
 import platform
+import statistics
 import sys
 from pathlib import Path
+from typing import List
 
 import torch
+from fairseq import options, tasks
 from fairseq.data import Dictionary
+from fairseq.dataclass.configs import FairseqConfig
+from omegaconf import OmegaConf
 
+import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
+from fairseq_docmt.data import add_document_symbols
 from fairseq_docmt.errors import UserError
 
 SMALL = (
@@ -57,6 +64,38 @@ def invented_dictionary(types: int) -> Dictionary:
     for number in range(types - len(dictionary)):
         dictionary.add_symbol(f"w{number}")
     return dictionary
+
+
+def document_task(arguments: List[str], types: int):
+    """Return a document task without data, and the parsed options, with which it builds models.
+
+    Args:
+        arguments: options of the task, the architecture and its sizes.
+        types: size of the vocabulary of both sides.
+    """
+    command = ["data", "-s", "src", "-t", "tgt", *arguments]
+    parsed = options.parse_args_and_arch(options.get_training_parser(), command)
+    # The options of the task alone, the others as by default: fairseq takes seconds for all.
+    cfg = OmegaConf.structured(FairseqConfig)
+    cfg.task = tasks.TASK_DATACLASS_REGISTRY[parsed.task].from_namespace(parsed)
+    dictionary = add_document_symbols(invented_dictionary(types))
+    return tasks.TASK_REGISTRY[parsed.task](cfg.task, dictionary, dictionary), parsed
+
+
+def prepare_for_inference(model) -> None:
+    """Prepare a model as ``fairseq-generate`` does."""
+    model.prepare_for_inference_(OmegaConf.structured(FairseqConfig))
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until a GPU has done everything."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def median_and_range(ratios: List[float]) -> str:
+    """Return the median of ratios, with the lowest and the highest."""
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
 
 
 def start_measuring_memory(device: torch.device) -> int:

@@ -48,6 +48,20 @@ class TextForm(NamedTuple):
             models["sentencepiece"] = self.sentencepiece
         return {"tokenizer": self.tokenizer, **{k: checksum(v) for k, v in models.items()}}
 
+    def check_files(self) -> None:
+        """Raise if the file of a model is missing.
+
+        Raises:
+            UserError: the path and the kind of the missing model.
+        """
+        for kind, path in (
+            ("truecasing model", self.truecaser),
+            ("BPE codes", self.bpe_codes),
+            ("SentencePiece model", self.sentencepiece),
+        ):
+            if path and not os.path.isfile(path):
+                raise UserError(f"{kind} {path} not found")
+
     def tokenize(self, language: str) -> Callable[[str], str]:
         """Return a function that tokenizes and truecases a raw sentence of a language.
 
@@ -112,8 +126,7 @@ class SentencePieces(SentencepieceBPE):
 
     def __init__(self, cfg):
         path = cfg.sentencepiece_model
-        if not os.path.isfile(path):
-            raise UserError(f"SentencePiece model {path} not found")
+        TextForm(sentencepiece=path).check_files()
         try:
             super().__init__(cfg)
         except (RuntimeError, OSError):

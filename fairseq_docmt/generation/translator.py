@@ -14,7 +14,7 @@ from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
 
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
 from fairseq_docmt.data.language_tags import MBART25_TASKS, MULTILINGUAL_TASK
-from fairseq_docmt.data.text_form import SentencePieces, read_text_forms
+from fairseq_docmt.data.text_form import SentencePieces, TextForm, read_text_forms
 from fairseq_docmt.errors import UserError
 
 
@@ -96,9 +96,7 @@ class DocumentTranslator:
         data = data or files[0].settings["task"]["data"]
         if not os.path.isdir(data):
             raise UserError(f"data directory {data} not found; give the one with the dictionaries")
-        codes = options.get("bpe_codes")
-        if codes and not os.path.isfile(codes):
-            raise UserError(f"BPE codes {codes} not found")
+        TextForm(bpe_codes=options.get("bpe_codes")).check_files()
         pieces = options.get("sentencepiece_model")
         if pieces:
             SentencePieces(SentencepieceConfig(sentencepiece_model=pieces))  # raises if it is none

@@ -26,7 +26,8 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables
 from fairseq_docmt.scoring._files import read_lines
 from fairseq_docmt.scoring._intervals import bootstrap_interval
-from fairseq_docmt.scoring.reference_scores import ReferenceScorer, add_model_arguments, scorer_of
+from fairseq_docmt.scoring.reference_scores import ReferenceScorer
+from fairseq_docmt.scoring.scorer_options import add_model_arguments, load_scorer
 
 ALL = "all"
 OTHER = "other-document"
@@ -257,8 +258,8 @@ def main(args: argparse.Namespace) -> None:
     documents = read_documents(args.source, args.reference)
     if documents.index.num_documents < 2 and any(c.startswith(OTHER) for c in args.context):
         raise UserError(f"--context {OTHER} needs two or more documents; {args.source} has one")
-    scorer = scorer_of(args.path, args)
-    base = scorer_of(args.baseline, args) if args.baseline else scorer
+    scorer = load_scorer(args.path, args)
+    base = load_scorer(args.baseline, args) if args.baseline else scorer
     if not base.task.target_dictionary == scorer.task.target_dictionary:
         raise UserError("the models of --baseline and --path have different target dictionaries")
     without = score(base, documents, "0")

@@ -32,12 +32,8 @@ from fairseq_docmt.scoring.contrastive_accuracy import (
 )
 from fairseq_docmt.scoring.contrastive_formats import read_set
 from fairseq_docmt.scoring.contrastive_items import Item, json_lines
-from fairseq_docmt.scoring.reference_scores import (
-    PROTOCOLS,
-    Scored,
-    add_model_arguments,
-    scorer_of,
-)
+from fairseq_docmt.scoring.reference_scores import PROTOCOLS, Scored
+from fairseq_docmt.scoring.scorer_options import add_model_arguments, load_scorer
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +138,7 @@ def _read_sets(args) -> Dict[str, List[Item]]:
 def _scores(args, items: List[Item]) -> Scored:
     if args.losses:
         return read_losses(args.losses, items)
-    return scorer_of(args.path, args).score(items, PROTOCOLS[args.protocol])
+    return load_scorer(args.path, args).score(items, PROTOCOLS[args.protocol])
 
 
 def read_losses(path: str, items: List[Item]) -> Scored:

@@ -6,10 +6,10 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_docmt.data.text_form import read_text_forms
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import reference_scores
 from fairseq_docmt.scoring.candidates import Candidates
 from fairseq_docmt.scoring.document_lm import DocumentLanguageModel, Pair
 from fairseq_docmt.scoring.reference_scores import ReferenceScorer
+from fairseq_docmt.scoring.scorer_options import add_model_arguments, load_scorer
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,5 @@ def from_arguments(
 def _channel(args: argparse.Namespace) -> ReferenceScorer:
     """Load the channel model; raw text is brought into the form of its training text."""
     parser = argparse.ArgumentParser()
-    reference_scores.add_model_arguments(parser)
-    return reference_scores.scorer_of(
-        args.channel, parser.parse_args([] if args.text_form else ["--as-prepared"])
-    )
+    add_model_arguments(parser)
+    return load_scorer(args.channel, parser.parse_args([] if args.text_form else ["--as-prepared"]))

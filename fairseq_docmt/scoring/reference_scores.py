@@ -8,7 +8,6 @@ references of small documents.
 import contextlib
 import copy
 import logging
-import os
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -19,9 +18,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from fairseq_docmt.data import DecodingUnits, DocumentIndex
-from fairseq_docmt.data.text_form import SUBWORDS, TextForm, checksum, read_text_forms
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.models.interface import reads_documents
 from fairseq_docmt.scoring.contrastive_items import Item
 from fairseq_docmt.tasks._base import DocumentTranslationTask
@@ -67,111 +64,6 @@ class Scored(NamedTuple):
 
     scores: List[List[float]]
     unknown: float
-
-
-def add_model_arguments(parser) -> None:
-    """Add the options that :func:`scorer_of` reads, except ``--path``."""
-    add = parser.add_argument
-    add("--data", default="", help="folder with the dictionaries; default: as in training")
-    add("--bpe-codes", metavar="FILE", help="subword-nmt codes of the training data")
-    add("--target-bpe-codes", metavar="FILE", help="codes of the target side; default: --bpe-codes")
-    add("--sentencepiece-model", metavar="FILE", help="SentencePiece model of the training data")
-    add(
-        "--target-sentencepiece-model",
-        metavar="FILE",
-        help="model of the target side; default: --sentencepiece-model",
-    )
-    add("--source-tokenizer", choices=["moses", "jieba"], help="tokenizer for raw source text")
-    add("--target-tokenizer", choices=["moses", "jieba"], help="tokenizer for raw target text")
-    add("--source-truecaser", metavar="FILE", help="Moses truecasing model of the source side")
-    add(
-        "--target-truecaser",
-        metavar="FILE",
-        help="truecasing model of the target side; default: keep case",
-    )
-    add(
-        "--as-prepared",
-        action="store_true",
-        help="the text is in the form of the training text already; otherwise tokenizer, "
-        "truecasing and BPE of the training data are used if none of these options is given, and "
-        "its BPE if no codes are",
-    )
-    add("--max-tokens", type=int, default=4096, help="source tokens of a batch with padding")
-    add("--batch-size", type=int, help="maximum number of documents of a batch")
-    add("--cpu", action="store_true", help="use the CPU even if there is a GPU")
-    add("--fp16", action="store_true", help="half precision (GPU only)")
-
-
-def scorer_of(path: str, args) -> "ReferenceScorer":
-    """Load one or more models (paths joined by ``:``) and the preprocessing of their training data.
-
-    Raises:
-        UserError: a checkpoint, BPE codes or a truecasing model is missing, or an option is
-            invalid.
-    """
-    if args.max_tokens < 1 or (args.batch_size is not None and args.batch_size < 1):
-        raise UserError("--max-tokens and --batch-size must be at least 1")
-    for codes in (args.bpe_codes, args.target_bpe_codes):
-        if codes and not os.path.isfile(codes):
-            raise UserError(f"BPE codes {codes} not found")
-    pieces = (args.sentencepiece_model, args.target_sentencepiece_model)
-    for model in filter(None, pieces):
-        if not os.path.isfile(model):
-            raise UserError(f"SentencePiece model {model} not found")
-    if any(pieces) and (args.bpe_codes or args.target_bpe_codes):
-        raise UserError("text has one kind of subwords; give BPE codes or SentencePiece models")
-    truecasing = (args.source_truecaser, args.target_truecaser)
-    for model in filter(None, truecasing):
-        if not os.path.isfile(model):
-            raise UserError(f"truecasing model {model} not found")
-    hub = DocumentTranslator.from_pretrained(path, args.data).hub
-    on_gpu = torch.cuda.is_available() and not args.cpu
-    if args.fp16 and not on_gpu:
-        raise UserError("--fp16 needs a GPU; leave it out")
-    hub = hub.half() if args.fp16 else hub
-    hub = hub.cuda() if on_gpu else hub
-    languages = (hub.task.cfg.source_lang, hub.task.cfg.target_lang)
-    codes = (args.bpe_codes, args.target_bpe_codes)
-    tokenizers = (args.source_tokenizer, args.target_tokenizer)
-    sides = zip(tokenizers, truecasing, codes, pieces)
-    given = [TextForm(tokenizer or "none", *models) for tokenizer, *models in sides]
-    forms = given if args.as_prepared else _completed(given, languages, hub.cfg.task.data)
-    if args.as_prepared and any(form != TextForm() for form in given):
-        raise UserError("--as-prepared is for text that needs no tokenizer, truecasing or BPE")
-    if not forms[1].bpe_codes and not forms[1].sentencepiece:
-        subwords = {key: getattr(forms[0], key) for key in SUBWORDS.values()}
-        forms[1] = forms[1]._replace(**subwords)
-    encode = [form.encoder(language) for form, language in zip(forms, languages)]
-    return ReferenceScorer(hub, *encode, args.max_tokens, args.batch_size)
-
-
-def _completed(given: List[TextForm], languages: Sequence[str], data: str) -> List[TextForm]:
-    """Complete the form of both sides by that of the training data, where it is known.
-
-    Raises:
-        UserError: the BPE codes or the SentencePiece model are not those of the training data.
-    """
-    found = read_text_forms(data)
-    if not all(language in found for language in languages):
-        return given
-    trained = [found[language] for language in languages]
-    if all(form == TextForm() for form in given):
-        return trained
-    for form, own in zip(given, trained):
-        if form.bpe_codes and checksum(form.bpe_codes) != checksum(own.bpe_codes):
-            raise UserError(
-                f"--bpe-codes {form.bpe_codes}: not the merges of the training data; leave the "
-                "option out, or give the codes in its folder"
-            )
-        if form.sentencepiece and checksum(form.sentencepiece) != checksum(own.sentencepiece):
-            raise UserError(
-                f"--sentencepiece-model {form.sentencepiece}: not the model of the training data; "
-                "leave the option out, or give the model in its folder"
-            )
-    return [
-        form._replace(**{key: getattr(own, key) for key in SUBWORDS.values()})
-        for form, own in zip(given, trained)
-    ]
 
 
 class ReferenceScorer:

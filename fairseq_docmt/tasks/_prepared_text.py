@@ -6,7 +6,7 @@ from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 
 from fairseq_docmt.data import add_document_symbols
-from fairseq_docmt.data.text_form import SentencePieces
+from fairseq_docmt.data.text_form import SentencePieces, TextForm
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.tasks import _training_text
 
@@ -65,8 +65,7 @@ class PreparedTextTask(TranslationTask):
                 text.
         """
         name, codes = getattr(args, "_name", None), getattr(args, "bpe_codes", None)
-        if codes and not os.path.isfile(codes):
-            raise UserError(f"BPE codes {codes} not found")
+        TextForm(bpe_codes=codes).check_files()
         if name == "sentencepiece":
             pieces = SentencePieces(args)
             self._text_options().check_bpe(name, args.sentencepiece_model)

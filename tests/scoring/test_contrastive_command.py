@@ -1,6 +1,7 @@
 """The contrastive command: scores equal forced decoding of each candidate in any batch.
 
-Covers scoring/contrastive.py, scoring/contrastive_items.py, scoring/reference_scores.py.
+Covers scoring/contrastive.py, scoring/contrastive_items.py, scoring/reference_scores.py,
+scoring/scorer_options.py.
 """
 
 import io

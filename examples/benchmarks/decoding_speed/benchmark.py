@@ -47,8 +47,10 @@ from common import (  # noqa: E402
     describe_machine,
     invented_dictionary,
     keep_memory,
+    median_and_range,
     peak_memory,
     start_measuring_memory,
+    wait_for,
 )
 from fused_attention import use_fused_attention  # noqa: E402
 
@@ -146,15 +148,11 @@ class Decoder:
         )
         lengths = torch.full((bsz,), length, device=self.device)
         sample = {"net_input": {"src_tokens": source.to(self.device), "src_lengths": lengths}}
-        self._wait()
+        wait_for(self.device)
         begin = time.perf_counter()
         search.generate([self.model], sample)
-        self._wait()
+        wait_for(self.device)
         return time.perf_counter() - begin
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
 
 
 def compare(decoders: Dict[str, Decoder], window: int, batches: Dict[str, int], repeats: int):
@@ -226,7 +224,7 @@ def table(rows: List[dict]) -> str:
         line = [row["device"], row["window"], " / ".join(map(str, _batches(row)))]
         line += [f"{speed:.0f}" for speed in row["speeds"].values()]
         for ratios in row["ratios"].values():
-            line.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
+            line.append(median_and_range(ratios))
         lines.append(line)
     headers = ["device", "L", "batch", *rows[0]["speeds"], *rows[0]["ratios"]]
     return tabulate(lines, headers=headers, tablefmt="github")

@@ -18,7 +18,7 @@ from typing import Dict, List
 
 import torch
 from benchmark import build
-from common import add_keep_memory, begin, describe_machine
+from common import add_keep_memory, begin, describe_machine, median_and_range, wait_for
 from tabulate import tabulate
 
 from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
@@ -49,18 +49,14 @@ class Trainer:
         tokens = torch.randint(self.dictionary.nspecial, len(self.dictionary), shape)
         tokens = tokens.to(self.device)
         lengths = torch.full((bsz,), length, device=self.device)
-        self._wait()
+        wait_for(self.device)
         begin = time.perf_counter()
         logits, _ = self.model(tokens, lengths, tokens)
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self._wait()
+        wait_for(self.device)
         return time.perf_counter() - begin
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
 
 
 def compare(trainers: Dict[str, Trainer], length: int, repeats: int) -> dict:
@@ -82,10 +78,7 @@ def table(rows: List[dict]) -> str:
     lines = []
     for row in rows:
         speeds = [f"{statistics.median(values):.0f}" for values in row["speeds"].values()]
-        ratios = [
-            f"{statistics.median(runs):.2f} ({min(runs):.2f}-{max(runs):.2f})"
-            for runs in row["ratios"]
-        ]
+        ratios = [median_and_range(runs) for runs in row["ratios"]]
         lines.append([row["device"], row["length"], row["batch"], *speeds, *ratios])
     headers = ["device", "tokens", "batch", *SYSTEMS, *(f"to {name}" for name in SYSTEMS[:-1])]
     return tabulate(lines, headers=headers, tablefmt="github")

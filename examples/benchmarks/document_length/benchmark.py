@@ -24,12 +24,9 @@ from typing import Dict, List, Optional
 
 import matplotlib
 import torch
-from fairseq import options, tasks
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from tabulate import tabulate
 
 import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
-from fairseq_docmt.data import add_document_symbols
 from fairseq_docmt.errors import UserError
 
 matplotlib.use("Agg")
@@ -39,9 +36,12 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     SMALL,
     describe_machine,
-    invented_dictionary,
+    document_task,
+    median_and_range,
     peak_memory,
+    prepare_for_inference,
     start_measuring_memory,
+    wait_for,
 )
 
 LENGTHS = (100, 500, 1000, 2000, 4000, 8000)
@@ -70,14 +70,10 @@ def build(system: str, scale: str):
     """Build a task and its untrained model."""
     sizes, types = SCALES[scale]
     positions = ["--max-source-positions", "9000", "--max-target-positions", "9000"]
-    arguments = ["data", "-s", "src", "-t", "tgt", *SYSTEMS[system], *sizes, *positions]
-    args = options.parse_args_and_arch(options.get_training_parser(), arguments)
-    cfg = convert_namespace_to_omegaconf(args)
-    dictionary = add_document_symbols(invented_dictionary(types))
+    task, parsed = document_task([*SYSTEMS[system], *sizes, *positions], types)
     torch.manual_seed(1)
-    task = tasks.TASK_REGISTRY[args.task](cfg.task, dictionary, dictionary)
-    model = task.build_model(args).eval()
-    model.prepare_for_inference_(cfg)
+    model = task.build_model(parsed).eval()
+    prepare_for_inference(model)
     return task, model
 
 
@@ -108,18 +104,14 @@ class Decoder:
         batches = self.task.get_batch_iterator(
             dataset, max_sentences=1, disable_iterator_cache=True
         ).next_epoch_itr(shuffle=False)
-        self._wait()
+        wait_for(self.device)
         begin = time.perf_counter()
         for sample in batches:
             for hypotheses in self.task.inference_step(generator, self.models, sample):
                 if len(hypotheses[0]["tokens"]) != size:
                     raise RuntimeError("an output does not have the requested length")
-        self._wait()
+        wait_for(self.device)
         return time.perf_counter() - begin
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
 
 
 def run(job: dict) -> None:
@@ -174,7 +166,7 @@ def table(rows: List[dict]) -> str:
     lines = []
     for row in rows:
         ratios = row["ratios"] or []
-        ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+        ratio = median_and_range(ratios)
         seconds, size = median(row, "seconds"), median(row, "bytes") / 1e6
         line = [row["device"], row["length"], row["system"], f"{seconds:.2f}"]
         lines.append([*line, ratio if ratios else "", f"{size:.0f}"])

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 from benchmark import BASE, SCALES, SYSTEMS
-from common import describe_machine, invented_dictionary
+from common import describe_machine, invented_dictionary, median_and_range
 from fairseq import options
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tabulate import tabulate
@@ -73,7 +73,7 @@ def main() -> None:
     times = {name: values[1:] for name, values in times.items()}
     ratios = [b / a for a, b in zip(times[BASE], times[MEMORY])]
     rows = [[name, f"{statistics.median(values):.2f}"] for name, values in times.items()]
-    rows.append(["ratio", f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"])
+    rows.append(["ratio", median_and_range(ratios)])
     text = f"{describe_machine(torch.device('cpu'), args.threads)}\n\n"
     text += tabulate(rows, headers=["system", "seconds"], tablefmt="github")
     print(text)

@@ -27,20 +27,18 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
-from fairseq import options, tasks, utils
-from fairseq.dataclass.configs import FairseqConfig
-from omegaconf import OmegaConf
+from fairseq import utils
 from tabulate import tabulate
 
 import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
-from fairseq_docmt.data import add_document_symbols
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     describe_machine,
-    invented_dictionary,
+    document_task,
     peak_memory,
     start_measuring_memory,
+    wait_for,
 )
 
 SENTENCE = ["--task", "sliding_window_translation", "--window-size", "1"]
@@ -169,16 +167,11 @@ HALF = {"update": torch.bfloat16, "decoding": torch.float16}
 def task_of(system: System, task: List[str], decoding: str, scale: Scale):
     """Return a task without data, and the options of the model."""
     positions = ["--max-source-positions", "2048", "--max-target-positions", "2048"]
-    command = ["data", "-s", "src", "-t", "tgt", *task, "--decoding", decoding, *system.arch]
+    command = [*task, "--decoding", decoding, *system.arch]
     command += [*scale.options(system.arch[1]), *positions]
     if decoding == "iterative":
         command.append("--gold-drafts")
-    parsed = options.parse_args_and_arch(options.get_training_parser(), command)
-    # The options of the task alone, the others as by default: fairseq takes seconds for all.
-    cfg = OmegaConf.structured(FairseqConfig)
-    cfg.task = tasks.TASK_DATACLASS_REGISTRY[parsed.task].from_namespace(parsed)
-    dictionary = add_document_symbols(invented_dictionary(scale.types))
-    return tasks.TASK_REGISTRY[parsed.task](cfg.task, dictionary, dictionary), parsed
+    return document_task(command, scale.types)
 
 
 def build(system: System, scale: Scale):
@@ -290,12 +283,6 @@ def measured(job, device: torch.device) -> Tuple[float, int]:
     job()
     wait_for(device)
     return time.perf_counter() - begin, peak_memory(device) - before
-
-
-def wait_for(device: torch.device) -> None:
-    """Wait until the GPU has done everything."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def count_waits(job, device: torch.device) -> Optional[int]:

@@ -23,17 +23,14 @@ from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional
 
 import torch
-from fairseq import options, tasks
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from tabulate import tabulate
 
 import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
-from fairseq_docmt.data import add_document_symbols
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-from common import describe_machine, invented_dictionary  # noqa: E402
+from common import describe_machine, document_task, prepare_for_inference  # noqa: E402
 
 SENTENCE = ["--task", "sliding_window_translation", "--window-size", "1", "--decoding", "window"]
 STREAM = ["--task", "sentence_stream_translation"]
@@ -102,14 +99,8 @@ class Runner:
         if "lstm" not in name:  # fairseq's lstm has no such option
             sizes += ["--attention-dim", str(hidden)]
         out = ["--decoder-out-embed-dim", str(embedding)] if "lstm" in name else []
-        languages = ["data", "-s", "src", "-t", "tgt"]
-        parsed = options.parse_args_and_arch(
-            options.get_training_parser(), [*languages, *self.system.arguments, *sizes, *out]
-        )
-        cfg = convert_namespace_to_omegaconf(parsed)
-        dictionary = add_document_symbols(invented_dictionary(types))
+        self.task, parsed = document_task([*self.system.arguments, *sizes, *out], types)
         torch.manual_seed(1)
-        self.task = tasks.TASK_REGISTRY[parsed.task](cfg.task, dictionary, dictionary)
         self.device = torch.device(args.device)
         self.model = self.task.build_model(parsed, from_checkpoint=True).to(self.device)
         self.parameters = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
@@ -117,9 +108,8 @@ class Runner:
             freeze_pretrained(self.model)
         self.trained = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(self.trained, lr=1e-4)
-        # Prepare the model as fairseq-generate does; this packs the weights.
         self.prepared = copy.deepcopy(self.model).eval()
-        self.prepared.prepare_for_inference_(cfg)
+        prepare_for_inference(self.prepared)  # packs the weights
 
     def _sentences(self) -> torch.Tensor:
         first, last = self.task.src_dict.nspecial, len(self.task.src_dict) - 2

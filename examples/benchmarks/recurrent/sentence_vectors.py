@@ -10,28 +10,25 @@ cached; results are medians of CPU seconds.
 import argparse
 import logging
 import statistics
+import sys
 import time
+from pathlib import Path
 
 import torch
-from fairseq import options, tasks
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
-from fairseq_docmt.data import add_document_symbols
 
-COMMAND = "data -s src -t tgt --task full_document_translation --arch memnet_rnn --memory source"
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+from common import document_task  # noqa: E402
+
+COMMAND = "--task full_document_translation --arch memnet_rnn --memory source"
 
 
 def build(types: int):
     """Build a model of the paper's size and its dictionary."""
-    from benchmark import invented_dictionary
-
-    parsed = options.parse_args_and_arch(options.get_training_parser(), COMMAND.split())
-    dictionary = add_document_symbols(invented_dictionary(types))
+    task, parsed = document_task(COMMAND.split(), types)
     torch.manual_seed(1)
-    cfg = convert_namespace_to_omegaconf(parsed).task
-    task = tasks.TASK_REGISTRY[parsed.task](cfg, dictionary, dictionary)
-    return task.build_model(parsed, from_checkpoint=True).train(), dictionary
+    return task.build_model(parsed, from_checkpoint=True).train(), task.source_dictionary
 
 
 def update(model, optimizer, tokens) -> float:

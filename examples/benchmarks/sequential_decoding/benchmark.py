@@ -20,16 +20,19 @@ from typing import Dict, List
 from unittest import mock
 
 import torch
-from fairseq import options, tasks
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from tabulate import tabulate
 
 import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
-from fairseq_docmt.data import add_document_symbols
 from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-from common import SMALL, describe_machine, invented_dictionary  # noqa: E402
+from common import (  # noqa: E402
+    SMALL,
+    describe_machine,
+    document_task,
+    median_and_range,
+    prepare_for_inference,
+)
 
 SENTENCE = 25
 BASE = "sequential-full-source"
@@ -50,18 +53,15 @@ class Decoder:
 
     def __init__(self, way: str, arch: str, scale: str):
         sizes, types = SCALES[scale]
-        arguments = ["data", "-s", "src", "-t", "tgt", "--task", "full_document_translation"]
+        arguments = ["--task", "full_document_translation"]
         arguments += ["--decoding", way.split(",")[0], "--max-document-tokens", "9000"]
         for side in ("source", "target"):
             arguments += [f"--max-{side}-positions", "9000"]
         arguments += ["--arch", arch, *sizes]
-        args = options.parse_args_and_arch(options.get_training_parser(), arguments)
-        cfg = convert_namespace_to_omegaconf(args)
-        dictionary = add_document_symbols(invented_dictionary(types))
+        self.task, parsed = document_task(arguments, types)
         torch.manual_seed(1)
-        self.task = tasks.TASK_REGISTRY[args.task](cfg.task, dictionary, dictionary)
-        self.model = self.task.build_model(args).eval()
-        self.model.prepare_for_inference_(cfg)
+        self.model = self.task.build_model(parsed).eval()
+        prepare_for_inference(self.model)
         self.again = way == AGAIN
 
     def seconds(self, sentences: int) -> float:
@@ -99,7 +99,7 @@ def compare(decoders: Dict[str, Decoder], sentences: int, repeats: int) -> List[
         cell = f"{statistics.median(values):.1f}"
         if way != BASE:
             ratios = [value / base for value, base in zip(values, seconds[BASE])]
-            cell += f", {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+            cell += f", {median_and_range(ratios)}"
         line.append(cell)
     return line
 

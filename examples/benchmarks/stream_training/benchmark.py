@@ -27,7 +27,7 @@ import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
 from fairseq_docmt.errors import UserError
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-from common import SMALL, add_keep_memory, begin, describe_machine  # noqa: E402
+from common import SMALL, add_keep_memory, begin, describe_machine, median_and_range  # noqa: E402
 
 #: system -> its sentence-level baseline, and its options
 SYSTEMS = {
@@ -154,7 +154,7 @@ def compare(args) -> List[list]:
     rows = []
     for name, found in seconds.items():
         ratios = [a / b for a, b in zip(found, seconds[sentence_level])]
-        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+        spread = median_and_range(ratios)
         each = f"{1000 * statistics.median(found) / sentences:.1f}"
         rows.append([name, f"{padding(updates[name]):.0%}", each, spread])
     return rows

@@ -46,6 +46,7 @@ from common import (  # noqa: E402
     keep_memory,
     peak_memory,
     start_measuring_memory,
+    wait_for,
 )
 from fused_attention import use_fused_attention  # noqa: E402
 
@@ -100,8 +101,7 @@ def run(job: dict) -> None:
         F.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
         optimizer.step()
         optimizer.zero_grad()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
+        wait_for(device)
 
     # Allocate gradients and the state of Adam before memory is measured.
     for parameter in model.parameters():
