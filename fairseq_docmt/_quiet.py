@@ -1,4 +1,4 @@
-"""Suppression of messages of fairseq and other libraries that bury those for the user."""
+"""Hide log messages of fairseq and other libraries that would bury those for the user."""
 
 import contextlib
 import logging

@@ -125,7 +125,7 @@ def context_headers(pronouns: bool) -> List[str]:
     """Return the names of the columns of :func:`context_row`."""
     return [
         *("system", "CXMI, bits a sentence", "over another document"),
-        *("of it first tokens", "of it lower-case sentences"),
+        *("gain at first tokens", "share of the gain in lower-case references"),
         *("s-BLEU, own context", "other"),
         *(PRONOUNS if pronouns else []),
     ]
@@ -148,7 +148,7 @@ def training_row(name: str, system: dict) -> List[str]:
 
 
 TRAINING = [
-    *("system", "starts from", "tensors that start anew"),
+    *("system", "starts from", "newly initialised tensors"),
     *("updates", "validation loss", "minutes", "on", "commit"),
 ]
 

@@ -92,7 +92,9 @@ def document_of(task, split: str, number: int) -> Document:
     """
     documents = list(documents_of(task, split, number))
     if len(documents) < number:
-        raise UserError(f"--document {number}: {split} has {len(documents)} documents")
+        raise UserError(
+            f"--document {number}: {split} has {len(documents)} documents; give one of these"
+        )
     return documents[-1]
 
 

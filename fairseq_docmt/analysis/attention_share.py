@@ -72,7 +72,9 @@ def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[fl
             _, extra = model.decoder(previous, encoder_out=encoder_out, alignment_layer=layer)
             attention = (extra.get("attn") or [None])[0]
             if attention is None:
-                raise UserError(f"{type(model).__name__} has no attention weights to measure")
+                raise UserError(
+                    f"{type(model).__name__} has no attention weights; give another model"
+                )
             mass[layer] += float(shares(attention, source, previous, symbols).sum())
     if tokens == 0:
         raise UserError("the split has no target tokens; give one with documents")

@@ -33,7 +33,9 @@ def read_output(path: str) -> Output:
     """
     found = read_input(path, "system")
     if not isinstance(found, Output) or found.hypotheses.keys() != found.references.keys():
-        raise UserError(f"{path} is not an output of fairseq-generate with references")
+        raise UserError(
+            f"{path} is not an output of fairseq-generate with references; give one with T- lines"
+        )
     return found
 
 
@@ -59,7 +61,10 @@ def _systems(arguments: List[str]) -> Dict[str, Output]:
     first = next(iter(systems.values()))
     for name, output in systems.items():
         if output.references != first.references:
-            raise UserError(f"{name} and {next(iter(systems))} have different references")
+            raise UserError(
+                f"{name} and {next(iter(systems))} have different references; give outputs for "
+                "the same test set"
+            )
     return systems
 
 

@@ -75,7 +75,9 @@ def mean_by_recency(model, documents) -> List[float]:
         sums = by_recency(*matching_of(model, document), document.of_target.ge(0))
         probability, tokens = probability + sums["probability"], tokens + sums["tokens"]
     if not torch.is_tensor(tokens) or not tokens.any():
-        raise UserError("no document has two sentences, so the cache is always empty")
+        raise UserError(
+            "no document has two sentences, so the cache is always empty; give another --split"
+        )
     return (probability / tokens)[tokens > 0].tolist()
 
 
@@ -113,7 +115,7 @@ def _plot_recency(probabilities: List[float]):
 
 def _require_cache(model) -> None:
     if not isinstance(model.decoder, CacheDecoder) or model.decoder.cache_size == 0:
-        raise UserError(f"{type(model).__name__} has no cache to analyse")
+        raise UserError(f"{type(model).__name__} has no cache; analyse a checkpoint of cache_rnn")
 
 
 def _sentence(args, task) -> Document:

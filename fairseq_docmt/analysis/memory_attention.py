@@ -61,7 +61,9 @@ def memories_of(model) -> Dict[str, SentenceMemory]:
         for layer, memory in getattr(getattr(model, side), "memories", nn.ModuleDict()).items()
     }
     if not found:
-        raise UserError(f"{type(model).__name__} has no recurrent memory")
+        raise UserError(
+            f"{type(model).__name__} has no recurrent memory; give a memory_transformer"
+        )
     return found
 
 
@@ -139,7 +141,7 @@ def mean_gain(model, documents) -> Dict[str, float]:
             for name, value in information_gain(maps).items():
                 gains[name].append(value)
     if not gains["update"]:
-        raise UserError("no document has two sentences, so no memory is read")
+        raise UserError("no document has two sentences, so no memory is read; give another --split")
     return {name: sum(values) / len(values) for name, values in gains.items()}
 
 

@@ -6,9 +6,9 @@ from fairseq.data import Dictionary
 
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS, add_document_symbols
 
-#: tasks of fairseq that put language tags around sentences: mBART with 25 languages
+#: tasks of mBART-25 checkpoints
 MBART25_TASKS = ("translation_from_pretrained_bart", "multilingual_denoising")
-#: and the other models
+#: task of mBART-50, M2M-100 and NLLB checkpoints
 MULTILINGUAL_TASK = "translation_multi_simple_epoch"
 
 
@@ -41,7 +41,7 @@ class LanguageTags(NamedTuple):
         return dictionary.eos() if self.first is None else self.first
 
 
-#: of models of one pair of languages
+#: no tags: bilingual models
 NO_TAGS = LanguageTags()
 
 

@@ -18,7 +18,7 @@ class FewWordsBeamSearch(BeamSearch):
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
         """Return candidates as in the base class; lprobs is (bsz, beams, vocabulary)."""
         rest = (scores, prev_output_tokens, original_batch_idxs)
-        # fairseq keeps twice as many candidates as beams.  One more, as it never chooses all.
+        # fairseq chooses twice as many candidates as beams, and at most all words but one.
         few = 2 * lprobs.size(1) + 1
         if lprobs.device.type != "cpu" or lprobs.size(2) < 2 * few * BLOCK:
             return super().step(step, lprobs, *rest)

@@ -74,11 +74,11 @@ def refuse_unsupported(task, models, args) -> None:
 
 
 def _refuse_diverged(models) -> None:
-    """Refuse models with parameters that are no numbers."""
+    """Refuse models with NaN or infinite parameters."""
     for model in models:
         if any(not parameter.isfinite().all() for parameter in model.parameters()):
             raise UserError(
-                "the checkpoint has parameters that are no numbers (NaN or infinite), so its "
+                "the checkpoint has parameters that are NaN or infinite, so its "
                 "training has diverged; use an earlier checkpoint"
             )
 

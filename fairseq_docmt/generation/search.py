@@ -70,8 +70,8 @@ class DocumentSearch:
         self.first = self.tags.first_of(tgt_dict)
         self._begin = tuple(d.index(BEGIN_OF_DOCUMENT) for d in (src_dict, tgt_dict))
         symbols = () if task.tag_options is None else task.tag_options.symbols
-        #: symbols that are not written within a translation
-        self.never = [self._begin[1], *map(tgt_dict.index, symbols)]
+        #: symbols that are never generated within a translation
+        self.forbidden = [self._begin[1], *map(tgt_dict.index, symbols)]
         self._units_left = 0
         self.progress = DecodingProgress()
 

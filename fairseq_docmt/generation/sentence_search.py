@@ -34,7 +34,8 @@ class SentenceSearch(search.Search):
         beam: number of hypotheses of each row.
         nbest: number of hypotheses to print.
         len_penalty: exponent of the length by which scores are divided; 0 for sums.
-        never: indices of symbols that are not written within a translation, such as language tags.
+        forbidden: indices of symbols that are never generated within a translation, such as
+            language tags.
     """
 
     def __init__(
@@ -45,13 +46,13 @@ class SentenceSearch(search.Search):
         beam: int,
         nbest: int,
         len_penalty: float,
-        never: Sequence[int] = (),
+        forbidden: Sequence[int] = (),
     ):
         super().__init__(tgt_dict)
         self.inner = inner
         self.separator = separator
         self.beam, self.nbest, self.len_penalty = beam, min(nbest, beam), len_penalty
-        self._never = list(never)
+        self._forbidden = list(forbidden)
         self.keeps_best = beam > 1 and isinstance(inner, RANKING)
         self.supports_constraints = inner.supports_constraints
         self.stop_on_max_len = inner.stop_on_max_len
@@ -60,8 +61,8 @@ class SentenceSearch(search.Search):
         self.counts: Optional[Tensor] = None
         self.least: Optional[Tensor] = None
         self.marks: Optional[Tensor] = None
-        #: ``never`` on the device of the batch
-        self.never: Optional[Tensor] = None
+        #: ``forbidden`` on the device of the batch
+        self.forbidden: Optional[Tensor] = None
         self.sentence_limits: Optional[Tensor] = None
         #: (bsz,) score and length of the target context of each row; None if it does not count
         self.context: Optional[Tuple[Tensor, Tensor]] = None
@@ -93,7 +94,7 @@ class SentenceSearch(search.Search):
         """
         self.context = context
         self.marks = torch.zeros_like(limits) if marks is None else marks
-        self.never = torch.tensor(self._never, dtype=torch.long, device=limits.device)
+        self.forbidden = torch.tensor(self._forbidden, dtype=torch.long, device=limits.device)
         self.limits, self.counts, self.least = limits, counts, least
         self.sentence_limits = (limits - counts + 1).div(counts.clamp(min=1), rounding_mode="floor")
         self.finished = torch.full((len(limits), self.beam), -math.inf, device=limits.device)
@@ -109,7 +110,7 @@ class SentenceSearch(search.Search):
         too_short = (self.least[rows] > step).view(-1, 1) & ~ended
         _forbid(self.eos, lprobs, too_short)
         translates = (self.marks[rows] <= step).view(-1, 1, 1)
-        lprobs[..., self.never] = lprobs[..., self.never].masked_fill(translates, -math.inf)
+        lprobs[..., self.forbidden] = lprobs[..., self.forbidden].masked_fill(translates, -math.inf)
         _allow_only(self.eos, lprobs, ended)
         chosen = self.inner.step(step, lprobs, scores, prev_output_tokens, rows)
         return self._end_rows(step, rows, *chosen) if self.keeps_best else chosen

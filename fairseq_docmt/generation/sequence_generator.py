@@ -40,7 +40,7 @@ class _DocumentGenerator:
         separator: index of ``<sep>``.
         nbest: number of hypotheses to print for each sentence.
         ensemble: ensemble that replaces the stock one, or None.
-        never: indices of symbols that are not written within a translation.
+        forbidden: indices of symbols that are never generated within a translation.
         lm_model: language model, which is also that of the ensemble; or None.
     """
 
@@ -52,7 +52,7 @@ class _DocumentGenerator:
         separator: int,
         nbest: int,
         ensemble=None,
-        never: Sequence[int] = (),
+        forbidden: Sequence[int] = (),
         lm_model: Optional[ShallowFusion] = None,
         **options,
     ):
@@ -63,7 +63,7 @@ class _DocumentGenerator:
         inner = FewWordsBeamSearch(tgt_dict) if type(self.search) is BeamSearch else self.search
         len_penalty = self.len_penalty if self.normalize_scores else 0.0
         self.search = SentenceSearch(
-            inner, tgt_dict, separator, self.beam_size, nbest, len_penalty, never
+            inner, tgt_dict, separator, self.beam_size, nbest, len_penalty, forbidden
         )
         #: stock limits of one sentence; ``max_len_*`` are set for each batch
         self._most_tokens_a, self._most_tokens_b = self.max_len_a, self.max_len_b

@@ -71,7 +71,7 @@ class SequentialSearch(DocumentSearch):
         return results
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:
-        """Translate at least the first row of each unit, and the next ones for which is room."""
+        """Translate at least the first row of each unit, and as many of the next rows as fit."""
         if self.task.decoding == "sequential-full-source":
             return self._translate(generator, units)
         generator.model.begin_documents()

@@ -47,7 +47,11 @@ def refuse_stock_options(args, name: str, *more: str) -> None:
 
 
 def require_at_least(args, **least: int) -> None:
-    """Refuse options below their least values.
+    """Refuse options that are too small.
+
+    Args:
+        args: options of the command.
+        least: minimum of each option, by name.
 
     Raises:
         UserError: naming the option.

@@ -33,7 +33,7 @@ class HANConfig(FairseqDataclass):
         },
     )
     context_sentences: int = field(
-        default=3, metadata={"help": "number of previous sentences (paper: 3)"}
+        default=3, metadata={"help": "number of previous sentences (authors' code: 3)"}
     )
     forget_context: bool = field(
         default=False, metadata={"help": "translate every sentence without context, as a control"}

@@ -33,7 +33,11 @@ class DocumentModel(Protocol):
     full_context_alignment: bool
 
     def load_pretrained_parts(self, sentences: Iterable[Tensor]) -> None:
-        """Load parts that were trained before, given sentences of the training set."""
+        """Load parts that were trained before.
+
+        Args:
+            sentences: sentences (S,) of the training set, from which statistics may be computed.
+        """
 
 
 class DocumentEncoder(Protocol):
@@ -50,10 +54,15 @@ class DocumentEncoder(Protocol):
     def encode_further(
         self, src_tokens: Tensor, before: Optional[GrowingSource]
     ) -> Tuple[dict, GrowingSource]:
-        """Encode (bsz, S) padded sources, given the same rows with shorter sources.
+        """Encode sources that have grown since the last call.
 
-        ``before`` is None in the first call.  Returns the right-padded encoder output and the
-        value of ``before`` in the next call.
+        Args:
+            src_tokens: (bsz, S) padded sources, which begin with those of the last call.
+            before: second result of the last call, None in the first.
+
+        Returns:
+            The encoder output, ``encoder_out`` [(S, bsz, C)] with right padding, and ``before`` for
+            the next call.
         """
 
 
@@ -69,10 +78,24 @@ class DocumentDecoder(Protocol):
     def prefill(
         self, new_tokens: Tensor, encoder_out: dict, incremental_state: Dict
     ) -> Tuple[Tensor, dict]:
-        """Read (bsz, n) right-padded tokens in one pass and continue the incremental state."""
+        """Read several tokens in one pass and update the incremental state in place.
+
+        Args:
+            new_tokens: (bsz, n) right-padded tokens that follow those read before.
+            encoder_out: encoder output of the same rows, or of the sentences that share it.
+            incremental_state: state after the tokens before, empty at the beginning.
+
+        Returns:
+            (bsz, n, C) features and extra outputs.
+        """
 
     def next_doc_state(self, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
-        """Return the document state after a sentence, without computing its outputs."""
+        """Return the document state after a sentence, without computing its outputs.
+
+        Args:
+            prev_output_tokens: (bsz, T) right-padded decoder input, the whole sentence.
+            encoder_out: encoder output of the same rows.
+        """
 
     def independent(
         self, tokens: Tensor, encoder_out: dict, incremental_state: Dict, final: Tensor
@@ -84,7 +107,13 @@ class DocumentDecoder(Protocol):
         """
 
     def with_source(self, incremental_state: Dict, encoder_out: dict, unchanged: int) -> Dict:
-        """Return the state for a longer source whose first ``unchanged`` columns are the same."""
+        """Return the incremental state for a longer source.
+
+        Args:
+            incremental_state: state after tokens that are :meth:`independent` of what is new.
+            encoder_out: encoder output of the longer source.
+            unchanged: number of leading source columns that are the same.
+        """
 
 
 def is_document_recurrent(model) -> bool:

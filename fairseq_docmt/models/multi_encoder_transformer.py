@@ -34,7 +34,7 @@ class MultiEncoderConfig(FairseqDataclass):
         metadata={"help": "previous sentences to encode: of the source, of the target or both"},
     )
     context_sentences: int = field(
-        default=1, metadata={"help": "number of previous sentences (paper: 1)"}
+        default=1, metadata={"help": "number of previous sentences (authors' code: 1)"}
     )
     context_layers: int = field(
         default=1, metadata={"help": "number of layers of each context encoder"}

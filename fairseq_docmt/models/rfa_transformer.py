@@ -160,7 +160,9 @@ class RFATransformerModel(DocumentTransformer):
             if getattr(args, option) and args.sentence_gate == "none":
                 raise UserError(f"{flag(option)} needs --sentence-gate decay or average")
         if args.key_rescale_with_padding and args.no_key_rescale:
-            raise UserError("--key-rescale-with-padding contradicts --no-key-rescale")
+            raise UserError(
+                "--key-rescale-with-padding contradicts --no-key-rescale; leave one out"
+            )
         return super().build_model(args, task)
 
 

@@ -22,7 +22,14 @@ def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def cross_attention(phi_q, phi_k, v, weights, floor: float) -> Tensor:
-    """Compute (H, B, T, D) attention of each query to all weighted keys, pair by pair."""
+    """Compute (H, B, T, d) attention of each query to all weighted keys, pair by pair.
+
+    Args:
+        phi_q, phi_k: (H, B, T, F) and (H, B, S, F) features of queries and keys.
+        v: (H, B, S, d) values.
+        weights: (H, B, S) weights of the keys.
+        floor: minimum denominator.
+    """
     output = v.new_zeros(phi_q.shape[:3] + v.shape[3:])
     for h, b, t in _positions(phi_q):
         numerator, denominator = 0.0, v.new_zeros(())
@@ -45,6 +52,16 @@ def causal_attention(
     """Compute sections 3.1 and 3.2 of Wu et al. (2022) token by token.
 
     ``S_t = f_t S_{t-1} + phi(k_t) v_t``, and likewise for the sums of key features.
+
+    Args:
+        phi_q, phi_k: (H, B, T, F) features of queries and keys.
+        v: (H, B, T, d) values.
+        floor: minimum denominator.
+        log_decay: (H, B, T) logarithms of the gates f_t, default: no gate.
+        before: state before the first token, default: zeros.
+
+    Returns:
+        (H, B, T, d) outputs and the state after the last token.
     """
     heads, bsz, length, features = phi_q.shape
     sums = v.new_zeros(heads, bsz, features, v.size(-1))
@@ -65,7 +82,19 @@ def causal_attention(
 
 
 def window_attention(q, k, v, centers, size: int, causal=False, key_padding=None, relative=None):
-    """Compute (B, H, I, d) attention of each query to the keys around its center, one by one."""
+    """Compute equation 1 of Herold and Ney (2023) for each query, one by one.
+
+    Args:
+        q, k, v: (B, H, I, d) queries, (B, H, J, d) keys and values.
+        centers: (B, I) position b_i around which query i attends.
+        size: window w, keys on each side.
+        causal: whether keys after the center are hidden.
+        key_padding: (B, J) True at keys to be ignored.
+        relative: (2 w + 1, d) embeddings of the distances, from -w to w.
+
+    Returns:
+        (B, H, I, d) attention; zero for queries without keys.
+    """
     rows = []
     for b, h, i in _positions(q):
         center = int(centers[b, i])
@@ -94,7 +123,21 @@ def _put(output: Tensor, where, value: Tensor) -> Tensor:
 
 
 def attentive_gru(from_input, state, keys, gates, padding, weight, bias, energy):
-    """Compute attention and GRU of each sentence (T, a + 3 d), step by step, without beams."""
+    """Compute attention and GRU of each sentence, step by step, without beams.
+
+    Args:
+        from_input: (B, T, a + 3 d) products of the inputs for the attention (a units) and for the
+            gates of the GRU (reset, update, new).
+        state: (B, d) states before the first step.
+        keys: (B, S, a) projected source states.
+        gates: (B, S, 3 d) products of the source states for the gates.
+        padding: (B, S) True at padding, or None.
+        weight, bias: (a + 3 d, d) and (a + 3 d,) products of the state.
+        energy: (a,) weights of the attention.
+
+    Returns:
+        (B, T, d) states and (B, T, S) attention.
+    """
     states, attentions = [], []
     units, size = len(energy), state.size(-1)
     for row in range(len(from_input)):
@@ -142,7 +185,15 @@ def write_to_cache(slots, tokens, size: int, overwrite: bool):
 
 
 def read_from_cache(slots, query):
-    """Return slot probabilities and the value read for one query; None for an empty cache."""
+    """Read the cache of one document for one query (section 3.2 of Tu et al. 2018, equation 5).
+
+    Args:
+        slots: list of (key, value, word).
+        query: (l,) source context vector.
+
+    Returns:
+        Probabilities of the slots and the value that is read; None for an empty cache.
+    """
     if not slots:
         return None, None
     weights = torch.stack([query @ key for key, _, _ in slots]).softmax(dim=0)
@@ -150,7 +201,17 @@ def read_from_cache(slots, query):
 
 
 def recall_others(queries, cells, documents):
-    """Compute (R, d) attention of each sentence to the cells of the others in its document."""
+    """Compute the reading of each sentence from the cells of the others in its document.
+
+    After Maruf and Haffari (2018), section 3.
+
+    Args:
+        queries, cells: (R, d) query and memory cell of each sentence.
+        documents: (R,) document of each sentence.
+
+    Returns:
+        (R, d) readings; zero for a sentence that is alone in its document.
+    """
     readings = []
     for t, query in enumerate(queries):
         others = [u for u in range(len(cells)) if u != t and documents[u] == documents[t]]

@@ -18,7 +18,7 @@
 #else
 #define FOR_ALL_PROCESSORS
 #endif
-// Into each of those versions.
+// Inlined into each of those versions.
 #define INLINE static inline __attribute__((always_inline))
 
 namespace {
@@ -49,7 +49,7 @@ INLINE void load(const BFloat16* from, Vector& to) {
 
 INLINE void store(float* to, const Vector& from) { std::memcpy(to, &from, sizeof from); }
 
-// Rounds to the nearest, to even from halfway; what is not a number stays so.
+// Rounds to the nearest, to even from halfway; NaN stays NaN.
 INLINE void store(BFloat16* to, const Vector& from) {
   Words words;
   std::memcpy(&words, &from, sizeof words);

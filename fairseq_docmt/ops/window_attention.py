@@ -193,7 +193,9 @@ def _blocks(window: Window, queries: int, keys: int, block_size: int) -> Iterato
 
 
 def linear_centers(queries: Tensor, keys: Tensor, length: int) -> Tensor:
-    """Compute the alignment ``b_i = round(J / I * i)``, rounding halves up; indices start at 0.
+    """Compute the alignment ``b_i = round(J / I * i)``, rounding halves up.
+
+    In the formula i and b_i count from 1, in the result from 0.
 
     Args:
         queries, keys: (B,) numbers I and J of target and source tokens.

@@ -32,7 +32,7 @@ def read_lines(path: str) -> List[str]:
     """
     text = read_text(path)
     if not text.strip():
-        raise UserError(f"{path} has no text")
+        raise UserError(f"{path} has no text; check the command that wrote it")
     return lines_of(text)
 
 

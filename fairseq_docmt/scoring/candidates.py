@@ -69,7 +69,9 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
     if len(args.candidates) == 1:
         return read_nbest(args.candidates[0], args.source, args.docids)
     if args.source is None:
-        raise UserError("candidates of several systems need --source")
+        raise UserError(
+            "candidates of several systems need --source, which says where documents end"
+        )
     files = translations.named_files(args.candidates)
     texts = translations.read_translations(files, [args.source], args.source, args.docids)
     rows = [list(row) for row in zip(*texts.systems.values())]

@@ -55,7 +55,7 @@ class Comet(Metric):
     ):
         super().__init__()
         if texts.source is None:
-            raise UserError("COMET needs --source")
+            raise UserError("COMET also reads the source; give --source")
         if len(texts.references) > 1:
             raise UserError("COMET is defined for one reference; give --reference once")
         self._texts, self._python = texts, python or sys.executable

@@ -38,7 +38,7 @@ class Documents(NamedTuple):
 
     Attributes:
         index: document of each sentence.
-        source, target: (sentences,)
+        source, target: sentences of all documents, one after the other.
     """
 
     index: DocumentIndex
@@ -124,10 +124,16 @@ def read_documents(source: str, reference: str) -> Documents:
     """
     sides = [read_lines(path) for path in (source, reference)]
     if len(sides[0]) != len(sides[1]):
-        raise UserError(f"{source} has {len(sides[0])} lines, but {reference} has {len(sides[1])}")
+        raise UserError(
+            f"{source} has {len(sides[0])} lines, but {reference} has {len(sides[1])}; both need a "
+            "line for each sentence"
+        )
     for number, pair in enumerate(zip(*sides), start=1):
         if bool(pair[0]) != bool(pair[1]):
-            raise UserError(f"line {number} is blank in only one of {source} and {reference}")
+            raise UserError(
+                f"line {number} is blank in only one of {source} and {reference}; a blank line "
+                "separates documents on both sides"
+            )
     index = DocumentIndex.from_sizes([2 if line else 1 for line in sides[0]])
     return Documents(index, *([lines[row] for row in index.line_ids] for lines in sides))
 
@@ -168,7 +174,7 @@ def usage(
     """Compute the CXMI of sentences that were scored without and with context.
 
     Args:
-        without, with_context: (sentences,)
+        without, with_context: scores of each sentence.
         document: (sentences,) number of the document of each sentence.
     """
     gains = [w.bits - wo.bits for wo, w in zip(without, with_context)]
@@ -187,7 +193,7 @@ def over_other_documents(
     """Compute the gain of each context over sentences of another document, where both were scored.
 
     Args:
-        found: context -> (sentences,)
+        found: scores of each sentence, by context.
         document: (sentences,) number of the document of each sentence.
 
     Returns:
@@ -238,7 +244,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "other-document or other-document:K: sentences of another document, at most K",
     )
     add("--words", type=int, default=15, help="number of tokens to show, by their mean gain")
-    add("--least", type=int, default=10, help="minimum occurrences of a token to be shown")
+    add("--min-count", type=int, default=10, help="minimum occurrences of a token to be shown")
     add_model_arguments(parser)
     _tables.add_arguments(parser)
 
@@ -261,7 +267,10 @@ def main(args: argparse.Namespace) -> None:
     scorer = load_scorer(args.path, args)
     base = load_scorer(args.baseline, args) if args.baseline else scorer
     if not base.task.target_dictionary == scorer.task.target_dictionary:
-        raise UserError("the models of --baseline and --path have different target dictionaries")
+        raise UserError(
+            "the models of --baseline and --path have different target dictionaries; compare "
+            "models that were trained on the same binarised data"
+        )
     without = score(base, documents, "0")
     found = {context: score(scorer, documents, context) for context in args.context}
     number = documents.index.document
@@ -269,7 +278,7 @@ def main(args: argparse.Namespace) -> None:
     used.update(over_other_documents(found, number))
     words = by_word(without, found[args.context[-1]])
     best = sorted(
-        (word for word, gains in words.items() if len(gains) >= args.least),
+        (word for word, gains in words.items() if len(gains) >= args.min_count),
         key=lambda word: -np.mean(words[word]),
     )[: args.words]
     tables = [

@@ -56,9 +56,9 @@ def read_set(
     try:
         items = _read(file, context, documents, after)
     except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8") from None
+        raise UserError(f"{path} is not UTF-8; convert the file") from None
     if not items:
-        raise UserError(f"{path} has no items")
+        raise UserError(f"{path} has no items; check the download")
     return [item.with_context(context, after) for item in items]
 
 
@@ -254,7 +254,9 @@ class _Documents:
         """
         pairs = self._pairs(where, str(name))
         if not str(line).isdecimal() or not 1 <= int(line) <= len(pairs):
-            raise UserError(f"{where}: {name} has no line {line}")
+            raise UserError(
+                f"{where}: {name} has no line {line}; --documents must be those of the test set"
+            )
         lines = (
             slice(max(int(line) - 1 - before, 0), int(line) - 1),
             slice(int(line), int(line) + after),
@@ -265,7 +267,10 @@ class _Documents:
     def _pairs(self, where: str, name: str) -> List[Tuple[str, str]]:
         if name not in self.read:
             if name not in self.files:
-                raise UserError(f"{where}: document {name} is not in {self.folder}")
+                raise UserError(
+                    f"{where}: document {name} is not in {self.folder}; --documents must be those "
+                    "of the test set"
+                )
             target = self.files[name]
             others = [p for p in target.parent.glob(f"{target.stem}.*") if p != target]
             if len(others) != 1:
@@ -277,7 +282,10 @@ class _Documents:
                 for side in (others[0], target)
             ]
             if len(sides[0]) != len(sides[1]):
-                raise UserError(f"{others[0]} and {target} have different numbers of lines")
+                raise UserError(
+                    f"{others[0]} and {target} have different numbers of lines; extract the "
+                    "documents again"
+                )
             self.read[name] = list(zip(*sides))
         return self.read[name]
 

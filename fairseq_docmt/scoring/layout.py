@@ -81,13 +81,15 @@ class Layout(NamedTuple):
             if len(text.documents) != self.index.num_documents:
                 raise UserError(
                     f"{text.path} has {len(text.documents)} documents, but {self.path} has "
-                    f"{self.index.num_documents}"
+                    f"{self.index.num_documents}; translate all of it"
                 )
             return text.documents
         found = {document.id: document for document in text.documents}
         for name in self.ids:
             if name not in found:
-                raise UserError(f"{text.path} lacks the document {name} of {self.path}")
+                raise UserError(
+                    f"{text.path} lacks the document {name} of {self.path}; translate all of it"
+                )
         return [found[name] for name in self.ids]
 
     def _segments(self, path: str, place: int, document: Document) -> List[str]:
@@ -98,13 +100,14 @@ class Layout(NamedTuple):
             for number in wanted:
                 if number not in segments:
                     raise UserError(
-                        f"{path}: document {document.id} lacks segment {number} of {self.path}"
+                        f"{path}: document {document.id} lacks segment {number} of {self.path}; "
+                        "translate all of it"
                     )
             for number in segments:
                 if number not in wanted:
                     raise UserError(
                         f"{path}: document {document.id} has a segment {number}, which "
-                        f"{self.path} lacks"
+                        f"{self.path} lacks; give the files of one test set"
                     )
             return [segments[number] for number in wanted]
         if len(document.segments) != size:
@@ -135,7 +138,7 @@ class Layout(NamedTuple):
             )
         raise UserError(
             f"{text.path} and {self.path} differ: line {min(missing | extra) + 1} is a sentence in "
-            "only one of them"
+            "only one of them; give the files of one test set"
         )
 
     def _by_line(self, text: Lines) -> List[str]:
@@ -181,7 +184,7 @@ def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> 
         index = DocumentIndex.from_lengths([len(d.segments) for d in text.documents])
         ids = [document.id for document in text.documents]
         if 0 in (lengths := [len(d.segments) for d in text.documents]):
-            raise UserError(f"{text.path}: document {ids[lengths.index(0)]} is empty")
+            raise UserError(f"{text.path}: document {ids[lengths.index(0)]} is empty; leave it out")
         return Layout(text.path, index, ids, [d.numbers for d in text.documents])
     if docids is None:
         return Layout(
@@ -196,7 +199,9 @@ def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> 
     names = [name for name, _ in groups]
     for name, count in Counter(names).items():
         if count > 1:
-            raise UserError(f"--docids: the lines of document {name} are not together")
+            raise UserError(
+                f"--docids: the lines of document {name} are apart; sort all files by document"
+            )
     starts = np.cumsum([0, *(size for _, size in groups)])
     path = "--docids" if text is None else text.path
     return Layout(path, DocumentIndex(np.arange(len(docids)), starts), names, by_docids=True)

@@ -1,4 +1,4 @@
-r"""Compute BLEU of sentences and documents, chrF, TER and METEOR, with significance tests.
+r"""Score systems by s-BLEU, d-BLEU, chrF, TER, METEOR and COMET, with significance tests.
 
     python -m fairseq_docmt.scoring metrics --reference test.en \
         sentence=sentence.out window=window.out --tests bootstrap,sign

@@ -18,7 +18,7 @@ MANY_UNKNOWN = 0.1
 
 
 class NoisyChannel(NamedTuple):
-    """The models of a command, None where there is no such model."""
+    """Scoring models of `rerank`; None for a model that was not given."""
 
     language_model: Optional[DocumentLanguageModel] = None
     channel: Optional[ReferenceScorer] = None

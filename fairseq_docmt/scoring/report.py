@@ -104,7 +104,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="phenomena of sentences, as `pronouns` and `dropped-pronouns` write; may be repeated",
+        help="phenomena of sentences, as `pronouns`, `tagged-words` and `dropped-pronouns` write "
+        "them with --tags; may be repeated",
     )
     parser.add_argument(
         "--contrastive",

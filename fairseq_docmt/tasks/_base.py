@@ -225,7 +225,9 @@ class DocumentTranslationTask(PreparedTextTask):
         """
         for path in utils.split_paths(cfg.data):
             if not os.path.isdir(path):
-                raise UserError(f"data directory {path} not found")
+                raise UserError(
+                    f"data directory {path} not found; give the folder of fairseq-preprocess"
+                )
         first = utils.split_paths(cfg.data)[0]
         given = cfg.source_lang and cfg.target_lang
         if not given and data_utils.infer_language_pair(first)[0] is None:
@@ -269,7 +271,10 @@ class DocumentTranslationTask(PreparedTextTask):
             let_vocabulary_grow(model, self.src_dict, self.tgt_dict)
         else:
             if reads_documents(model):
-                raise UserError(f"language tags are not supported by {type(model).__name__}")
+                raise UserError(
+                    f"{type(model).__name__} cannot start from a multilingual model with language "
+                    "tags; choose an architecture that reads windows, documents or streams"
+                )
             new = self.tag_options.new
             let_vocabulary_grow(model, self.src_dict, self.tgt_dict, new=new, as_mean=True)
         if self.start is not None and not (from_checkpoint or self.start.resumes):
@@ -414,7 +419,7 @@ class DocumentTranslationTask(PreparedTextTask):
             "separator": self.search.separator,
             "nbest": getattr(args, "nbest", 1),
             "ensemble": self.search.ensemble_of(models, lm_model),
-            "never": self.search.never,
+            "forbidden": self.search.forbidden,
             **given,
             "lm_model": lm_model,
         }
@@ -435,7 +440,7 @@ class DocumentTranslationTask(PreparedTextTask):
             raise UserError("only fairseq-generate loads --lm-path; use it, or leave --lm-path out")
         if model is None or not weight:
             return None
-        symbols = {self.search.separator, *self.search.never}
+        symbols = {self.search.separator, *self.search.forbidden}
         return ShallowFusion(model, self.target_dictionary, symbols)
 
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):

@@ -178,10 +178,11 @@ def _misfit(message: str) -> str:
     sizes = re.search(r"size mismatch for (\S+): .*?Size\(\[(.*?)\]\).*?Size\(\[(.*?)\]\)", message)
     if sizes:
         name, trained, built = sizes.groups()
-        return f"{name} has the sizes {trained} there and {built} here"
+        return f"{name} has the shape [{trained}] in the checkpoint, but [{built}] in the model"
     names = re.findall(r"""["']([\w.]+)["']""", message)
     if not names:
         return message.splitlines()[0]
-    kind = "surplus" if "Missing" not in message else "missing"
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"{names[0]}{more} {'are' if more else 'is'} {kind} there"
+    if "Missing" in message:
+        return f"the checkpoint lacks {names[0]}{more}"
+    return f"only the checkpoint has {names[0]}{more}"

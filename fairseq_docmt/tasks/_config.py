@@ -18,7 +18,7 @@ class DocumentTranslationConfig(TranslationConfig):
         metadata={
             "help": "decoding of documents in fairseq-generate and fairseq-interactive: window "
             "(decode a window for each sentence and keep only its last sentence), segment (decode "
-            "spans of a document in one output and split it at <sep>), sequential (decode "
+            "a part of a document in one output and split it at <sep>), sequential (decode "
             "sentence by sentence after the previous output); default: sequential for windows, "
             "segment for full documents"
         },

@@ -41,7 +41,9 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
     if folder is None:
         return corpus, spans
     if not os.path.isdir(folder):
-        raise UserError(f"--sentence-data: folder {folder} not found")
+        raise UserError(
+            f"--sentence-data: folder {folder} not found; give a folder of binarised data"
+        )
     languages = (cfg.source_lang, cfg.target_lang)
     dictionaries = (task.source_dictionary, task.target_dictionary)
     for language, dictionary in zip(languages, dictionaries):
@@ -77,7 +79,7 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
 
     added = open_corpus(name, load_pairs)
     if added.tgt_sizes is None:
-        raise UserError(f"--sentence-data: {name} has no target side")
+        raise UserError(f"--sentence-data: {name} has no target side; binarise both languages")
     joined = with_sentence_pairs(corpus, added)
     loss_on_last = task.view_options(trains=True).get("loss_on_last", False)
     first = corpus.index.num_sentences

@@ -123,7 +123,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         if self.cfg.decode_passes < 0:
             raise UserError(f"--decode-passes must not be negative, got {self.cfg.decode_passes}")
         if self.cfg.drafts and self.cfg.gold_drafts:
-            raise UserError("give either --drafts or --gold-drafts")
+            raise UserError("--drafts and --gold-drafts exclude each other; leave one out")
 
     def check_training_options(self) -> None:
         """See the base class."""

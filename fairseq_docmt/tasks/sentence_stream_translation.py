@@ -151,7 +151,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         if max_sentences is None:
             raise UserError(
                 "give --batch-size, the number of documents to read side by side; --max-tokens "
-                "does not limit a stream, which reads as many sentences of every document"
+                "has no effect on streams, which read the same number of sentences from each"
             )
         if max_tokens is not None:
             logger.warning("--max-tokens does not limit the batches of a stream, --batch-size does")

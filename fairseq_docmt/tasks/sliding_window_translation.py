@@ -122,7 +122,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         if self.cfg.sample_window_size and stride == size:
             raise UserError(
                 "--sample-window-size draws sizes from --window-stride to --window-size, which are "
-                f"both {size}; give a larger window or leave it out"
+                f"both {size}; give a larger --window-size or leave it out"
             )
 
     def examples_decided_by(self) -> dict:

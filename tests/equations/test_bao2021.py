@@ -1,6 +1,6 @@
 """g_transformer against plain loops of Bao et al. (2021).
 
-Where the paper is silent: a separator belongs to the source sentence that it ends, and in the
+Choices of this implementation: a separator belongs to the source sentence that it ends, and in the
 decoder, where it is read to predict the first word of the next sentence, to that one; target
 sentences after the last source sentence attend to the last one.
 

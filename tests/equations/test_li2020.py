@@ -1,8 +1,8 @@
 """multi_encoder_transformer against loops of Li et al. (2020).
 
-Where the paper is silent: several previous sentences are one sequence for the context encoder; the
-context of each sentence ends or begins with its ``</s>``; with two contexts, the one of the source
-comes first. A sentence without previous sentences is translated without context.
+Choices of this implementation: several previous sentences are one sequence for the context encoder;
+the context of each sentence ends or begins with its ``</s>``; with two contexts, the one of the
+source comes first. A sentence without previous sentences is translated without context.
 
 Covers models/multi_encoder_transformer.py, modules/multi_encoder/context_attention.py,
 modules/multi_encoder/context_encoder.py, modules/multi_encoder/multi_encoder_decoder.py.

@@ -1,8 +1,8 @@
 """han_transformer against the equations of Miculicich et al. (2018), as loops.
 
-Where the paper is silent, as in the authors' code: layer norms of both queries and of the summaries
-of sentences, and a residual connection with norm in the feed-forward network. A sentence without
-previous sentences keeps its states. There is no norm after the gate.
+As in the authors' code: layer norms of both queries and of the summaries
+of sentences, and a residual connection with norm in the feed-forward network. Unlike
+there, a sentence without previous sentences keeps its states, and no norm follows the gate.
 
 Covers models/han_transformer.py, modules/hierarchical/han_decoder.py,
 modules/hierarchical/hierarchical_attention.py, modules/hierarchical/previous_states.py,

@@ -582,8 +582,8 @@ TRAINING = {
         (
             "checkpoint {folder}/other.pt (--arch transformer) does not fit the model (--arch "
             "rnnsearch): "
-            "encoder.embed_tokens.weight has the sizes 18, 16 there and 18, 12 here; give "
-            "the options of that training"
+            "encoder.embed_tokens.weight has the shape [18, 16] in the checkpoint, but [18, 12] in "
+            "the model; give the options of that training"
         ),
         FROM,
         changed_checkpoint(lambda state: None, "other.pt"),
@@ -639,8 +639,9 @@ TRAINING = {
     "resumed with another size": Case(
         (
             "checkpoint {folder}/ck/checkpoint_last.pt (--arch transformer) does not fit the "
-            "model (--arch transformer): decoder.layers.0.fc1.weight has the sizes 32, 16 there "
-            "and 48, 16 here; give the options of that training, or another --save-dir"
+            "model (--arch transformer): decoder.layers.0.fc1.weight has the shape [32, 16] in "
+            "the checkpoint, but [48, 16] in the model; give the options of that training, or "
+            "another --save-dir"
         ),
         [*WINDOWS, *NEW, "--decoder-ffn-embed-dim", "48"],
         as_last,
@@ -744,7 +745,7 @@ DECODING = {
     ),
     "no numbers": Case(
         (
-            "the checkpoint has parameters that are no numbers (NaN or infinite), so its "
+            "the checkpoint has parameters that are NaN or infinite, so its "
             "training has diverged; use an earlier checkpoint"
         ),
         WINDOWS,

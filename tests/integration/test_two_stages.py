@@ -138,7 +138,7 @@ def test_an_incomplete_memory_is_not_initialised(binarised, tmp_path):
     lost = next(name for name in state["model"] if ".memories." in name)
     del state["model"][lost]
     checkpoint_utils.torch_persistent_save(state, str(path))
-    with pytest.raises(UserError, match=f"does not fit the model .*{lost} is missing there"):
+    with pytest.raises(UserError, match=f"does not fit the model .*the checkpoint lacks {lost}"):
         tiny.train(binarised, tmp_path, *STREAM, model=tiny.memory(), updates=4)
 
 

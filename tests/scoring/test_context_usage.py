@@ -120,7 +120,7 @@ def test_intervals_are_over_documents():
 
 def test_the_command(files, scoring, window_checkpoint, other_window_checkpoint, tmp_path):
     source, reference = files
-    options = ["--source", source, "--reference", reference, "--cpu", "--least", "1"]
+    options = ["--source", source, "--reference", reference, "--cpu", "--min-count", "1"]
     options += ["--path", window_checkpoint, "--context", "1", "other-document:2", "all"]
     text = scoring("context-usage", *options, "--words", "2")
     assert "docs:3|sentences:8|" in text and text.count("\nv") == 2

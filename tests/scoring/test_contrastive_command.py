@@ -481,5 +481,5 @@ def test_a_broken_model_is_named(window_checkpoint, test_set, tmp_path):
         if name.endswith("weight"):
             value.fill_(float("nan"))
     torch.save(state, tmp_path / "broken.pt")
-    with pytest.raises(UserError, match="has parameters that are no numbers"):
+    with pytest.raises(UserError, match="has parameters that are NaN or infinite"):
         run(test_set, "--path", tmp_path / "broken.pt", "--cpu")

@@ -33,8 +33,8 @@ class AttendedSentences(NamedTuple):
 class HierarchicalAttention(nn.Module):
     """Attention to the words of each previous sentence, then to the sentences, with a gate.
 
-    The paper's equations, with layer norms and the residual connection of the feed-forward network
-    as in the authors' code. Without previous sentences the output is the input.
+    After Miculicich et al. (2018), with layer norms and the residual connection of the feed-forward
+    network as in the authors' code. Without previous sentences the output is the input.
 
     Args:
         embed_dim: size C of states.

@@ -79,7 +79,16 @@ def encode_context(
     previous: PreviousSentences,
     embed_tokens: nn.Embedding,
 ) -> EncodedContext:
-    """Encode the previous sentences of each row with a transformer encoder."""
+    """Encode the previous sentences of each row with a transformer encoder.
+
+    Args:
+        encoder: transformer encoder of width C.
+        previous: previous sentences of R rows.
+        embed_tokens: embeddings of their words.
+
+    Returns:
+        (R, S, C) states, (R, S) padding, and (R,) whether there are previous sentences.
+    """
     tokens = context_tokens(previous, encoder.padding_idx, encoder.dictionary.eos())
     lengths = tokens.ne(encoder.padding_idx).sum(dim=1)
     output = TransformerEncoderBase.forward(

@@ -32,7 +32,15 @@ class PreviousSentences(NamedTuple):
     def of(
         cls, src_tokens: Tensor, stream: Stream, count: int, pad: int, key: str = KEY
     ) -> "PreviousSentences":
-        """Find the previous ``count`` sentences of each row of (rows, S) tokens."""
+        """Find the previous sentences of each row.
+
+        Args:
+            src_tokens: (rows, S) tokens with padding on either side.
+            stream: documents of the rows, and the document state before them.
+            count: number n of previous sentences.
+            pad: padding index.
+            key: name of the tokens in the document state.
+        """
         lanes, chunk = stream.lanes, len(src_tokens) // stream.lanes
         incoming = src_tokens.new_zeros(lanes, 1, count)
         if stream.doc_state is not None:

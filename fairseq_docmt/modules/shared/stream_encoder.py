@@ -27,7 +27,14 @@ class StreamEncoder(SharedSourceEncoder):
     def with_context(
         self, output: dict, src_tokens: Tensor, stream: Stream, groups: RowGroups
     ) -> dict:
-        """Return the output with context of previous sentences and the new document state."""
+        """Return the output with context of previous sentences and the new document state.
+
+        Args:
+            output: output of the encoder without context, ``encoder_out`` [(S, rows, C)].
+            src_tokens: (rows, S) padded tokens.
+            stream: documents of the rows.
+            groups: rows of similar length, which are computed together.
+        """
         raise NotImplementedError
 
     def forward(

@@ -34,7 +34,7 @@ def read_input(path: str, role: str, name: Optional[str] = None) -> Input:
     path, chosen = _selection(path)
     text = read_text(path)
     if not text.strip():
-        raise UserError(f"{path} has no text")
+        raise UserError(f"{path} has no text; check the command that wrote it")
     wanted = records.Wanted(role, name, chosen)
     if wmt_xml.is_xml(text):
         return wmt_xml.read(text, path, wanted)
@@ -57,7 +57,7 @@ def read_docids(path: str) -> List[str]:
     """
     text = read_text(path)
     if not text.strip():
-        raise UserError(f"{path} has no text")
+        raise UserError(f"{path} has no text; check the command that wrote it")
     ids = [line.rsplit("\t", 1)[-1].strip() for line in lines_of(text)]
     if "" in ids:
         raise UserError(f"{path}: line {ids.index('') + 1} has no document id")

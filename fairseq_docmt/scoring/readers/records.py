@@ -90,7 +90,7 @@ def read_tsv(text: str, path: str, wanted: Wanted) -> Documents:
                 continue
             if len(row) != len(header):
                 raise UserError(
-                    f"{path}: line {number} has {len(row)} columns, the header {len(header)}"
+                    f"{path}: line {number} has {len(row)} columns, but the header {len(header)}"
                 )
             yield f"{path}: line {number}", dict(zip(header, row))
 
