@@ -9,6 +9,7 @@ import argparse
 import gzip
 import sys
 from itertools import zip_longest
+from pathlib import Path
 from typing import Callable, Iterable, Iterator, List, Sequence, Tuple
 
 from check_documents import (
@@ -121,8 +122,10 @@ def write_corpus(documents: Iterable[Document], out: Sequence[str]) -> Counts:
         out: paths of the two sides.
 
     Raises:
-        CorpusError: the text has an error; nothing is written.
+        CorpusError: the text has an error, or both sides have the same path; nothing is written.
     """
+    if Path(out[0]).resolve() == Path(out[1]).resolve():
+        raise CorpusError(f"--out: {out[1]} is the file of both sides; give each its own")
     sides: Tuple[List[str], List[str]] = ([], [])
     for document in documents:
         for side, sentences in zip(sides, zip(*document)):

@@ -9,6 +9,7 @@ are repeated.
 
 import argparse
 import errno
+import io
 import json
 import os
 import shutil
@@ -317,6 +318,34 @@ def _run(command: List[str], folder: Path) -> None:
         raise CorpusError(f"fairseq-preprocess failed (status {result.returncode}): {last[0]}")
 
 
+def check_dictionary(path: str) -> None:
+    """Check that fairseq can read a dictionary.
+
+    Raises:
+        CorpusError: the file is missing or is not a dictionary; the message gives the line.
+    """
+    if not Path(path).is_file():
+        raise CorpusError(f"--dictionary {path} not found")
+    import fairseq_docmt  # noqa: F401, I001  first: it imports fairseq without its messages
+    from fairseq.data import Dictionary
+
+    known, number = Dictionary(), 0
+    for number, line in enumerate(iterate_lines(path), start=1):
+        where = f"--dictionary {path}: line {number}"
+        try:
+            known.add_from_file(io.StringIO(f"{line}\n"))
+        except ValueError:
+            raise CorpusError(
+                f"{where} ({line.strip()[:60]!r}) must be a word, a space and its count; give the "
+                "dict.*.txt of a model"
+            ) from None
+        except RuntimeError:
+            word = line.rpartition(" ")[0]
+            raise CorpusError(f"{where} repeats the word {word!r}; remove it there") from None
+    if not number:
+        raise CorpusError(f"--dictionary {path}: the file has no words; give another one")
+
+
 def cores() -> int:
     """Return the number of cores that this process may use."""
     may_use = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
@@ -391,8 +420,8 @@ def parse_args(arguments=None) -> argparse.Namespace:
     model = args.sentencepiece_model
     if model is not None and not Path(model).is_file():
         raise CorpusError(f"--sentencepiece-model {model} not found")
-    if args.dictionary is not None and not Path(args.dictionary).is_file():
-        raise CorpusError(f"--dictionary {args.dictionary} not found")
+    if args.dictionary is not None:
+        check_dictionary(args.dictionary)
     if model is not None and args.separate_bpe:
         raise CorpusError(
             "--separate-bpe learns subwords, which --sentencepiece-model gives; leave one of them "

@@ -4,7 +4,9 @@ r"""Convert documents marked by tags, as in IWSLT and WMT, to a corpus of docume
         --out corpus/valid.zh corpus/valid.en
 
 Reads sets (``*.xml``, ``*.sgm``: segments in documents) and training files of IWSLT
-(``train.tags.*``: text between lines of tags).  Several files are concatenated.
+(``train.tags.*``: text between lines of tags).  Several files are concatenated.  The XML of WMT
+from 2021 on, with source and references in one file, is read by ``python -m fairseq_docmt.scoring
+convert``.
 """
 
 import argparse
@@ -19,6 +21,8 @@ from documents import Document, lines_of, reader_parser, run_reader
 
 SEGMENT = re.compile(r"<seg\b", re.IGNORECASE)
 TALK = re.compile(r"<(url|doc)\b", re.IGNORECASE)
+#: Elements that tell the texts of a document apart, in the XML of WMT from 2021 on.
+TEXTS = ("src", "ref", "hyp")
 TAG = re.compile(r"</?[a-zA-Z]\w*\b[^>]*>")
 
 Segments = List[List[str]]
@@ -28,8 +32,8 @@ def read_segments(path: str) -> Segments:
     """Read the segments of each document of a file, including empty segments.
 
     Raises:
-        CorpusError: the file cannot be read or has no document, or a segment is outside of a
-            document.
+        CorpusError: the file cannot be read or has no document, a segment is outside of a
+            document, or a document has several texts.
     """
     lines = list(lines_of(path))
     is_set = any(map(SEGMENT.search, lines))
@@ -57,8 +61,22 @@ def _segments_of_set(lines: List[str], path: str) -> Segments:
                 f"{path}: line {segments[0].sourceline} has a segment outside of a <doc>; give "
                 "the set as it was published"
             )
+        _check_one_text(segments, path)
         documents.append([_text(segment, path) for segment in segments])
     return documents
+
+
+def _check_one_text(segments: list, path: str) -> None:
+    """Raise a CorpusError if the segments of a document belong to several texts."""
+    first, *others = [next(segment.iterancestors(*TEXTS), None) for segment in segments]
+    for segment, text in zip(segments[1:], others):
+        if text is not first:
+            tags = [each.tag for each in (first, text) if each is not None]
+            raise CorpusError(
+                f"{path}: line {segment.sourceline}: the document has several texts (elements "
+                f"{', '.join(tags)}); write each to a file of its own with `python -m "
+                "fairseq_docmt.scoring convert --role source --to text` (or --role reference)"
+            )
 
 
 def _text(segment, path: str) -> str:

@@ -212,6 +212,19 @@ def train(data: Path, save_dir: Path, *arguments: str, updates: int = 12, model=
     return save_dir / "checkpoint_last.pt"
 
 
+def interactive(data: Path, checkpoint, lines, *arguments: str) -> str:
+    """Translate lines with stock ``fairseq-interactive`` and return its output."""
+    from fairseq_cli import interactive as command
+
+    text = "".join(line + "\n" for line in lines)
+    with mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()))):
+        return run_main(
+            command.cli_main,
+            *[str(data), "--user-dir", USER_DIR, "--path", str(checkpoint), "--cpu"],
+            *["--beam", "3", "--max-len-b", "12", *arguments],
+        )
+
+
 def hydra_train(folder: Path, name: str, *overrides: str) -> str:
     """Train with stock ``fairseq-hydra-train`` in the working directory, in ``run``.
 

@@ -5,7 +5,17 @@ import struct
 from typing import List, Optional
 
 import numpy as np
-from fairseq.data import ConcatDataset, LanguagePairDataset, data_utils
+import torch
+from fairseq.data import (
+    AppendTokenDataset,
+    BaseWrapperDataset,
+    ConcatDataset,
+    LanguagePairDataset,
+    StripTokenDataset,
+    TruncateDataset,
+    data_utils,
+)
+from torch import Tensor
 
 from fairseq_docmt.data.document_index import BLANK_SIZE, DocumentIndex
 from fairseq_docmt.errors import UserError
@@ -15,6 +25,11 @@ CHECK = "run data_prep/check_documents.py on the text and binarise it again"
 
 class DocumentCorpus:
     """A split of parallel documents.
+
+    Args:
+        name: name of the split in messages, such as ``data-bin/valid.zh-en``.
+        pairs: stock dataset of all lines, blank ones included.
+        longest_source: maximum number of tokens of a source sentence, to which longer ones are cut.
 
     Attributes:
         name: name of the split in messages, such as ``data-bin/valid.zh-en``.
@@ -27,9 +42,11 @@ class DocumentCorpus:
         UserError: the sides disagree, a file is damaged, or there is no sentence.
     """
 
-    def __init__(self, name: str, pairs: LanguagePairDataset):
+    def __init__(self, name: str, pairs: LanguagePairDataset, longest_source: Optional[int] = None):
         self.name = name
         self.pairs = pairs
+        if longest_source is not None:
+            _cut_sources(pairs, longest_source)
         self._check_files()
         self._check_blank_lines()
         self.index = DocumentIndex.from_sizes(pairs.src_sizes, _joints(pairs.src))
@@ -41,7 +58,7 @@ class DocumentCorpus:
     def _check_files(self) -> None:
         for side in (self.pairs.src, self.pairs.tgt):
             for part in side.datasets if isinstance(side, ConcatDataset) else [side]:
-                _check_binary_file(part)
+                _check_binary_file(_stored(part))
 
     def _check_blank_lines(self) -> None:
         if self.pairs.tgt is None:
@@ -58,14 +75,61 @@ class DocumentCorpus:
             )
 
 
-def open_corpus(name: str, load_pairs) -> DocumentCorpus:
+class CutSources(BaseWrapperDataset):
+    """Sources of at most ``longest`` tokens, the end symbol included."""
+
+    def __init__(self, dataset, longest: int):
+        super().__init__(dataset)
+        self.longest = longest
+
+    def __getitem__(self, line):
+        return cut(self.dataset[line], self.longest)
+
+    @property
+    def sizes(self):
+        """(lines,) number of tokens."""
+        return np.minimum(self.dataset.sizes, self.longest)
+
+
+def cut(sentence: Tensor, longest: int) -> Tensor:
+    """Cut a sentence to at most ``longest`` tokens; its end symbol stays."""
+    if len(sentence) <= longest:
+        return sentence
+    return torch.cat([sentence[: longest - 1], sentence[-1:]])
+
+
+def _cut_sources(pairs: LanguagePairDataset, longest: int) -> None:
+    """Cut the sources, as fairseq does with ``--truncate-source``.
+
+    fairseq's datasets, if it has done so already, are taken away: they count one token more for
+    every line, so that blank lines look like sentences.
+    """
+    if isinstance(pairs.src, ConcatDataset):
+        pairs.src.datasets = [CutSources(_stored(part), longest) for part in pairs.src.datasets]
+    else:
+        pairs.src = CutSources(_stored(pairs.src), longest)
+    pairs.src_sizes = np.asarray(pairs.src.sizes)
+
+
+def _stored(dataset):
+    """Return the dataset of the lines as they are stored, without cutting."""
+    while isinstance(dataset, (AppendTokenDataset, CutSources, StripTokenDataset, TruncateDataset)):
+        dataset = dataset.dataset
+    return dataset
+
+
+def open_corpus(name: str, load_pairs, longest_source: Optional[int] = None) -> DocumentCorpus:
     """Open a split with ``load_pairs()`` and explain errors of fairseq in one sentence.
+
+    Args:
+        name, longest_source: see :class:`DocumentCorpus`.
+        load_pairs: function that returns the stock dataset.
 
     Raises:
         UserError: files are missing or damaged, or the sides disagree.
     """
     try:
-        return DocumentCorpus(name, load_pairs())
+        return DocumentCorpus(name, load_pairs(), longest_source)
     except FileNotFoundError:
         raise UserError(
             f"{name}.* not found; check the data directory, --source-lang, --target-lang "

@@ -87,6 +87,17 @@ class DecodingUnit:
             at_start=self.at_start and at == 0,
         )
 
+    def without_oldest(self) -> "DecodingUnit":
+        """Return the unit without its first context sentence."""
+        return replace(
+            self,
+            source=self.source[1:],
+            target=self.target and self.target[1:],
+            at_start=False,
+            drafts=self.drafts and self.drafts[1:],
+            target_context=self.target_context and self.target_context[1:],
+        )
+
     def starting_at(self, row: int) -> "DecodingUnit":
         """Return one of the rows and those after it as a unit without context."""
         at = self.num_context + row
@@ -129,6 +140,7 @@ class DecodingUnits(FairseqDataset):
         empty_lines: ids of lines that get an empty hypothesis, such as blank lines of the input.
         too_long: those of ``empty_lines`` whose sentence exceeds the model's maximum positions.
         typed_before: last sentences of the first document in earlier interactive input.
+        longest: maximum number of source tokens of a unit, to which ``typed_before`` is limited.
         first_document: number of the first document.
         first_position: position of the first sentence in its document.
         constraints: packed target constraints of each line, or None.
@@ -152,6 +164,7 @@ class DecodingUnits(FairseqDataset):
         empty_lines: Sequence[int] = (),
         too_long: Sequence[int] = (),
         typed_before: Sequence = (),
+        longest: Optional[int] = None,
         first_document: int = 0,
         first_position: int = 0,
         constraints=None,
@@ -170,6 +183,7 @@ class DecodingUnits(FairseqDataset):
         self.empty_lines = list(empty_lines)
         self.too_long = list(too_long)
         self.typed_before = list(typed_before)
+        self.longest = longest
         self.first_document = first_document
         self.first_position = first_position
         self.constraints = constraints
@@ -214,8 +228,7 @@ class DecodingUnits(FairseqDataset):
         first_position = int(self.position[first])
         if document == 0:  # only the first document can continue earlier input
             position += self.first_position
-            missing = self.window_size - len(sentences) if first_position == 0 else 0
-            context = self.typed_before[-missing:] if missing > 0 else []
+            context = self._typed_context(number) if first_position == 0 else []
             sentences = context + sentences
             first_position += self.first_position - len(context)
         return DecodingUnit(
@@ -228,6 +241,16 @@ class DecodingUnits(FairseqDataset):
             following=[self.src[line_id] for line_id in following],
             drafts=None if self.drafts is None else [self.drafts[line_id] for line_id in line_ids],
         )
+
+    def _typed_context(self, number: int) -> Sequence:
+        """Return the earlier interactive input in the window of a unit, as far as it fits."""
+        missing = self.window_size - int(self.spans[number, 1] - self.spans[number, 0])
+        context = self.typed_before[-missing:] if missing > 0 else []
+        if self.longest is not None:
+            room = self.longest - int(self.sizes[number])
+            while context and sum(map(len, context)) > room:
+                context = context[1:]
+        return context
 
     def collater(self, units: List[DecodingUnit]) -> dict:
         """Return the sample whose rows are the sentences to translate, in the order of units."""

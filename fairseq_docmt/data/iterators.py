@@ -7,6 +7,11 @@ from fairseq.data.iterators import EpochBatchIterator
 
 from fairseq_docmt.errors import UserError
 
+#: decides which other options there are
+TASK = "--task"
+OTHERS_READ = "which would leave sentences out or read them twice"
+OTHER_STATES = "which the document states in it do not fit"
+
 
 class ResumableIterator(EpochBatchIterator):
     """Stock batches; the options that determine them are stored within an epoch.
@@ -25,7 +30,8 @@ class ResumableIterator(EpochBatchIterator):
         """Return an iterator with the batches of a stock one."""
         names = list(inspect.signature(EpochBatchIterator).parameters)
         arguments = {name: getattr(iterator, name) for name in names}
-        return cls(**arguments, decided_by=decided_by)
+        order = {"--grouped-shuffling": iterator.grouped_shuffling}
+        return cls(**arguments, decided_by={**decided_by, **order})
 
     def state_dict(self):
         """Return the stock state; within an epoch also the options that determine its batches."""
@@ -40,14 +46,40 @@ class ResumableIterator(EpochBatchIterator):
         Raises:
             UserError: the options give other batches than those of the interrupted epoch.
         """
-        for option, before in state_dict.get("decided_by", {}).items():
-            if before != self._decided_by[option]:
-                raise UserError(
-                    f"the checkpoint was saved in the middle of an epoch with {option} {before}, "
-                    f"not {self._decided_by[option]}, which would leave sentences out or read "
-                    "them twice; give the same again, or begin a new epoch with --reset-dataloader"
-                )
+        before = state_dict.get("decided_by", {})
+        self._refuse_another_task(before)
+        _refuse_changes(before, self._decided_by, OTHERS_READ)
         super().load_state_dict(state_dict)
+
+    def _refuse_another_task(self, before: dict) -> None:
+        """Refuse a checkpoint of an earlier version, which does not name the task, of another."""
+        missing = before.keys() - self._decided_by.keys()
+        if missing and TASK not in before:
+            raise UserError(
+                "the checkpoint was saved in the middle of an epoch of another task, which had "
+                f"{min(missing)}; continue with that task, or begin a new epoch with "
+                "--reset-dataloader"
+            )
+
+
+def _refuse_changes(before: dict, now: dict, consequence: str) -> None:
+    """Refuse other values of options than those that an epoch began with.
+
+    Args:
+        before: values by option in the checkpoint; earlier versions have fewer options.
+        now: values of this run.
+        consequence: what a change leads to.
+
+    Raises:
+        UserError: naming the first option that differs, the task before others.
+    """
+    for option in sorted(before.keys() & now.keys(), key=lambda name: (name != TASK, name)):
+        if before[option] != now[option]:
+            raise UserError(
+                f"the checkpoint was saved in the middle of an epoch with {option} "
+                f"{before[option]}, not {now[option]}, {consequence}; give the same again, or "
+                "begin a new epoch with --reset-dataloader"
+            )
 
 
 class StreamIterator(ResumableIterator):
@@ -55,7 +87,8 @@ class StreamIterator(ResumableIterator):
 
     Args:
         *args, **kwargs: arguments of :class:`ResumableIterator`.
-        lane_states: object with ``for_checkpoint()`` and ``restore(state)``; None for validation.
+        lane_states: object with ``for_checkpoint()`` and ``restore(state)``, and with the values of
+            the options that determine the size of the states, ``decided_by``; None for validation.
     """
 
     def __init__(self, *args, lane_states=None, **kwargs):
@@ -67,10 +100,18 @@ class StreamIterator(ResumableIterator):
         state = super().state_dict()
         if self._lane_states is not None and state["iterations_in_epoch"] > 0:
             state["carries"] = self._lane_states.for_checkpoint()
+            state["carries_decided_by"] = self._lane_states.decided_by
         return state
 
     def load_state_dict(self, state_dict):
-        """Continue from a state of :meth:`state_dict`; see the base class for errors."""
+        """Continue from a state of :meth:`state_dict`.
+
+        Raises:
+            UserError: the options give other batches than those of the interrupted epoch, or
+                document states of another size.
+        """
         super().load_state_dict(state_dict)
         if self._lane_states is not None:
+            before = state_dict.get("carries_decided_by", {})
+            _refuse_changes(before, self._lane_states.decided_by, OTHER_STATES)
             self._lane_states.restore(state_dict.get("carries"))

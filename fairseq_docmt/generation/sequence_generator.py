@@ -67,6 +67,8 @@ class _DocumentGenerator:
         )
         #: stock limits of one sentence; ``max_len_*`` are set for each batch
         self._most_tokens_a, self._most_tokens_b = self.max_len_a, self.max_len_b
+        # The search forbids the end symbol, as only it knows which rows have reached their limit.
+        self._min_len, self.min_len = self.min_len, 0
         self._done: List[bool] = []
 
     def most_tokens(self, source_tokens: int, sentences: int) -> int:
@@ -86,7 +88,7 @@ class _DocumentGenerator:
         if self.lm_model is not None:
             most = [min(limit, self.lm_model.most_tokens) for limit in most]
             self.lm_model.begin(limits.before, marks)
-        least = [self.min_len + n for n in marks]
+        least = [self._min_len + n for n in marks]
         self.max_len_a, self.max_len_b = 0, max(most)
         values = (most, limits.sentences or nothing, least, marks)
         *tensors, marks = (torch.tensor(value, device=device) for value in values)

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from fairseq_docmt.data import pad_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
-from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.hypotheses import Hypothesis, cut_alignment
 from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
 from fairseq_docmt.generation.search import DocumentSearch, NBestLists, stacked
@@ -21,15 +20,16 @@ class SequentialSearch(DocumentSearch):
     """Search for one sentence at a time, after the decoder has read its target context.
 
     The unit of a window has one sentence to translate, and its target context comes from earlier
-    samples.  The unit of a document is translated sentence by sentence.  Where its translations
-    leave too few target positions for another sentence, a new unit without context begins.
+    samples.  The unit of a document is translated sentence by sentence.  Where translations leave
+    too few target positions for another sentence, a window loses its oldest sentences, and in a
+    document a new unit without context begins.
     """
 
     def __init__(self, task):
         super().__init__(task)
         #: last translations of each open document
         self.translated: Dict[int, List[Tensor]] = {}
-        #: number of units in this run that began because the positions were filled
+        #: number of sentences in this run that lost context because the positions were filled
         self._cuts = 0
 
     def begin(self, units: int) -> None:
@@ -38,10 +38,10 @@ class SequentialSearch(DocumentSearch):
         self._cuts = 0
 
     def end(self) -> None:
-        """Report how often a document began anew."""
+        """Report how many sentences lost context."""
         if self._cuts > 0:
             logger.info(
-                "sentences inside documents that were translated without context, because the "
+                "sentences that were translated with less context or none, because the "
                 "translations before them fill the target positions of the model: %d",
                 self._cuts,
             )
@@ -58,6 +58,7 @@ class SequentialSearch(DocumentSearch):
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Search for translations of the rows of each unit."""
+        units = [self._with_room(generator, unit) for unit in units]
         results: List[NBestLists] = [[] for _ in units]
         waiting = list(range(len(units)))
         while waiting:
@@ -69,6 +70,16 @@ class SequentialSearch(DocumentSearch):
             waiting = [i for i in waiting if len(results[i]) < units[i].num_rows]
             self._cuts += len(waiting)
         return results
+
+    def _with_room(self, generator, unit: DecodingUnit) -> DecodingUnit:
+        """Return a unit without the oldest sentences that leave too few target positions."""
+        shorter = unit
+        while shorter.num_context and not self._has_room(
+            generator, shorter, 0, self._context(shorter)
+        ):
+            shorter = shorter.without_oldest()
+        self._cuts += shorter is not unit
+        return shorter
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:
         """Translate at least the first row of each unit, and as many of the next rows as fit."""
@@ -228,12 +239,6 @@ class SequentialSearch(DocumentSearch):
 
     def _most_tokens(self, generator, unit: DecodingUnit, row: int, read: int) -> int:
         left = generator.max_len - 1 - read
-        if left < 1:
-            raise UserError(
-                f"the context of document {unit.document + 1} fills all "
-                f"{generator.max_len} target positions of the model; decode with "
-                "a smaller window"
-            )
         return min(generator.most_tokens(len(unit.source[unit.num_context + row]), 1), left)
 
     def _aligned(self, hypothesis: Hypothesis, unit: DecodingUnit, row: int) -> Hypothesis:

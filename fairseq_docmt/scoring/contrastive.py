@@ -22,7 +22,7 @@ from tabulate import tabulate
 
 import fairseq_docmt
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring._files import write_text
+from fairseq_docmt.scoring._files import lines_of, read_text, write_text
 from fairseq_docmt.scoring.contrastive_accuracy import (
     Accuracy,
     Verdict,
@@ -145,13 +145,13 @@ def read_losses(path: str, items: List[Item]) -> Scored:
     """Read scores from a file of losses, in the order of the candidates of a set.
 
     Raises:
-        UserError: the file does not exist, a line is not a number, or there is not one line per
-            candidate.
+        UserError: the file does not exist or is not UTF-8, a line is not a number, or there is not
+            one line per candidate.
     """
     if not Path(path).is_file():
         raise UserError(f"--losses {path} not found")
     losses = []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(lines_of(read_text(path)), start=1):
         try:
             losses.append(float(line))
         except ValueError:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring._files import read_text
 from fairseq_docmt.scoring.contrastive_items import (
     Item,
     checked_item,
@@ -278,7 +279,7 @@ class _Documents:
                     f"{target} must have exactly one source file beside it, not {len(others)}"
                 )
             sides = [
-                [line.strip() for line in side.read_text(encoding="utf-8").split("\n")]
+                [line.strip() for line in read_text(str(side)).split("\n")]
                 for side in (others[0], target)
             ]
             if len(sides[0]) != len(sides[1]):
@@ -299,18 +300,33 @@ def bawden(name: str, entries: dict) -> List[Item]:
     for block, entry in entries.items():
         where = f"{name}: example {block}"
         if isinstance(entry, dict) and "examples" in entry:
-            for example in field(where, entry, "examples"):
+            for example in _list(where, entry, "examples"):
                 labels = {"phenomenon": entry.get("type", "lexical choice")}
                 pair = field(where, example, "trg")
                 items.append(_bawden_item(where, example, pair, "correct", labels))
             continue
-        for pair in field(where, entry, "trg"):
+        for pair in _list(where, entry, "trg"):
             kind = "semi-correct" if "semi-correct" in pair else "correct"
             labels = {"phenomenon": "anaphora", "translation of the context": kind}
             if "type" in pair:
                 labels["pronoun"] = pair["type"]
             items.append(_bawden_item(where, entry, pair, kind, labels))
     return items
+
+
+def _list(where: str, entry, name: str) -> List[dict]:
+    """Return the value of a key, a list of dictionaries.
+
+    Raises:
+        UserError: the entry has no such key, or another value.
+    """
+    values = field(where, entry, name)
+    if not isinstance(values, list):
+        raise UserError(f'{where}: "{name}" must be a list, not {str(values)[:40]!r}')
+    for value in values:
+        if not isinstance(value, dict):
+            raise UserError(f'{where}: "{name}" must have dictionaries, not {str(value)[:40]!r}')
+    return values
 
 
 def _bawden_item(where: str, example: dict, pair: dict, right: str, labels: dict) -> Item:

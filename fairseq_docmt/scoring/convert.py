@@ -87,22 +87,31 @@ def read_documents(args: argparse.Namespace):
 
 
 def json_lines(documents: List[Document], path: str = "") -> str:
-    """Return documents as JSON lines, the format of this project."""
-    return "".join(
-        json.dumps({"doc_id": document.id, "segment": number, "text": text}, ensure_ascii=False)
-        + "\n"
-        for document in documents
-        for number, text in zip(_numbers(document), document.segments)
-    )
+    """Return documents as JSON lines, the format of this project.
+
+    An empty document is a record without a segment.
+    """
+    records = []
+    for document in documents:
+        for number, text in zip(_numbers(document), document.segments):
+            records.append({"doc_id": document.id, "segment": number, "text": text})
+        if not document.segments:
+            records.append({"doc_id": document.id, "text": ""})
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
 def plain_text(documents: List[Document], path: str) -> str:
     """Return documents as lines, with blank lines between documents.
 
     Raises:
-        UserError: a segment is empty: it would be the end of a document.
+        UserError: a segment is empty: it would be the end of a document; or a document is empty.
     """
     for document in documents:
+        if not document.segments:
+            raise UserError(
+                f"{path}: document {document.id} is empty, which plain text cannot hold; leave it "
+                "out, or use --to jsonl"
+            )
         for number, text in zip(_numbers(document), document.segments):
             if not text.strip():
                 raise UserError(

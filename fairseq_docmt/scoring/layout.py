@@ -67,8 +67,17 @@ class Layout(NamedTuple):
             "separate them with blank lines, or use JSON lines with doc_id"
         )
 
-    def left_out(self, name: str, text: Input) -> List[str]:
-        """Return a note if a text has documents that the test set lacks."""
+    def notes(self, name: str, text: Input) -> List[str]:
+        """Return notes on how a text was read.
+
+        One names the number of documents that the test set lacks, one that of blank lines that were
+        taken for empty translations.
+        """
+        if isinstance(text, Lines):
+            lines = self._lines(text)
+            taken = self._without_ends(text) and not self._may_be_ends(lines)
+            blank = lines.count("") if taken else 0
+            return [f"{name}: {blank} blank lines taken for empty translations"] * (blank > 0)
         if not isinstance(text, Documents) or self.ids is None:
             return []
         known = set(self.ids)
@@ -143,13 +152,16 @@ class Layout(NamedTuple):
 
     def _by_line(self, text: Lines) -> List[str]:
         """Return the lines of plain text that are sentences in the test set."""
-        lines, rows = text.lines, self.index.line_ids.tolist()
-        wanted = rows[-1] + 1 if rows else 0
-        if self.by_docids and len(lines) == wanted:
-            return lines
-        while len(lines) > wanted and not lines[-1]:
-            lines = lines[:-1]
-        if len(lines) == self.index.num_sentences:
+        lines, rows = self._lines(text), self.index.line_ids.tolist()
+        wanted = self._num_lines()
+        if self._without_ends(text):
+            if self._may_be_ends(lines):
+                raise Mismatch(
+                    f"{text.path}: line {lines.index('') + 1} is blank, which may be an empty "
+                    "translation or the end of a document, since there are only as many lines as "
+                    f"sentences in {self.path}; translate all of it and keep its blank lines, or "
+                    "give --docids"
+                )
             return lines
         if len(lines) != wanted:
             raise Mismatch(
@@ -164,6 +176,36 @@ class Layout(NamedTuple):
                     "blank lines must be the same in both, or give --docids"
                 )
         return [lines[row] for row in rows]
+
+    def _num_lines(self) -> int:
+        """Return the number of lines of the test set, with the blank ones between documents."""
+        return int(self.index.line_ids[-1]) + 1 if self.index.num_sentences else 0
+
+    def _lines(self, text: Lines) -> List[str]:
+        """Return the lines of plain text without surplus blank ones at its end."""
+        lines = text.lines
+        while len(lines) > self._num_lines() and not lines[-1]:
+            lines = lines[:-1]
+        return lines
+
+    def _without_ends(self, text: Lines) -> bool:
+        """Return whether a text has a line for each sentence, but none for the ends of documents.
+
+        With a single document or docids, there are no such lines.
+        """
+        size = self.index.num_sentences
+        return len(self._lines(text)) == size and size < self._num_lines()
+
+    def _may_be_ends(self, lines: List[str]) -> bool:
+        """Return whether blank lines may be ends of documents, in a text that lost sentences.
+
+        They are none if a block between them is longer than each document; then they must be empty
+        translations.
+        """
+        blocks = [len(list(group)) for filled, group in groupby(lines, key=bool) if filled]
+        longest = np.diff(self.index.starts).max()
+        fits = len(blocks) == self.index.num_documents or max(blocks, default=0) <= longest
+        return "" in lines and fits
 
 
 def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> Layout:

@@ -174,12 +174,13 @@ class ReferenceScorer:
         Args:
             pairs: documents, each as source and target sentences.
             smoothing: label smoothing of the log-probabilities.
-            last_only: skip work that only the scores of earlier sentences need.
+            last_only: skip work that only the scores of earlier sentences need, and those
+                sentences where each is scored by itself.
         """
         if self._is_document_task:
             batches = self._document_batches(pairs, last_only)
         else:
-            batches = self._sentence_batches(pairs)
+            batches = self._sentence_batches(pairs, last_only)
         models = list(self.hub.models)
         if smoothing:
             models = [_Smoothed(model, smoothing) for model in models]
@@ -225,11 +226,14 @@ class ReferenceScorer:
             sample = units.collater([units[unit] for unit in batch])
             yield sample, index.document[sample["id"].numpy()].tolist()
 
-    def _sentence_batches(self, pairs):
-        """Yield batches of last sentences, and the document of each row, for other tasks."""
-        src, tgt = [source[-1] for source, _ in pairs], [target[-1] for _, target in pairs]
+    def _sentence_batches(self, pairs, last_only: bool):
+        """Yield batches of single sentences, and the document of each row, for other tasks."""
+        kept = slice(-1, None) if last_only else slice(None)
+        src = [sentence for source, _ in pairs for sentence in source[kept]]
+        tgt = [sentence for _, target in pairs for sentence in target[kept]]
+        document = [number for number, (source, _) in enumerate(pairs) for _ in source[kept]]
         sizes = [np.array([len(sentence) for sentence in side]) for side in (src, tgt)]
-        numbers = np.arange(len(pairs))
+        numbers = np.arange(len(src))
         self._check_lengths(np.stack([numbers, numbers + 1], axis=1), src, tgt)
         words = (self.task.source_dictionary, self.task.target_dictionary)
         options = {"left_pad_source": self.task.cfg.left_pad_source, "shuffle": False}
@@ -240,7 +244,7 @@ class ReferenceScorer:
         device = next(self.hub.models[0].parameters()).device
         for batch in tqdm(batches, unit="batch", disable=None):
             sample = rows.collater([rows[row] for row in batch])
-            documents = sample["id"].tolist()
+            documents = [document[row] for row in sample["id"].tolist()]
             sample["net_input"] = {k: v.to(device) for k, v in sample["net_input"].items()}
             sample["target"] = sample["target"].to(device)
             yield sample, documents

@@ -57,11 +57,14 @@ def read(paths: Sequence[str], texts: Translations) -> List[List[str]]:
             try:
                 record = json.loads(line)
                 name, place, names = str(record["doc_id"]), record["segment"], record["tags"]
-                valid = isinstance(place, int) and all(isinstance(tag, str) for tag in names)
+                valid = isinstance(place, int) and isinstance(names, list)
+                valid = valid and all(isinstance(tag, str) for tag in names)
             except (ValueError, KeyError, TypeError):
                 valid = False
             if not valid:
-                raise UserError(f'{where} must have "doc_id", "segment" (a number) and "tags"')
+                raise UserError(
+                    f'{where} must have "doc_id", "segment" (a number) and "tags", a list of names'
+                )
             document = documents.get(name)
             size = 0 if document is None else starts[document + 1] - starts[document]
             if not 1 <= place <= size:

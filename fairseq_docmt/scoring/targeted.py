@@ -208,6 +208,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     """Run the command."""
+    if not args.separator:
+        raise UserError("--separator is empty; give the text between sentences, such as <eos>")
     targets = read_targets(args.set)
     last = last_sentences(args.last_sentence) if args.last_sentence else None
     verdicts = {

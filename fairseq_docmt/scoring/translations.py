@@ -191,7 +191,7 @@ def read_translations(
                 continue
             found[name] = _aligned(layout, texts[0], documents, align)
             reports[name] = alignment.report(texts[0], found[name], align)
-        notes += layout.left_out(name, text)
+        notes += layout.notes(name, text)
     sentences = layout.sentences(wanted) if wanted else None
     result = Translations(layout.index, found, texts, sentences, {}, layout.ids, notes, reports)
     notes += [_alignment_note(name, align, result) for name in reports]

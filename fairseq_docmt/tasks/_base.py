@@ -18,6 +18,7 @@ from fairseq_docmt.data import (
     DocumentView,
     open_corpus,
 )
+from fairseq_docmt.data.corpus import cut
 from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.iterators import ResumableIterator
@@ -32,6 +33,7 @@ from fairseq_docmt.generation.shallow_fusion import ShallowFusion
 from fairseq_docmt.generation.validation_units import units_of_view
 from fairseq_docmt.models._dataclass_options import complete_in_place, name_of
 from fairseq_docmt.models.interface import (
+    is_document_recurrent,
     load_pretrained_parts,
     reads_documents,
     separate_beams,
@@ -77,6 +79,8 @@ class DocumentTranslationTask(PreparedTextTask):
         super().__init__(cfg, src_dict, tgt_dict)
         if cfg.load_alignments:
             raise UserError("--load-alignments is not supported by document tasks; leave it out")
+        if cfg.left_pad_target:
+            raise UserError("--left-pad-target is not supported by document tasks; leave it out")
         with open_dict(cfg):
             # Batches depend only on the number of the epoch, so that they are equal after resuming.
             cfg.rebuild_batches = True
@@ -95,6 +99,8 @@ class DocumentTranslationTask(PreparedTextTask):
         #: language tags, and the options they follow from; set when a checkpoint is known
         self.tags: LanguageTags = NO_TAGS
         self.tag_options: Optional[_language_tags.TagOptions] = None
+        #: whether the sentences of a batch form documents for the model
+        self._rows_form_documents = False
         self.check_options()
         self.decoding = cfg.decoding or self.decodings[0]
         check_decoding(self)
@@ -114,6 +120,14 @@ class DocumentTranslationTask(PreparedTextTask):
     def examples_decided_by(self) -> dict:
         """Return the values of the options that determine the examples of an epoch, by option."""
         return {
+            "--task": self.task_name,
+            "--train-subset": self.cfg.train_subset,
+            "--upsample-primary": self.cfg.upsample_primary,
+            "--truncate-source": self.cfg.truncate_source,
+            "--max-source-positions": self.cfg.max_source_positions,
+            "--max-target-positions": self.cfg.max_target_positions,
+            "--mark-document-start": self.options["mark_document_start"],
+            "--language-tags": None if self.tag_options is None else self.tag_options.kind,
             "--sentence-data": self.cfg.sentence_data is not None,
             "--sentence-ratio": self.cfg.sentence_ratio,
         }
@@ -216,6 +230,13 @@ class DocumentTranslationTask(PreparedTextTask):
         source, target = self.tags.added
         return source + marks, target + marks
 
+    @property
+    def longest_source(self) -> Optional[int]:
+        """Number of tokens to which ``--truncate-source`` cuts sources; None without it."""
+        if not self.cfg.truncate_source:
+            return None
+        return self.cfg.max_source_positions - self.added_tokens[0]
+
     @classmethod
     def setup_task(cls, cfg, **kwargs):
         """Set up the task; check the checkpoints that fairseq is going to load.
@@ -286,7 +307,22 @@ class DocumentTranslationTask(PreparedTextTask):
             load_pretrained_parts(model, self._some_training_sources())
         if self.cfg.freeze_pretrained:
             freeze_pretrained(model)
+        self._rows_form_documents = is_document_recurrent(model) or reads_documents(model)
         return model
+
+    def build_criterion(self, cfg, from_checkpoint=False):
+        """Build the criterion.
+
+        Raises:
+            UserError: it duplicates the rows of a batch, which together form documents.
+        """
+        criterion = super().build_criterion(cfg, from_checkpoint)
+        if getattr(criterion, "rdrop_alpha", 0) and self._rows_form_documents:
+            raise UserError(
+                "--rdrop-alpha duplicates the sentences of a batch, which would follow one another "
+                "in their document; use another --criterion"
+            )
+        return criterion
 
     def _some_training_sources(self, most: int = 10000) -> Iterator[torch.Tensor]:
         """Yield about ``most`` source sentences, evenly spaced in the training set."""
@@ -316,7 +352,7 @@ class DocumentTranslationTask(PreparedTextTask):
             super(DocumentTranslationTask, self).load_dataset(split, epoch, combine, **kwargs)
             return self.datasets[split]
 
-        corpus = open_corpus(name, load_pairs)
+        corpus = open_corpus(name, load_pairs, self.longest_source)
         if self.cfg.checkpoint_to_decode:
             options = self.decoding_options(corpus)
             self.datasets[split] = self._decoding_input.units_of_corpus(corpus, **options)
@@ -355,6 +391,9 @@ class DocumentTranslationTask(PreparedTextTask):
             UserError: a line has a document symbol.
         """
         _training_text.refuse_typed_symbols(src_tokens, self.src_dict)
+        if self.longest_source is not None:
+            src_tokens = [cut(line, self.longest_source) for line in src_tokens]
+            src_lengths = [len(line) for line in src_tokens]
         return TypedLines(src_tokens, src_lengths, self.src_dict, constraints=constraints)
 
     def get_batch_iterator(self, dataset, *args, disable_iterator_cache=False, **kwargs):

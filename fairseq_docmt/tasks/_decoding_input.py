@@ -70,6 +70,7 @@ class DecodingInput:
             window_size=task.window_to_decode(),
             empty_lines=[*empty_lines, *too_long],
             too_long=too_long,
+            longest=most,
             left_pad_source=task.cfg.left_pad_source,
             **options,
         )

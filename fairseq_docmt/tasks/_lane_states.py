@@ -7,10 +7,13 @@ from typing import Dict, List, Optional
 import torch
 from fairseq.distributed import utils as distributed_utils
 
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.modules.shared.document_state import DocumentState, detached, moved
 
 logger = logging.getLogger(__name__)
+
+#: options of architectures that determine the size of a document state, not that of parameters
+SIZES = ("context_sentences", "cache_size", "memory_gradient_sentences")
 
 
 class LaneStates:
@@ -18,13 +21,25 @@ class LaneStates:
 
     If the same batch is run again (overflow in half precision, NaN detection), it gets the same
     document state, and its previous next state is replaced.
+
+    Attributes:
+        decided_by: values of the options that determine the size of a document state, by option.
     """
 
     def __init__(self):
+        self.decided_by: dict = {}
         self._current: Optional[DocumentState] = None
         self._before: Dict[int, Optional[DocumentState]] = {}
         self._update: Optional[int] = None
         self._of_all: Optional[List[Optional[DocumentState]]] = None
+
+    def of_model(self, cfg) -> None:
+        """Note the options of a model that determine the size of its document states.
+
+        Args:
+            cfg: configuration of the model.
+        """
+        self.decided_by = {flag(name): getattr(cfg, name) for name in SIZES if hasattr(cfg, name)}
 
     @contextlib.contextmanager
     def of_batch(self, sample: dict, model, update: int = 0, keep: bool = True):

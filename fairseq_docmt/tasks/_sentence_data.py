@@ -77,7 +77,7 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
             truncate_source=cfg.truncate_source,
         )
 
-    added = open_corpus(name, load_pairs)
+    added = open_corpus(name, load_pairs, task.longest_source)
     if added.tgt_sizes is None:
         raise UserError(f"--sentence-data: {name} has no target side; binarise both languages")
     joined = with_sentence_pairs(corpus, added)

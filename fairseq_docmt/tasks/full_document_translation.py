@@ -150,6 +150,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         """See the base class."""
         return {
             **super().examples_decided_by(),
+            "--max-document-tokens": self.options["max_document_tokens"],
             "--document-parts": self.cfg.document_parts,
             "--sample-document-parts": self.cfg.sample_document_parts,
         }

@@ -77,6 +77,14 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
                 "documents of one sentence"
             )
 
+    def examples_decided_by(self) -> dict:
+        """See the base class."""
+        return {
+            **super().examples_decided_by(),
+            "--chunk-sentences": self.cfg.chunk_sentences,
+            "--random-chunk": self.cfg.random_chunk,
+        }
+
     def build_model(self, cfg, from_checkpoint=False):
         """Build a model with a document state.
 
@@ -89,6 +97,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
                 f"--arch {name_of(cfg)} has no document state; train it with --task "
                 "sliding_window_translation, where --window-size 1 is sentence level"
             )
+        self.training_states.of_model(cfg)
         return model
 
     # ---- data ----------------------------------------------------------------------------------
@@ -178,9 +187,8 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             lane_states=self.training_states if trains else None,
             decided_by={
                 "--batch-size": max_sentences,
-                "--chunk-sentences": self.cfg.chunk_sentences,
-                "--random-chunk": self.cfg.random_chunk,
                 "--seed": seed,
+                **self.examples_decided_by(),
             },
         )
         self.validation_bleu.begin(view, iterator)

@@ -129,6 +129,9 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         """See the base class."""
         return {
             **super().examples_decided_by(),
+            "--window-size": self.options["window_size"],
+            "--loss-on": self.options["loss_on"],
+            "--next-sentences": self.options["next_sentences"],
             "--window-stride": self.cfg.window_stride,
             "--sample-window-size": self.cfg.sample_window_size,
             "--coword-dropout": self.cfg.coword_dropout,

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import (
+    AppendTokenDataset,
     ConcatDataset,
     Dictionary,
     LanguagePairDataset,
     ListDataset,
+    StripTokenDataset,
+    TruncateDataset,
     indexed_dataset,
 )
 
@@ -35,6 +38,21 @@ def test_sizes_leave_out_blank_lines():
     assert corpus.tgt_sizes.tolist() == [2, 7, 3]
     assert target_ratio(corpus) == 1.0
     assert target_ratio(DocumentCorpus("x", pairs(side([4, 1, 4]), side([6, 1, 6])))) == 1.5
+
+
+@pytest.mark.parametrize("stock", [False, True])
+def test_long_sources_are_cut(stock):
+    """fairseq's own cutting, which counts one token more for blank lines, is undone."""
+    src = side([3, 1, 6, 4])
+    if stock:
+        stripped = StripTokenDataset(src, 2)
+        src = AppendTokenDataset(TruncateDataset(stripped, 3), 2)
+        assert src.sizes.tolist() == [4, 2, 4, 4]
+    together = ConcatDataset([src, src]) if stock else src
+    corpus = DocumentCorpus("name", pairs(together, None), longest_source=4)
+    assert corpus.index.starts.tolist() == ([0, 1, 3, 4, 6] if stock else [0, 1, 3])
+    assert corpus.src_sizes.tolist()[:3] == [3, 4, 4]
+    assert [corpus.pairs.src[line].tolist() for line in (1, 2)] == [[2], [5, 5, 5, 2]]
 
 
 def test_a_corpus_without_target():

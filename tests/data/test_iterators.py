@@ -24,9 +24,18 @@ def pairs(dataset, epoch):
     return [order[i : i + 2] for i in range(0, 10, 2)]
 
 
-def iterator(seed=1):
-    stock = EpochBatchIterator(Numbers(), collate_fn=list, batch_sampler=pairs, seed=seed)
-    return stock, ResumableIterator.of_stock(stock, {"--seed": seed})
+def iterator(seed=1, grouped_shuffling=False, **decided_by):
+    stock = EpochBatchIterator(
+        *(Numbers(), list, pairs), seed=seed, grouped_shuffling=grouped_shuffling
+    )
+    return stock, ResumableIterator.of_stock(stock, {"--seed": seed, **decided_by})
+
+
+def interrupted(**options):
+    """State of an iterator in the middle of an epoch."""
+    _, ours = iterator(**options)
+    next(ours.next_epoch_itr())
+    return ours.state_dict()
 
 
 def test_batches_equal_those_of_the_stock_iterator():
@@ -56,3 +65,31 @@ def test_other_batches_are_refused_within_an_epoch_only():
         iterator(seed=2)[1].load_state_dict(ours.state_dict())
     list(epoch)
     iterator(seed=2)[1].load_state_dict(ours.state_dict())
+
+
+@pytest.mark.parametrize(
+    "before, now, message",
+    [
+        (
+            {"--task": "windows", "--stride": 1},
+            {"--task": "documents", "seed": 2},
+            "with --task windows, not documents",
+        ),
+        # Earlier versions stored fewer options.
+        (
+            {"--stride": 1},
+            {"--task": "documents", "seed": 2},
+            "of another task, which had --stride",
+        ),
+        ({}, {"grouped_shuffling": True}, "with --grouped-shuffling False, not True"),
+    ],
+)
+def test_another_task_or_order_is_refused_in_one_sentence(before, now, message):
+    with pytest.raises(UserError, match=f"in the middle of an epoch {message}"):
+        iterator(**now)[1].load_state_dict(interrupted(**before))
+
+
+def test_options_that_an_earlier_version_did_not_store_are_not_compared():
+    _, ours = iterator(**{"--task": "windows", "--stride": 2})
+    ours.load_state_dict(interrupted())
+    assert ours.iterations_in_epoch == 1

@@ -185,6 +185,11 @@ def test_segments_belong_to_the_nearest_document(tmp_path):
             "x",
             "/s: line 2 has a tag inside a segment, or an unescaped <",
         ),
+        (
+            "<doc>\n<src><seg>a</seg></src>\n<ref><seg>b</seg></ref>\n</doc>",
+            "x",
+            "/s: line 3: the document has several texts .*src, ref.*scoring convert --role source",
+        ),
         ("<url>\n", "x", "/s: the file has no document"),
         ("", "x", "/s: the file has no document"),
     ],
@@ -439,6 +444,17 @@ def test_feng2022_is_prepared(run_recipe, tmp_path):
     assert (tmp_path / "work" / "data" / "bin" / "test.en-de.de.bin").exists()
     text = (tmp_path / "work" / "corpus" / "valid.de").read_text()
     assert text == "This is de .\nAnd this .\n\nThe end in de .\n"
+
+
+def test_two_sides_need_two_files(tmp_path):
+    source, target = write(tmp_path, s="a\n", t="b\n")
+    for other in ("o", "./o"):
+        out = [f"{tmp_path}/o", f"{tmp_path}/{other}"]
+        done = run_script("marked_documents", source, target, "--out", *out)
+        assert (
+            done.returncode == 1 and "is the file of both sides; give each its own" in done.stderr
+        )
+    assert not (tmp_path / "o").exists()
 
 
 def test_a_fault_is_one_sentence_and_writes_nothing(tmp_path):

@@ -441,6 +441,22 @@ def test_bad_options_get_one_sentence(corpus, extra, message):
         prepare.main(options(corpus, *extra))
 
 
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (b"hello 3\nworld\n", r"dict: line 2 \('world'\) must be a word, a space and its count"),
+        (b"hello 3\nworld 2\nhello 1\n", r"dict: line 3 repeats the word 'hello'; remove it"),
+        (b"hello 3\n\xff 2\n", "dict: line 2 is not valid UTF-8"),
+        (b"", "dict: the file has no words"),
+    ],
+)
+def test_a_bad_dictionary_is_refused_before_all_stages(corpus, text, message):
+    (corpus / "dict").write_bytes(text)
+    with pytest.raises(SystemExit, match=message):
+        prepare.main(options(corpus, "--dictionary", str(corpus / "dict")))
+    assert not (corpus / "out").exists()
+
+
 def test_words_that_are_symbols_are_refused(corpus, quick):
     text = TEXT["en"].replace("Fine.", "a <sep> b")
     (corpus / "test.en").write_text(text * 3, encoding="utf-8")

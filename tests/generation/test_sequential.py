@@ -20,7 +20,7 @@ from fairseq_docmt.generation.sequential import SequentialSearch
 
 LIMIT = 12
 WITHOUT_CONTEXT = (
-    "sentences inside documents that were translated without context, because the translations "
+    "sentences that were translated with less context or none, because the translations "
     "before them fill the target positions of the model"
 )
 
@@ -106,21 +106,45 @@ def test_windows(
         "rfa": [rfa_window_checkpoint],
         "rnnsearch": [rnnsearch_window_checkpoint],
     }[system]
+    assert check_windows(binarised, checkpoints) == 0
+
+
+def check_windows(binarised, checkpoints, positions=None):
+    """Compare windows; return how often one loses context, because ``positions`` are filled."""
     task, models = load(checkpoints)
-    expected = []
+    expected, cuts = [], 0
     for document in source_documents(task):
         translated = []
         for i in range(len(document)):
-            first = max(0, i - 2)
+            wanted = first = max(0, i - 2)
+            while positions and 1 + _size(translated[first:]) + LIMIT > positions - 1:
+                first += 1
+            cuts += first > wanted
             result = naive_translation(task, models, document[first : i + 1], translated[first:i])
             translated.append(result[0].tokens)
             expected.append(result)
+    override = ["--model-overrides", f"{{'max_target_positions': {positions}}}"]
     output = tiny.generate(
         binarised,
         ":".join(map(str, checkpoints)),
         *["--task", "sliding_window_translation", "--decoding", "sequential"],
+        *(override if positions else []),
     )
     check(output, tiny.rows_of(tiny.documents((1, 5, 2, 7), 2)), expected, task.tgt_dict)
+    return cuts
+
+
+def _size(sentences):
+    """Return the number of tokens of target sentences with their separators."""
+    return sum(len(tokens) + 1 for tokens in sentences)
+
+
+@torch.no_grad()
+def test_windows_that_fill_the_positions(binarised, window_checkpoint, caplog):
+    """A window loses its oldest sentences where its own sentence would not fit after them."""
+    caplog.set_level("INFO")
+    cuts = check_windows(binarised, [window_checkpoint], positions=24)
+    assert cuts > 0 and caplog.messages.count(f"{WITHOUT_CONTEXT}: {cuts}") == 1
 
 
 @pytest.fixture(params=long_but_for(["", "lst_"], ["", "rfa_", "window_attention_", "lst_"]))
@@ -146,7 +170,7 @@ def test_full_documents_by_an_ensemble(
 
 
 def check_documents(binarised, checkpoints, decoding, positions=None):
-    """Compare documents; return how often one begins anew, because ``positions`` are filled."""
+    """Compare documents; return how often one begins again, because ``positions`` are filled."""
     task, models = load(checkpoints)
     expected, cuts = [], 0
     for document in source_documents(task):
@@ -154,7 +178,7 @@ def check_documents(binarised, checkpoints, decoding, positions=None):
         for first, end in task.decoding_spans(DocumentIndex.from_lengths([len(document)]), sizes):
             translated = []
             for i in range(first, end):
-                used = 1 + sum(len(tokens) + 1 for tokens in translated)
+                used = 1 + _size(translated)
                 if positions and translated and used + LIMIT > positions - 1:
                     first, translated, cuts = i, [], cuts + 1
                 last = i + 1 if decoding == "sequential" else end

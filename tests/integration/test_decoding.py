@@ -7,9 +7,7 @@ tasks/_decoding_input.py.
 import functools
 import io
 import re
-import sys
 from collections import Counter
-from unittest import mock
 
 import pytest
 import sacrebleu
@@ -147,7 +145,7 @@ def test_printed_bleu_equals_that_of_fairseq_score(binarised, window_checkpoint,
 
 def test_a_document_over_the_buffer_is_warned_of(binarised, document_checkpoint, caplog):
     lines = tiny.text_of(DOCS).rstrip("\n").split("\n")
-    interactive(binarised, document_checkpoint, lines, *DOCUMENT, "--buffer-size", "4")
+    tiny.interactive(binarised, document_checkpoint, lines, *DOCUMENT, "--buffer-size", "4")
     assert "give a --buffer-size that holds whole documents" in caplog.text
 
 
@@ -191,19 +189,6 @@ def test_hard_alignments_stay_in_the_sentence(binarised, system):
     assert tiny.links_within_sentences(output) > 0
 
 
-def interactive(binarised, checkpoint, lines, *arguments):
-    from fairseq_cli import interactive as command
-
-    text = "".join(line + "\n" for line in lines)
-    with mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()))):
-        return tiny.run_main(
-            command.cli_main,
-            str(binarised),
-            *["--user-dir", tiny.USER_DIR, "--path", str(checkpoint), "--cpu"],
-            *["--beam", "3", "--max-len-b", "12", *arguments],
-        )
-
-
 BUFFERS = [("100", "4"), ("100", "1")]
 # Windows need no whole documents in the buffer.
 TYPED = [(system, *BUFFERS[0]) for system in [*ALL, *OURS[-2:]]]
@@ -222,7 +207,7 @@ def test_interactive_gives_the_same(binarised, system, buffer, batch):
     checkpoint, options = system
     expected = tiny.lines_of(translated(binarised, checkpoint, *options))
     lines = tiny.text_of(DOCS).rstrip("\n").split("\n")
-    output = interactive(
+    output = tiny.interactive(
         binarised, checkpoint, lines, *options, "--buffer-size", buffer, "--batch-size", batch
     )
     found = tiny.lines_of(output)
@@ -247,6 +232,37 @@ def test_python_gives_the_same(binarised, system):
         translator.translate([["w1"], [" "]])
 
 
+def test_positions_of_the_training_limit_windows(binarised, tmp_path):
+    """In decoding without these options, and where a window began in an earlier buffer."""
+    limits = ["--max-source-positions", "12", "--max-target-positions", "60"]
+    learned = [*tiny.MODEL, "--encoder-learned-pos"]
+    checkpoint = tiny.train(
+        binarised, tmp_path, *WINDOW, "--window-size", "3", *limits, updates=2, model=learned
+    )
+    lines = tiny.text_of(DOCS).rstrip("\n").split("\n")
+    for decoding in ("window", "sequential"):
+        options = [*WINDOW, "--decoding", decoding]
+        wanted = tiny.lines_of(tiny.generate(binarised, checkpoint, *options, *limits))
+        assert tiny.lines_of(tiny.generate(binarised, checkpoint, *options)) == wanted
+        found = tiny.lines_of(tiny.interactive(binarised, checkpoint, lines, *options))
+        assert {row: found[row] for row in wanted} == wanted
+
+
+@pytest.mark.parametrize("options", [WINDOW, [*WINDOW, "--decoding", "segment"], STREAM], ids=str)
+def test_the_minimum_length_ends_at_the_limit_of_a_row(binarised, options, request):
+    """Rows may have a smaller limit than --min-len; fairseq has one limit for all."""
+    name = "memory_stream_checkpoint" if options is STREAM else "window_checkpoint"
+    lengths = ["--min-len", "5", "--max-len-a", "1", "--max-len-b", "0", "--batch-size", "1"]
+    output = tiny.generate(binarised, request.getfixturevalue(name), *options, *lengths)
+    sources, found = tiny.lines_of(output, "S"), tiny.lines_of(output)
+    assert sorted(found) == tiny.rows_of(DOCS)
+    if "segment" in options:  # the length is that of the whole output
+        return
+    for row, line in found.items():
+        size = len(sources[row].split())
+        assert min(5, size) <= len(line.split()) <= size + 1
+
+
 def test_a_sentence_too_long_leaves_the_rest_of_its_document_alone(binarised, window_checkpoint):
     """It gets an empty line, and the context of the next buffer leaves it out."""
     long = " ".join(["w1"] * 4000)
@@ -254,7 +270,7 @@ def test_a_sentence_too_long_leaves_the_rest_of_its_document_alone(binarised, wi
     lines = [["w1 w2", long, "w3", "w4 w5"], ["w1 w2", "w3", "w4 w5"]]
     found = [
         tiny.lines_of(
-            interactive(binarised, window_checkpoint, text, *options, "--buffer-size", "2")
+            tiny.interactive(binarised, window_checkpoint, text, *options, "--buffer-size", "2")
         )
         for text in lines
     ]
@@ -297,7 +313,7 @@ def test_prefix_size_holds_for_each_sentence(
 def test_constraints_hold_for_each_sentence(binarised, window_checkpoint):
     lines = ["w1 w2\tv7", "w3 w4\tv2", "", "w5\tv11 v3"]
     options = [*WINDOW, "--decoding", "sequential", "--constraints", "--buffer-size", "10"]
-    output = interactive(binarised, window_checkpoint, lines, *options, "--batch-size", "2")
+    output = tiny.interactive(binarised, window_checkpoint, lines, *options, "--batch-size", "2")
     found = tiny.lines_of(output)
     for row, wanted in ((0, "v7"), (1, "v2"), (3, "v11 v3")):
         assert wanted in found[row]

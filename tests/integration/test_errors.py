@@ -112,6 +112,22 @@ def test_a_sentence_of_4000_tokens(binarise, tmp_path, window_checkpoint):
     assert sorted(tiny.lines_of(output)) == [0, 1, 2]
 
 
+def test_cutting_sources_keeps_documents_apart(binarise, tmp_path, window_checkpoint):
+    """Also with a mark at the beginning of documents, and in fairseq-interactive."""
+    lines = ["w1 w2 w3 w4 w5 w6 w7 w8 w9", "w3", "", "w4 w5"]
+    short = [" ".join(line.split()[:5]) for line in lines]
+    options = [*WINDOW, "--max-source-positions", "6", "--truncate-source"]
+    found = []
+    for number, text in enumerate((lines, short)):
+        src = "".join(f"{line}\n" for line in text).encode()
+        data = binarise(tmp_path / str(number), src, src.replace(b"w", b"v"))
+        found.append(tiny.lines_of(tiny.generate(data, window_checkpoint, *options)))
+        typed = tiny.interactive(data, window_checkpoint, text, *options)
+        found.append({row: line for row, line in tiny.lines_of(typed).items() if text[row]})
+    assert sorted(found[0]) == [0, 1, 3]
+    assert found[0] == found[1] == found[2] == found[3]
+
+
 def test_training_leaves_out_only_the_sentence_that_is_too_long(binarise, tmp_path):
     long = b" ".join([b"w1"] * 4000)
     text = b"w2\n" + long + b"\nw3\n"

@@ -244,7 +244,23 @@ SUBWORDS = {"tokenizer": "none", "bpe_codes": "0123"}
 NEW = ["--max-tokens", "200"]
 FROM = [*WINDOWS, *NEW, "--finetune-from-model", "{folder}/other.pt"]
 TRAINING = {
-    "no data": Case("data directory {data} not found", [*WINDOWS, *NEW], remove("data")),
+    "no data": Case(
+        "data directory {data} not found; give the folder of fairseq-preprocess",
+        [*WINDOWS, *NEW],
+        remove("data"),
+    ),
+    "targets padded on the left": Case(
+        "--left-pad-target is not supported by document tasks; leave it out",
+        [*WINDOWS, *NEW, "--left-pad-target"],
+    ),
+    "sentences of a stream in duplicate": Case(
+        (
+            "--rdrop-alpha duplicates the sentences of a batch, which would follow one another in "
+            "their document; use another --criterion"
+        ),
+        [*STREAM, "--criterion", "label_smoothed_cross_entropy_with_rdrop", "--rdrop-alpha", "5"],
+        model=tiny.memory(),
+    ),
     "empty data": Case(
         (
             "{data} has no binarised corpus; give the directory that fairseq-preprocess wrote "
@@ -345,7 +361,7 @@ TRAINING = {
     "nothing to draw": Case(
         (
             "--sample-window-size draws sizes from --window-stride to --window-size, which are "
-            "both 1; give a larger window or leave it out"
+            "both 1; give a larger --window-size or leave it out"
         ),
         [*WINDOWS, *NEW, "--window-size", "1", "--sample-window-size"],
     ),
@@ -358,7 +374,7 @@ TRAINING = {
         [*WINDOWS, *NEW, "--next-sentences", "-1"],
     ),
     "no sentence pairs": Case(
-        "--sentence-data: folder {folder}/pairs not found",
+        "--sentence-data: folder {folder}/pairs not found; give a folder of binarised data",
         [*WINDOWS, *NEW, "--sentence-data", "{folder}/pairs"],
     ),
     "sentence pairs with other words": Case(
@@ -448,8 +464,8 @@ TRAINING = {
     ),
     "no lanes": Case(
         (
-            "give --batch-size, the number of documents to read side by side; --max-tokens does "
-            "not limit a stream, which reads as many sentences of every document"
+            "give --batch-size, the number of documents to read side by side; --max-tokens has "
+            "no effect on streams, which read the same number of sentences from each"
         ),
         [*STREAM[:2], *NEW],
         model=tiny.memory(),
@@ -469,7 +485,7 @@ TRAINING = {
         "--decode-passes must not be negative, got -1", [*DOCUMENTS, *NEW, "--decode-passes", "-1"]
     ),
     "two kinds of drafts": Case(
-        "give either --drafts or --gold-drafts",
+        "--drafts and --gold-drafts exclude each other; leave one out",
         [*DOCUMENTS, *NEW, "--gold-drafts", "--drafts", "d"],
     ),
     "no drafts": Case(
@@ -628,9 +644,9 @@ TRAINING = {
     "resumed with another architecture": Case(
         (
             "checkpoint {folder}/ck/checkpoint_last.pt (--arch transformer) does not fit the "
-            "model (--arch rfa_transformer): "
-            "decoder.layers.0.self_attn.feature_map.temperature and 1 more are missing "
-            "there; give the options of that training, or another --save-dir"
+            "model (--arch rfa_transformer): the checkpoint lacks "
+            "decoder.layers.0.self_attn.feature_map.temperature and 1 more; "
+            "give the options of that training, or another --save-dir"
         ),
         [*WINDOWS, *NEW],
         as_last,
@@ -751,7 +767,11 @@ DECODING = {
         WINDOWS,
         changed_checkpoint(_not_a_number),
     ),
-    "no data for decoding": Case("data directory {data} not found", WINDOWS, remove("data")),
+    "no data for decoding": Case(
+        "data directory {data} not found; give the folder of fairseq-preprocess",
+        WINDOWS,
+        remove("data"),
+    ),
     "no such split": Case(
         (
             "{data}/nosplit.src-tgt.* not found; check the data directory, --source-lang, "
@@ -1298,9 +1318,16 @@ def test_readers(place, capsys, name):
 USAGE = ["context-usage", "--path", "{checkpoint}", "--data", "{data}", "--cpu"]
 USAGE += ["--source", "{folder}/a", "--reference", "{folder}/b"]
 SCORING = {
-    "unlike lines": Case("{folder}/a has 3 lines, but {folder}/b has 1", USAGE, write("b", "v1\n")),
+    "unlike lines": Case(
+        "{folder}/a has 3 lines, but {folder}/b has 1; both need a line for each sentence",
+        USAGE,
+        write("b", "v1\n"),
+    ),
     "blank in one": Case(
-        "line 2 is blank in only one of {folder}/a and {folder}/b",
+        (
+            "line 2 is blank in only one of {folder}/a and {folder}/b; a blank line separates "
+            "documents on both sides"
+        ),
         USAGE,
         write("b", "v1\nv2\nv3\n"),
     ),

@@ -1,9 +1,6 @@
 """Windows whose source has further sentences (``--next-sentences``), in all decodings."""
 
-import io
 import math
-import sys
-from unittest import mock
 
 import pytest
 import tiny
@@ -65,15 +62,8 @@ def test_scores_of_references_equal_those_of_one_window_at_a_time(binarised, che
 
 
 def interactive(binarised, checkpoint, *arguments):
-    from fairseq_cli import interactive as command
-
-    text = tiny.text_of(DOCS)
-    with mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()))):
-        return tiny.run_main(
-            command.cli_main,
-            *[str(binarised), "--user-dir", tiny.USER_DIR, "--path", str(checkpoint), "--cpu"],
-            *["--beam", "3", "--max-len-b", "12", *WINDOWS, *arguments],
-        )
+    lines = tiny.text_of(DOCS).rstrip("\n").split("\n")
+    return tiny.interactive(binarised, checkpoint, lines, *WINDOWS, *arguments)
 
 
 @pytest.mark.parametrize("decoding", long_but_for(["sequential"], DECODINGS))

@@ -275,6 +275,7 @@ ORDER = ["--batch-size", "2", "--chunk-sentences", "2"]
         (["--chunk-sentences", "4"], "with --chunk-sentences 2, not 4"),
         (["--seed", "7"], "with --seed 1, not 7"),
         (["--random-chunk"], "with --random-chunk False, not True"),
+        (["--max-source-positions", "20"], "with --max-source-positions 1024, not 20"),
     ],
 )
 def test_another_order_is_for_another_epoch(binarised, tmp_path, other, message):
@@ -289,6 +290,34 @@ def test_another_order_is_for_another_epoch(binarised, tmp_path, other, message)
     path = tiny.train(binarised, tmp_path, *again, updates=99, model=tiny.memory())
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
     assert state["extra_state"]["train_iterator"]["epoch"] == 3
+
+
+@pytest.mark.parametrize(
+    "model, option, earlier_version",
+    [
+        (tiny.multi_encoder(), "--context-sentences", False),
+        (tiny.multi_encoder(), "--context-sentences", True),
+        (tiny.han(), "--context-sentences", True),
+        (tiny.cache(), "--cache-size", False),
+        (tiny.memory(), "--memory-gradient-sentences", False),
+    ],
+)
+def test_document_states_keep_their_size(binarised, tmp_path, model, option, earlier_version):
+    """Within an epoch another size would not fit the states; between epochs it is allowed.
+
+    Checkpoints of earlier versions do not have the option.
+    """
+    arguments, other = [*PLAIN, *ORDER], [*model, option, "2"]
+    path = tiny.train(binarised, tmp_path, *arguments, updates=2, model=[*model, option, "3"])
+    if earlier_version:
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+        state["extra_state"]["train_iterator"].pop("carries_decided_by", None)
+        torch.save(state, path)
+    with pytest.raises(UserError, match=f"in the middle of an epoch with {option} 3, not 2, "):
+        tiny.train(binarised, tmp_path, *arguments, updates=4, model=other)
+    whole = [*arguments, "--max-epoch", "1"]
+    tiny.train(binarised, tmp_path, *whole, updates=99, model=[*model, option, "3"])
+    tiny.train(binarised, tmp_path, *arguments, "--max-epoch", "2", updates=99, model=other)
 
 
 def test_fillers_are_no_sentences(binarised, memory_stream_checkpoint):

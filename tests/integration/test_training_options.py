@@ -112,13 +112,35 @@ def test_epochs_and_seeds_differ(binarised, options):
     assert read(binarised, [*options, "--seed", "7"], epoch=1) != found[0]
 
 
-def test_options_of_an_epoch_stay_as_they_are(binarised, tmp_path):
-    arguments = [*WINDOWS, "--max-tokens", "30"]
-    tiny.train(binarised, tmp_path, *arguments, updates=2)
-    for option, value in (("--window-stride", "2"), ("--sample-window-size", None)):
-        given = [option] + [value] * (value is not None)
-        with pytest.raises(UserError, match=f"in the middle of an epoch with {option} "):
-            tiny.train(binarised, tmp_path, *arguments, *given, updates=4)
+@pytest.mark.parametrize(
+    "task, others",
+    [
+        (
+            WINDOWS,
+            [
+                ["--window-stride", "2"],
+                ["--sample-window-size"],
+                ["--window-size", "2"],
+                ["--loss-on", "last"],
+                ["--next-sentences", "1"],
+                ["--mark-document-start"],
+                ["--truncate-source"],
+                ["--max-source-positions", "20"],
+                ["--max-target-positions", "20"],
+                DOCUMENTS,
+            ],
+        ),
+        (DOCUMENTS, [["--max-document-tokens", "10"], ["--document-parts", "1,2"], WINDOWS]),
+    ],
+    ids=["windows", "documents"],
+)
+def test_options_of_an_epoch_stay_as_they_are(binarised, tmp_path, task, others):
+    arguments = ["--max-tokens", "30", "--override-checkpoint-options"]
+    tiny.train(binarised, tmp_path, *task, *arguments, updates=2)
+    for given in others:
+        with pytest.raises(UserError, match=f"in the middle of an epoch with {given[0]} "):
+            kind = [] if given[0] == "--task" else task
+            tiny.train(binarised, tmp_path, *kind, *arguments, *given, updates=4)
 
 
 def test_validation_is_that_of_the_task(binarised, options):

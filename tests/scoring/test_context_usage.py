@@ -77,6 +77,17 @@ def test_whole_documents_give_all_that_is_seen(files, request, kind, reach):
         np.testing.assert_allclose(whole.bits, cut.bits, atol=1e-5)
 
 
+def test_a_sentence_level_model_gains_nothing(files, binarised, tmp_path):
+    """A stock checkpoint scores all sentences of a document, each by itself."""
+    scorer = scorer_of(str(tiny.train(binarised, tmp_path, "--task", "translation")))
+    documents = read_documents(*files)
+    found = score(scorer, documents, "all")
+    for one, other in zip(found, score(scorer, documents, "1")):
+        assert one.words == other.words
+        np.testing.assert_allclose(one.bits, other.bits, atol=1e-5)
+    assert [" ".join(one.words) for one in found] == sum(REFERENCE, [])
+
+
 def test_documents_are_as_long_as_they_like_where_rows_are_sentences(
     files, memnet_document_checkpoint
 ):

@@ -435,10 +435,11 @@ def test_unknown_words_are_warned_of(window_checkpoint, test_set, tmp_path, capl
         ("1\n2\n", "has 2 losses, but 10 candidates need one"),
         ("1\nnan\n" * 5, "losses, line 2 is nan; every loss must be finite"),
         ("1\nx\n" * 5, "losses, line 2 is not a number: 'x'"),
+        ("1\n\xff\n" * 5, "losses: line 2 is not UTF-8; convert the file"),
     ],
 )
 def test_mistakes_in_losses(test_set, tmp_path, losses, message):
-    (tmp_path / "losses").write_text(losses)
+    (tmp_path / "losses").write_text(losses, encoding="latin-1")
     with pytest.raises(UserError, match=message):
         run(test_set, "--losses", tmp_path / "losses", "--items", tmp_path / "items")
     assert not (tmp_path / "items").exists()

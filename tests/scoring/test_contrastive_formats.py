@@ -172,6 +172,9 @@ LINE = {"source": ["a"], "candidates": [["A"], ["B"]], "correct": 0}
         ("x.json", [{**VOITA, "src": "a _eos b _eos c"}], "0 has 2 sentences, the source has 3"),
         ("x.json", [CONTRAPRO], "does not include context; give --context"),
         ("x.json", {"1": {**ANAPHORA, "trg": [{"correct": ["A", "B"]}]}}, 'has no "incorrect"'),
+        ("x.json", {"1": {**ANAPHORA, "trg": [1]}}, "\"trg\" must have dictionaries, not '1'"),
+        ("x.json", {"1": {"trg": 5}}, 'example 1: "trg" must be a list'),
+        ("x.json", {"1": {"examples": 5}}, 'example 1: "examples" must be a list'),
         ("x.jsonl", "", "x.jsonl has no items"),
         ("x.jsonl", '\n{"source": ["a"]}', 'line 2 has no "candidates"'),
         ("x.jsonl", "[1]", "line 1 must be a dictionary"),
@@ -203,6 +206,14 @@ def test_mistakes_of_contrapro(tmp_path, change, message):
     documents = library(tmp_path)
     with pytest.raises(UserError, match=message):
         read_set(write(tmp_path, [{**CONTRAPRO, **change}]), 1, documents)
+
+
+def test_a_document_in_another_encoding_is_named(tmp_path):
+    documents = library(tmp_path)
+    (name,) = Path(documents).glob("*/film.de")
+    name.write_bytes(b"a\n\xff\n")
+    with pytest.raises(UserError, match="film.de: line 2 is not UTF-8; convert the file"):
+        read_set(write(tmp_path, [CONTRAPRO]), 1, documents)
 
 
 def test_missing_files(tmp_path):

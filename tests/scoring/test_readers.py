@@ -6,6 +6,7 @@ scoring/readers/records.py, scoring/readers/wmt_xml.py.
 
 import json
 import os
+import re
 
 import pytest
 
@@ -29,6 +30,10 @@ XML = """<?xml version='1.0' encoding='utf-8'?>
 <hyp lang="de" system="Y"><p><seg id="1">vier y</seg></p></hyp></doc>
 </dataset>
 """
+
+
+#: The same with the system X alone.
+ONE = re.sub('<hyp lang="de" system="Y">.*</hyp>', "", XML)
 
 
 def json_lines(*records):
@@ -105,6 +110,24 @@ def test_kinds(write):
     assert isinstance(read_input(write("t", "a\tb\n"), "system"), Lines)
 
 
+def test_lines_of_a_table_end_at_line_feeds_alone(write):
+    text = 'doc_id\ttext\na\t"one\u2028two\x85three\n\na\t' + "word " * 30_000 + "\n"
+    (document,) = read_input(write("x", text), "system").documents
+    assert [len(segment.split()) for segment in document.segments] == [3, 30_000]
+    assert document.segments[0].startswith('"one')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json_lines(*({"doc_id": "a", "segment": None, "text": text} for text in "xy")),
+        "doc_id\tsegment\ttext\na\t\tx\na\t\ty\n",
+    ],
+)
+def test_segments_without_numbers(write, text):
+    assert read_input(write("x", text), "system").documents == [("a", ["x", "y"], None)]
+
+
 @pytest.mark.parametrize(
     "text, message",
     [
@@ -114,11 +137,15 @@ def test_kinds(write):
         (json_lines({"doc_id": 1, "words": "x"}), "line 1 has none of the fields .*FILE#FIELD"),
         (json_lines({"doc_id": 1, "text": None}), 'line 1: "text" must be text, not null'),
         (SEGMENTS + SEGMENTS, "line 4: document b already has a segment 1"),
-        (TABLE.replace("X", "mt") + "c\tfive\n", "line 5 has 2 columns, the header 4"),
+        (json_lines({"doc_id": None, "text": "x"}), 'line 1 has no "doc_id"'),
+        (SEGMENTS + '{"doc_id": "a", "text": "x"}', "line 4 has no segment number, but others of"),
+        (TABLE.replace("X", "mt") + "c\tfive\n", "line 5 has 2 columns, but the header 4"),
         (XML.replace("</doc>", "", 1), "is not valid XML"),
         ("<dataset/>", "has no documents"),
         (XML, "has several: X, Y; choose one as FILE#NAME"),
         (XML.replace(' id="a"', ""), "line 3: the document has no id"),
+        (ONE.replace('id="b"', 'id="a"'), "line 10: the file already has a document a; rename"),
+        (ONE.replace('"2">drei x', '"1">drei x'), "line 7: document a already has a segment 1"),
     ],
 )
 def test_mistakes(write, text, message):
@@ -230,3 +257,16 @@ def test_empty_segments(scoring, write, tmp_path):
         scoring(*convert, output)
     scoring(*convert, "--empty", "<unk>", output)
     assert (tmp_path / "o").read_text() == "<unk>\nb\n\n<unk>\n"
+
+
+def test_empty_documents(scoring, write, tmp_path):
+    text, out = (
+        json_lines({"doc_id": "a", "text": ""}, {"doc_id": "b", "text": "x"}),
+        tmp_path / "o",
+    )
+    convert = ["convert", write("x", text), "--out", str(out), "--to"]
+    with pytest.raises(UserError, match="document a is empty, which plain text cannot hold"):
+        scoring(*convert, "text")
+    scoring(*convert, "jsonl")
+    documents = read_input(str(out), "system").documents
+    assert [(document.id, document.segments) for document in documents] == [("a", []), ("b", ["x"])]

@@ -137,13 +137,16 @@ def test_some_documents_only(report):
         (["--documents", "-1"], "--documents must not be negative, got -1"),
         (["--tags", "FILE"], 'wrong.json: line 1 must have "doc_id", "segment"'),
         (["--tags", "TAGS"], "line 1: the test set has no segment 3 of document 1"),
+        (["--tags", "LETTERS"], 'line 1 must have .* and "tags", a list of names'),
         (["--range", "0"], "a range must have at least 1 position, not 0"),
     ],
 )
 def test_mistakes(report, write, tmp_path, arguments, message):
     path = write("wrong.json", "no json")
     tags = write("tags", '{"doc_id": 1, "segment": 3, "tags": []}')
-    arguments = [argument.replace("FILE", path).replace("TAGS", tags) for argument in arguments]
+    letters = write("letters", '{"doc_id": 1, "segment": 1, "tags": "abc"}')
+    files = {"FILE": path, "TAGS": tags, "LETTERS": letters}
+    arguments = [re.sub("[A-Z]+$", lambda name: files[name[0]], each) for each in arguments]
     with pytest.raises(UserError, match=message):
         report(*arguments)
     assert not (tmp_path / "report.html").exists()

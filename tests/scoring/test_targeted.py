@@ -106,6 +106,8 @@ def test_other_mistakes(scoring, write, ctxpro, monkeypatch):
         scoring("targeted", ctxpro, f"x={write('x', 'a')}")
     with pytest.raises(UserError, match="has 1 translations, but .* has 3 items"):
         scoring("targeted", ctxpro, f"x={write('x', 'H-0' + chr(9) + '0' + chr(9) + 'a')}")
+    with pytest.raises(UserError, match="--separator is empty; give the text between sentences"):
+        scoring("targeted", ctxpro, f"x={write('x', 'a')}", "--separator", "")
     monkeypatch.setitem(__import__("sys").modules, "sentence_splitter", None)
     with pytest.raises(UserError, match="needs the package sentence-splitter; install it with"):
         last_sentences("de")

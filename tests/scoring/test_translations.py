@@ -24,7 +24,6 @@ def read(write, system, reference=REFERENCE):
         ("A\n\n\nC\n", ["A", "", "C"]),  # a translation may be empty
         ("\nB\n\nC", ["", "B", "C"]),
         ("A\nB\n\n\n", ["A", "B", ""]),
-        ("A\n\nC\n", ["A", "", "C"]),
         ("H-0\t-1\tA\nH-1\t-1\tB\nT-0\ta\nT-1\tb\nH-3\t-1\tC\nT-3\tc\n", ["A", "B", "C"]),
         ("H-1\t-1\tB\nT-1\tb\nH-2\t-1\tC\nT-2\tc\nH-0\t-1\tA\nT-0\ta\n", ["A", "B", "C"]),
     ],
@@ -35,6 +34,28 @@ def test_sentences_of_a_system(write, system, wanted):
     assert found.references == [["a", "b", "c"]]
     assert found.index.document.tolist() == [0, 0, 1]
     assert found.joined(wanted) == [" ".join(wanted[:2]), wanted[2]]
+
+
+TWO = "a\nb\nc\n\nd\ne\nf\n"
+
+
+@pytest.mark.parametrize(
+    "system",
+    ["A\nB\nC\n\nD\nE\n", "B\nC\n\nD\nE\nF\n", "\nB\nC\n\nE\nF\n", "A\nB\nC\nD\n\nE\n"],
+)
+def test_a_lost_line_is_no_lost_boundary(write, system):
+    """As many lines as sentences, but the blank one may be the end of a document."""
+    with pytest.raises(UserError, match="is blank, .* give --docids; align them with --align LANG"):
+        read(write, system, TWO)
+
+
+def test_empty_translations_without_boundaries(write):
+    """A block of five lines is longer than each document: the blank line ends none."""
+    found = read(write, "A\nB\nC\nD\nE\n\n", TWO)
+    assert found.systems == {"x": ["A", "B", "C", "D", "E", ""]}
+    assert found.notes == ["x: 1 blank lines taken for empty translations"]
+    assert read(write, "A\nB\nC\nD\nE\nF\n", TWO).notes == []
+    assert read(write, "A\n\nC\n\nD\n\nF\n", TWO).notes == []
 
 
 def test_outputs_bring_their_references(write):
@@ -53,6 +74,7 @@ def test_outputs_bring_their_references(write):
     "system, message",
     [
         ("A\nB\n", r"system has 2 lines, but .*reference has 4 \(3 without blank lines\)"),
+        ("A\n\nC\n", "system: line 2 is blank, .*an empty translation or the end of a document"),
         ("A\n\nB\nC\n", r"system: line 3 has text where a document ends in .*reference"),
         ("A\nB\n\nC\nD\n", r"system has 5 lines"),
         (" \n", r"system has no text"),
@@ -112,7 +134,7 @@ def test_docids_say_where_documents_end(write):
     found = read_translations({"x": text}, [write("reference", "a\nb\nc\n")], docids=ids)
     assert found.systems == {"x": ["A", "", "C"]}
     assert found.index.starts.tolist() == [0, 2, 3]
-    with pytest.raises(UserError, match="the lines of document d are not together"):
+    with pytest.raises(UserError, match="the lines of document d are apart"):
         read_translations({"x": text}, [text], docids=write("mixed", "d\ne\nd\n"))
     with pytest.raises(UserError, match="text has 3 lines, but --docids has 2"):
         read_translations({"x": text}, [text], docids=write("few", "d\ne\n"))

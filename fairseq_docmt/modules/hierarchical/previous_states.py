@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_docmt.modules.shared.document_state import DocumentState
+from fairseq_docmt.modules.shared.previous_sentences import check_count
 from fairseq_docmt.modules.shared.stream import Stream
 
 
@@ -41,6 +42,9 @@ class PreviousStates(NamedTuple):
             present: (rows, W) True at words.
             stream: layout of the batch.
             count: number n of sentences.
+
+        Raises:
+            UserError: the document state has another number of sentences.
         """
         lanes, size = stream.lanes, states.size(2)
         before = stream.doc_state or {
@@ -49,6 +53,7 @@ class PreviousStates(NamedTuple):
         }
         before_states = before[f"{side}.states"].to(states.dtype).permute(2, 0, 1, 3)
         before_present = before[f"{side}.present"].permute(2, 0, 1)
+        check_count(len(before_present), count)
         width = max(states.size(1), before_states.size(2))
 
         def joined(first: Tensor, then: Tensor) -> Tensor:

@@ -4,12 +4,32 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from fairseq_docmt.errors import UserError
 from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.stream import Stream
 
 #: names in the document state: (lanes, W, n) tokens, padded with 0, which no sentence contains
 TARGET_KEY = "context.target_tokens"
 KEY = "context.tokens"
+
+
+def check_count(found: int, count: int) -> None:
+    """Check that an incoming document state has as many previous sentences as a model reads.
+
+    Args:
+        found: number of sentences in the document state.
+        count: number that the model reads.
+
+    Raises:
+        UserError: it has not, as in a checkpoint of an earlier version, which does not store the
+            option.
+    """
+    if found != count:
+        raise UserError(
+            f"the checkpoint was saved in the middle of an epoch with --context-sentences {found}, "
+            f"not {count}, which the document states in it do not fit; give the same again, or "
+            "begin a new epoch with --reset-dataloader"
+        )
 
 
 class PreviousSentences(NamedTuple):
@@ -40,11 +60,15 @@ class PreviousSentences(NamedTuple):
             count: number n of previous sentences.
             pad: padding index.
             key: name of the tokens in the document state.
+
+        Raises:
+            UserError: the document state has another number of sentences.
         """
         lanes, chunk = stream.lanes, len(src_tokens) // stream.lanes
         incoming = src_tokens.new_zeros(lanes, 1, count)
         if stream.doc_state is not None:
             incoming = stream.doc_state[key]
+            check_count(incoming.size(2), count)
         # Convert to right padding.
         src_tokens = src_tokens.gather(1, src_tokens.eq(pad).int().argsort(dim=1, stable=True))
         # (count + chunk, lanes, W)

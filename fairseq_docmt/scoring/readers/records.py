@@ -6,7 +6,6 @@ understood too, among them those of the WMT shared tasks.  A document in a singl
 line breaks; its lines are its segments.
 """
 
-import csv
 import json
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -78,12 +77,14 @@ def read_jsonl(text: str, path: str, wanted: Wanted) -> Documents:
 def read_tsv(text: str, path: str, wanted: Wanted) -> Documents:
     """Read a table separated by tabs, with the names of its columns in the first line.
 
+    Quotation marks are text.  Only line feeds end a line.
+
     Raises:
         UserError: a line has too few or too many columns.
     """
 
     def records() -> Iterator[Tuple[str, dict]]:
-        rows = csv.reader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+        rows = (line.split("\t") for line in text.split("\n"))
         header = next(rows)
         for number, row in enumerate(rows, start=2):
             if not any(row):
@@ -101,14 +102,10 @@ def _documents(records, path: str, wanted: Wanted) -> List[Document]:
     """Collect the segments of each document, documents in the order of their first record."""
     found: Dict[str, List[Tuple[str, Optional[str], str]]] = {}
     for where, record in records:
-        name = _first(record, DOCUMENT_FIELDS)
+        name, number = _id(record, DOCUMENT_FIELDS), _id(record, SEGMENT_FIELDS)
         if name is None:
             raise UserError(f'{where} has no "doc_id"')
-        number = _first(record, SEGMENT_FIELDS)
-        number = None if number is None else str(record[number])
-        found.setdefault(str(record[name]), []).append(
-            (where, number, _text(where, record, wanted))
-        )
+        found.setdefault(name, []).append((where, number, _text(where, record, wanted)))
     if not found:
         raise UserError(f"{path} has no text")
     return [_document(name, rows) for name, rows in found.items()]
@@ -119,7 +116,12 @@ def _document(name: str, rows: List[Tuple[str, Optional[str], str]]) -> Document
         lines = (line.strip() for line in rows[0][2].split("\n"))
         return Document(name, [line for line in lines if line])
     numbers = [number for _, number, _ in rows]
-    if any(number is None for number in numbers):
+    if None in numbers:
+        if numbers.count(None) < len(numbers):
+            where = rows[numbers.index(None)][0]
+            raise UserError(
+                f"{where} has no segment number, but others of document {name} do; number all"
+            )
         return Document(name, [_line(text) for *_, text in rows])
     seen = set()
     for where, number, _ in rows:
@@ -170,6 +172,12 @@ def _only(where: str, values: dict, fields: List[str], name: Optional[str]):
             f"FILE#{'.'.join(fields)}.NAME"
         )
     return next(iter(values.values()))
+
+
+def _id(record: dict, names) -> Optional[str]:
+    """Return the value of the first field that a record has; null and "" count as missing."""
+    values = (record.get(name) for name in names)
+    return next((str(value) for value in values if value not in (None, "")), None)
 
 
 def _first(record: dict, names) -> Optional[str]:

@@ -26,8 +26,8 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
     """Read the documents of a WMT XML file.
 
     Raises:
-        UserError: the file is not valid XML, a document lacks the wanted text, or there are
-            several and none is named.
+        UserError: the file is not valid XML, a document lacks the wanted text, there are several
+            and none is named, or two documents or segments have the same id.
     """
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
     try:
@@ -37,7 +37,18 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
     documents = list(root.iter("doc"))
     if not documents:
         raise UserError(f"{path} has no documents (elements doc)")
+    _check_ids(documents, path, "the file already has a document")
     return Documents(path, [_document(element, path, wanted) for element in documents])
+
+
+def _check_ids(elements, path: str, already: str) -> None:
+    """Raise a UserError if two elements have the same id; elements without one do not count."""
+    seen = set()
+    for element in elements:
+        name = element.get("id")
+        if name and name in seen:
+            raise UserError(f"{path}, line {element.sourceline}: {already} {name}; rename one")
+        seen.add(name)
 
 
 def _document(element, path: str, wanted: Wanted) -> Document:
@@ -46,6 +57,7 @@ def _document(element, path: str, wanted: Wanted) -> Document:
     if not name:
         raise UserError(f"{where}: the document has no id")
     segments = list(_chosen(element, f"{where}: document {name}", wanted).iter("seg"))
+    _check_ids(segments, path, f"document {name} already has a segment")
     numbers = [segment.get("id") for segment in segments]
     if all(number and number.isdecimal() for number in numbers):
         segments.sort(key=lambda segment: int(segment.get("id")))
