@@ -376,6 +376,15 @@ def parse_args(arguments=None) -> argparse.Namespace:
             default="auto",
             help="auto: jieba for Chinese, Moses otherwise",
         )
+    _add_text_options(add)
+    add("--workers", type=int, default=cores(), help="number of processes; default: all cores")
+    args = parser.parse_args(arguments)
+    _check(args)
+    return args
+
+
+def _add_text_options(add) -> None:
+    """Add the options of case, subwords and dictionary."""
     add("--truecase", action="store_true", help="truecase with a model of the training text")
     add(
         "--subword",
@@ -409,8 +418,14 @@ def parse_args(arguments=None) -> argparse.Namespace:
         metavar="FILE",
         help="use this dictionary, of a pre-trained model, for both sides",
     )
-    add("--workers", type=int, default=cores(), help="number of processes; default: all cores")
-    args = parser.parse_args(arguments)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Check the options.
+
+    Raises:
+        CorpusError: an option is invalid, or a file is missing.
+    """
     if args.source_lang == args.target_lang:
         raise CorpusError(f"--source-lang and --target-lang are both {args.source_lang!r}")
     if Path(args.destdir).exists() and not Path(args.destdir).is_dir():
@@ -427,7 +442,6 @@ def parse_args(arguments=None) -> argparse.Namespace:
             "--separate-bpe learns subwords, which --sentencepiece-model gives; leave one of them "
             "out"
         )
-    return args
 
 
 def main(arguments=None) -> None:

@@ -252,41 +252,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Run the command."""
     for context in args.context:
-        kind, colon, most = context.partition(":")
-        if not (
-            context in (ALL, OTHER)
-            or _is_positive(context)
-            or (kind == OTHER and colon and _is_positive(most))
-        ):
-            raise UserError(
-                f"--context {context}: give positive numbers of sentences, {ALL}, or {OTHER}:K"
-            )
+        _check_context(context)
     documents = read_documents(args.source, args.reference)
     if documents.index.num_documents < 2 and any(c.startswith(OTHER) for c in args.context):
         raise UserError(f"--context {OTHER} needs two or more documents; {args.source} has one")
-    scorer = load_scorer(args.path, args)
-    base = load_scorer(args.baseline, args) if args.baseline else scorer
-    if not base.task.target_dictionary == scorer.task.target_dictionary:
-        raise UserError(
-            "the models of --baseline and --path have different target dictionaries; compare "
-            "models that were trained on the same binarised data"
-        )
+    scorer, base = _load_scorers(args)
     without = score(base, documents, "0")
     found = {context: score(scorer, documents, context) for context in args.context}
     number = documents.index.document
     used = {context: usage(without, scores, number) for context, scores in found.items()}
     used.update(over_other_documents(found, number))
     words = by_word(without, found[args.context[-1]])
-    best = sorted(
-        (word for word, gains in words.items() if len(gains) >= args.min_count),
-        key=lambda word: -np.mean(words[word]),
-    )[: args.words]
     tables = [
         _tables.Table("context usage", ["context", *_HEADERS], [_row(*x) for x in used.items()]),
         _tables.Table(
             f"tokens that gain most (context {args.context[-1]})",
             ["token", "occurrences", "bits each"],
-            [[word, str(len(words[word])), f"{np.mean(words[word]):.2f}"] for word in best],
+            [
+                [word, str(len(words[word])), f"{np.mean(words[word]):.2f}"]
+                for word in _most_improved(words, args.min_count)[: args.words]
+            ],
         ),
     ]
     notes = [
@@ -297,19 +282,52 @@ def main(args: argparse.Namespace) -> None:
     ]
     results = {
         "usage": {context: _as_json(value) for context, value in used.items()},
-        "sentences": [
-            {
-                "words": one.words,
-                "without": [*one.bits.tolist(), one.end],
-                **{
-                    context: [*scores[number].bits.tolist(), scores[number].end]
-                    for context, scores in found.items()
-                },
-            }
-            for number, one in enumerate(without)
-        ],
+        "sentences": _of_sentences(without, found),
     }
     _tables.show(args, tables, notes, results)
+
+
+def _check_context(context: str) -> None:
+    """Refuse a value of ``--context`` that is none of those described in its help."""
+    kind, colon, most = context.partition(":")
+    other = kind == OTHER and colon and _is_positive(most)
+    if not (context in (ALL, OTHER) or _is_positive(context) or other):
+        raise UserError(
+            f"--context {context}: give positive numbers of sentences, {ALL}, or {OTHER}:K"
+        )
+
+
+def _load_scorers(args: argparse.Namespace) -> Tuple[ReferenceScorer, ReferenceScorer]:
+    """Load the model of ``--path`` and that of ``--baseline``, by default the same."""
+    scorer = load_scorer(args.path, args)
+    base = load_scorer(args.baseline, args) if args.baseline else scorer
+    if not base.task.target_dictionary == scorer.task.target_dictionary:
+        raise UserError(
+            "the models of --baseline and --path have different target dictionaries; compare "
+            "models that were trained on the same binarised data"
+        )
+    return scorer, base
+
+
+def _most_improved(words: Dict[str, List[float]], min_count: int) -> List[str]:
+    """Return the words with enough occurrences, those with the highest mean gain first."""
+    frequent = [word for word, gains in words.items() if len(gains) >= min_count]
+    return sorted(frequent, key=lambda word: -np.mean(words[word]))
+
+
+def _of_sentences(without: Sequence[Scores], found: Dict[str, Sequence[Scores]]) -> List[dict]:
+    """Return the words of each sentence, and their scores with their end symbol by context."""
+    everything = {"without": without, **found}
+    return [
+        {
+            "words": sentence.words,
+            **{
+                name: [*scores[number].bits.tolist(), scores[number].end]
+                for name, scores in everything.items()
+            },
+        }
+        for number, sentence in enumerate(without)
+    ]
 
 
 _HEADERS = ["CXMI, bits a sentence", "95 %", "bits a token", "CXMI as published", "95 %"]

@@ -5,7 +5,7 @@ texts must have the same segments, or are aligned with them (``--align``).
 """
 
 import argparse
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_docmt.data.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
@@ -159,18 +159,7 @@ def read_translations(
     inputs = {name: read_input(path, "system", name) for name, path in systems.items()}
     ids = read_docids(docids) if docids else None
     wanted = read_input(source, "source") if source else None
-    if references:
-        first, *others = [read_input(path, "reference") for path in references]
-        layout = layout_of(first, ids)
-        texts = [layout.sentences(each) for each in (first, *others)]
-    elif wanted is None and ids is None:
-        raise UserError(
-            "nothing says where documents end and whether sentences are missing; give --reference, "
-            "or --source (or --docids) for the T- lines of fairseq-generate"
-        )
-    else:
-        layout = layout_of(wanted, ids)
-        texts = [_own_references(inputs, layout)]
+    layout, texts = _read_references(references, wanted, ids, inputs)
     found: Dict[str, List[str]] = {}
     whole: Dict[str, List[str]] = {}
     reports: Dict[str, alignment.Report] = {}
@@ -200,6 +189,36 @@ def read_translations(
             whole={name: whole.get(name) or result.documents(name) for name in inputs}
         )
     return result
+
+
+def _read_references(
+    files: Optional[Sequence[str]],
+    source: Optional[Input],
+    ids: Optional[List[str]],
+    systems: Dict[str, Input],
+) -> Tuple[Layout, List[List[str]]]:
+    """Return the layout of the test set and the sentences of each reference.
+
+    Args:
+        files: reference files; without any, the T- lines of the systems are the reference.
+        source: source text, or None.
+        ids: document of each line, or None.
+        systems: texts of the systems.
+
+    Raises:
+        UserError: see :func:`read_translations`.
+    """
+    if files:
+        first, *others = [read_input(path, "reference") for path in files]
+        layout = layout_of(first, ids)
+        return layout, [layout.sentences(each) for each in (first, *others)]
+    if source is None and ids is None:
+        raise UserError(
+            "nothing says where documents end and whether sentences are missing; give --reference, "
+            "or --source (or --docids) for the T- lines of fairseq-generate"
+        )
+    layout = layout_of(source, ids)
+    return layout, [_own_references(systems, layout)]
 
 
 def _own_references(inputs: Dict[str, Input], layout: Layout) -> List[str]:
