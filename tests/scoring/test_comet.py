@@ -110,7 +110,7 @@ def test_missing_package_or_source(scoring, arguments, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     with pytest.raises(UserError, match="unbabel-comet cannot be imported by .*; install it there"):
         scoring(*arguments, "--metrics", "comet")
-    with pytest.raises(UserError, match="COMET needs --source"):
+    with pytest.raises(UserError, match="COMET also reads the source; give --source"):
         scoring(*arguments[:3], *arguments[5:], "--metrics", "comet")
     with pytest.raises(UserError, match="COMET is defined for one reference"):
         scoring(*arguments, *arguments[5:], "--metrics", "comet")
