@@ -61,5 +61,7 @@ def test_command(binarised, cache_stream_checkpoint, tmp_path):
 
 def test_models_without_a_cache(binarised, memory_stream_checkpoint):
     model, task = load(str(memory_stream_checkpoint), str(binarised))
-    with pytest.raises(UserError, match="MemoryTransformerModel has no cache; analyse a checkpoint of cache_rnn"):
+    with pytest.raises(
+        UserError, match="MemoryTransformerModel has no cache; analyse a checkpoint of cache_rnn"
+    ):
         analysis.matching_of(model, next(documents_of(task, "test")))

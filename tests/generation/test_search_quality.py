@@ -1,4 +1,4 @@
-"""A wider beam finds hypotheses at least as good as those of greedy search."""
+"""A wider beam seldom ends with worse hypotheses than greedy search."""
 
 import pytest
 import tiny

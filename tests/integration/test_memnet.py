@@ -388,7 +388,11 @@ def test_options_for_single_sentences(binarised, memnet_document_checkpoint):
         (["--memory", "source"], [], "need --sentence-lm FORWARD:BACKWARD"),
         (["--sentence-lm", "a:b"], ["--gold-drafts"], "--sentence-lm: checkpoint a not found"),
         (["--memory", "target"], ["--drafts", "nowhere"], "nowhere/.*idx not found"),
-        (["--memory", "target"], ["--drafts", "x", "--gold-drafts"], "give either"),
+        (
+            ["--memory", "target"],
+            ["--drafts", "x", "--gold-drafts"],
+            "--drafts and --gold-drafts exclude",
+        ),
         (["--memory", "target"], ["--gold-drafts", "--decoding", "segment"], "by --decoding iter"),
     ],
 )
