@@ -9,8 +9,8 @@
 # results so far.
 #
 # Environment: RECIPE, folder of corpus.sh, prepare.sh and systems.txt (default: this one); TOKENS, the
-# target tokens that each system reads after its base (those of corpus.sh); STAGES, some of "memories
-# train translate contexts score" (all); DEVICE, cpu or cuda (cpu); THREADS (1); WORKERS that load
+# target tokens that each system reads after its base (those of corpus.sh); SETS, how many of the
+# test sets of corpus.sh are used (all); STAGES, some of "memories train translate usage contexts score" (all); DEVICE, cpu or cuda (cpu); THREADS (1); WORKERS that load
 # batches for a GPU (2); BEAMS ("4 1").  Several of these commands may run at the same time for
 # different systems, after the bases have been trained.
 set -euo pipefail
@@ -19,6 +19,7 @@ top=$here/../..
 recipes=$top/examples
 recipe=$(cd "${RECIPE:-$here}" && pwd)
 source "$recipe/corpus.sh"
+sets=("${sets[@]:0:${SETS:-${#sets[@]}}}")
 settings=("$recipe/systems.txt")
 [ ! -e "$recipe/tried.txt" ] || settings+=("$recipe/tried.txt")
 work=$1
@@ -41,7 +42,7 @@ case $DEVICE in
   cuda) device=() loading=(--num-workers "${WORKERS:-2}" --data-buffer-size 0) ;;
   *) echo "error: DEVICE is $DEVICE; choose cpu or cuda" >&2; exit 1 ;;
 esac
-stages=" ${STAGES:-memories train translate contexts score} "
+stages=" ${STAGES:-memories train translate usage contexts score} "
 
 transformer=(--encoder-layers 3 --decoder-layers 2
   --encoder-embed-dim 256 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4
@@ -188,15 +189,19 @@ reads_context() {
   case " ${options[*]} " in *" --window-size 1 "*) return 1 ;; esac
 }
 
-# Translates a test set with limited contexts, and measures how much the context helps to predict the test set.
+# Measures how much the context helps to predict the test set.
+measure_usage() {
+  mkdir -p "$work/$1/scores"
+  measured "$1/scores/usage-record" python -m fairseq_docmt.scoring context-usage \
+    --path "$work/$1/checkpoint_best.pt" --source "$raw/test.$src_lang" --reference "$raw/test.$tgt_lang" \
+    --context $context other-document:$context --max-tokens 6000 "${device[@]}" \
+    --format json --out "$work/$1/scores/usage.json"
+}
+
+# Translates a test set with limited contexts.
 use_contexts() {
   local lenpen checkpoint=$work/$1/checkpoint_best.pt decoding=${decodings%%,*}
   lenpen=$(cat "$work/lenpen")
-  mkdir -p "$work/$1/scores"
-  measured "$1/scores/usage-record" python -m fairseq_docmt.scoring context-usage \
-    --path "$checkpoint" --source "$raw/test.$src_lang" --reference "$raw/test.$tgt_lang" \
-    --context $context other-document:$context --max-tokens 6000 "${device[@]}" \
-    --format json --out "$work/$1/scores/usage.json"
   # There are no drafts of these texts; a system that needs some makes its own.
   search=("${search[@]:0:2}")
   translate "$1/contexts/own" "$work/contexts/bin" test "$decoding" 4 "$lenpen" "$checkpoint"
@@ -235,7 +240,7 @@ score() {
   [ -z "$marks" ] || measured "$system/scores/pronouns-record" \
     python -m fairseq_docmt.scoring dropped-pronouns --source "$work/$marks" --reference "$reference" \
     --format json --out "$work/$system/scores/pronouns.json" "${outputs[@]}"
-  reads_context || return 0
+  [ -e "$work/$system/contexts/other.json" ] || return 0
   outputs=()
   for side in own:test other:test1; do
     python "$here/contexts.py" take "$work/$system/contexts/${side%:*}/generate-${side#*:}.txt" \
@@ -261,6 +266,7 @@ for system in "${names[@]}"; do
   case $stages in *" train "*) train "$system" ;; esac
   [ "$system" != base ] || tune
   case $stages in *" translate "*) translate_all "$system" ;; esac
+  case $stages in *" usage "*) ! reads_context || measure_usage "$system" ;; esac
   case $stages in *" contexts "*) ! reads_context || use_contexts "$system" ;; esac
   case $stages in *" score "*) score "$system"; touch "$work/$system/scored" ;; esac
 done

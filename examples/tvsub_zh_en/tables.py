@@ -107,13 +107,13 @@ def gain(found: Dict[str, float]) -> str:
 def context_row(name: str, scores: dict) -> List[str]:
     """Return what a system makes of its own context and of another document's."""
     usage = scores["usage"]["usage"]
-    bleu = metric(scores["contexts"], "s-BLEU")["scores"]
+    bleu = metric(scores["contexts"], "s-BLEU")["scores"] if "contexts" in scores else {}
     own = next(found for context, found in usage.items() if context.isdigit())
     over = next(found for context, found in usage.items() if " over " in context)
     begin = scores["usage"]["beginnings"]
     row = [name, gain(own["sentence"]), gain(over["sentence"]), number(begin["first_tokens"], 3)]
     row += [f"{begin['lower_case_gain']:.0%}"]
-    row += [number(bleu[context]) for context in ("own", "other")]
+    row += [number(bleu.get(context)) for context in ("own", "other")]
     if "context-pronouns" in scores:
         pronouns = scores["context-pronouns"]["systems"]
         row.append(gain(scores["usage"]["dropped_pronouns"]))
