@@ -5,4 +5,4 @@ sets=(test news europarl)
 # the set that is also translated with limited contexts; no dropped pronouns are marked
 limited=test marks=
 # target tokens that are read after each base
-declare -A tokens=([base]=2000000)
+declare -A tokens=([base]=1200000)
