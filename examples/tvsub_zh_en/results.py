@@ -60,10 +60,14 @@ def begun_anew(log: str) -> str:
 
 
 def length_ratios(folder: Path) -> Dict[str, float]:
-    """Return the length ratio of the test set by each decoding with a beam of 4, by its record."""
+    """Return the length ratio of the test set by each decoding with a beam of 4, by its record.
+
+    Translations without a record were interrupted.
+    """
     ratios = {}
-    for path in sorted(folder.glob("*/test-4/generate-test.txt")):
-        command = read(path.parent.with_suffix(".json"))[-1]["command"]
+    for record in sorted(folder.glob("*/test-4.json")):
+        path = record.with_suffix("") / "generate-test.txt"
+        command = read(record)[-1]["command"]
         subset, language = (
             command[command.index(option) + 1] for option in ("--gen-subset", "--target-lang")
         )
