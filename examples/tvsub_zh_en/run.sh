@@ -240,7 +240,8 @@ score() {
   [ -z "$marks" ] || measured "$system/scores/pronouns-record" \
     python -m fairseq_docmt.scoring dropped-pronouns --source "$work/$marks" --reference "$reference" \
     --format json --out "$work/$system/scores/pronouns.json" "${outputs[@]}"
-  [ -e "$work/$system/contexts/other.json" ] || return 0
+  reads_context || return 0
+  [[ $stages = *" contexts "* || -e $work/$system/contexts/other.json ]] || return 0
   outputs=()
   for side in own:test other:test1; do
     python "$here/contexts.py" take "$work/$system/contexts/${side%:*}/generate-${side#*:}.txt" \

@@ -100,6 +100,21 @@ def test_stages_of_a_comparison_from_one_base():
     assert places == ["control/window/zpdev-4/generate-test1.txt", *own]
 
 
+def test_part_of_a_comparison():
+    """The first test set, without translations of limited contexts."""
+    environment = {"CORPUS": "CORPUS", "SETS": "1", "BEAMS": "4"}
+    environment["RECIPE"] = str(recipes.EXAMPLES / "ende_docs")
+    environment["STAGES"] = "train translate usage score"
+    run = recipes.Run("tvsub_zh_en/run.sh", "WORK base memory-both", environment=environment)
+    train = "fairseq-train keep_weights.py "
+    programs = [
+        f"python bash contexts.py fairseq-preprocess {train}{8 * 'fairseq-generate '}",
+        "fairseq_docmt.scoring results.py fairseq-generate fairseq_docmt.scoring",
+        f"updates.py {train}fairseq-generate {2 * 'fairseq_docmt.scoring '}results.py",
+    ]
+    assert [call.program for call in run.calls()] == " ".join(programs).split()
+
+
 def values(script: str, name: str, **environment) -> list:
     """Values of an option in all calls of a script with this option."""
     runs = [run for run in recipes.RUNS if run.script == script]
