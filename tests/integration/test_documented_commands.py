@@ -114,10 +114,10 @@ PAGES: Dict[str, List[Block]] = {
         Run(),
     ],
     "examples/tvsub_zh_en/README.md": [
-        Run("examples/tvsub_zh_en", said="window4_window_test"),
         "trains for hours; tests/tvsub_zh_en/ tests its scripts",
         "trains on a GPU",
         "reads results of run.sh; tests/tvsub_zh_en/test_passages.py tests passages.py",
+        Run("examples/tvsub_zh_en", said="window4_window_test"),
     ],
     "examples/ende_docs/README.md": ["trains for hours; tests/tvsub_zh_en/ tests its scripts"],
     "examples/evaluate_any_system/README.md": [
