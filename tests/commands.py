@@ -106,7 +106,10 @@ class Shell:
         self._listener.listen()
         self._server = os.fork()
         if self._server == 0:
-            self._serve()
+            try:
+                self._serve()
+            finally:
+                os._exit(1)  # never return into the tests of the parent
 
     def close(self) -> None:
         """Stop the server."""
