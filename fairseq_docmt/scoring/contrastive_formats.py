@@ -54,10 +54,7 @@ def read_set(
         raise UserError(f"--context must be 0 or more sentences, not {context}")
     if after < 0:
         raise UserError(f"--context-after must be 0 or more sentences, not {after}")
-    try:
-        items = _read(file, context, documents, after)
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8; convert the file") from None
+    items = _read(file, context, documents, after)
     if not items:
         raise UserError(f"{path} has no items; check the download")
     return [item.with_context(context, after) for item in items]
@@ -67,7 +64,7 @@ def _read(file: Path, context, documents, after: int) -> List[Item]:
     if file.suffix == ".jsonl":
         return read_json_lines(file)
     try:
-        entries = json.loads(file.read_text(encoding="utf-8"))
+        entries = json.loads(read_text(str(file)))
     except json.JSONDecodeError as error:
         raise UserError(
             f"{file}, line {error.lineno} is not valid JSON ({error.msg}); JSON lines must be in a "

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring._files import lines_of, read_text
 
 
 class Item(NamedTuple):
@@ -126,12 +127,11 @@ def read_json_lines(path: Path) -> List[Item]:
     """Read the items of a file in the format of this module; blank lines are skipped.
 
     Raises:
-        UserError: a line is not an item; the message names it.
+        UserError: the file is not UTF-8, or a line is not an item; the message names it.
     """
     items = []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
+    for number, line in enumerate(lines_of(read_text(str(path))), start=1):
+        if line:
             where = f"{path}: line {number}"
             try:
                 entry = json.loads(line)

@@ -155,6 +155,16 @@ def test_everything_converts_to_json_lines_and_back(tmp_path):
 LINE = {"source": ["a"], "candidates": [["A"], ["B"]], "correct": 0}
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_a_byte_order_mark_and_other_encodings(tmp_path, name):
+    file, text = tmp_path / name, json.dumps(LINE if name == "a.jsonl" else [VOITA])
+    file.write_text("\ufeff" + text, encoding="utf-8")
+    assert read_set(str(file)) == read_set(write(tmp_path, text, name))
+    file.write_bytes(b"\n\xff")
+    with pytest.raises(UserError, match=f"{name}: line 2 is not UTF-8; convert the file"):
+        read_set(str(file))
+
+
 @pytest.mark.parametrize(
     "name, content, message",
     [
