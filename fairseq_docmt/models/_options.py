@@ -12,7 +12,7 @@ from fairseq_docmt.optim.grouped_adam import NEW
 
 logger = logging.getLogger(__name__)
 
-#: options of fairseq's transformer that change its attention or residual connections
+#: options of fairseq's transformer that change its attention, projections or residual connections
 UNSUPPORTED = (
     "no_cross_attention",
     "cross_self_attention",
@@ -20,7 +20,12 @@ UNSUPPORTED = (
     "scale_heads",
     "scale_fc",
     "scale_resids",
+    "quant_noise_pq",
 )
+#: options that leave out layers, for systems whose layers share what the decoder makes for each
+LAYERDROP = ("encoder_layerdrop", "decoder_layerdrop")
+#: options that remove layers, for systems with parameters in layers of certain numbers
+PRUNING = ("encoder_layers_to_keep", "decoder_layers_to_keep")
 
 
 def set_defaults(args, config: type) -> None:

@@ -16,7 +16,13 @@ from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
+from fairseq_docmt.models._options import (
+    LAYERDROP,
+    PRUNING,
+    refuse_stock_options,
+    require_at_least,
+    set_defaults,
+)
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.modules.recurrent_memory.memory_decoder import (
     MemoryTransformerDecoder,
@@ -113,7 +119,8 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
             UserError: if an option is invalid or not supported.
         """
         args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "memory_transformer", "checkpoint_activations")
+        unsupported = ("checkpoint_activations", *LAYERDROP, *PRUNING)
+        refuse_stock_options(args, "memory_transformer", *unsupported)
         require_at_least(args, memory_size=1, memory_gradient_sentences=0)
         if args.exact_memory_gradient and args.memory_gradient_sentences == 0:
             raise UserError(

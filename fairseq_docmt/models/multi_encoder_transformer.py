@@ -91,4 +91,10 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
                 "--share-context-encoder is for previous source sentences, which --context-side "
                 "target does not read; leave it out"
             )
+        joined = args.share_context_encoder and args.context_sentences > 1
+        if joined and args.encoder_learned_pos:
+            raise UserError(
+                "--share-context-encoder has learned positions for single sentences, not for "
+                f"--context-sentences {args.context_sentences}; leave out --encoder-learned-pos"
+            )
         return super().build_model(args, task)

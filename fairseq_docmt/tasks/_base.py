@@ -286,6 +286,8 @@ class DocumentTranslationTask(PreparedTextTask):
         if not from_checkpoint:
             complete_in_place(cfg, self.cfg)
         model = super().build_model(cfg, from_checkpoint)
+        if self.cfg.store_ema and not from_checkpoint:
+            _check_averages(model)
         if not torch.cuda.is_available():
             use_onednn(model)
         if self.tag_options is None:
@@ -535,6 +537,17 @@ class DocumentTranslationTask(PreparedTextTask):
     def validation_units(self, sample) -> dict:
         """Return the units of a batch for validation BLEU, with the reference as context."""
         return units_of_view(sample, self)
+
+
+def _check_averages(model) -> None:
+    """Refuse ``--store-ema`` for models with whole numbers, which cannot be averaged."""
+    counts = (name for name, value in model.state_dict().items() if not value.is_floating_point())
+    first = next(counts, None)
+    if first is not None:
+        raise UserError(
+            f"--store-ema cannot average {first} of {type(model).__name__}, a whole number; leave "
+            "it out"
+        )
 
 
 def _for_criterion(sample, criterion):

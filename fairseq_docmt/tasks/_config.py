@@ -133,5 +133,6 @@ class DocumentTranslationConfig(TranslationConfig):
     save_dir: str = II("checkpoint.save_dir")
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
     reset_optimizer: bool = II("checkpoint.reset_optimizer")
+    store_ema: bool = II("ema.store_ema")
     seed: int = II("common.seed")
     no_progress_bar: bool = II("common.no_progress_bar")

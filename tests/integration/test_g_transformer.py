@@ -35,6 +35,15 @@ def test_finetuning_from_a_stock_transformer(binarised, tmp_path):
     }
 
 
+def test_it_is_not_pruned(binarised, tmp_path):
+    """Fewer layers would move its group attention to layers without trained parameters."""
+    model = tiny.group("--decoder-layers", "3")
+    checkpoint = tiny.train(binarised, tmp_path, *DOCUMENT, model=model, updates=1)
+    override = ["--model-overrides", str({"decoder_layers_to_keep": "0,2"})]
+    with pytest.raises(UserError, match="--decoder-layers-to-keep is not supported"):
+        tiny.generate(binarised, checkpoint, *DOCUMENT[:2], *override)
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
@@ -42,6 +51,8 @@ def test_finetuning_from_a_stock_transformer(binarised, tmp_path):
         (["--cross-context-layers", "-1"], "--cross-context-layers -1: give a number from 0 to 1"),
         (["--checkpoint-activations"], "--checkpoint-activations is not supported"),
         (["--no-cross-attention"], "--no-cross-attention is not supported by g_transformer"),
+        (["--quant-noise-pq", "0.1"], "--quant-noise-pq is not supported by g_transformer"),
+        (["--encoder-layerdrop", "0.1"], "--encoder-layerdrop is not supported by g_transformer"),
     ],
 )
 def test_invalid_options_are_refused(binarised, tmp_path, options, message):

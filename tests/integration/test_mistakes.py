@@ -416,6 +416,11 @@ TRAINING = {
         [*STREAM, "--checkpoint-activations"],
         model=tiny.memory(),
     ),
+    "LayerDrop with memories": Case(
+        "--decoder-layerdrop is not supported by memory_transformer; leave it out",
+        [*STREAM, "--decoder-layerdrop", "0.5"],
+        model=tiny.memory(),
+    ),
     "sentence pairs for memories of documents": Case(
         (
             "--sentence-data is not for MemnetRNNModel, whose memories are of documents; start "

@@ -24,6 +24,24 @@ def test_it_trains_from_a_transformer_and_translates(binarised, tmp_path, integr
     assert sorted(tiny.lines_of(output)) == ROWS
 
 
+@pytest.mark.parametrize("side, most", [("encoder", 7), ("decoder", 8)])
+def test_learned_positions_reach_over_all_previous_sentences(binarised, tmp_path, side, most):
+    """The contexts of a side have learned positions if the side has."""
+    learned = [f"--{side}-learned-pos", "--context-side", "both", "--context-sentences", "3"]
+    limits = ["--max-source-positions", "7", "--max-target-positions", "8"]
+    arguments, model = [*STREAM, *limits], tiny.multi_encoder(*learned)
+    checkpoint = tiny.train(binarised, tmp_path, *arguments, model=model, updates=3)
+    sizes = {
+        name: len(value)
+        for name, value in tiny.weights(checkpoint).items()
+        if name.endswith("context_encoder.embed_positions.weight")
+    }
+    # fairseq's positions begin at 2.
+    assert sizes == {f"{side}.context_encoder.embed_positions.weight": 3 * most + 2}
+    output = tiny.generate(binarised, checkpoint, *STREAM[:2])
+    assert sorted(tiny.lines_of(output)) == ROWS
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
@@ -34,6 +52,11 @@ def test_it_trains_from_a_transformer_and_translates(binarised, tmp_path, integr
             "--share-context-encoder is for previous source sentences",
         ),
         (["--checkpoint-activations"], "--checkpoint-activations is not supported"),
+        (
+            ["--share-context-encoder", "--context-sentences", "2", "--encoder-learned-pos"],
+            "--share-context-encoder has learned positions for single sentences, not for "
+            "--context-sentences 2; leave out --encoder-learned-pos",
+        ),
     ],
 )
 def test_invalid_options_are_refused(binarised, tmp_path, options, message):

@@ -51,14 +51,16 @@ class ContextEncoder(TransformerEncoderBase):
     """Transformer encoder of previous sentences, with the embeddings of the sentences themselves.
 
     Args:
-        cfg: options of the model, with ``context_layers``.
+        cfg: options of the model, with ``context_layers`` and ``context_sentences``.
         side: ``cfg.encoder`` or ``cfg.decoder``, whose sizes the layers have.
+        most: maximum positions of a sentence of this side.
         dictionary: dictionary of the sentences.
         embed_tokens: their embeddings, which stay a module of their owner.
     """
 
-    def __init__(self, cfg, side, dictionary, embed_tokens: nn.Embedding):
+    def __init__(self, cfg, side, most: int, dictionary, embed_tokens: nn.Embedding):
         cfg = copy.deepcopy(cfg)
+        cfg.max_source_positions = cfg.context_sentences * most
         for name in ("ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos"):
             setattr(cfg.encoder, name, getattr(side, name))
         cfg.encoder.embed_dim, cfg.encoder.layers = embed_tokens.embedding_dim, cfg.context_layers

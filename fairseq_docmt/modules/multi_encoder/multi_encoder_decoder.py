@@ -46,7 +46,8 @@ class MultiEncoderEncoder(StreamEncoder):
         self.count, self.reads_context = cfg.context_sentences, cfg.context_side != "target"
         self.context_encoder = None
         if self.reads_context and not cfg.share_context_encoder:
-            self.context_encoder = ContextEncoder(cfg, cfg.encoder, dictionary, embed_tokens)
+            most = cfg.max_source_positions
+            self.context_encoder = ContextEncoder(cfg, cfg.encoder, most, dictionary, embed_tokens)
 
     def with_context(self, output, src_tokens, stream, groups):
         """Encode previous source sentences, ``contexts``."""
@@ -94,7 +95,8 @@ class MultiEncoderDecoder(StatefulDecoder):
         super().__init__(cfg, dictionary, embed_tokens, separator)
         self.count, self.eos, self.context_encoder = cfg.context_sentences, dictionary.eos(), None
         if cfg.context_side != "source":
-            self.context_encoder = ContextEncoder(cfg, cfg.decoder, dictionary, embed_tokens)
+            most = cfg.max_target_positions
+            self.context_encoder = ContextEncoder(cfg, cfg.decoder, most, dictionary, embed_tokens)
         sizes = context_sizes(cfg) if cfg.context_integration == "outside" else []
         self.context_attn = build_attentions(cfg, cfg.encoder.embed_dim, cfg.encoder, sizes)
 
