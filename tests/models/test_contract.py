@@ -5,13 +5,18 @@ modules/shared/encoder_output.py, modules/shared/layer_state.py,
 modules/shared/shared_source_encoder.py, modules/shared/stateful_decoder.py, ops/autocast.py.
 """
 
+import functools
 import inspect
 
 import pytest
 import tiny
 import torch
 from fairseq.data.data_utils import collate_tokens
-from fairseq.modules import FairseqDropout
+from fairseq.modules import FairseqDropout, MultiheadAttention
+from fairseq.modules.transformer_layer import (
+    TransformerDecoderLayerBase,
+    TransformerEncoderLayerBase,
+)
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from long_tests import long_but_for
 from pretended_gpu import PretendedGPU, put, put_module
@@ -19,6 +24,9 @@ from pretended_gpu import PretendedGPU, put, put_module
 import fairseq_docmt  # noqa: F401
 from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.decoder_prefix import prefills_in_parallel
+from fairseq_docmt.modules.hierarchical.hierarchical_attention import HierarchicalAttention
+from fairseq_docmt.modules.rfa.rfa_attention import _RFA
+from fairseq_docmt.modules.shared.attention_projections import AttentionProjections
 from fairseq_docmt.modules.shared.encoder_output import EncoderOutput
 
 ARCHITECTURES = {
@@ -416,3 +424,68 @@ def test_keys_of_the_encoder_output_are_listed():
         assert set(selected) | {"fc_results"} == set(encoder_out) | {"fc_results"}
         found |= set(encoder_out)
     assert found == set(EncoderOutput.__annotations__)
+
+
+# ---- dropout ---------------------------------------------------------------------------------
+
+TRANSFORMERS = [
+    *["transformer", "rfa", "rfa-encoder", "window", "window-over-all", "lst", "group", "han"],
+    *["multi-encoder", "multi-encoder-inside", "memory"],
+]
+LAYERS = (TransformerDecoderLayerBase, TransformerEncoderLayerBase)
+ATTENTION = (MultiheadAttention, AttentionProjections, HierarchicalAttention)
+
+
+def tensors_of(output) -> list:
+    """Return the tensors of an output and of its lists and tuples."""
+    if isinstance(output, (list, tuple)):
+        return [tensor for part in output for tensor in tensors_of(part)]
+    return [output] if isinstance(output, torch.Tensor) else []
+
+
+def changing_modules(model, is_chosen) -> dict:
+    """Train on four sentences; return whether each module gives another output if called again.
+
+    Args:
+        model: model.
+        is_chosen: function from modules to whether they are called again, with the same inputs.
+            Their submodules are not.
+    """
+    changes, again = {}, []
+
+    def call_again(name, module, args, kwargs, output):
+        if not again:
+            again.append(name)
+            with torch.no_grad():
+                second = module.forward(*args, **kwargs)
+            again.clear()
+            changes[name] = not torch.equal(tensors_of(output)[0], tensors_of(second)[0])
+
+    for name, module in model.named_modules():
+        if is_chosen(module) and not any(name.startswith(f"{outer}.") for outer in changes):
+            changes[name] = None
+            module.register_forward_hook(functools.partial(call_again, name), with_kwargs=True)
+    source, target = batch([9, 4, 13, 7]), batch([6, 12, 5, 8], seed=10)
+    model.train()
+    model(source, source.ne(PAD).sum(1), previous(target), **following(model))
+    return changes
+
+
+@pytest.mark.parametrize("norm", ["before", "after"])
+@pytest.mark.parametrize("architecture", TRANSFORMERS)
+def test_every_layer_has_dropout(architecture, norm):
+    before = ["--encoder-normalize-before", "--decoder-normalize-before"] * (norm == "before")
+    model = tiny.model(*ARCHITECTURES[architecture], *before, "--dropout", "0.5")
+    changes = changing_modules(model, lambda module: isinstance(module, LAYERS))
+    assert changes and all(changes.values()), changes
+
+
+@pytest.mark.parametrize("architecture", TRANSFORMERS)
+def test_every_attention_drops_weights(architecture):
+    """Random feature attention has no weights."""
+    options = ["--dropout", "0", "--attention-dropout", "0.5"]
+    model = tiny.model(*ARCHITECTURES[architecture], *options)
+    changes = changing_modules(
+        model, lambda module: isinstance(module, ATTENTION) and not isinstance(module, _RFA)
+    )
+    assert (changes or architecture == "rfa-encoder") and all(changes.values()), changes
