@@ -27,7 +27,7 @@ quietly preprocess_lm fairseq-preprocess --only-source --srcdict "$work/bin/dict
 sizes=(--decoder-layers 2 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256
   --decoder-attention-heads 4 --share-decoder-input-output-embed)
 train language_model "$updates" --task language_modeling --sample-break-mode complete_doc \
-  --tokens-per-sample 200 --arch transformer_lm --max-tokens 2000
+  --tokens-per-sample 200 --arch transformer_lm --max-tokens 2000 --required-batch-size-multiple 1
 
 # rerank SPLIT CONTEXT OUT [options]
 rerank() {

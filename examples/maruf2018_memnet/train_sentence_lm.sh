@@ -33,5 +33,6 @@ for direction in forward backward; do
     --save-dir "$out/$direction" --arch lstm_lm --criterion cross_entropy \
     --decoder-embed-dim "$size" --decoder-hidden-size "$size" --decoder-out-embed-dim "$size" \
     --tokens-per-sample 1000 --dropout 0.2 --optimizer adam --lr 0.001 --clip-norm 5 --max-tokens 4000 \
+    --required-batch-size-multiple 1 \
     --max-epoch "${EPOCHS:-10}" --no-epoch-checkpoints --seed 1 "$@"
 done
