@@ -1,6 +1,8 @@
 """Errors caused by user input, shown as one sentence instead of a traceback."""
 
+import difflib
 import sys
+from typing import Iterable
 
 from hydra.errors import CompactHydraException
 
@@ -16,6 +18,24 @@ class UserError(ValueError, CompactHydraException):
 def flag(name: str) -> str:
     """Return the flag of an option, such as ``--max-tokens`` of ``max_tokens``."""
     return "--" + name.replace("_", "-")
+
+
+def refuse_unknown(names: Iterable[str], known: Iterable[str], place: str = "") -> None:
+    """Refuse options that do not exist, with a suggestion.
+
+    Args:
+        names: options given.
+        known: all options.
+        place: where they are given, for the message, such as " in --eval-bleu-args".
+
+    Raises:
+        UserError: naming the first that does not exist.
+    """
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            fix = f"do you mean {close[0]}?" if close else "leave it out"
+            raise UserError(f"unknown option {name}{place}; {fix}")
 
 
 def _one_sentence_hook(previous):

@@ -217,7 +217,10 @@ def interactive(data: Path, checkpoint, lines, *arguments: str) -> str:
     from fairseq_cli import interactive as command
 
     text = "".join(line + "\n" for line in lines)
-    with mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()))):
+    # As in the C locale, other bytes than UTF-8 are read as surrogates.
+    coding = {"encoding": "utf-8", "errors": "surrogateescape"}
+    stream = io.TextIOWrapper(io.BytesIO(text.encode(**coding)), **coding)
+    with mock.patch.object(sys, "stdin", stream):
         return run_main(
             command.cli_main,
             *[str(data), "--user-dir", USER_DIR, "--path", str(checkpoint), "--cpu"],

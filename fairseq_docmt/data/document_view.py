@@ -1,6 +1,7 @@
 """Training and validation data whose examples are spans of joined sentences."""
 
-from typing import Callable, Optional, Sequence, Union
+import logging
+from typing import Callable, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -11,6 +12,8 @@ from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
 from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR, join_sentences
 from fairseq_docmt.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 #: (examples, 2) spans, or a function that draws those of an epoch with a random generator
 Spans = Union[np.ndarray, Callable[..., np.ndarray]]
@@ -187,6 +190,29 @@ class DocumentView(LanguagePairDataset):
         source = source.clone()
         source[first:end][dropped] = self.src_dict.unk()
         return source
+
+    def report_left_out(self, lines: Sequence[int], most: Tuple[int, int], ignore: bool) -> None:
+        """Report sentences that do not fit into the model.
+
+        Args:
+            lines: their lines, from 0.
+            most: maximum positions of source and target.
+            ignore: whether they are left out.
+
+        Raises:
+            UserError: there are some, and they may not be left out.
+        """
+        if not lines:
+            return
+        problem = (
+            f"{self.name}: line {lines[0] + 1} is longer than --max-source-positions {most[0]} or "
+            f"--max-target-positions {most[1]}"
+        )
+        if not ignore:
+            raise UserError(
+                f"{problem}; split it, or leave it out with --skip-invalid-size-inputs-valid-test"
+            )
+        logger.warning("%s; %d such sentences are left out", problem, len(lines))
 
     def line_ids_of(self, item: int) -> list:
         """Return the line ids that an example stands for: of its last sentence, or of all."""

@@ -1,7 +1,6 @@
 """Python interface to document translation."""
 
 import dataclasses
-import difflib
 import inspect
 import math
 import os
@@ -11,11 +10,13 @@ from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tup
 import torch
 from fairseq import hub_utils, registry, tasks
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
+from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
+from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.data.language_tags import MBART25_TASKS, MULTILINGUAL_TASK
 from fairseq_docmt.data.text_form import SentencePieces, TextForm, read_text_forms
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, refuse_unknown
 
 
 class Translation(NamedTuple):
@@ -92,7 +93,7 @@ class DocumentTranslator:
         paths = checkpoint.split(os.pathsep)
         files = [read_checkpoint(path) for path in paths]
         _refuse_multilingual(files)
-        _refuse_unknown(options, _options_of(files[0]))
+        refuse_unknown(options, _options_of(files[0]))
         data = data or files[0].settings["task"]["data"]
         if not os.path.isdir(data):
             raise UserError(f"data directory {data} not found; give the one with the dictionaries")
@@ -164,13 +165,12 @@ class DocumentTranslator:
         if beam >= 1 and not 1 <= nbest <= beam:  # other beams are refused by the task
             raise UserError(f"nbest must be from 1 to the beam size {beam}, got {nbest}")
         stock = inspect.signature(self.hub.generate).parameters
-        _refuse_unknown(options, {*self.hub.cfg.generation, *stock})
+        refuse_unknown(options, {*self.hub.cfg.generation, *stock})
         documents = _as_lists(documents)
-        lines = [line for document in documents for line in (*document, "")]
-        if not lines:
+        if not documents:
             return []
-        tokens = [self.hub.encode(line) for line in lines]
-        searched = iter(self.hub.generate(tokens, beam=beam, nbest=nbest, **options))
+        lines = self._tokens_of_lines(documents)
+        searched = iter(self.hub.generate(lines, beam=beam, nbest=nbest, **options))
         found = []
         for document in documents:
             hypotheses = islice(searched, len(document))
@@ -200,6 +200,24 @@ class DocumentTranslator:
         remaining = iter(documents)
         while some := list(islice(remaining, at_once)):
             yield from self.translate(some, beam, **options)
+
+    def _tokens_of_lines(self, documents: List[List[str]]) -> List[Tensor]:
+        """Return the tokens of all sentences, and those of a blank line after each document.
+
+        Raises:
+            UserError: the tokenizer leaves nothing of a sentence.
+        """
+        tokens = []
+        for number, document in enumerate(documents, start=1):
+            for position, sentence in enumerate(document, start=1):
+                tokens.append(self.hub.encode(sentence))
+                if len(tokens[-1]) <= BLANK_SIZE:
+                    raise UserError(
+                        f"document {number}, sentence {position} ({sentence!r:.40}) has no words "
+                        "after tokenization; leave it out"
+                    )
+            tokens.append(self.hub.encode(""))
+        return tokens
 
     def _translation(self, hypothesis: dict) -> Translation:
         pairs = hypothesis.get("alignment")
@@ -273,11 +291,3 @@ def _refuse_multilingual(files: List[CheckpointFile]) -> None:
                 "fairseq-generate --task sliding_window_translation --window-size 1, which can "
                 "also score references (--score-reference)"
             )
-
-
-def _refuse_unknown(options: dict, known: set) -> None:
-    for name in options:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            fix = f"do you mean {close[0]}?" if close else "leave it out"
-            raise UserError(f"unknown option {name}; {fix}")

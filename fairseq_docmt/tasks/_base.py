@@ -116,6 +116,7 @@ class DocumentTranslationTask(PreparedTextTask):
     def check_training_options(self) -> None:
         """Raise UserError for values of options that do not go together in training."""
         _sentence_data.check_options(self.cfg)
+        _validation_bleu.check_options(self.cfg)
 
     def examples_decided_by(self) -> dict:
         """Return the values of the options that determine the examples of an epoch, by option."""
@@ -386,13 +387,23 @@ class DocumentTranslationTask(PreparedTextTask):
         """Return the keyword arguments of :class:`DecodingUnits` for a corpus."""
         return {}
 
+    def get_interactive_tokens_and_lengths(self, lines, encode_fn):
+        """Return the tokens of input lines, and their lengths.
+
+        Raises:
+            UserError: a line is not UTF-8, or the tokenizer leaves nothing of it.
+        """
+        encoded = self._decoding_input.encoded(lines, encode_fn)
+        return super().get_interactive_tokens_and_lengths(encoded, str)
+
     def build_dataset_for_inference(self, src_tokens, src_lengths, constraints=None):
         """Return a dataset of input lines, which are cut into units when batches are made.
 
         Raises:
             UserError: a line has a document symbol.
         """
-        _training_text.refuse_typed_symbols(src_tokens, self.src_dict)
+        before = self._decoding_input.lines_read
+        _training_text.refuse_typed_symbols(src_tokens, self.src_dict, before)
         if self.longest_source is not None:
             src_tokens = [cut(line, self.longest_source) for line in src_tokens]
             src_lengths = [len(line) for line in src_tokens]
@@ -423,6 +434,23 @@ class DocumentTranslationTask(PreparedTextTask):
                 dataset, *args, new_document=disable_iterator_cache, **kwargs
             )
         return self._decoding_input.of_corpus(dataset, *args, **kwargs)
+
+    def filter_indices_by_size(
+        self, indices, dataset, max_positions=None, ignore_invalid_inputs=False
+    ):
+        """Return the examples that fit into the model; a warning names what is left out.
+
+        Raises:
+            UserError: a sentence does not fit, without ``--skip-invalid-size-inputs-valid-test``.
+        """
+        if not isinstance(dataset, DocumentView):
+            return super().filter_indices_by_size(
+                indices, dataset, max_positions, ignore_invalid_inputs
+            )
+        kept, ignored = dataset.filter_indices_by_size(indices, max_positions)
+        lines = sorted(int(dataset.ids[item]) for item in ignored)
+        dataset.report_left_out(lines, max_positions, ignore_invalid_inputs)
+        return kept
 
     def keeps_order(self) -> bool:
         """Return whether a window needs the translations of the previous sentences."""

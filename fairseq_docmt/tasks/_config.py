@@ -133,6 +133,7 @@ class DocumentTranslationConfig(TranslationConfig):
     save_dir: str = II("checkpoint.save_dir")
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
     reset_optimizer: bool = II("checkpoint.reset_optimizer")
+    best_checkpoint_metric: str = II("checkpoint.best_checkpoint_metric")
     store_ema: bool = II("ema.store_ema")
     seed: int = II("common.seed")
     no_progress_bar: bool = II("common.no_progress_bar")

@@ -1,7 +1,7 @@
 """Batches of decoding units from a corpus or from interactive input."""
 
 import logging
-from typing import Dict, List
+from typing import Callable, Dict, Iterable, List
 
 import numpy as np
 import torch
@@ -32,6 +32,8 @@ class DecodingInput:
         self.task = task
         self._open_document = OpenDocument()
         self._typed_samples: List[Dict] = []
+        #: number of lines of the input so far
+        self.lines_read = 0
 
     # ---- units ---------------------------------------------------------------------------------
 
@@ -111,6 +113,30 @@ class DecodingInput:
         opened.advance(lines.src, sizes, units.index, window - 1)
         return units
 
+    def encoded(self, lines: Iterable[str], encode: Callable[[str], str]) -> List[str]:
+        """Tokenize input lines; a byte order mark before the first is left out.
+
+        Args:
+            lines: raw lines.
+            encode: function from raw text to words of the dictionary.
+
+        Raises:
+            UserError: a line is not UTF-8, or nothing is left of it, which would end its document.
+        """
+        found = []
+        for number, line in enumerate(lines, start=self.lines_read + 1):
+            if number == 1:
+                line = line.lstrip("\ufeff")
+            if any("\ud800" <= character <= "\udfff" for character in line):
+                raise UserError(f"line {number} of the input is not UTF-8; convert the input")
+            found.append(encode(line))
+            if line.strip() and not found[-1].strip():
+                raise UserError(
+                    f"line {number} of the input ({line!r:.40}) has no words after tokenization "
+                    "and would be read as the end of a document; remove it"
+                )
+        return found
+
     # ---- batches -------------------------------------------------------------------------------
 
     def of_corpus(self, units: DecodingUnits, *args, **options) -> iterators.EpochBatchIterator:
@@ -140,6 +166,8 @@ class DecodingInput:
             UserError: a sentence exceeds the maximum positions of the model.
         """
         units = self._units_of_lines(lines, new_document)
+        before = self.lines_read
+        self.lines_read = 0 if new_document else before + len(lines)
         self._typed_samples = []
 
         def collater(items) -> dict:
@@ -148,7 +176,7 @@ class DecodingInput:
             self._typed_samples.append(sample)
             return sample
 
-        return self._iterator(units, collater, *args, **options)
+        return self._iterator(units, collater, *args, lines_before=before, **options)
 
     def typed_sample(self, src_tokens: Tensor) -> dict:
         """Return the sample with the given source tokens, all that fairseq-interactive passes on.
@@ -176,10 +204,11 @@ class DecodingInput:
         shard_id=0,
         num_workers=0,
         data_buffer_size=0,
+        lines_before=0,
         **_,
     ) -> iterators.EpochBatchIterator:
         if units.too_long:
-            self._report_too_long(units, ignore_invalid_inputs)
+            self._report_too_long(units, ignore_invalid_inputs, lines_before)
         batches = units.batches(
             max_tokens, max_sentences, keep_order=self.task.keeps_order(), shards=num_shards
         )
@@ -204,10 +233,10 @@ class DecodingInput:
             disable_shuffling=True,
         )
 
-    def _report_too_long(self, units: DecodingUnits, ignore: bool) -> None:
+    def _report_too_long(self, units: DecodingUnits, ignore: bool, lines_before: int) -> None:
         problem = (
-            f"{units.name}: line {units.too_long[0] + 1} has more tokens than the model's "
-            f"{self.task.cfg.max_source_positions} source positions"
+            f"{units.name}: line {lines_before + units.too_long[0] + 1} has more tokens than the "
+            f"model's {self.task.cfg.max_source_positions} source positions"
         )
         if not ignore:
             raise UserError(

@@ -172,18 +172,19 @@ def refuse_symbols(dictionary: Dictionary, path: str) -> None:
             )
 
 
-def refuse_typed_symbols(lines, dictionary: Dictionary) -> None:
+def refuse_typed_symbols(lines, dictionary: Dictionary, lines_before: int) -> None:
     """Refuse lines of input with document symbols.
 
     Args:
         lines: tokens of each line, 1-D tensors.
         dictionary: source dictionary.
+        lines_before: number of earlier lines of the input.
 
     Raises:
         UserError: a line has a document symbol.
     """
     symbols: Dict[int, str] = {dictionary.index(name): name for name in DOCUMENT_SYMBOLS}
-    for number, tokens in enumerate(lines, start=1):
+    for number, tokens in enumerate(lines, start=lines_before + 1):
         for token in tokens.tolist():
             if token in symbols:
                 raise UserError(

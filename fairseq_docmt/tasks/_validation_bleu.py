@@ -1,17 +1,49 @@
 """Validation d-BLEU, ``d_bleu``, over documents whose sentences come from several batches."""
 
+import json
 from collections import Counter
+from dataclasses import fields
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch.distributed as dist
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.logging import metrics
 from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.data import DocumentIndex, DocumentView
+from fairseq_docmt.errors import UserError, flag, refuse_unknown
 
 SIDES = ("sys_len", "ref_len")
 ORDERS = [f"{kind}_{n}" for kind in ("counts", "totals") for n in range(1, 5)]
+
+
+def check_options(cfg) -> None:
+    """Check the options of validation BLEU, which fairseq reads when it is too late.
+
+    Args:
+        cfg: options of the task.
+
+    Raises:
+        UserError: naming the option.
+    """
+    metric = cfg.best_checkpoint_metric
+    if metric in ("bleu", "d_bleu") and not cfg.eval_bleu:
+        raise UserError(f"--best-checkpoint-metric {metric} needs --eval-bleu; give both")
+    for name in ("eval_bleu_args", "eval_bleu_detok_args"):
+        text = getattr(cfg, name)
+        try:
+            given = json.loads(text)
+        except json.JSONDecodeError:
+            given = None
+        if not isinstance(given, dict):
+            raise UserError(
+                f"{flag(name)} must be a JSON object such as "
+                f"""'{{"beam": 4, "max_len_a": 1.2}}', not {text}"""
+            )
+        if name == "eval_bleu_args":
+            known = {option.name for option in fields(GenerationConfig)}
+            refuse_unknown(given, known, f" in {flag(name)}")
 
 
 class DocumentsInProgress:

@@ -164,7 +164,8 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             )
         if max_tokens is not None:
             logger.warning("--max-tokens does not limit the batches of a stream, --batch-size does")
-        self._report_left_out(view, ignore_invalid_inputs)
+        most = (self.cfg.max_source_positions, self.cfg.max_target_positions)
+        view.report_left_out(view.too_long, most, ignore_invalid_inputs)
         trains = view is self.datasets.get(self.cfg.train_subset)
         batches = view.batches(
             max_sentences,
@@ -193,20 +194,6 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         )
         self.validation_bleu.begin(view, iterator)
         return iterator
-
-    def _report_left_out(self, view: StreamView, ignore: bool) -> None:
-        if not view.too_long:
-            return
-        problem = (
-            f"{view.name}: line {view.too_long[0] + 1} is longer than --max-source-positions "
-            f"{self.cfg.max_source_positions} or --max-target-positions "
-            f"{self.cfg.max_target_positions}"
-        )
-        if not ignore:
-            raise UserError(
-                f"{problem}; split it, or leave it out with --skip-invalid-size-inputs-valid-test"
-            )
-        logger.warning("%s; %d such sentences are left out", problem, len(view.too_long))
 
     # ---- training ------------------------------------------------------------------------------
 

@@ -278,6 +278,35 @@ def test_a_sentence_too_long_leaves_the_rest_of_its_document_alone(binarised, wi
     assert [found[0][row] for row in (0, 2, 3)] == [found[1][row] for row in (0, 1, 2)]
 
 
+def test_a_byte_order_mark_is_read_over(binarised, window_checkpoint):
+    lines = ["w1 w2", "w3", "", "w4"]
+    plain, marked = (
+        tiny.interactive(binarised, window_checkpoint, [first + lines[0], *lines[1:]], *WINDOW)
+        for first in ("", "\ufeff")
+    )
+    assert tiny.scores_of(plain) == tiny.scores_of(marked)
+
+
+def test_messages_name_lines_of_the_whole_input(binarised, window_checkpoint):
+    """Not those of the lines that are read at a time."""
+    options = [*WINDOW, "--buffer-size", "2"]
+    for line, message in (
+        ("w1 \udcff", "line 4 of the input is not UTF-8; convert the input"),
+        ("w1 <sep>", "line 4 of the input has the word <sep>"),
+        ("w1 " * 2000, "input: line 4 has more tokens than the model's 1024 source positions"),
+    ):
+        with pytest.raises(UserError, match=message):
+            tiny.interactive(binarised, window_checkpoint, ["w1", "w2", "", line], *options)
+
+
+def test_sentences_without_words_are_refused_in_python(binarised, window_checkpoint):
+    options = {"tokenizer": "moses", "source_lang": "src", "target_lang": "tgt"}
+    translator = DocumentTranslator.from_pretrained(str(window_checkpoint), **options)
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"document 2, sentence 2 \('\\x01'\) has no words"):
+            translator.translate([["w1"], ["w2", "\x01", "w3"]])
+
+
 def test_raw_text_from_python(binarised, window_checkpoint, tmp_path):
     """With tokenizer and BPE the translator preprocesses raw text and postprocesses the output."""
     from sacremoses import MosesDetokenizer

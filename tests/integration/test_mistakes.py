@@ -253,6 +253,29 @@ TRAINING = {
         "--left-pad-target is not supported by document tasks; leave it out",
         [*WINDOWS, *NEW, "--left-pad-target"],
     ),
+    "a metric that is not computed": Case(
+        "--best-checkpoint-metric d_bleu needs --eval-bleu; give both",
+        [*WINDOWS, *NEW, "--best-checkpoint-metric", "d_bleu"],
+    ),
+    "options of validation that are no JSON": Case(
+        (
+            """--eval-bleu-args must be a JSON object such as '{"beam": 4, "max_len_a": 1.2}', """
+            "not {beam: 1}"
+        ),
+        [*WINDOWS, *NEW, "--eval-bleu", "--eval-bleu-args", "{beam: 1}"],
+    ),
+    "a misspelt option of validation": Case(
+        "unknown option beem in --eval-bleu-args; do you mean beam?",
+        [*WINDOWS, *NEW, "--eval-bleu", "--eval-bleu-args", '{"beem": 1}'],
+    ),
+    "a long sentence in the validation set": Case(
+        (
+            "{data}/valid.src-tgt: line 7 is longer than --max-source-positions 6 or "
+            "--max-target-positions 1024; split it, or leave it out with "
+            "--skip-invalid-size-inputs-valid-test"
+        ),
+        [*WINDOWS, *NEW, "--max-source-positions", "6"],
+    ),
     "sentences of a stream in duplicate": Case(
         (
             "--rdrop-alpha duplicates the sentences of a batch, which would follow one another in "
@@ -993,6 +1016,14 @@ INTERACTIVE = {
         ),
         [],
         write("input", "w1 " * 2000),
+    ),
+    "typed controls": Case(
+        (
+            "line 3 of the input ('\\x01\\x02') has no words after tokenization and would be read "
+            "as the end of a document; remove it"
+        ),
+        ["--tokenizer", "moses", "--source-lang", "src", "--target-lang", "tgt"],
+        write("input", "w1\nw2\n\x01\x02\nw3\n"),
     ),
     "tokenizer of the target": Case(
         (
