@@ -10,7 +10,6 @@ import torch
 from fairseq import utils
 from fairseq.data import data_utils
 from omegaconf import open_dict
-from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.data import (
     DocumentCorpus,
@@ -545,22 +544,7 @@ class DocumentTranslationTask(PreparedTextTask):
         """Compute BLEU over the original sentences and the statistics of complete documents."""
         by_unit = self.validation_units(sample)
         found = self.inference_step(generator, [model], by_unit)
-        hypotheses = [self._text(best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
-        targets = (utils.strip_pad(row, self.tgt_dict.pad()) for row in by_unit["target"])
-        references = [self._text(tokens, "UNKNOWNTOKENINREF") for tokens in targets]
-        if self.cfg.eval_bleu_print_samples:
-            logger.info("example hypothesis: %s", hypotheses[0])
-            logger.info("example reference: %s", references[0])
-        metric = BLEU(tokenize="none" if self.cfg.eval_tokenized_bleu else None, force=True)
-        self.validation_bleu.add(by_unit["id"].tolist(), hypotheses, references, metric)
-        return metric.corpus_score(hypotheses, [references])
-
-    def _text(self, tokens, unknown: str) -> str:
-        """Return text for validation BLEU, where unknown words of both sides do not match."""
-        text = self.tgt_dict.string(
-            tokens.int().cpu(), self.cfg.eval_bleu_remove_bpe, unk_string=unknown
-        )
-        return self.tokenizer.decode(text) if self.tokenizer else text
+        return self.validation_bleu.score(self, by_unit, found)
 
     def validation_units(self, sample) -> dict:
         """Return the units of a batch for validation BLEU, with the reference as context."""

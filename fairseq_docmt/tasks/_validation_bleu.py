@@ -1,18 +1,23 @@
 """Validation d-BLEU, ``d_bleu``, over documents whose sentences come from several batches."""
 
 import json
+import logging
 from collections import Counter
 from dataclasses import fields
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch.distributed as dist
+from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.logging import metrics
 from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.bleu import BLEUScore
 
 from fairseq_docmt.data import DocumentIndex, DocumentView
 from fairseq_docmt.errors import UserError, flag, refuse_unknown
+
+logger = logging.getLogger(__name__)
 
 SIDES = ("sys_len", "ref_len")
 ORDERS = [f"{kind}_{n}" for kind in ("counts", "totals") for n in range(1, 5)]
@@ -109,26 +114,38 @@ class ValidationBleu:
         """Remember the split whose batches come next, unless others are requested before."""
         self._next = view, iterator
 
-    def add(
-        self,
-        line_ids: Sequence[int],
-        hypotheses: Sequence[str],
-        references: Sequence[str],
-        metric: BLEU,
-    ) -> None:
-        """Add the sentences of a batch and compute :attr:`statistics`.
+    def score(self, task, units: dict, found: list) -> BLEUScore:
+        """Return the BLEU of a batch, and compute :attr:`statistics`.
 
         Args:
-            line_ids: lines of the sentences.
-            hypotheses, references: texts of the sentences.
-            metric: BLEU with the tokenisation to use.
+            task: document task with ``--eval-bleu``.
+            units: batch of sentences, with ``target``.
+            found: hypotheses of each sentence.
         """
+        hypotheses = [_text(task, best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
+        targets = (utils.strip_pad(row, task.tgt_dict.pad()) for row in units["target"])
+        references = [_text(task, tokens, "UNKNOWNTOKENINREF") for tokens in targets]
+        if task.cfg.eval_bleu_print_samples:
+            logger.info("example hypothesis: %s", hypotheses[0])
+            logger.info("example reference: %s", references[0])
+        metric = BLEU(tokenize="none" if task.cfg.eval_tokenized_bleu else None, force=True)
+        self._add(units["id"].tolist(), list(zip(hypotheses, references)), metric)
+        return metric.corpus_score(hypotheses, [references])
+
+    def _add(self, line_ids: List[int], texts: List[Tuple[str, str]], metric: BLEU) -> None:
         if self._next is not None:
             view, iterator = self._next
             self._documents = DocumentsInProgress.of_batches(view, iterator.frozen_batches)
             self._next = None
-        found = _of_all_processes(line_ids, list(zip(hypotheses, references)))
+        found = _of_all_processes(line_ids, texts)
         self.statistics = _statistics(self._documents.add(*found), metric)
+
+
+def _text(task, tokens, unknown: str) -> str:
+    """Return the text of target tokens; unknown words of hypothesis and reference do not match."""
+    bpe = task.cfg.eval_bleu_remove_bpe
+    text = task.tgt_dict.string(tokens.int().cpu(), bpe, unk_string=unknown)
+    return task.tokenizer.decode(text) if task.tokenizer else text
 
 
 def _of_all_processes(line_ids: Sequence[int], texts: Sequence[Tuple[str, str]]):

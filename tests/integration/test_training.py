@@ -202,7 +202,7 @@ def test_the_text_of_validation_bleu(binarised, tokenized):
     one, two, unknown = *(task.tgt_dict.add_symbol(word) for word in ("v@@", "w.")), 3
     target = torch.tensor([[one, two, unknown, task.tgt_dict.eos()]])
     hypothesis = {"tokens": target[0].clone()}
-    task.tokenizer, task.validation_bleu = None, mock.Mock()
+    task.tokenizer, task.validation_bleu._add = None, mock.Mock()
     task.validation_units = lambda sample: sample
     task.inference_step = lambda *args: [[hypothesis]]
     found = task._inference_with_bleu(None, {"id": torch.tensor([0]), "target": target}, None)
