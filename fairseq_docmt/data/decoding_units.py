@@ -264,14 +264,14 @@ class DecodingUnits(FairseqDataset):
     def batches(
         self, max_tokens: Optional[int], max_units: Optional[int], keep_order: bool, shards: int
     ) -> List[List[int]]:
-        """Group units into batches, the longest first unless their order matters.
+        """Group units into batches, the longest documents or units first.
 
         Args:
             max_tokens: maximum number of padded source tokens of a batch, None for no limit.
             max_units: maximum number of units of a batch, None for no limit.
             keep_order: make batches of sentence i of some documents, then of sentence i + 1 of the
                 same documents, so that each sentence comes after its predecessor.  All batches of
-                a document go to the same shard.
+                a document go to the same shard.  A document of earlier input is the first.
             shards: number of processes; batch i belongs to process ``i % shards``.
         """
         empty = list(range(len(self.spans), len(self)))
@@ -286,6 +286,8 @@ class DecodingUnits(FairseqDataset):
         starts = self.index.starts
         longest = [self.sizes[a:b].max() for a, b in self.index.spans]
         order = sorted(range(self.index.num_documents), key=lambda d: starts[d] - starts[d + 1])
+        if self.first_position > 0:  # the state of an open document is lost after other documents
+            order.sort(key=lambda d: d > 0)
         shared: List[List[List[int]]] = [[] for _ in range(shards)]
         for number, group in enumerate(_fill(order, longest, max_tokens, max_units)):
             most = max(starts[d + 1] - starts[d] for d in group)

@@ -62,8 +62,11 @@ class JoinedSentences(torch.utils.data.Dataset):
         first, end = self.spans[item].tolist()
         parts = [self.sentences[line_id] for line_id in self.line_ids[first:end].tolist()]
         joined = join_sentences(parts, self.separator)
-        begin = self.begin[: int(self.marked[item])]
-        return torch.cat([self.before, begin, joined, self.after])
+        return torch.cat([self.before, self.mark(item), joined, self.after])
+
+    def mark(self, item: int) -> Tensor:
+        """Return ``<bod>`` for an item that begins a marked document, else nothing."""
+        return self.begin[: int(self.marked[item])]
 
 
 class DocumentView(LanguagePairDataset):

@@ -41,8 +41,10 @@ class RowsView(DocumentView):
     def __getitem__(self, item: int) -> dict:
         first, end = self.spans[item].tolist()
         rows = [self.sentences[sentence] for sentence in range(first, end)]
-        for row in rows if self.drafts is not None else []:
-            row["draft"] = self.drafts[row["id"]]
+        if self.drafts is not None:
+            for sentence, row in zip(range(first, end), rows):
+                mark = self.sentences.tgt.mark(sentence)
+                row["draft"] = torch.cat([mark, self.drafts[row["id"]]])
         return {"rows": rows}
 
     def filter_indices_by_size(self, indices, max_sizes):

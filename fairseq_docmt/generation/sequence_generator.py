@@ -4,7 +4,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq import sequence_generator
-from fairseq.search import BeamSearch
+from fairseq.search import BeamSearch, DiverseBeamSearch
 from torch import Tensor
 
 from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
@@ -61,6 +61,9 @@ class _DocumentGenerator:
             self.model = ensemble.eval()
         self.nbest = nbest
         inner = FewWordsBeamSearch(tgt_dict) if type(self.search) is BeamSearch else self.search
+        if isinstance(inner, DiverseBeamSearch):
+            # As in beam search.  With fairseq's 1, hypotheses that have ended would go on.
+            inner.candidate_multiple = 2
         len_penalty = self.len_penalty if self.normalize_scores else 0.0
         self.search = SentenceSearch(
             inner, tgt_dict, separator, self.beam_size, nbest, len_penalty, forbidden

@@ -92,6 +92,13 @@ def test_lines_of_an_open_document_follow_its_earlier_sentences():
     assert (third.document, third.at_start) == (8, True)
 
 
+def test_an_open_document_is_the_first():
+    """Its state is kept until another document is decoded; the others begin with the longest."""
+    units = units_of((1, 2, 3), 1, typed_before=[], first_position=5, first_document=7)
+    found = units.batches(None, 1, keep_order=True, shards=1)
+    assert found == [[0], [3], [4], [5], [1], [2]]
+
+
 def test_lines_of_an_open_document_need_no_more_context_than_a_window():
     """Parts of documents take none, and windows take only the missing sentences."""
     earlier = [torch.tensor([90 + i, EOS]) for i in range(3)]

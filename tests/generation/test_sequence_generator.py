@@ -13,7 +13,7 @@ LIMIT = 9
 STRATEGIES = {
     "greedy": (1, search.BeamSearch),
     "sampling": (3, lambda words: search.Sampling(words, 5)),
-    "diverse": (4, lambda words: search.DiverseBeamSearch(words, 2, 0.5)),
+    "diverse": (4, lambda words: search.DiverseBeamSearch(words, 2, 0.5, candidate_multiple=2)),
     "siblings": (3, lambda words: search.DiverseSiblingsSearch(words, 0.5)),
 }
 
@@ -70,6 +70,15 @@ def test_strategies_that_do_not_rank_stop_as_in_fairseq(model, name):
     assert [[h["tokens"].tolist() for h in row] for row in wanted] == [
         [tokens for tokens, _ in row] for row in found
     ]
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_diverse_hypotheses_end_once(model, groups):
+    words = tiny.dictionary()
+    generator = generator_of(model, words, 4, lambda w: search.DiverseBeamSearch(w, groups, 0.5))
+    for row in found_by(generator, source(words, 6), [LIMIT] * 6):
+        assert all(words.eos() not in tokens[:-1] for tokens, _ in row)
+        assert len({tuple(tokens) for tokens, _ in row}) == 4
 
 
 @torch.no_grad()

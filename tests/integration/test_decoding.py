@@ -193,7 +193,8 @@ BUFFERS = [("100", "4"), ("100", "1")]
 # Windows need no whole documents in the buffer.
 TYPED = [(system, *BUFFERS[0]) for system in [*ALL, *OURS[-2:]]]
 TYPED += [(ALL[3], *BUFFERS[1])]
-SMALL_BUFFERS = [("1", "1"), ("4", "3")]
+# In the last, an open document is the shortest of its buffer.
+SMALL_BUFFERS = [("1", "1"), ("4", "3"), ("6", "1")]
 TYPED += [(system, *sizes) for system in (ALL[0], OURS[-1]) for sizes in SMALL_BUFFERS]
 
 

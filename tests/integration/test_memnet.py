@@ -139,6 +139,31 @@ def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, 
     check_scores(scores, scores_by_equations(checkpoint, place, texts, DRAFTS))
 
 
+def test_training_reads_drafts_as_scoring_does(binarised, sentence_lm, drafts, tmp_path):
+    """Also the mark at the beginning of a document."""
+    options, read = ["--sentence-lm", sentence_lm], ["--drafts", str(drafts)]
+    checkpoint = train(binarised, tmp_path, "--mark-document-start", *read, options=options)
+    checkpoint = tiny.with_noise(checkpoint)
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
+    task.load_dataset("valid")
+    view = task.dataset("valid")
+    batch = view.collater([view[item] for item in range(len(view))])
+    inputs = {**batch["net_input"], "row_groups": None, "draft_groups": None}
+    with torch.no_grad():
+        scores = model.eval().get_normalized_probs(model(**inputs), log_probs=True) / math.log(2)
+    output = tiny.generate(
+        *[binarised, checkpoint, *DOCUMENTS[:2], *read, "--score-reference"],
+        *["--gen-subset", "valid"],
+    )
+    printed = tiny.lines_of(output, "P")
+    assert len(printed) == len(batch["id"]) > 0
+    for line, words, of_words in zip(batch["id"].tolist(), batch["target"], scores):
+        known = words.ne(task.tgt_dict.pad())
+        wanted = of_words[known].gather(1, words[known].unsqueeze(1)).squeeze(1).tolist()
+        found = [float(x) for x in printed[line].split()]
+        assert found == pytest.approx(wanted[-len(found) :], abs=2e-4)
+
+
 def test_vectors_equal_states_of_the_language_models(binarised, sentence_lm, tmp_path):
     """They are loaded, frozen in training, and equal to the states of the stock model."""
     options = ["--memory", "source", "--sentence-lm", sentence_lm]
