@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from fairseq import utils
 from fairseq.data import data_utils
+from fairseq.optim.amp_optimizer import AMPOptimizer
 from omegaconf import open_dict
 
 from fairseq_docmt.data import (
@@ -521,10 +522,12 @@ class DocumentTranslationTask(PreparedTextTask):
 
     # ---- training and validation ---------------------------------------------------------------
 
-    def train_step(self, sample, model, criterion, *args, **kwargs):
-        """Run the stock step."""
+    def train_step(self, sample, model, criterion, optimizer, *args, **kwargs):
+        """Run the stock step; ``--amp`` applies to a CPU too, where fairseq ignores it."""
         sample = _for_criterion(sample, criterion)
-        return super().train_step(sample, model, criterion, *args, **kwargs)
+        if isinstance(optimizer, AMPOptimizer) and sample["target"].device.type == "cpu":
+            criterion = _in_bfloat16(criterion)
+        return super().train_step(sample, model, criterion, optimizer, *args, **kwargs)
 
     def valid_step(self, sample, model, criterion):
         """Run the stock step; add the statistics of d-BLEU with ``--eval-bleu``."""
@@ -567,6 +570,16 @@ def _for_criterion(sample, criterion):
     if not (getattr(criterion, "ignore_prefix_size", 0) and "row_groups" in sample["net_input"]):
         return sample
     return {**sample, "net_input": {**sample["net_input"], "row_groups": None}}
+
+
+def _in_bfloat16(criterion):
+    """Return the criterion with autocast on the CPU; its backward pass runs without, as it should."""
+
+    @torch.autocast("cpu", torch.bfloat16)
+    def computed(model, sample):
+        return criterion(model, sample)
+
+    return computed
 
 
 def _decided_by(batching: dict) -> dict:
