@@ -10,8 +10,9 @@ from unittest import mock
 import pytest
 import tiny
 import torch
-from fairseq import checkpoint_utils, options, tasks
+from fairseq import checkpoint_utils, optim, options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.optim.amp_optimizer import AMPOptimizer
 from long_tests import LONG
 
 from fairseq_docmt.errors import UserError
@@ -168,6 +169,47 @@ def test_validation_bleu_is_over_sentences(binarised, tmp_path, caplog, cases):
             str(tmp_path / f"{number}{decoding}" / "checkpoint_best.pt")
         )
         assert state["task_state"]["document_options"]["task"] == task[1]
+
+
+class Doubled(torch.autograd.Function):
+    """Remembers whether autocast is on in its forward and backward pass."""
+
+    on = {}
+
+    @staticmethod
+    def forward(ctx, x):
+        Doubled.on["forward"] = torch.is_autocast_enabled("cpu")
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        Doubled.on["backward"] = torch.is_autocast_enabled("cpu")
+        return 2 * gradient
+
+
+@pytest.mark.parametrize("flags", [[], ["--amp"]])
+def test_automatic_mixed_precision_on_a_cpu(binarised, flags):
+    """The forward pass alone is in bfloat16; parameters and their gradients are not."""
+    task = task_of(binarised, *WINDOW)
+    args = ["data", *tiny.MODEL, *tiny.TRAINING, *flags]
+    cfg = convert_namespace_to_omegaconf(
+        options.parse_args_and_arch(options.get_training_parser(), args)
+    )
+    model = torch.nn.Linear(3, 2)
+    parameters = list(model.parameters())
+    wrapper = AMPOptimizer if flags else optim
+    optimizer = wrapper.build_optimizer(cfg if flags else cfg.optimizer, parameters)
+    model.set_num_updates = lambda _: None
+    outputs = []
+
+    def criterion(model, sample):
+        outputs.append(model(sample["target"]))
+        return Doubled.apply(outputs[0]).float().sum(), 1, {}
+
+    task.train_step({"target": torch.ones(4, 3)}, model, criterion, optimizer, update_num=0)
+    assert Doubled.on == {"forward": bool(flags), "backward": False}
+    assert outputs[0].dtype == (torch.bfloat16 if flags else torch.float32)
+    assert all(p.dtype == p.grad.dtype == torch.float32 for p in parameters)
 
 
 @pytest.mark.parametrize("kind", [WINDOW, DOCUMENT])
