@@ -32,11 +32,14 @@ group() {
     --cross-context-layers "$context" "$@"
 }
 
-# In the second stage, parameters of the first have a fifth of the learning rate.
+# In the second stage, parameters of the first have a fifth of the learning rate.  Without context
+# there are no others.
+second=(--optimizer grouped_adam --pretrained-lr-scale 0.2)
+[ "$context" != 0 ] || second=(--optimizer adam --lr 0.0001)
 case $system in
   sentence) train --task sliding_window_translation --window-size 1 --arch transformer \
     --optimizer adam --seed 444 "$@" ;;
-  group) group --optimizer grouped_adam --pretrained-lr-scale 0.2 --seed 444 "$@" ;;
+  group) group "${second[@]}" --seed 444 "$@" ;;
   group-scratch) group --optimizer adam --seed 555 "$@" ;;
   *) echo "unknown system $system" >&2; exit 1 ;;
 esac

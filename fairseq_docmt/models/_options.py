@@ -21,6 +21,8 @@ UNSUPPORTED = (
     "scale_fc",
     "scale_resids",
     "quant_noise_pq",
+    "encoder_xformers_att_config",
+    "decoder_xformers_att_config",
 )
 #: options that leave out layers, for systems whose layers share what the decoder makes for each
 LAYERDROP = ("encoder_layerdrop", "decoder_layerdrop")

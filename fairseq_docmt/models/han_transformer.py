@@ -10,6 +10,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
 
+from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
@@ -66,4 +67,10 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
         args = with_defaults(args, cls.architecture)
         refuse_stock_options(args, "han_transformer", "checkpoint_activations")
         require_at_least(args, context_sentences=1)
+        if args.context_side != "source" and args.decoder_output_dim != args.decoder_embed_dim:
+            raise UserError(
+                f"--decoder-output-dim {args.decoder_output_dim} differs from --decoder-embed-dim "
+                f"{args.decoder_embed_dim}, of which --context-side {args.context_side} attends to "
+                "previous sentences; leave it out"
+            )
         return super().build_model(args, task)

@@ -13,7 +13,12 @@ from fairseq.models.transformer import TransformerConfig, base_architecture
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
+from fairseq_docmt.models._options import (
+    PRUNING,
+    refuse_stock_options,
+    require_at_least,
+    set_defaults,
+)
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.modules.multi_encoder.multi_encoder_decoder import (
     MultiEncoderDecoder,
@@ -84,7 +89,7 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
             UserError: if an option is invalid or not supported.
         """
         args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "multi_encoder_transformer", "checkpoint_activations")
+        refuse_stock_options(args, "multi_encoder_transformer", "checkpoint_activations", *PRUNING)
         require_at_least(args, context_sentences=1, context_layers=1)
         if args.share_context_encoder and args.context_side == "target":
             raise UserError(

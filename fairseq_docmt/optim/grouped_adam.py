@@ -34,7 +34,8 @@ def freeze_pretrained(model: nn.Module) -> None:
             "a pre-trained model"
         )
     for parameter in model.parameters():
-        parameter.requires_grad = is_new(parameter)
+        # Sentence language models of memnet_rnn are new, but always frozen.
+        parameter.requires_grad &= is_new(parameter)
     model.train(model.training)  # lets models switch off dropout in frozen parts
 
 

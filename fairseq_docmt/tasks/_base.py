@@ -573,7 +573,7 @@ def _for_criterion(sample, criterion):
 
 
 def _in_bfloat16(criterion):
-    """Return the criterion with autocast on the CPU; its backward pass runs without, as it should."""
+    """Return the criterion with autocast on the CPU; as it should, the backward pass has none."""
 
     @torch.autocast("cpu", torch.bfloat16)
     def computed(model, sample):

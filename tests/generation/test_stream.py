@@ -1,5 +1,7 @@
 """Stream decoding compared with reading the document from its beginning at every step."""
 
+import os
+
 import pytest
 import tiny
 import torch
@@ -74,13 +76,17 @@ def test_greedy_search(binarised, checkpoint, gold):
     assert len(set(expected)) > 2
 
 
+@pytest.mark.parametrize("seeds", ["1", "12"], ids=["one model", "ensemble"])
 @pytest.mark.parametrize("options", [(), ("--decoder-layers", "2")])
 def test_hypotheses_of_the_search_are_not_read_again(
-    binarised, barely_trained, monkeypatch, options
+    binarised, barely_trained, monkeypatch, options, seeds
 ):
     """The cache after a beam search equals the cache after forced decoding of its hypotheses."""
     arguments = [*STREAM, "--batch-size", "2", "--chunk-sentences", "3"]
-    checkpoint = barely_trained(*arguments, model=tiny.cache(*options))
+    checkpoint = os.pathsep.join(
+        str(barely_trained(*arguments, "--seed", seed, model=tiny.cache(*options)))
+        for seed in seeds
+    )
     next_doc_state, read_again = CacheDecoder.next_doc_state, CacheDecoder._without_cache
     calls = []
 

@@ -30,6 +30,11 @@ def test_it_trains_in_stages_and_translates(binarised, tmp_path, side):
         (["--context-sentences", "0"], "--context-sentences must be at least 1, not 0"),
         (["--checkpoint-activations"], "--checkpoint-activations is not supported"),
         (["--no-cross-attention"], "--no-cross-attention is not supported by han_transf"),
+        (
+            ["--decoder-output-dim", "4"],
+            "--decoder-output-dim 4 differs from --decoder-embed-dim 16, of which --context-side "
+            "both attends to previous sentences; leave it out",
+        ),
     ],
 )
 def test_invalid_options_are_refused(binarised, tmp_path, options, message):

@@ -42,6 +42,14 @@ def test_learned_positions_reach_over_all_previous_sentences(binarised, tmp_path
     assert sorted(tiny.lines_of(output)) == ROWS
 
 
+def test_it_is_not_pruned(binarised, tmp_path):
+    """fairseq would remove layers of the context encoders that have the same numbers."""
+    checkpoint = tiny.train(binarised, tmp_path, *STREAM, model=tiny.multi_encoder(), updates=1)
+    override = ["--model-overrides", str({"encoder_layers_to_keep": "0"})]
+    with pytest.raises(UserError, match="--encoder-layers-to-keep is not supported"):
+        tiny.generate(binarised, checkpoint, *STREAM[:2], *override)
+
+
 @pytest.mark.parametrize(
     "options, message",
     [

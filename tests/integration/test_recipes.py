@@ -182,6 +182,8 @@ def test_every_system_of_bao2021_is_trained_and_decoded():
     assert values(script, "--optimizer") == ["adam", "grouped_adam", "adam"]
     for part in ("encoder", "decoder", "cross"):
         assert values(script, f"--{part}-context-layers", CONTEXT="0") == ["0", "0"]
+    # Without context, the second stage has no new parameters, but the rate of the others.
+    assert values(script, "--optimizer", CONTEXT="0") == ["adam", "adam", "adam"]
     tasks = values("bao2021_group/generate.sh", "--task")
     assert tasks == ["sliding_window_translation"] + 2 * ["full_document_translation"]
 

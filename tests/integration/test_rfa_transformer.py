@@ -87,8 +87,19 @@ def test_sentence_level_stock_task(binarised, tmp_path):
         ),
         (["--key-rescale-with-padding", "--no-key-rescale"], "contradicts --no-key-rescale"),
         (["--no-cross-attention"], "--no-cross-attention is not supported by rfa_transformer"),
+        (
+            ["--decoder-xformers-att-config", "{}"],
+            "--decoder-xformers-att-config is not supported by rfa_transformer",
+        ),
     ],
 )
 def test_invalid_options_are_refused(binarised, tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         tiny.train(binarised, tmp_path, *WINDOW, model=tiny.rfa(*options))
+
+
+def test_layer_drop_may_leave_out_all_layers():
+    gated = tiny.rfa("--sentence-gate", "decay", "--decoder-layerdrop", "1")
+    model, tokens = tiny.model(*gated).train(), torch.tensor([[5, 6, 2]])
+    logits, extra = model(tokens, torch.tensor([3]), tokens)
+    assert logits.isfinite().all() and extra["log_decay"] is None

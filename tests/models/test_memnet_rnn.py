@@ -1,4 +1,4 @@
-"""memnet_rnn: which memories depend on the order of sentences."""
+"""memnet_rnn: what its memories depend on, and which parameters are trained."""
 
 import functools
 
@@ -16,6 +16,8 @@ from batches import (
 )
 
 from fairseq_docmt.data import row_groups
+from fairseq_docmt.models.memnet_rnn import NEW_PARAMETERS
+from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 
 VARIANTS = {
     f"{memory}, {place}": tiny.memnet("--memory", memory, "--memory-to", place)
@@ -31,6 +33,15 @@ def model(request):
 
 def differ(found, wanted):
     return [not torch.allclose(a, b, atol=1e-9, rtol=0) for a, b in zip(found, wanted)]
+
+
+def test_sentence_language_models_stay_frozen(model):
+    """The base model lacks them, but they are never trained."""
+    trained = {name for name, value in model.named_parameters() if value.requires_grad}
+    assert not any(".sentences." in name for name in trained)
+    freeze_pretrained(model)
+    left = {name for name, value in model.named_parameters() if value.requires_grad}
+    assert left == {name for name in trained if any(part in name for part in NEW_PARAMETERS)}
 
 
 @torch.no_grad()

@@ -51,7 +51,8 @@ class RFATransformerDecoder(StatefulDecoder):
             )
             inner_states.append(x)
             gates.append(log_decay)
-        log_decay = torch.stack(gates).detach() if self.gated else None
+        # LayerDrop may have left out all layers.
+        log_decay = torch.stack(gates).detach() if self.gated and gates else None
         return x, {"inner_states": inner_states, "log_decay": log_decay}
 
     def init_layers(self, encoder_out):

@@ -209,7 +209,8 @@ class CacheDecoder(GRUDecoder):
             state = stored_state(incremental_state)
             top = state.hidden if self.upper is None else state.upper[-1]
             trace = incremental_state[TRACE]["trace"]
-            trace.add(new_tokens[:, -1], top, extra["attn"][0][:, -1])
+            # fairseq averages the attention of an ensemble in the tensor of its first model.
+            trace.add(new_tokens[:, -1], top, extra["attn"][0][:, -1].clone())
         return features, extra
 
     def reorder_incremental_state(self, incremental_state, new_order):
