@@ -63,7 +63,7 @@ def main(arguments=None) -> None:
         lines, total = iterate_lines(args.input), count_lines(Path(args.input))
         given, step = (args.data, args.language, args.undo), "undo" if args.undo else "prepare"
         found = map_lines(lines, line_function, given, step, args.input, args.workers, total)
-        write_whole(args.output, found)
+        write_whole({args.output: found})
     except CorpusError as error:
         sys.exit(f"error: {error}")
     except OSError as error:

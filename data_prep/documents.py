@@ -8,6 +8,7 @@ between documents.
 import argparse
 import gzip
 import sys
+import zlib
 from itertools import zip_longest
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, List, Sequence, Tuple
@@ -59,11 +60,15 @@ def lines_of(path: str) -> Iterator[str]:
                         f"{path}: line {number} is not valid UTF-8; convert the file, for example "
                         "with iconv"
                     ) from None
-                text = text.rstrip("\n").replace("\r", " ").lstrip(BYTE_ORDER_MARK)
-                yield without_odd_line_breaks(text)
-    except (OSError, EOFError) as error:
+                yield on_one_line(text.rstrip("\n").lstrip(BYTE_ORDER_MARK))
+    except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(f"{path}: cannot be read ({reason})") from None
+
+
+def on_one_line(text: str) -> str:
+    """Replace each character that ends a line, for any program, by a space."""
+    return without_odd_line_breaks(text.replace("\r", " ").replace("\n", " "))
 
 
 def paired_lines(*paths: str) -> Iterator[Tuple[str, ...]]:
@@ -122,7 +127,8 @@ def write_corpus(documents: Iterable[Document], out: Sequence[str]) -> Counts:
         out: paths of the two sides.
 
     Raises:
-        CorpusError: the text has an error, or both sides have the same path; nothing is written.
+        CorpusError: the text has an error, both sides have the same path, or one of them cannot be
+            written; nothing is written.
     """
     if Path(out[0]).resolve() == Path(out[1]).resolve():
         raise CorpusError(f"--out: {out[1]} is the file of both sides; give each its own")
@@ -131,8 +137,7 @@ def write_corpus(documents: Iterable[Document], out: Sequence[str]) -> Counts:
         for side, sentences in zip(sides, zip(*document)):
             side += [*([""] if side else []), *sentences]
     counts = check_lines(*sides, *map(str, out))
-    for path, lines in zip(out, sides):
-        write_whole(path, lines)
+    write_whole(dict(zip(out, sides)))
     return counts
 
 

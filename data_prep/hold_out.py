@@ -9,7 +9,7 @@ order.
 import argparse
 import random
 import sys
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Dict, List
 
@@ -59,6 +59,29 @@ def split(documents: List[Document], sizes: Dict[str, int], seed: int) -> Dict[s
     return parts
 
 
+def output_paths(args: argparse.Namespace) -> Dict[str, List[str]]:
+    """Return the paths of the two sides of each part.
+
+    Raises:
+        CorpusError: the sides have the same suffix, or a path is that of an input.
+    """
+    given = (args.source, args.target)
+    suffixes = [Path(path).suffix for path in given]
+    if suffixes[0] == suffixes[1]:
+        raise CorpusError(f"both files end in {suffixes[0]!r}; give each language a suffix")
+    paths = {
+        name: [f"{args.out}/{name}{suffix}" for suffix in suffixes]
+        for name in ("train", "valid", "test")
+    }
+    inputs = {Path(path).resolve() for path in given}
+    for path in chain.from_iterable(paths.values()):
+        if Path(path).resolve() in inputs:
+            raise CorpusError(
+                f"{path} is the text to split; give another --out, or rename the text"
+            )
+    return paths
+
+
 def parse_args(arguments=None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
@@ -75,14 +98,12 @@ def parse_args(arguments=None) -> argparse.Namespace:
 def main() -> None:
     """Split the corpus named on the command line."""
     args = parse_args()
-    suffixes = [Path(path).suffix for path in (args.source, args.target)]
     try:
-        if suffixes[0] == suffixes[1]:
-            raise CorpusError(f"both files end in {suffixes[0]!r}; give each language a suffix")
+        paths = output_paths(args)
         documents = read_corpus(args.source, args.target)
         parts = split(documents, {"valid": args.valid, "test": args.test}, args.seed)
         for name, part in parts.items():
-            counts = write_corpus(part, [f"{args.out}/{name}{suffix}" for suffix in suffixes])
+            counts = write_corpus(part, paths[name])
             print(f"{name}: {counts.documents:,} documents, {counts.sentences:,} sentence pairs")
     except CorpusError as error:
         sys.exit(f"error: {error}")

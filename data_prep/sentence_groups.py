@@ -8,7 +8,8 @@ on one side are left out.
 """
 
 import argparse
-from typing import Iterator
+import re
+from typing import Iterator, Pattern
 
 from check_documents import CorpusError
 from documents import Document, paired_lines, reader_parser, run_reader
@@ -22,16 +23,32 @@ def read_groups(source: str, target: str, mark: str) -> Iterator[Document]:
         mark: separator between sentences.
 
     Raises:
-        CorpusError: the sides differ in their groups, or in the sentences of a group.
+        CorpusError: the mark is blank, or the sides differ in their groups or in the sentences of a
+            group.
     """
+    separator = _separator(mark)
     for number, pair in enumerate(paired_lines(source, target), start=1):
-        sides = [group.split(mark) for group in pair]
+        sides = [separator.split(group) for group in pair]
         if len(sides[0]) != len(sides[1]):
             raise CorpusError(
                 f"{source}: line {number} has {len(sides[0])} sentences, but {len(sides[1])} in "
                 f"{target}; remove the line on both sides"
             )
         yield list(zip(*sides))
+
+
+def _separator(mark: str) -> Pattern:
+    """Return the pattern of a mark.
+
+    Where a sentence is empty, the mark may stand at an end of the line or share a space with the
+    next one.  So a space of the mark only means that no word touches it there.
+    """
+    word = mark.strip(" ")
+    if not word:
+        raise CorpusError("--mark is blank; give the separator between sentences")
+    before = r"(?<!\S)" if mark.startswith(" ") else ""
+    after = r"(?!\S)" if mark.endswith(" ") else ""
+    return re.compile(before + re.escape(word) + after)
 
 
 def parse_args(arguments=None) -> argparse.Namespace:

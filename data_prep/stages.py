@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import errno
 import functools
 import hashlib
 import json
@@ -15,7 +16,18 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
 from pathlib import Path
-from typing import Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import (
+    Callable,
+    Deque,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from check_documents import CorpusError, blocks_of
 from filelock import FileLock, Timeout
@@ -192,22 +204,31 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         stream.writelines(line + "\n" for line in lines)
 
 
-def write_whole(path: Path, lines: Iterable[str]) -> None:
-    """Write a text file through a temporary one, never half of it; create its folder.
+def write_whole(texts: Mapping[str, Iterable[str]]) -> None:
+    """Write text files through temporary ones, all of them or none; create their folders.
+
+    Args:
+        texts: lines by path.
 
     Raises:
-        CorpusError: the file cannot be written.
+        CorpusError: a file cannot be written.
     """
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
+    paths = list(map(Path, texts))
+    partials = {path: path.with_name(path.name + ".partial") for path in paths}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_lines(partial, lines)
-        os.replace(partial, path)
+        for path, lines in zip(paths, texts.values()):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            write_lines(partials[path], lines)
+        for path, partial in partials.items():
+            os.replace(partial, path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
         raise CorpusError(f"{path} cannot be written ({error.strerror})") from None
+    finally:
+        for partial in partials.values():
+            with contextlib.suppress(OSError):
+                partial.unlink()  # there is none if all went well
 
 
 class Stages:

@@ -17,7 +17,7 @@ from typing import Iterator, List, Sequence
 
 import lxml.html
 from check_documents import CorpusError
-from documents import Document, lines_of, reader_parser, run_reader
+from documents import Document, lines_of, on_one_line, reader_parser, run_reader
 
 SEGMENT = re.compile(r"<seg\b", re.IGNORECASE)
 TALK = re.compile(r"<(url|doc)\b", re.IGNORECASE)
@@ -85,7 +85,7 @@ def _text(segment, path: str) -> str:
             f"{path}: line {segment.sourceline} has a tag inside a segment, or an unescaped <; "
             "write it as &lt;"
         )
-    return segment.text_content().replace("\n", " ")
+    return on_one_line(segment.text_content())
 
 
 def _lines_among_tags(lines: List[str]) -> Segments:
@@ -94,7 +94,7 @@ def _lines_among_tags(lines: List[str]) -> Segments:
         if TALK.match(line.strip()):
             talks.append([])
         elif not TAG.match(line.strip()):
-            talks[-1].append(html.unescape(line))
+            talks[-1].append(on_one_line(html.unescape(line)))
     return [talk for talk in talks if talk]
 
 

@@ -116,6 +116,11 @@ def test_lines_end_at_line_feeds_alone(tmp_path):
             gzip.compress(100 * b"a\n", mtime=0)[:-9],
             r"a.gz: cannot be read \(Compressed file ended",
         ),
+        (
+            "a.gz",
+            gzip.compress(b"a\n", mtime=0)[:10] + b"\xff" + 20 * b"a",
+            r"a.gz: cannot be read \(Error -3 while decompressing",
+        ),
         ("a", None, r"a: cannot be read \(No such file"),
     ],
 )
@@ -166,6 +171,19 @@ def test_tagged_documents(tmp_path, form):
     pairs = [[("a & b", "A & <B"), ("c c", "")], [("d", "D")]]
     found = list(tagged_documents.read_documents([source, source], [target, target]))
     assert [[(a.strip(), b.strip()) for a, b in document] for document in found] == 2 * pairs
+
+
+@pytest.mark.parametrize("form", [TAGS, SET, SGM], ids=["train", "set", "sgm"])
+@pytest.mark.parametrize("entity", ["&#10;", "&#13;", "&#13;&#10;", "&#8232;", "&#x2029;"])
+def test_entities_of_line_breaks_become_spaces(tmp_path, form, entity):
+    source, target = write(
+        tmp_path, s=form.format(f"a{entity}b", "c", "d"), t=form.format("A", "B", "D")
+    )
+    out = [tmp_path / "o.s", tmp_path / "o.t"]
+    done = run_script("tagged_documents", "--source", source, "--target", target, "--out", *out)
+    assert done.returncode == 0, done.stderr
+    assert out[0].read_text().replace("  ", " ") == "a b\nc\n\nd\n"
+    assert out[1].read_text() == "A\nB\n\nD\n"
 
 
 def test_segments_belong_to_the_nearest_document(tmp_path):
@@ -219,10 +237,37 @@ def test_sentence_groups(tmp_path):
     assert (tmp_path / "o.t").read_text() == "x\ny\n\nz\n"
 
 
+@pytest.mark.parametrize(
+    "source, target, written",
+    [
+        ("_eos b", "_eos y", "b\n\n"),
+        ("a _eos", "x _eos", "a\n\n"),
+        ("a _eos _eos b", "x _eos _eos y", "a\nb\n\n"),
+        ("_eos b", "x _eos y", ""),
+        ("a _eos _eos b", "x _eos y _eos z", ""),
+        ("a _eos", " _eos y", ""),
+        ("_eos", "x _eos y", ""),
+    ],
+)
+def test_empty_sentences_of_groups_may_have_lost_their_spaces(tmp_path, source, target, written):
+    paths = write(tmp_path, s=f"{source}\nc_eos _eosd\n", t=f"{target}\nz\n")
+    done = run_script("sentence_groups", *paths, "--out", tmp_path / "o.s", tmp_path / "o.t")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "o.s").read_text() == f"{written}c_eos _eosd\n"
+
+
+def test_marks_without_spaces_may_touch_words(tmp_path):
+    source, target = write(tmp_path, s="a|||b ||| c\n", t="x|||y|||z\n")
+    (found,) = sentence_groups.read_groups(source, target, "|||")
+    assert [(a.strip(), b) for a, b in found] == [("a", "x"), ("b", "y"), ("c", "z")]
+
+
 def test_groups_that_do_not_fit(tmp_path):
     source, target = write(tmp_path, s="a\na _eos b _eos c\n", t="x\nx _eos y\n")
     with pytest.raises(CorpusError, match="/s: line 2 has 3 sentences, but 2 in .*/t"):
         list(sentence_groups.read_groups(source, target, " _eos "))
+    with pytest.raises(CorpusError, match="--mark is blank"):
+        list(sentence_groups.read_groups(source, target, " "))
 
 
 def test_marked_documents(tmp_path):
@@ -342,6 +387,18 @@ def test_documents_that_cannot_be_held_out(tmp_path, target, numbers, message):
     done = run_script("hold_out", tmp_path / "a.en", tmp_path / target, *arguments)
     assert done.returncode == 1 and done.stderr.startswith("error: ") and message in done.stderr
     assert not out.exists()
+
+
+@pytest.mark.parametrize("part", ["train", "valid", "test"])
+def test_held_out_documents_do_not_replace_the_corpus(tmp_path, part):
+    files = {f"{part}.en": "a\n\nb\n\nc\n", f"{part}.de": "x\n\ny\n\nz\n"}
+    write(tmp_path / "corpus", **files)
+    (tmp_path / "link").symlink_to("corpus")
+    arguments = ["--valid", 1, "--test", 1, "--out", tmp_path / "link"]
+    done = run_script("hold_out", *(tmp_path / "corpus" / name for name in files), *arguments)
+    assert done.returncode == 1
+    assert f"{part}.en is the text to split; give another --out" in done.stderr
+    assert {p.name: p.read_text() for p in (tmp_path / "corpus").iterdir()} == files
 
 
 # ---- recipes -------------------------------------------------------------------------------------
@@ -464,3 +521,13 @@ def test_a_fault_is_one_sentence_and_writes_nothing(tmp_path):
     )
     assert done.returncode == 1 and done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr and not (tmp_path / "o.s").exists()
+
+
+def test_a_side_that_cannot_be_written_leaves_the_other_as_it_was(tmp_path):
+    (path,) = write(tmp_path, s="a\tx\n")
+    write(tmp_path, old="before\n")
+    (tmp_path / "folder").mkdir()
+    done = run_script("tab_separated", path, "--out", tmp_path / "old", tmp_path / "folder")
+    assert done.returncode == 1 and "folder cannot be written (Is a directory)" in done.stderr
+    assert (tmp_path / "old").read_text() == "before\n"
+    assert {p.name for p in tmp_path.iterdir()} == {"s", "old", "folder"}
