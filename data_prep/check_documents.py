@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 from itertools import chain, islice, zip_longest
+from pathlib import Path
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 # str.splitlines and some programs break lines at these characters, which would split a sentence.
@@ -49,12 +50,27 @@ def iterate_lines(path: str) -> Iterator[str]:
     The whole file is checked before its first line comes, and never held in memory.
 
     Raises:
-        CorpusError: the file cannot be read, a line is not UTF-8, or the file mixes CR with LF.
+        CorpusError: the file cannot be read or is a pipe, begins with a byte order mark, has a line
+            that is not UTF-8, or mixes CR with LF.
     """
+    if Path(path).is_fifo():
+        raise CorpusError(
+            f"{path} is a pipe, which can be read only once; write the text to a file"
+        )
     _check_encoding(path)
     with open(path, encoding="utf-8") as stream:
+        if stream.read(1) == BYTE_ORDER_MARK:
+            raise CorpusError(_byte_order_mark_in(path))
+        stream.seek(0)
         for line in stream:
             yield line[:-1] if line.endswith("\n") else line
+
+
+def _byte_order_mark_in(name: str) -> str:
+    return (
+        f"{name}: line 1 begins with a byte order mark, which fairseq would read as part of the "
+        "first word; save the file as UTF-8 without it"
+    )
 
 
 def _check_encoding(path: str) -> None:
@@ -142,11 +158,7 @@ def _faults_of_side(lines: List[str], name: str, first: int) -> Iterator[Fault]:
         first: number of the first of the lines.
     """
     if first == 1 and lines[0].startswith(BYTE_ORDER_MARK):
-        yield (
-            1,
-            f"{name}: line 1 begins with a byte order mark, which fairseq would read as part of "
-            "the first word; save the file as UTF-8 without it",
-        )
+        yield 1, _byte_order_mark_in(name)
     # Searching the whole text is many times faster than searching every line.
     text = "\n".join(lines)
     found = LINE_BREAKS_OF_OTHERS.search(text)

@@ -60,3 +60,18 @@ def test_mistakes(corpus, folder, tmp_path, arguments, message):
 def test_a_missing_text(folder, tmp_path):
     with pytest.raises(SystemExit, match="error: .*none"):
         run(folder, tmp_path / "none", tmp_path / "text")
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("One.\n\x01\n", "line 2 .* is empty after the step 'prepare'"),
+        ("\ufeffOne.\n", "line 1 begins with a byte order mark"),
+    ],
+)
+def test_faults_of_the_text_leave_nothing(folder, tmp_path, text, message):
+    (tmp_path / "given").write_text(text)
+    (tmp_path / "made").mkdir()
+    with pytest.raises(SystemExit, match=f"error: .*given: {message}"):
+        run(folder, tmp_path / "given", tmp_path / "made" / "text")
+    assert not list((tmp_path / "made").iterdir())

@@ -1,5 +1,6 @@
 """Checks of the text of a corpus: each error names file and line."""
 
+import os
 import re
 import subprocess
 import sys
@@ -100,6 +101,17 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         check_files(str(tmp_path / "nowhere"), str(tmp_path / "nowhere"))
     with pytest.raises(CorpusError, match=r"cannot be read \(Is a directory"):
         check_files(str(tmp_path), str(tmp_path))
+
+
+def test_pipes_are_refused(tmp_path):
+    path = write(tmp_path, "a\n", "x\n")[0]
+    reading, writing = os.pipe()
+    os.write(writing, b"x\n")
+    os.close(writing)
+    message = "is a pipe, which can be read only once; write the text to a file"
+    with pytest.raises(CorpusError, match=f"/dev/fd/{reading} {message}"):
+        check_files(path, f"/dev/fd/{reading}")
+    os.close(reading)
 
 
 def run_command(folder, src, tgt):
