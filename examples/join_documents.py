@@ -17,9 +17,14 @@ from sacremoses import MosesDetokenizer, MosesDetruecaser
 
 
 def read_texts(output: str, kind: str) -> Dict[int, str]:
-    """Read the lines ``H-12 <score> text`` or ``T-12 text``, by number."""
-    found = re.findall(rf"^{kind}-(\d+)\t(.*)$", output, flags=re.M)
-    return {int(number): text.split("\t")[-1] for number, text in found}
+    """Read the lines ``H-12 <score> text`` or ``T-12 text``, by number.
+
+    Of several hypotheses (``--nbest``) the first one counts, which is the best.
+    """
+    texts: Dict[int, str] = {}
+    for number, text in re.findall(rf"^{kind}-(\d+)\t(.*)$", output, flags=re.M):
+        texts.setdefault(int(number), text.split("\t")[-1])
+    return texts
 
 
 def documents(texts: Dict[int, str]) -> List[str]:

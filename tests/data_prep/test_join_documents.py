@@ -14,3 +14,8 @@ def test_gaps_end_documents(tmp_path, monkeypatch):
     assert (tmp_path / "hypothesis.documents").read_text() == "a b c\nd\n"
     assert (tmp_path / "hypothesis.detokenized").read_text() == "A b\nC\nD\n"
     assert (tmp_path / "reference.documents").read_text() == "r0 r1\nr4\n"
+
+
+def test_of_several_hypotheses_the_first_counts():
+    output = "T-0\tr\nH-0\t-0.1\tbest\nH-0\t-0.9\tworst\nH-1\t-1\tonly\n"
+    assert join_documents.read_texts(output, "H") == {0: "best", 1: "only"}
