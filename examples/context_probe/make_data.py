@@ -283,10 +283,12 @@ def _check(args: argparse.Namespace) -> None:
             raise ValueError(f"--phenomena: no {phenomenon!r}; choose from {', '.join(CEILINGS)}")
     if min(args.distances) < 1:
         raise ValueError(f"--distances must be at least 1 sentence, got {min(args.distances)}")
-    if max(args.distances) + 2 > args.sentences_per_document:
+    longest = max(args.distances)
+    needed = max(longest + 2, _longest_opening(args.phenomena, longest))
+    if needed > args.sentences_per_document:
         raise ValueError(
             f"--sentences-per-document {args.sentences_per_document} is too short for --distances "
-            f"up to {max(args.distances)}; give at least {max(args.distances) + 2}"
+            f"up to {longest}; give at least {needed}"
         )
     words = args.nouns + args.fillers + args.terms
     if words > MOST_WORDS:
@@ -296,6 +298,12 @@ def _check(args: argparse.Namespace) -> None:
     for split in ("train", "valid", "test"):
         if getattr(args, f"{split}_documents") < 1:
             raise ValueError(f"--{split}-documents must be at least 1")
+
+
+def _longest_opening(phenomena: List[str], distance: int) -> int:
+    """Return the most sentences that ``DocumentWriter._greet`` writes."""
+    one_sided = sum(phenomenon in phenomena for phenomenon in ONE_SIDED)
+    return 1 + distance * ("formality" in phenomena) + (distance + 1) * one_sided
 
 
 def main(arguments: Optional[List[str]] = None) -> None:

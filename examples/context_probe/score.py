@@ -188,6 +188,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
             if name in systems:
                 raise ValueError(f"two systems are named {name}")
             systems[name] = _figures_of_file(questions, path)
+        _check_sentences(systems)
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
     print(table(systems, "github" if args.markdown else "simple"))
@@ -204,6 +205,19 @@ def _figures_of_file(questions: List[dict], path: str) -> System:
         return System(accuracy(questions, output.hypotheses), quality(output))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _check_sentences(systems: Dict[str, System]) -> None:
+    """Raise a ValueError if the systems translated different numbers of sentences."""
+    first, *others = systems
+    wanted = systems[first].quality.sentences
+    for name in others:
+        found = systems[name].quality.sentences
+        if found != wanted:
+            raise ValueError(
+                f"{name} has {found} sentences, {first} has {wanted}; generate the whole test set "
+                "with each"
+            )
 
 
 def _write_json(path: Path, systems: Dict[str, System]) -> None:

@@ -322,6 +322,10 @@ def test_contrastive_items_are_the_questions_with_their_true_context(corpus, req
         (["--distances", "0,1"], "--distances must be at least 1 sentence, got 0"),
         (["--distances", "one"], "--distances must be numbers like 1,2,3, got one"),
         (["--distances", "20"], "--sentences-per-document 12 is too short"),
+        (
+            ["--phenomena", "formality,number,speaker", "--distances", "8"],
+            "--sentences-per-document 12 is too short for --distances up to 8; give at least 27",
+        ),
         (["--nouns", "4"], "--nouns must be a multiple of 3"),
         (["--test-documents", "0"], "--test-documents must be at least 1"),
         (["--seed", "one"], "argument --seed: invalid int value: 'one'"),
@@ -360,6 +364,15 @@ def test_phenomena_and_distances_can_be_chosen(tmp_path, phenomenon):
     # Formality is asked again later, and a term's nearest mention may be another question.
     assert distances >= {2, 5} if phenomenon in ("formality", "term") else distances == {2, 5}
     assert all(len(document) == 8 for document in read(tmp_path, "test", "src"))
+
+
+@pytest.mark.parametrize("phenomena, sentences", [("formality,number,speaker", 27), ("number", 10)])
+def test_the_openings_of_documents_fit(tmp_path, phenomena, sentences):
+    sizes = ["--train-documents", "1", "--valid-documents", "1", "--test-documents", "5"]
+    options = ["--phenomena", phenomena, "--distances", "8", "--sentences-per-document"]
+    make_data.main(["--out", str(tmp_path), *sizes, *options, str(sentences)])
+    documents = read(tmp_path, "test", "src")
+    assert [len(document) for document in documents] == 5 * [sentences]
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path):

@@ -104,6 +104,14 @@ def test_a_system_needs_a_name_and_an_output(run):
         run(rows({}), "T-4\ta\nH-4\t-1\ta\n", "yours")
 
 
+def test_systems_have_the_same_sentences(run, tmp_path):
+    (tmp_path / "other").write_text("T-4\ta\nH-4\t-1\tb\n")
+    message = "yours has 1 sentences, mine has 2; generate the whole test set with each"
+    with pytest.raises(SystemExit, match=message):
+        output = "T-4\ta\nH-4\t-1\ta\nT-5\tc\nH-5\t-1\tc\n"
+        run(rows({}), output, f"yours={tmp_path / 'other'}")
+
+
 def test_figures_are_written(run, tmp_path):
     output = "T-4\ta\nH-4\t-1\ta\nT-5\ta\nH-5\t-1\tb\n"
     run(rows({}, {"line": 5}), output, "--json", str(tmp_path / "figures"))
