@@ -1,6 +1,7 @@
 """Reading and writing of text files."""
 
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import List
@@ -12,16 +13,29 @@ def read_text(path: str) -> str:
     """Read a UTF-8 file without its byte order mark, line ends converted to line feeds.
 
     Raises:
-        UserError: the file does not exist or is not UTF-8.
+        UserError: the file does not exist, is not UTF-8, or mixes CR alone with LF.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise UserError(f"{path}: line {line} is not UTF-8; convert the file") from None
-    return text
+    _check_line_ends(text, path)
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _check_line_ends(text: str, path: str) -> None:
+    """Raise a UserError if only some lines end with CR alone, which other programs do not count."""
+    alone = re.search(r"\r(?!\n)", text)
+    # The progress bar of fairseq-generate, which may stand between its lines, has such ends.
+    if alone and "\n" in text and not re.search(r"(^|[\r\n])[DHT]-\d+\t", text):
+        line = text.count("\n", 0, alone.start()) + 1
+        raise UserError(
+            f"{path}: line {line} ends with a carriage return alone, other lines with a line feed; "
+            "remove the carriage return, or end all lines alike"
+        )
 
 
 def read_lines(path: str) -> List[str]:

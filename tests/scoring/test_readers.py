@@ -77,6 +77,30 @@ def test_the_same_system_in_every_format(write, name, text):
     )
 
 
+@pytest.mark.parametrize(
+    "text, line",
+    [(b"eins\r\r\ndrei\r\r\n", 1), (b"eins\n\ndrei\rvier\n", 3), (b"eins\r\ndrei\r", 2)],
+)
+def test_a_carriage_return_alone_beside_line_feeds_is_refused(tmp_path, text, line):
+    (tmp_path / "x.txt").write_bytes(text)
+    message = f"x.txt: line {line} ends with a carriage return alone, other lines with a line feed"
+    with pytest.raises(UserError, match=message):
+        read_input(str(tmp_path / "x.txt"), "system")
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_all_line_ends_are_read(tmp_path, end):
+    (tmp_path / "x.txt").write_bytes(b"\xef\xbb\xbf" + end.join([b"eins", b"", b"drei", b""]))
+    assert read_input(str(tmp_path / "x.txt"), "system").lines == ["eins", "", "drei"]
+
+
+def test_a_progress_bar_may_stand_in_an_output(tmp_path):
+    (tmp_path / "out").write_bytes(
+        b"H-0\t-1\teins\n\rtranslating: 50%\rtranslating: 99%\rH-1\t-1\tdrei\n"
+    )
+    assert read_input(str(tmp_path / "out"), "system").hypotheses == {0: "eins", 1: "drei"}
+
+
 def test_roles_and_names(write):
     path = write("x.xml", XML)
     assert read_input(path, "source").documents[0].segments == ["one & two", "three"]
