@@ -1,12 +1,13 @@
 """Give every sentence of a test set a limited context: of its own or of another document.
 
     python contexts.py make SENTENCES TEXT.zh TEXT.en OUT
-    python contexts.py take OUTPUT_OF_FAIRSEQ_GENERATE > hypotheses
+    python contexts.py take OUTPUT_OF_FAIRSEQ_GENERATE OUT/own.zh > hypotheses
 
 ``make`` writes OUT/own and OUT/other, both with one document for each sentence: up to SENTENCES
 that precede it, then the sentence.  In ``other`` the preceding sentences are those of another
 document, as in ``context-usage --context other-document:SENTENCES``.  ``take`` prints the
-translations of the last sentence of each such document, in order.
+translations of the last sentence of each such document, in order; it needs the source of OUT/own
+or OUT/other that was translated.
 """
 
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import List
 
 from fairseq_docmt.analysis.bleu_by_position import places, read_output
+from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.context_usage import read_documents
 
 
@@ -28,10 +30,20 @@ def make(sentences: int, source: str, target: str, out: Path) -> None:
             (out / f"{name}{Path(path).suffix}").write_text(text + "\n", encoding="utf-8")
 
 
-def take(output: str) -> List[str]:
-    """Return the translations of the last sentence of each document."""
+def take(output: str, source: str) -> List[str]:
+    """Return the translations of the last sentence of each document.
+
+    Raises:
+        UserError: a sentence of the source has no translation.
+    """
     hypotheses = read_output(output).hypotheses
-    place = places(hypotheses)
+    lines = Path(source).read_text(encoding="utf-8").split("\n")
+    place = places(row for row, line in enumerate(lines) if line)
+    missing = min(place.keys() - hypotheses.keys(), default=None)
+    if missing is not None:
+        raise UserError(
+            f"{output} has no translation of line {missing + 1} of {source}; generate it again"
+        )
     return [hypotheses[row] for row in place if row + 1 not in place]
 
 
@@ -39,4 +51,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "make":
         make(int(sys.argv[2]), sys.argv[3], sys.argv[4], Path(sys.argv[5]))
     else:
-        print("\n".join(take(sys.argv[2])))
+        print("\n".join(take(*sys.argv[2:])))

@@ -11,6 +11,8 @@ import results
 import tables
 import torch
 
+from fairseq_docmt.errors import UserError
+
 COUNT = "import sys; open(sys.argv[1], 'a').write('x'); sys.exit(int(sys.argv[2]))"
 
 
@@ -56,7 +58,18 @@ def test_the_last_sentence_of_each_document_is_taken(tmp_path):
     lines = {0: "a", 1: "b", 3: "c", 5: "d", 6: "e", 7: "f"}
     output = "".join(f"T-{n}\tt\nH-{n}\t-0.5\t{text}\n" for n, text in lines.items())
     (tmp_path / "out").write_text(output)
-    assert contexts.take(str(tmp_path / "out")) == ["b", "c", "f"]
+    (tmp_path / "text").write_text("x\nx\n\nx\n\nx\nx\nx\n")
+    assert contexts.take(str(tmp_path / "out"), str(tmp_path / "text")) == ["b", "c", "f"]
+
+
+@pytest.mark.parametrize("missing", [1, 6])
+def test_no_sentence_takes_the_place_of_a_missing_one(tmp_path, missing):
+    output = "".join(f"T-{n}\tt\nH-{n}\t-0.5\tx\n" for n in (0, 1, 3, 4, 6) if n != missing)
+    (tmp_path / "out").write_text(output)
+    (tmp_path / "text").write_text("x\nx\n\nx\nx\n\nx\n")
+    message = f"/out has no translation of line {missing + 1} of .*/text; generate it again"
+    with pytest.raises(UserError, match=message):
+        contexts.take(str(tmp_path / "out"), str(tmp_path / "text"))
 
 
 def test_weights_are_kept_in_half_precision(tmp_path):
