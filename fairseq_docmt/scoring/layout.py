@@ -218,10 +218,6 @@ def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> 
     Raises:
         UserError: the text cannot define documents, or does not match the docids.
     """
-    if isinstance(text, Output):
-        raise UserError(
-            f"{text.path} is an output of fairseq-generate; give a reference or source as text"
-        )
     if isinstance(text, Documents):
         index = DocumentIndex.from_lengths([len(d.segments) for d in text.documents])
         ids = [document.id for document in text.documents]

@@ -129,6 +129,9 @@ def test_kinds(write):
     assert isinstance(read_input(write("a#b", "text\n"), "system"), Lines)
     assert isinstance(read_input(write("o", "H-0\t-1\tx\n"), "system"), Output)
     assert isinstance(read_input(write("j", '\n{"doc_id": 1, "text": "x"}\n'), "system"), Documents)
+    for role in ("source", "reference"):
+        with pytest.raises(UserError, match=f"o is an output of .*; give the {role} as text"):
+            read_input(write("o", "H-0\t-1\tx\n"), role)
     # A line of text may begin with a brace or have tabs.
     assert isinstance(read_input(write("b", "{ text\n"), "system"), Lines)
     assert isinstance(read_input(write("t", "a\tb\n"), "system"), Lines)
@@ -170,6 +173,12 @@ def test_segments_without_numbers(write, text):
         (XML.replace(' id="a"', ""), "line 3: the document has no id"),
         (ONE.replace('id="b"', 'id="a"'), "line 10: the file already has a document a; rename"),
         (ONE.replace('"2">drei x', '"1">drei x'), "line 7: document a already has a segment 1"),
+        (
+            ONE.replace('<seg id="1">eins x', "<seg>eins x"),
+            "line 7 has no segment number, but others of document a do; number all",
+        ),
+        (ONE.replace('"1">eins x', '"">eins x'), "line 7 has no segment number, but others of"),
+        (TABLE.replace("source", "X"), "x: two columns are called X; rename one"),
     ],
 )
 def test_mistakes(write, text, message):
@@ -182,6 +191,9 @@ def test_mistakes_in_names(write):
         read_input(write("x", XML) + "#Z", "system")
     with pytest.raises(UserError, match="x is plain text, which has no Z; remove #Z"):
         read_input(write("x", "text\n") + "#Z", "system")
+    twice = write("x", XML.replace('"A"', '"B"'))
+    with pytest.raises(UserError, match="document a has several ref elements of B; leave one"):
+        read_input(f"{twice}#B", "reference")
     with pytest.raises(UserError, match='line 2 has no "Z"'):
         read_input(write("x", TABLE) + "#Z", "system")
 

@@ -28,8 +28,8 @@ def read_input(path: str, role: str, name: Optional[str] = None) -> Input:
         name: name of the system, for files with several systems.
 
     Raises:
-        UserError: the file is missing, empty, not UTF-8 or not in its format, or does not say
-            which of its texts is meant.
+        UserError: the file is missing, empty, not UTF-8 or not in its format, does not say which
+            of its texts is meant, or is an output of ``fairseq-generate`` but no system.
     """
     path, chosen = _selection(path)
     text = read_text(path)
@@ -45,6 +45,8 @@ def read_input(path: str, role: str, name: Optional[str] = None) -> Input:
     if chosen:
         raise UserError(f"{path} is plain text, which has no {chosen}; remove #{chosen}")
     if re.search(r"^[DHT]-\d+\t", text, flags=re.M):
+        if role != "system":
+            raise UserError(f"{path} is an output of fairseq-generate; give the {role} as text")
         return _output(text, path)
     return Lines(path, lines_of(text))
 

@@ -80,12 +80,15 @@ def read_tsv(text: str, path: str, wanted: Wanted) -> Documents:
     Quotation marks are text.  Only line feeds end a line.
 
     Raises:
-        UserError: a line has too few or too many columns.
+        UserError: two columns have the same name, or a line has too few or too many columns.
     """
 
     def records() -> Iterator[Tuple[str, dict]]:
         rows = (line.split("\t") for line in text.split("\n"))
         header = next(rows)
+        for name in filter(None, header):
+            if header.count(name) > 1:
+                raise UserError(f"{path}: two columns are called {name}; rename one")
         for number, row in enumerate(rows, start=2):
             if not any(row):
                 continue
@@ -115,6 +118,19 @@ def _document(name: str, rows: List[Tuple[str, Optional[str], str]]) -> Document
     if len(rows) == 1 and rows[0][1] is None:
         lines = (line.strip() for line in rows[0][2].split("\n"))
         return Document(name, [line for line in lines if line])
+    return numbered_document(name, rows)
+
+
+def numbered_document(name: str, rows: List[Tuple[str, Optional[str], str]]) -> Document:
+    """Return a document with its segments in the order of their numbers, if they have any.
+
+    Args:
+        name: id of the document.
+        rows: place in the file (for messages), number or None, and text of each segment.
+
+    Raises:
+        UserError: only some segments have a number, or two have the same.
+    """
     numbers = [number for _, number, _ in rows]
     if None in numbers:
         if numbers.count(None) < len(numbers):

@@ -7,7 +7,7 @@ from lxml import etree
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.readers.inputs import Document, Documents
-from fairseq_docmt.scoring.readers.records import Wanted
+from fairseq_docmt.scoring.readers.records import Wanted, numbered_document
 
 #: Role -> element and the attribute that tells several of them apart.
 ELEMENTS = {
@@ -27,7 +27,8 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
 
     Raises:
         UserError: the file is not valid XML, a document lacks the wanted text, there are several
-            and none is named, or two documents or segments have the same id.
+            and none is named or two have the name, two documents or segments have the same id, or
+            only some segments of a document have one.
     """
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
     try:
@@ -37,18 +38,16 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
     documents = list(root.iter("doc"))
     if not documents:
         raise UserError(f"{path} has no documents (elements doc)")
-    _check_ids(documents, path, "the file already has a document")
-    return Documents(path, [_document(element, path, wanted) for element in documents])
-
-
-def _check_ids(elements, path: str, already: str) -> None:
-    """Raise a UserError if two elements have the same id; elements without one do not count."""
     seen = set()
-    for element in elements:
+    for element in documents:
         name = element.get("id")
         if name and name in seen:
-            raise UserError(f"{path}, line {element.sourceline}: {already} {name}; rename one")
+            raise UserError(
+                f"{path}, line {element.sourceline}: the file already has a document {name}; "
+                "rename one"
+            )
         seen.add(name)
+    return Documents(path, [_document(element, path, wanted) for element in documents])
 
 
 def _document(element, path: str, wanted: Wanted) -> Document:
@@ -56,14 +55,11 @@ def _document(element, path: str, wanted: Wanted) -> Document:
     where = f"{path}, line {element.sourceline}"
     if not name:
         raise UserError(f"{where}: the document has no id")
-    segments = list(_chosen(element, f"{where}: document {name}", wanted).iter("seg"))
-    _check_ids(segments, path, f"document {name} already has a segment")
-    numbers = [segment.get("id") for segment in segments]
-    if all(number and number.isdecimal() for number in numbers):
-        segments.sort(key=lambda segment: int(segment.get("id")))
-        numbers.sort(key=int)
-    texts = [" ".join("".join(segment.itertext()).split()) for segment in segments]
-    return Document(name, texts, None if None in numbers else numbers)
+    rows = [
+        (f"{path}, line {seg.sourceline}", seg.get("id") or None, "".join(seg.itertext()))
+        for seg in _chosen(element, f"{where}: document {name}", wanted).iter("seg")
+    ]
+    return numbered_document(name, rows)
 
 
 def _chosen(element, where: str, wanted: Wanted):
@@ -71,6 +67,8 @@ def _chosen(element, where: str, wanted: Wanted):
     found = element.findall(tag)
     names: List[str] = [text.get(attribute, "") for text in found]
     for name in filter(None, (wanted.chosen, wanted.name)):
+        if names.count(name) > 1:
+            raise UserError(f"{where} has several {tag} elements of {name}; leave one")
         if name in names:
             return found[names.index(name)]
         if name == wanted.chosen:
