@@ -4,13 +4,12 @@ import argparse
 import math
 import re
 from collections import defaultdict
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_docmt.data.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import convert, translations
 from fairseq_docmt.scoring._files import read_text, write_text
-from fairseq_docmt.scoring.layout import documents_of, layout_of
+from fairseq_docmt.scoring.layout import Layout, Mismatch, documents_of, layout_of
 from fairseq_docmt.scoring.readers import Output, read_docids, read_input
 
 _POSITIONAL = re.compile(r"^P-(\d+)\t([^\t\n]+)$", flags=re.M)
@@ -21,21 +20,21 @@ class Candidates(NamedTuple):
     """Candidate translations of the sentences of a test set.
 
     Attributes:
-        index: document of each sentence.
+        layout: document of each sentence.
         texts: for each sentence, its candidates.
         scores: for each sentence, the scores of the model, or None.
         source: (sentences,) source, None if unknown.
-        ids: (documents,) names of the documents, None if the test set has none.
         log_probabilities: for each sentence, natural log-probabilities of its candidates by the
             model (P- lines), or None.
+        notes: how the texts were read.
     """
 
-    index: DocumentIndex
+    layout: Layout
     texts: List[List[str]]
     scores: Optional[List[List[float]]]
     source: Optional[List[str]]
-    ids: Optional[List[str]]
     log_probabilities: Optional[List[List[float]]] = None
+    notes: Sequence[str] = ()
 
     def chosen(self, choice: Sequence[int]) -> List[str]:
         """Return the (sentences,) of a choice, the index of a candidate for each sentence."""
@@ -62,7 +61,8 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
     """Read the candidates named on the command line.
 
     Raises:
-        UserError: there are no alternatives, or nothing says where documents end.
+        UserError: there are no alternatives, nothing says where documents end, or a text does not
+            match the source.
     """
     if not (args.source or args.docids):
         raise UserError("candidates need --source or --docids, which say where documents end")
@@ -72,10 +72,25 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
         raise UserError(
             "candidates of several systems need --source, which says where documents end"
         )
-    files = translations.named_files(args.candidates)
-    texts = translations.read_translations(files, [args.source], args.source, args.docids)
-    rows = [list(row) for row in zip(*texts.systems.values())]
-    return Candidates(texts.index, rows, None, texts.source, texts.ids)
+    layout, source = _test_set(args.source, args.docids)
+    systems, notes = [], []
+    for name, path in translations.named_files(args.candidates).items():
+        text = read_input(path, "system", name)
+        try:
+            systems.append(layout.sentences(text))
+        except Mismatch as mismatch:
+            raise UserError(
+                f"{mismatch}; align it before with `convert --reference FILE --align LANGUAGE`"
+            ) from None
+        notes += layout.notes(name, text)
+    return Candidates(layout, [list(row) for row in zip(*systems)], None, source, notes=notes)
+
+
+def _test_set(source: Optional[str], docids: Optional[str]) -> Tuple[Layout, Optional[List[str]]]:
+    """Read the source, if there is one, which defines the segments; each file is read once."""
+    text = read_input(source, "source") if source else None
+    layout = layout_of(text, read_docids(docids) if docids else None)
+    return layout, layout.sentences(text) if text else None
 
 
 def read_nbest(path: str, source: Optional[str], docids: Optional[str] = None) -> Candidates:
@@ -104,34 +119,33 @@ def read_nbest(path: str, source: Optional[str], docids: Optional[str] = None) -
             f"{path} has no n-best lists; run fairseq-generate with --nbest 2 or more, or give "
             "several translations as NAME=FILE"
         )
-    text = read_input(source, "source") if source else None
-    layout = layout_of(text, read_docids(docids) if docids else None)
-    # The layout finds, and complains about, the sentences by their line numbers.
-    numbers = layout.sentences(Output(path, {row: str(row) for row in found}, {}))
-    rows = [int(number) for number in numbers]
+    layout, source_sentences = _test_set(source, docids)
+    joined = {row: "".join(texts) for row, texts in found.items()}
+    rows = layout.numbers_of(Output(path, joined, {}))
 
     def complete(values: Dict[int, List[float]]) -> Optional[List[List[float]]]:
         known = all(len(values[row]) == len(found[row]) for row in rows)
         return [values[row] for row in rows] if known else None
 
     return Candidates(
-        layout.index,
+        layout,
         [found[row] for row in rows],
         complete(scores),
-        layout.sentences(text) if text else None,
-        layout.ids,
+        source_sentences,
         complete(log_probabilities),
     )
 
 
 def write(args: argparse.Namespace, candidates: Candidates, choice: Sequence[int]) -> None:
-    """Write the chosen translations to ``--out``.
+    """Write the chosen translations to ``--out``, and print notes.
 
     Raises:
         UserError: the file cannot be written, or plain text cannot hold an empty translation.
     """
     found = candidates.chosen(choice)
-    documents = documents_of(candidates.index, candidates.ids, found)
+    documents = documents_of(candidates.layout.index, candidates.layout.ids, found)
     write_text(args.out, convert.FORMATS[args.to](documents, args.out))
+    for note in candidates.notes:
+        print(note)
     other = sum(number != 0 for number in choice)
     print(f"wrote {len(found)} sentences to {args.out}; {other} are not the first candidate")

@@ -22,7 +22,7 @@ from typing import List
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import translations
 from fairseq_docmt.scoring._files import write_text
-from fairseq_docmt.scoring.layout import documents_of, layout_of
+from fairseq_docmt.scoring.layout import Mismatch, documents_of, layout_of
 from fairseq_docmt.scoring.readers import Document, Documents, Output, read_docids, read_input
 from fairseq_docmt.scoring.readers.records import TEXT_FIELDS
 
@@ -65,25 +65,35 @@ def read_documents(args: argparse.Namespace):
     """Return the documents of the file, and notes.
 
     Raises:
-        UserError: the file cannot be read or does not say where documents end.
+        UserError: the file cannot be read, does not match the source or reference, or nothing
+            says where documents end.
     """
-    if args.reference or args.source:
+    if args.reference:
         texts = translations.read_translations(
-            {"text": args.file}, [args.reference or args.source], None, args.docids, args.align
+            {args.file: args.file},
+            [args.reference],
+            docids=args.docids,
+            align=args.align,
+            role=args.role,
         )
-        return documents_of(texts.index, texts.ids, texts.systems["text"]), texts.notes
+        return documents_of(texts.index, texts.ids, texts.systems[args.file]), texts.notes
     if args.align:
         raise UserError("--align needs the text to align with; give --reference")
     text = read_input(args.file, args.role)
-    if isinstance(text, Documents):
+    if not args.source and isinstance(text, Documents):
         return text.documents, []
-    if isinstance(text, Output):
+    if not args.source and isinstance(text, Output):
         raise UserError(
             f"{args.file} is an output of fairseq-generate, which does not say where documents "
             "end; give --source or --reference"
         )
-    layout = layout_of(text, read_docids(args.docids) if args.docids else None)
-    return documents_of(layout.index, layout.ids, layout.sentences(text)), []
+    wanted = read_input(args.source, "source") if args.source else text
+    layout = layout_of(wanted, read_docids(args.docids) if args.docids else None)
+    try:
+        found = layout.sentences(text)
+    except Mismatch as mismatch:
+        raise UserError(f"{mismatch}; align it with --reference FILE --align LANGUAGE") from None
+    return documents_of(layout.index, layout.ids, found), layout.notes(args.file, text)
 
 
 def json_lines(documents: List[Document], path: str = "") -> str:

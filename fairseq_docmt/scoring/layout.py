@@ -40,7 +40,7 @@ class Layout(NamedTuple):
             UserError: the text lacks documents or sentences.
         """
         if isinstance(text, Output):
-            return self._by_number(text)
+            return [text.hypotheses[number] for number in self.numbers_of(text)]
         if isinstance(text, Lines):
             return self._by_line(text)
         found = []
@@ -126,8 +126,12 @@ class Layout(NamedTuple):
             )
         return document.segments
 
-    def _by_number(self, text: Output) -> List[str]:
-        """Return the sentences of an output; its line numbers may or may not count blank lines."""
+    def numbers_of(self, text: Output) -> List[int]:
+        """Return the (segments,) line numbers of an output, which may or may not count blank lines.
+
+        Raises:
+            UserError: the output lacks sentences.
+        """
         wanted = set(self.index.line_ids.tolist())
         blank = set(range(max(text.hypotheses) + 1)) - wanted
         if not any(text.hypotheses.get(row) for row in blank):
@@ -136,9 +140,9 @@ class Layout(NamedTuple):
             text = text._replace(hypotheses=found)
         for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):
             if text.hypotheses.keys() == set(rows):
-                return [text.hypotheses[row] for row in rows]
+                return [*rows]
         if self.by_docids and len(text.hypotheses) == len(wanted):  # numbers count blank lines
-            return [text.hypotheses[row] for row in sorted(text.hypotheses)]
+            return sorted(text.hypotheses)
         missing, extra = wanted - text.hypotheses.keys(), text.hypotheses.keys() - wanted
         if missing and not extra:
             raise UserError(

@@ -78,7 +78,7 @@ def choose(candidates: Candidates, utility: Utility, by: str, context: int = 3) 
         context: number of previous sentences for ``context``.
     """
     choice: List[int] = []
-    for first, end in tqdm(candidates.index.spans, unit="document", disable=None):
+    for first, end in tqdm(candidates.layout.index.spans, unit="document", disable=None):
         rows = candidates.texts[first:end]
         if by == "document":
             choice += _document(rows, utility)

@@ -38,7 +38,7 @@ from fairseq_docmt.scoring._files import read_lines, write_text
 from fairseq_docmt.scoring.candidates import Candidates
 from fairseq_docmt.scoring.comet_metric import Scorer
 from fairseq_docmt.scoring.noisy_channel import NoisyChannel
-from fairseq_docmt.scoring.translations import read_translations
+from fairseq_docmt.scoring.readers import read_input
 
 #: Model of COMET that needs no reference.
 DEFAULT_MODEL = "Unbabel/wmt22-cometkiwi-da"
@@ -177,7 +177,7 @@ def choose(
     if weight == 0:
         return [own.index(max(own)) for own in sums]
     choice: List[int] = []
-    for a, b in tqdm(candidates.index.spans, unit="document", disable=None):
+    for a, b in tqdm(candidates.layout.index.spans, unit="document", disable=None):
         rows = candidates.texts[a:b]
         choice += document_beam.search(rows, sums[a:b], models.sentence_scores, weight, beam)
     return choice
@@ -246,8 +246,7 @@ def main(args: argparse.Namespace) -> None:
     candidates = candidate_lists.from_arguments(args)
     references: List[str] = []
     if args.reference:
-        found = read_translations({"r": args.reference}, [args.source], None, args.docids)
-        references = found.systems["r"]
+        references = candidates.layout.sentences(read_input(args.reference, "reference"))
     comet = comet_metric.scorer(args)
     models = noisy_channel.from_arguments(args, names, candidates)
     tables = {
@@ -280,8 +279,6 @@ def _check(args: argparse.Namespace, features: Sequence[Feature], names: List[st
         raise UserError("a --score is given twice; give each name once")
     if args.beam < 1:
         raise UserError(f"--beam must be at least 1, got {args.beam}")
-    if args.reference and not args.source:
-        raise UserError("--reference needs --source")
     for feature in features:
         if len(feature.weights) > 1 and not args.reference:
             raise UserError(

@@ -140,6 +140,7 @@ def read_translations(
     docids: Optional[str] = None,
     align: Optional[str] = None,
     whole_documents: bool = False,
+    role: str = "system",
 ) -> Translations:
     """Read the texts of a test set.
 
@@ -151,12 +152,14 @@ def read_translations(
         docids: file with the document of each line, for texts without blank lines.
         align: code of the target language, to align systems whose segments do not match.
         whole_documents: keep systems whose segments do not match as whole documents.
+        role: which text of the files of ``systems`` is meant, see
+            :func:`~fairseq_docmt.scoring.readers.read_input`.
 
     Raises:
         UserError: a file is missing, empty, not UTF-8 or not in its format, or its documents or
             segments do not match the reference.
     """
-    inputs = {name: read_input(path, "system", name) for name, path in systems.items()}
+    inputs = {name: read_input(path, role, name) for name, path in systems.items()}
     ids = read_docids(docids) if docids else None
     wanted = read_input(source, "source") if source else None
     layout, texts = _read_references(references, wanted, ids, inputs)

@@ -1,5 +1,7 @@
 """Fixtures: small documents in files."""
 
+import os
+
 import pytest
 import tiny
 
@@ -27,3 +29,16 @@ def write(tmp_path):
         return str(path)
 
     return write
+
+
+@pytest.fixture
+def pipe():
+    """Return a function that gives text as bash does for ``<(cat FILE)``: it is read once."""
+
+    def pipe(text):
+        read, written = os.pipe()
+        os.write(written, text.encode())
+        os.close(written)
+        return f"/dev/fd/{read}"
+
+    return pipe

@@ -13,6 +13,7 @@ from fairseq_docmt.data.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import mbr, rerank
 from fairseq_docmt.scoring.candidates import Candidates, read_nbest
+from fairseq_docmt.scoring.layout import Layout
 
 ROWS = [
     ["the cat sat", "a cat sat down", "the dog sat down", "the cat sat"],
@@ -27,7 +28,7 @@ NBEST = "".join(
 
 @pytest.fixture
 def candidates():
-    return Candidates(DocumentIndex.from_lengths([2, 1]), ROWS, None, None, None)
+    return Candidates(Layout("", DocumentIndex.from_lengths([2, 1])), ROWS, None, None)
 
 
 @pytest.fixture
@@ -77,7 +78,59 @@ def test_nbest_lists(files):
     found = read_nbest(*files)
     assert found.texts == ROWS and found.source == ["eins", "zwei", "drei"]
     assert found.scores == [[-(n + 0.5) for n in range(len(texts))] for texts in ROWS]
-    assert found.index.starts.tolist() == [0, 2, 3]
+    assert found.layout.index.starts.tolist() == [0, 2, 3]
+
+
+def test_nbest_lists_of_interactive_have_lines_for_blank_lines(write, files):
+    texts = [*ROWS[:2], [""], ROWS[2]]
+    for empty in ([""], ["", ""]):
+        texts[2] = empty
+        lines = "".join(f"H-{row}\t-1\t{t}\n" for row, own in enumerate(texts) for t in own)
+        assert read_nbest(write("interactive", lines), files[1]).texts == ROWS
+
+
+def json_lines(**fields):
+    """Three segments in two documents, with their texts by field."""
+    rows = [dict(zip(fields, texts)) for texts in zip(*fields.values())]
+    ids = [("a", 1), ("a", 2), ("b", 1)]
+    return "".join(
+        json.dumps({"doc_id": name, "segment": number, **row}) + "\n"
+        for (name, number), row in zip(ids, rows)
+    )
+
+
+def test_source_and_reference_are_fields_of_records(scoring, write, files, tmp_path):
+    """Each is read by its role; records with a source alone are a source."""
+    out = tmp_path / "out"
+    best = [ROWS[0][2], ROWS[1][1], ROWS[2][2]]
+    nbest = write("nbest", NBEST.replace("-3\t", "-2\t"))
+    for fields in ({}, {"hyp": [row[0] for row in ROWS]}):
+        reference = write("reference", json_lines(ref=best, **fields))
+        options = ["--source", write("source", json_lines(src="xyz")), "--out", str(out)]
+        scoring("rerank", nbest, *options, "--reference", reference, "--score", "oracle")
+        assert out.read_text() == f"{best[0]}\n{best[1]}\n\n{best[2]}\n"
+    one, two = (write(name, json_lines(hyp=[f"{name} {n}" for n in range(3)])) for name in "ab")
+    scoring("mbr", f"a={one}", f"b={two}", *options)
+    assert out.read_text() == "a 0\na 1\n\na 2\n"
+    with pytest.raises(UserError, match="is an output of fairseq-generate; give the reference as"):
+        scoring("rerank", nbest, *options, "--reference", nbest, "--score", "oracle")
+
+
+def test_a_source_may_be_a_pipe(scoring, write, tmp_path, pipe):
+    flat, out = write("flat", "a\nb\n\nc\n"), str(tmp_path / "out")
+    for command in (["mbr"], ["rerank", "--score", "length"]):
+        scoring(*command, f"a={flat}", f"b={flat}", "--source", pipe("x\ny\n\nz\n"), "--out", out)
+    options = ["--source", pipe("x\ny\n\nz\n"), "--reference", pipe("a\nb\n\nc\n"), "--out", out]
+    scoring("rerank", f"a={flat}", f"b={flat}", *options, "--score", "oracle")
+    assert (tmp_path / "out").read_text() == "a\nb\n\nc\n"
+
+
+def test_notes_on_how_texts_were_read(scoring, write, tmp_path):
+    source, text = write("source", "1\n2\n3\n\n4\n5\n6\n"), write("t", "A\nB\nC\nD\nE\n\n")
+    options = ["--source", source, "--to", "jsonl", "--out", str(tmp_path / "out")]
+    for command in (["mbr"], ["rerank", "--score", "length"]):
+        printed = scoring(*command, f"a={text}", f"b={text}", *options)
+        assert "a: 1 blank lines taken for empty translations\nb: 1 blank lines" in printed
 
 
 def test_commands(scoring, write, files, tmp_path):
@@ -123,6 +176,7 @@ def test_commands(scoring, write, files, tmp_path):
             "has 1 scores, but there are 10",
         ),
         (["rerank", "a=FLAT", "b=FLAT", "--source", "SOURCE"], "--score model needs the H- lines"),
+        (["mbr", "a=FLAT", "b=ONE", "--source", "SOURCE"], "align it before with `convert --ref"),
     ],
 )
 def test_mistakes(scoring, write, files, tmp_path, arguments, message):

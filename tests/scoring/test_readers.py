@@ -5,7 +5,6 @@ scoring/readers/records.py, scoring/readers/wmt_xml.py.
 """
 
 import json
-import os
 import re
 
 import pytest
@@ -221,16 +220,11 @@ def test_documents_that_do_not_match(write, text, message):
         read_translations({"X": system}, [reference])
 
 
-def test_a_pipe_is_read_once(scoring):
-    """As bash gives it for ``<(cat FILE)``."""
-
-    def pipe():
-        read, written = os.pipe()
-        os.write(written, b"a b c d\n")
-        os.close(written)
-        return f"/dev/fd/{read}"
-
-    arguments = ["--metrics", "s-bleu", "--reference", pipe(), f"x={pipe()}"]
+def test_a_pipe_is_read_once(scoring, pipe, tmp_path):
+    text, out = "a b c d\n", str(tmp_path / "out")
+    for name in ("source", "reference"):
+        assert "1 segments" in scoring("convert", pipe(text), f"--{name}", pipe(text), "--out", out)
+    arguments = ["--metrics", "s-bleu", "--reference", pipe(text), f"x={pipe(text)}"]
     assert "100.00" in scoring("metrics", *arguments)
 
 
@@ -248,6 +242,23 @@ def test_conversion_keeps_everything(scoring, write, tmp_path, to):
     scoring("convert", str(out), "--to", "jsonl", "--out", str(again))
     found = [json.loads(line)["text"] for line in again.read_text().splitlines()]
     assert sorted(found) == ["drei x", "eins x", "vier x"]
+
+
+def test_conversion_of_a_role(scoring, write, tmp_path):
+    """--role decides with and without a text that has the wanted segments."""
+    xml, out = write("x.xml", ONE), tmp_path / "o"
+    source = write("source", json_lines({"doc_id": "a", "src": "s\ns"}))
+    records = write("r", json_lines({"doc_id": "a", "ref": "1\n2", "mt": "x\ny", "text": "t\nt"}))
+    wanted = {"reference": "1\n2\n", "system": "x\ny\n"}
+    for options in ([], ["--source", source], ["--reference", write("lines", "one\ntwo\n")]):
+        for role, lines in wanted.items():
+            command = ["convert", records, *options, "--role", role, "--to", "text"]
+            scoring(*command, "--out", str(out))
+            assert out.read_text() == lines
+    scoring("convert", xml, "--role", "source", "--source", xml, "--to", "text", "--out", str(out))
+    assert out.read_text() == "one & two\nthree\n\nfour\n"
+    with pytest.raises(UserError, match="but .*align it with --reference FILE --align LANGUAGE"):
+        scoring("convert", write("l", "a\n"), "--source", source, "--out", str(out))
 
 
 def test_conversion_of_outputs_and_docids(scoring, write, tmp_path):
