@@ -5,6 +5,9 @@ from typing import Callable, Optional, Sequence, Tuple
 import numpy as np
 from scipy.stats import bootstrap
 
+#: Number of bootstrap resamples.
+RESAMPLES = 1000
+
 
 def bootstrap_interval(
     counts: Sequence[np.ndarray], statistic: Callable[..., np.ndarray]
@@ -21,6 +24,12 @@ def bootstrap_interval(
     if len(counts[0]) < 2:
         return None, None
     low, high = bootstrap(
-        counts, statistic, paired=True, n_resamples=1000, batch=100, method="percentile", rng=0
+        counts,
+        statistic,
+        paired=True,
+        n_resamples=RESAMPLES,
+        batch=100,
+        method="percentile",
+        random_state=np.random.default_rng(0),  # `rng` needs SciPy 1.15
     ).confidence_interval
     return float(low), float(high)

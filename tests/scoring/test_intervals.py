@@ -1,8 +1,11 @@
 """Confidence intervals by bootstrap."""
 
+import warnings
+
 import numpy as np
 import pytest
 
+from fairseq_docmt.scoring import _intervals
 from fairseq_docmt.scoring._intervals import bootstrap_interval
 
 
@@ -21,6 +24,22 @@ def test_interval_of_a_share():
     low, high = bootstrap_interval((right, np.ones(40)), share)
     assert (low, high) == (pytest.approx(0.61, abs=0.03), pytest.approx(0.88, abs=0.03))
     assert bootstrap_interval((right, np.ones(40)), share) == (low, high)
+
+
+def test_the_intervals_of_every_scipy(monkeypatch):
+    """With the keywords of SciPy 1.10, the last for Python 3.8, and no warning of a new one."""
+    bootstrap = _intervals.bootstrap
+
+    def older(data, statistic, *, n_resamples, batch, paired, method, random_state):
+        options = {"n_resamples": n_resamples, "batch": batch, "paired": paired, "method": method}
+        return bootstrap(data, statistic, random_state=random_state, **options)
+
+    monkeypatch.setattr(_intervals, "bootstrap", older)
+    counts = (np.array([3, 1, 4, 1, 5]), np.array([9, 2, 6, 5, 8]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = bootstrap_interval(counts, share)
+    assert found == pytest.approx((0.3, 19 / 30), abs=1e-12)
 
 
 def test_a_single_unit_has_no_interval():
