@@ -5,8 +5,8 @@ from typing import Callable, Optional, Sequence, Tuple
 import numpy as np
 from scipy.stats import bootstrap
 
-#: Number of bootstrap resamples.
-RESAMPLES = 1000
+#: Number of bootstrap resamples, and the seed by which they are drawn.
+RESAMPLES, SEED = 1000, 0
 
 
 def bootstrap_interval(
@@ -30,6 +30,6 @@ def bootstrap_interval(
         n_resamples=RESAMPLES,
         batch=100,
         method="percentile",
-        random_state=np.random.default_rng(0),  # `rng` needs SciPy 1.15
+        random_state=np.random.default_rng(SEED),  # `rng` needs SciPy 1.15
     ).confidence_interval
     return float(low), float(high)

@@ -24,9 +24,10 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+import fairseq_docmt
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables, tags, translations
-from fairseq_docmt.scoring._intervals import bootstrap_interval
+from fairseq_docmt.scoring._intervals import RESAMPLES, SEED, bootstrap_interval
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.translations import Translations
 
@@ -239,17 +240,28 @@ def main(args: argparse.Namespace) -> None:
         tags.write(args.tags, texts, persons)
     left_out = sum((dropped.left_out for dropped in sentences), Counter())
     differences = f1_differences(sentences, texts)
+    signature = _signature(texts)
     _tables.show(
         args,
         [*tables_of(counts, reference), *_table_of_differences(differences, texts)],
-        [*texts.notes, _left_out_note(left_out)],
+        [*texts.notes, signature, _left_out_note(left_out)],
         {
+            "signature": signature,
+            "notes": [*texts.notes],
             "systems": {name: _as_json(persons) for name, persons in counts.items()},
             "differences": {name: found._asdict() for name, found in differences.items()},
             "reference": _as_json(reference),
             "left_out": dict(left_out),
         },
     )
+
+
+def _signature(texts: Translations) -> str:
+    """Return what the figures depend on, in the format of sacreBLEU."""
+    parts = [f"docs:{texts.index.num_documents}", f"sents:{texts.index.num_sentences}"]
+    parts += [f"nrefs:{len(texts.references)}"]
+    parts += [f"bs:{RESAMPLES}|seed:{SEED}"] if len(texts.systems) > 1 else []
+    return "|".join([*parts, f"version:{fairseq_docmt.__version__}"])
 
 
 def tables_of(

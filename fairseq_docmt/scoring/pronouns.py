@@ -173,13 +173,14 @@ def main(args: argparse.Namespace) -> None:
     if args.tags:
         tags.write(args.tags, texts, pronoun_tags(pair.phenomena, source, reference))
     taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
-    notes = [f"pair:{args.pair}|case:{'lc' if args.lowercase else 'mixed'}|{'|'.join(taggers)}"]
+    signature = f"pair:{args.pair}|case:{'lc' if args.lowercase else 'mixed'}|{'|'.join(taggers)}"
     tables = [table(phenomenon, "class", systems) for phenomenon, systems in counts.items()]
     results = {
         phenomenon: {name: numbers(by_class) for name, by_class in systems.items()}
         for phenomenon, systems in counts.items()
     }
-    _tables.show(args, tables, notes, {"signature": notes[0], **results})
+    results = {"signature": signature, "notes": [*texts.notes], **results}
+    _tables.show(args, tables, [*texts.notes, signature], results)
 
 
 def table(title: str, rows_are: str, systems: Dict[str, Dict[str, Counts]]) -> Table:

@@ -132,8 +132,10 @@ def main(args: argparse.Namespace) -> None:
     taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
     signature = f"pair:{args.pair}|{'|'.join(taggers)}"
     missing = [name for name in PHENOMENA if name not in rules.phenomena]
-    notes = [signature, *([f"not covered: {', '.join(missing)}"] if missing else [])]
+    notes = [*texts.notes, signature]
+    notes += [f"not covered: {', '.join(missing)}"] if missing else []
     table = pronouns.table("tagged words", "phenomenon", counts)
     systems = {name: pronouns.numbers(by_phenomenon) for name, by_phenomenon in counts.items()}
-    results = {"signature": signature, "not covered": missing, "systems": systems}
+    results = {"signature": signature, "notes": [*texts.notes]}
+    results.update({"not covered": missing, "systems": systems})
     _tables.show(args, [table], notes, results)

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+import fairseq_docmt
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.dropped_pronouns import found_in, read_marks
 
@@ -97,6 +98,15 @@ def test_differences_in_f1(scoring, write):
     assert [row[:2] for row in rows if row[-2:-1] == ["to"]] == [["b", f"{100 * found['f1']:+.1f}"]]
     alone = scoring("dropped-pronouns", systems[0], *files, "--format", "json")
     assert json.loads(alone)["differences"] == {}
+
+
+def test_signature(scoring, write, files):
+    a, reference = (f"{name}={files[3]}" for name in "ab")
+    for systems, drawn in (([a], ""), ([a, reference], "bs:1000|seed:0|")):
+        signature = f"docs:2|sents:3|nrefs:1|{drawn}version:{fairseq_docmt.__version__}"
+        assert f"\n{signature}\n" in scoring("dropped-pronouns", *systems, *files)
+        found = json.loads(scoring("dropped-pronouns", *systems, *files, "--format", "json"))
+        assert found["signature"] == signature and found["notes"] == []
 
 
 def test_a_single_sentence_has_no_interval(scoring, write):

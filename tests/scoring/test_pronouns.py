@@ -147,6 +147,17 @@ def test_command(scoring, arguments):
     assert numbers["signature"].startswith("pair:en-de|case:lc|en_pipeline ")
 
 
+def test_notes_on_how_texts_were_read(scoring, arguments, write):
+    """A blank line in a block that is longer than each document is an empty translation."""
+    flat = write("flat", "Es ist.\n" * 5 + "\n")
+    texts = [f"x={flat}", "--source", write("six", [["It is."] * 3] * 2)]
+    texts += ["--reference", write("wanted", [["Es ist."] * 3] * 2), *arguments[5:]]
+    wanted = "x: 1 blank lines taken for empty translations"
+    assert f"\n{wanted}\npair:en-de|" in scoring("pronouns", *texts)
+    found = json.loads(scoring("pronouns", *texts, "--format", "json"))
+    assert found["notes"] == [wanted]
+
+
 def test_mistakes(scoring, arguments, tmp_path):
     with pytest.raises(UserError, match="nowhere_sm is not installed; install it with"):
         scoring("pronouns", *arguments, "--source-model", "nowhere_sm")

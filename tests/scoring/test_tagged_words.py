@@ -219,6 +219,17 @@ def test_command(scoring, arguments, tmp_path):
     assert "not covered: verb form, pronouns" in printed
 
 
+def test_notes_on_how_texts_were_read(scoring, arguments, write):
+    """A blank line in a block that is longer than each document is an empty translation."""
+    flat = write("flat", "Ton chien\n" * 5 + "\n")
+    texts = [f"x={flat}", "--source", write("six", [["Your dog"] * 3] * 2)]
+    texts += ["--reference", write("wanted", [["Ton chien"] * 3] * 2), *arguments[5:]]
+    wanted = "x: 1 blank lines taken for empty translations"
+    assert f"\n{wanted}\npair:en-fr|" in scoring("tagged-words", *texts)
+    found = json.loads(scoring("tagged-words", *texts, "--format", "json"))
+    assert found["notes"] == [wanted]
+
+
 def test_mistakes(scoring, arguments, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="nowhere_sm is not installed; install it with"):
         scoring("tagged-words", *arguments, "--source-model", "nowhere_sm")
