@@ -26,6 +26,7 @@ from fairseq_docmt.scoring import candidates as candidate_lists
 from fairseq_docmt.scoring import comet_metric
 from fairseq_docmt.scoring.candidates import Candidates
 from fairseq_docmt.scoring.comet_metric import Scorer
+from fairseq_docmt.scoring.corpus_metrics import build_bleu
 
 #: Score of hypotheses against references, given as two lists.
 Utility = Callable[[List[str], List[str]], Sequence[float]]
@@ -42,7 +43,7 @@ def _utility(metric) -> Utility:
 #: Metrics by name.  BLEU of a sentence uses the orders that it has.
 UTILITIES: Dict[str, Callable[[str], Utility]] = {
     "chrf": lambda tokenize: _utility(CHRF()),
-    "bleu": lambda tokenize: _utility(BLEU(effective_order=True, tokenize=tokenize)),
+    "bleu": lambda tokenize: _utility(build_bleu(tokenize, effective_order=True)),
 }
 
 

@@ -110,11 +110,11 @@ def by_position(
     """Compute BLEU by ranges of sentence positions: system -> range, e.g. ``1-10`` -> score.
 
     Raises:
-        UserError: the size is below 1.
+        UserError: the size is below 1, or the tokenizer lacks a package or a model.
     """
     if size < 1:
         raise UserError(f"a range must have at least 1 position, not {size}")
-    metric = BLEU(tokenize=options.tokenize, lowercase=options.lowercase)
+    metric = corpus_metrics.build_bleu(options.tokenize, lowercase=options.lowercase)
     place = texts.index.position.tolist()
     return {
         name: corpus_metrics.bleu_of_ranges(place, sentences, texts.references, size, metric)

@@ -80,6 +80,14 @@ def from_arguments(
     for name, path in (("channel", args.channel), ("language-model", args.language_model)):
         if (name in names) != (path is not None):
             raise UserError(f"--score {name} and --{name} FILE need each other; give both")
+    for option, value in (
+        ("--language-model-data", args.language_model_data or None),
+        ("--language-model-context", args.language_model_context),
+    ):
+        if value is not None and not args.language_model:
+            raise UserError(f"{option} is for --language-model; give both")
+    if args.text_form and not (args.language_model or args.channel):
+        raise UserError("--text-form is for --language-model and --channel; give one of them")
     if args.language_model_context is not None and args.language_model_context < 0:
         raise UserError("--language-model-context must not be negative; 0 reads no sentences")
     channel = _channel(args) if args.channel else None

@@ -17,7 +17,6 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
-from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import metrics, tags, translations
@@ -25,7 +24,7 @@ from fairseq_docmt.scoring._difference import Run, runs
 from fairseq_docmt.scoring._files import read_text, write_text
 from fairseq_docmt.scoring._plots import line_plot
 from fairseq_docmt.scoring._tables import Table
-from fairseq_docmt.scoring.corpus_metrics import Options
+from fairseq_docmt.scoring.corpus_metrics import Options, build_bleu
 from fairseq_docmt.scoring.translations import Translations
 
 #: Number of ranges that the plot of BLEU by position can label.
@@ -222,8 +221,8 @@ def documents_of(
         most: maximum number of documents; 0 for all.
     """
     # Documents of fewer than four words have no 4-grams; without them even a perfect one scores 0.
-    metric = BLEU(
-        tokenize=options.tokenize, lowercase=options.lowercase, force=True, effective_order=True
+    metric = build_bleu(
+        options.tokenize, lowercase=options.lowercase, force=True, effective_order=True
     )
     for number, (first, end) in enumerate(texts.index.spans[: most or None]):
         references = [[" ".join(reference[first:end])] for reference in texts.references]

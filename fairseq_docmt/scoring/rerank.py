@@ -37,6 +37,7 @@ from fairseq_docmt.scoring import comet_metric, document_beam, noisy_channel
 from fairseq_docmt.scoring._files import read_lines, write_text
 from fairseq_docmt.scoring.candidates import Candidates
 from fairseq_docmt.scoring.comet_metric import Scorer
+from fairseq_docmt.scoring.corpus_metrics import build_bleu
 from fairseq_docmt.scoring.noisy_channel import NoisyChannel
 from fairseq_docmt.scoring.readers import read_input
 
@@ -188,7 +189,7 @@ def tune(
     features: Sequence[Feature],
     references: List[str],
     choose_by,
-    tokenize: Optional[str] = None,
+    metric: BLEU,
 ) -> Dict[str, float]:
     """Return the weights with the best BLEU; of equal ones the first.
 
@@ -197,14 +198,13 @@ def tune(
         features: scores with the weights to try, all of which are combined.
         references: (sentences,)
         choose_by: function from weights by name to the choice of candidates.
-        tokenize: tokenizer of sacreBLEU.
+        metric: BLEU.
     """
     names = [feature.name for feature in features]
     tried = []
     for values in itertools.product(*(feature.weights for feature in features)):
         weights = dict(zip(names, values))
         found = candidates.chosen(choose_by(weights))
-        metric = BLEU(tokenize=tokenize)
         tried.append((metric.corpus_score(found, [references]).score, weights))
         print(f"s-BLEU {tried[-1][0]:.2f}  {_written(weights)}")
     best, weights = max(tried, key=lambda pair: pair[0])
@@ -243,6 +243,7 @@ def main(args: argparse.Namespace) -> None:
     features = args.score or [Feature("model", (1.0,))]
     names = [feature.name for feature in features]
     _check(args, features, names)
+    metric = build_bleu(args.tokenize)
     candidates = candidate_lists.from_arguments(args)
     references: List[str] = []
     if args.reference:
@@ -260,7 +261,7 @@ def main(args: argparse.Namespace) -> None:
 
     weights = {feature.name: feature.weights[0] for feature in features}
     if any(len(feature.weights) > 1 for feature in features):
-        weights = tune(candidates, features, references, choose_by, args.tokenize)
+        weights = tune(candidates, features, references, choose_by, metric)
     choice = choose_by(weights)
     if args.list:
         sources = candidates.source or [""] * len(candidates.texts)
@@ -279,9 +280,11 @@ def _check(args: argparse.Namespace, features: Sequence[Feature], names: List[st
         raise UserError("a --score is given twice; give each name once")
     if args.beam < 1:
         raise UserError(f"--beam must be at least 1, got {args.beam}")
-    for feature in features:
-        if len(feature.weights) > 1 and not args.reference:
-            raise UserError(
-                f"--score {feature.name} has several weights, of which --reference chooses; give "
-                "one, or the reference"
-            )
+    several = [feature for feature in features if len(feature.weights) > 1]
+    if args.tokenize and not several:
+        raise UserError("--tokenize is for the choice among several weights of a --score")
+    if several and not args.reference:
+        raise UserError(
+            f"--score {several[0].name} has several weights, of which --reference chooses; give "
+            "one, or the reference"
+        )

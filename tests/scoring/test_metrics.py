@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 import sys
+from urllib.error import URLError
 
 import pytest
 from sacrebleu.metrics import BLEU
@@ -214,6 +215,31 @@ def test_mistakes(scoring, texts, arguments, message):
     arguments = [argument.replace("FILE", file) for argument in arguments]
     with pytest.raises(UserError, match=message.replace("FILE/", f"{file}/")):
         scoring("metrics", *arguments, "--reference", texts["reference"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["metrics", "--metrics", "s-bleu"],
+        ["metrics", "--metrics", "chrf", "--by-position", "2"],
+        ["report", "--metrics", "chrf", "--out", "OUT"],
+        ["mbr", "--metric", "bleu", "--out", "OUT"],
+        ["rerank", "--score", "length:1,2", "--out", "OUT"],
+    ],
+)
+@pytest.mark.parametrize("error", [RuntimeError, ImportError, URLError])
+def test_tokenizers_say_what_they_lack(scoring, texts, tmp_path, monkeypatch, command, error):
+    def tokenizer(name):
+        raise error("\nIt is not\nthere.")
+
+    monkeypatch.setattr("sacrebleu.metrics.bleu._get_tokenizer", tokenizer)
+    out, reference = str(tmp_path / "out"), texts["reference"]
+    command = [out if word == "OUT" else word for word in command]
+    files = ["--source", reference, "--reference", reference]
+    files = files[:2] if command[0] == "mbr" else files
+    message = "sacreBLEU's tokenizer zh lacks a package, or a model .* once: .*It is not there"
+    with pytest.raises(UserError, match=message):
+        scoring(*command, *files, "--tokenize", "zh", f"a={texts['bad']}", f"b={texts['same']}")
 
 
 def test_unknown_names_are_told(scoring, texts, capsys):

@@ -274,7 +274,7 @@ def test_scores_that_do_not_depend_on_other_sentences(files, back):
     for found, wanted in zip(candidates.log_probabilities, rows):
         assert found == pytest.approx([p for _, p in wanted], abs=1e-9)
     options = {"channel": back, "language_model": None, "language_model_context": None}
-    args = Namespace(**options, text_form=None)
+    args = Namespace(**options, language_model_data="", text_form=None)
     models = noisy_channel.from_arguments(args, ["channel"], candidates)
     table = rerank.scores_of("channel", candidates, [], None, models)
     for found, own, texts in zip(table, candidates.source, candidates.texts):
@@ -363,6 +363,10 @@ def test_weights_are_chosen_by_bleu(scoring, files, path, tmp_path):
             "--score language-model --language-model LM --text-form none en".split(),
             "--text-form: none does not describe text of language en",
         ),
+        (["--text-form", "none", "en"], "--text-form is for --language-model and --channel; give"),
+        (["--language-model-data", "none"], "--language-model-data is for --language-model; give"),
+        (["--language-model-context", "0"], "--language-model-context is for --language-model"),
+        (["--tokenize", "zh"], "--tokenize is for the choice among several weights of a --score"),
     ],
 )
 def test_mistakes(scoring, files, path, back, tmp_path, options, message):
