@@ -49,11 +49,17 @@ def show(args: argparse.Namespace, tables: List[Table], notes: List[str], result
         print(text, end="")
 
 
+def escape_bars(rows: Sequence[Sequence[Any]]) -> List[list]:
+    """Escape the bars of text cells, which would end a cell in Markdown."""
+    return [
+        [cell.replace("|", "\\|") if isinstance(cell, str) else cell for cell in row]
+        for row in rows
+    ]
+
+
 def _as_text(table: Table, style: str) -> str:
     if style == "markdown":
-        # An unescaped bar would end the cell.
-        rows = [[str(cell).replace("|", "\\|") for cell in row] for row in table.rows]
-        title = f"**{table.title}**\n\n"
+        rows, title = escape_bars(table.rows), f"**{table.title}**\n\n"
     else:
         rows, title = table.rows, f"{table.title}\n"
     sides = ["left", *["right"] * (len(table.headers) - 1)]

@@ -23,6 +23,7 @@ from tabulate import tabulate
 import fairseq_docmt
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring._files import lines_of, read_text, write_text
+from fairseq_docmt.scoring._tables import escape_bars
 from fairseq_docmt.scoring.contrastive_accuracy import (
     Accuracy,
     Verdict,
@@ -107,7 +108,7 @@ def main(args) -> None:
     print(tabulate(rows, headers, tablefmt="simple", **numbers))
     print(*signatures.values(), sep="\n")
     if args.markdown:
-        table = tabulate(rows, headers, tablefmt="github", **numbers)
+        table = tabulate(escape_bars(rows), headers, tablefmt="github", **numbers)
         notes = "".join(f"\n`{signature}`\n" for signature in signatures.values())
         write_text(args.markdown, f"{table}\n{notes}")
     if args.json:
@@ -188,12 +189,18 @@ def judge_sets(
 
 
 def _signature(name: str, args, result: SetResult) -> str:
-    """Return the settings that the results of a set depend on, in the format of sacreBLEU."""
-    context = "all" if args.context is None else args.context
-    parts = [f"set:{name}", f"items:{len(result.items)}", f"protocol:{args.protocol}"]
-    scores = "losses" if args.losses else "model"
-    parts += [f"scores:{scores}", f"context:{context}"]
-    parts += [f"after:{args.context_after}"] if args.context_after > 0 else []
+    """Return the settings that the results of a set depend on, in the format of sacreBLEU.
+
+    Context and protocol of losses are those of the program that computed them; only the rule of
+    ContraPro for equal texts is applied here.
+    """
+    parts = [f"set:{name}", f"items:{len(result.items)}"]
+    if not args.losses or not PROTOCOLS[args.protocol].merge:
+        parts.append(f"protocol:{args.protocol}")
+    parts.append(f"scores:{'losses' if args.losses else 'model'}")
+    if not args.losses:
+        parts.append(f"context:{'all' if args.context is None else args.context}")
+        parts += [f"after:{args.context_after}"] if args.context_after > 0 else []
     parts.append("ties:wrong")
     return "|".join(["contrastive", *parts, f"version:{fairseq_docmt.__version__}"])
 

@@ -63,15 +63,12 @@ def judge(where: str, item: Item, scores: Sequence[float], merge: bool = True) -
     right_text, distinct = texts[item.correct], len(set(texts))
     own = [score for score, text in zip(scores, texts) if text == right_text]
     others = [score for score, text in zip(scores, texts) if text != right_text]
-    right = max(own)
-    if not merge:
-        right = scores[item.correct]
-        others += [s for n, s in enumerate(scores) if texts[n] == right_text and n != item.correct]
     if not others:  # all candidates have the same text
         return Verdict(False, True, 0.0)
-    lost_anyhow = not merge and len(own) > 1
-    chance = 0.0 if lost_anyhow else 1 / distinct
-    return Verdict(right > max(others), right == max(others), chance)
+    right, best = max(own), max(others)
+    if not merge and len(own) > 1:  # whatever the scores, which may differ by rounding
+        return Verdict(False, right >= best, 0.0)
+    return Verdict(right > best, right == best, 1 / distinct)
 
 
 def summarise(verdicts: Sequence[Verdict]) -> Accuracy:

@@ -31,6 +31,10 @@ def item(texts: str, correct: int = 0, **labels) -> Item:
         ("abb", 0, [-1, -2, -2], True, (True, False, 1 / 2)),
         ("aab", 0, [-1, -1, -1], True, (False, True, 1 / 2)),
         ("aab", 0, [-1, -1, -2], False, (False, True, 0)),
+        ("aab", 0, [-1, -1.0000001, -2], False, (False, True, 0)),  # equal but for rounding
+        ("aab", 1, [-1, -1.0000001, -2], False, (False, True, 0)),
+        ("aab", 0, [-1, -1.0000001, -0.5], False, (False, False, 0)),
+        ("aa", 0, [-1, -1.0000001], False, (False, True, 0)),
         ("abb", 0, [-1, -2, -2], False, (True, False, 1 / 2)),
         ("aa", 0, [-1, -1], True, (False, True, 0)),  # nothing to tell apart
         ("aa", 0, [-1, -1], False, (False, True, 0)),

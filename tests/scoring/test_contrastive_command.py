@@ -16,6 +16,7 @@ from fairseq.data.data_utils import collate_tokens
 from line_functions import tokenizer, truecaser
 from long_tests import long_but_for
 
+import fairseq_docmt
 from fairseq_docmt.data.text_form import TextForm
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
@@ -369,10 +370,11 @@ def test_table_and_files(test_set, tmp_path):
     assert ["set", "all", "4", "50.00", "1", "45.83"] in lines
     assert ["set", "phenomenon", "of", "0", "2", "100.00", "0", "41.67"] in lines
     assert ["set", "distance", "1", "1", "0.00", "1", "50.00"] in lines
-    signature = "contrastive|set:set|items:4|protocol:plain|scores:losses|context:all|ties:wrong"
+    version = f"version:{fairseq_docmt.__version__}"
+    signature = f"contrastive|set:set|items:4|scores:losses|ties:wrong|{version}"
     assert signature in printed
     figures = json.loads(out["json"].read_text())["set"]
-    assert figures["signature"].startswith(signature)
+    assert figures["signature"] == signature
     want = {"items": 4, "correct": 2, "ties": 1, "accuracy": 0.5}
     assert figures["all"] == {**want, "chance": pytest.approx((3 / 2 + 1 / 3) / 4)}
     assert figures["by label"]["distance"]["3"]["accuracy"] == 0
@@ -388,9 +390,22 @@ def test_table_and_files(test_set, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
         ["set.jsonl", "losses", *(p.name for p in out.values())]
     )
+    # Nothing of this changes losses.
+    unused = ["--protocol", "wu", "--context", "1", "--context-after", "1"]
+    assert run(test_set, "--losses", tmp_path / "losses", *unused) == printed
     # By the rule of ContraPro the third is lost.
     strict = run(test_set, "--losses", tmp_path / "losses", "--protocol", "contrapro")
+    rule = "protocol:contrapro|scores:losses|ties:wrong"
+    assert f"contrastive|set:set|items:4|{rule}|{version}" in strict
     assert ["set", "all", "4", "25.00", "2", "37.50"] in [s.split() for s in strict.splitlines()]
+
+
+def test_bars_in_labels_do_not_end_cells_of_markdown(tmp_path):
+    item = {"source": ["a"], "candidates": [["x"], ["y"]], "correct": 0, "labels": {"kind": "a|b"}}
+    (tmp_path / "set.jsonl").write_text(json.dumps(item))
+    (tmp_path / "losses").write_text("1\n2\n")
+    run(tmp_path / "set.jsonl", "--losses", tmp_path / "losses", "--markdown", tmp_path / "m")
+    assert "| kind a\\|b " in (tmp_path / "m").read_text()
 
 
 def test_a_constant_scorer_gets_nothing(test_set, tmp_path):
