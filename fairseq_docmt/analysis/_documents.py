@@ -51,6 +51,30 @@ def parser_of(description: str) -> argparse.ArgumentParser:
     return parser
 
 
+def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Parse the command line of an analysis that has the options of :func:`parser_of`.
+
+    Raises:
+        UserError: ``--documents`` is negative, or ``--out`` cannot be a folder.
+    """
+    args = parser.parse_args()
+    if args.documents < 0:
+        raise UserError(f"--documents must not be negative, got {args.documents}")
+    check_folder(args.out)
+    return args
+
+
+def check_folder(out: Path) -> None:
+    """Refuse a folder for results that is a file, or is in one, before anything is computed.
+
+    Raises:
+        UserError: it is.
+    """
+    for path in (out, *out.parents):
+        if path.exists() and not path.is_dir():
+            raise UserError(f"--out {out}: {path} is a file; give a folder")
+
+
 def load(path: str, data: str):
     """Load model and task of a checkpoint.
 
@@ -88,8 +112,10 @@ def document_of(task, split: str, number: int) -> Document:
     """Return a document of a split by its number, from 1.
 
     Raises:
-        UserError: the split has fewer documents.
+        UserError: the number is below 1, or the split has fewer documents.
     """
+    if number < 1:
+        raise UserError(f"--document must be at least 1, got {number}")
     documents = list(documents_of(task, split, number))
     if len(documents) < number:
         raise UserError(

@@ -10,6 +10,7 @@ import torch
 from fairseq import checkpoint_utils, options, utils
 from torch import Tensor
 
+from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.modules.shared.sentence_decoder import source_sentences
@@ -85,13 +86,21 @@ def main() -> None:
     """Print the attention share of each layer for a checkpoint.
 
     Usage: ``python -m fairseq_docmt.analysis.attention_share DATA --path CHECKPOINT``
+
+    Raises:
+        UserError: there is no checkpoint, or it is damaged.
     """
     # A task is needed to parse options; the one used is that of the checkpoint.
     parser = options.get_validation_parser(default_task="sliding_window_translation")
     args = options.parse_args_and_arch(parser)
     logging.basicConfig(level=logging.WARNING)
+    if args.path is None:
+        raise UserError("nothing to analyse; give a checkpoint as --path FILE")
+    paths = utils.split_paths(args.path)
+    for path in paths:
+        read_checkpoint(path)
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
-        utils.split_paths(args.path), arg_overrides={"data": args.data}
+        paths, arg_overrides={"data": args.data}
     )
     model = models[0].eval()
     for split in args.valid_subset.split(","):

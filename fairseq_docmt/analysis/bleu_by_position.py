@@ -18,9 +18,9 @@ from matplotlib import pyplot
 from sacrebleu.metrics import BLEU
 from tabulate import tabulate
 
-from fairseq_docmt.analysis._documents import write_results
+from fairseq_docmt.analysis._documents import check_folder, write_results
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.corpus_metrics import bleu_of_ranges
+from fairseq_docmt.scoring.corpus_metrics import bleu_of_ranges, build_bleu
 from fairseq_docmt.scoring.readers import Output, read_input
 from fairseq_docmt.scoring.translations import named_files
 
@@ -76,11 +76,17 @@ def main() -> None:
     parser.add_argument("systems", nargs="+", metavar="NAME=FILE", help="fairseq-generate output")
     parser.add_argument("--out", required=True, type=Path, help="folder for scores and plot")
     parser.add_argument("--range", type=int, default=10, help="positions in a range")
-    parser.add_argument("--tokenize", help="tokenizer of sacreBLEU; default: 13a")
+    parser.add_argument(
+        "--tokenize",
+        choices=BLEU.TOKENIZERS,
+        metavar="NAME",
+        help="tokenizer of sacreBLEU; default: 13a",
+    )
     args = parser.parse_args()
     if args.range < 1:
         raise UserError(f"--range must be at least 1, not {args.range}")
-    metric = BLEU(tokenize=args.tokenize)
+    check_folder(args.out)
+    metric = build_bleu(args.tokenize)
     systems = _systems(args.systems)
     scores = {name: bleu_by_range(x, args.range, metric) for name, x in systems.items()}
     base, *others = scores

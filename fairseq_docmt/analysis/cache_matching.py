@@ -20,6 +20,7 @@ from fairseq_docmt.analysis._documents import (
     document_of,
     documents_of,
     load,
+    parse,
     parser_of,
     write_results,
 )
@@ -135,7 +136,7 @@ def main() -> None:
     parser.add_argument("--path", required=True, help="checkpoint")
     parser.add_argument("--document", type=int, default=1, help="document of the matrix, from 1")
     parser.add_argument("--sentence", type=int, default=2, help="sentence of the matrix, from 1")
-    args = parser.parse_args()
+    args = parse(parser)
     with quietly():
         model, task = load(args.path, args.data)
         _require_cache(model)

@@ -23,6 +23,7 @@ from fairseq_docmt.analysis._documents import (
     documents_of,
     gradients_through_all_sentences,
     load,
+    parse,
     parser_of,
     write_results,
 )
@@ -106,7 +107,7 @@ def main() -> None:
     """Run the command."""
     parser = parser_of(__doc__)
     parser.add_argument("--path", required=True, help="checkpoint")
-    args = parser.parse_args()
+    args = parse(parser)
     with quietly():
         model, task = load(args.path, args.data)
         scores = by_distance(model, documents_of(task, args.split, args.documents))

@@ -24,6 +24,7 @@ from fairseq_docmt.analysis._documents import (
     documents_of,
     gradients_through_all_sentences,
     load,
+    parse,
     parser_of,
     write_results,
 )
@@ -222,7 +223,7 @@ def main() -> None:
     parser.add_argument("--path", required=True, nargs="+", help="checkpoints")
     parser.add_argument("--document", type=int, default=1, help="document of the maps, from 1")
     parser.add_argument("--sentence", type=int, default=1, help="sentence of the maps, from 1")
-    args = parser.parse_args()
+    args = parse(parser)
     with quietly():
         _show_sentence(args, *load(args.path[0], args.data))
         _compare_sizes(args, args.path)

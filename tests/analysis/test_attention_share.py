@@ -45,6 +45,15 @@ def test_without_attention_weights():
         analysis.attention_share(model, [sample], SYMBOLS)
 
 
+def test_mistakes(binarised, tmp_path):
+    for options, message in (
+        ([], "nothing to analyse; give a checkpoint as --path FILE"),
+        (["--path", str(tmp_path / "none.pt")], "checkpoint .*none.pt not found"),
+    ):
+        with pytest.raises(UserError, match=message):
+            tiny.run_main(analysis.main, str(binarised), *options)
+
+
 def test_command(binarised, document_checkpoint):
     arguments = ["x", str(binarised), "--path", str(document_checkpoint)]
     with mock.patch.object(sys, "argv", arguments):

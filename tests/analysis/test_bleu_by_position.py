@@ -44,7 +44,7 @@ def test_command(binarised, memory_stream_checkpoint, tmp_path):
     assert (tmp_path / "bleu_by_position.png").stat().st_size > 0
 
 
-def test_mistakes(tmp_path):
+def test_mistakes(tmp_path, capsys, monkeypatch):
     with pytest.raises(UserError, match="nowhere"):
         analysis.read_output(str(tmp_path / "nowhere"))
     (tmp_path / "text").write_text("no output\n")
@@ -57,3 +57,15 @@ def test_mistakes(tmp_path):
     arguments = [f"a={tmp_path / 'a'}", f"b={tmp_path / 'b'}", "--out", str(tmp_path)]
     with pytest.raises(UserError, match="b and a have different references"):
         tiny.run_main(analysis.main, *arguments)
+    with pytest.raises(UserError, match="--out .*/a: .*/a is a file; give a folder"):
+        tiny.run_main(analysis.main, arguments[0], "--out", str(tmp_path / "a"))
+    with pytest.raises(SystemExit):
+        tiny.run_main(analysis.main, arguments[0], *arguments[2:], "--tokenize", "none at all")
+    assert "argument --tokenize: invalid choice: 'none at all'" in capsys.readouterr().err
+
+    def tokenizer(name):
+        raise RuntimeError("Install it.")
+
+    monkeypatch.setattr("sacrebleu.metrics.bleu._get_tokenizer", tokenizer)
+    with pytest.raises(UserError, match="tokenizer ko-mecab lacks a package.*: Install it"):
+        tiny.run_main(analysis.main, arguments[0], *arguments[2:], "--tokenize", "ko-mecab")

@@ -9,6 +9,7 @@ import pytest
 import tiny
 import torch
 
+from fairseq_docmt.analysis import cache_matching, gradient_attribution
 from fairseq_docmt.analysis import memory_attention as analysis
 from fairseq_docmt.analysis._documents import documents_of, load
 from fairseq_docmt.errors import UserError
@@ -56,6 +57,25 @@ def test_command(binarised, memory_stream_checkpoint, tmp_path):
         tiny.run_main(analysis.main, *arguments, "--document", "2", "--sentence", "5")
     with pytest.raises(UserError, match="--document 9: test has 4 documents"):
         tiny.run_main(analysis.main, *arguments, "--document", "9")
+    for number in ("0", "-1"):
+        with pytest.raises(UserError, match=f"--document must be at least 1, got {number}"):
+            tiny.run_main(analysis.main, *arguments, "--document", number)
+
+
+@pytest.mark.parametrize(
+    "analysis", [analysis, cache_matching, gradient_attribution], ids=lambda m: m.__name__[23:]
+)
+def test_options_are_checked_before_anything_is_computed(tmp_path, analysis):
+    """There is neither a corpus nor a checkpoint."""
+    (tmp_path / "file").write_text("x")
+    arguments = ["corpus", "--path", "none.pt", "--out"]
+    for out in ("file", "file/folder"):
+        with pytest.raises(UserError, match=f"--out .*{out}: .*file is a file; give a folder"):
+            tiny.run_main(analysis.main, *arguments, str(tmp_path / out))
+    arguments += [str(tmp_path / "new"), "--documents", "-1"]
+    with pytest.raises(UserError, match="--documents must not be negative, got -1"):
+        tiny.run_main(analysis.main, *arguments)
+    assert not (tmp_path / "new").exists()
 
 
 def test_models_without_memory(binarised, window_checkpoint):
