@@ -42,13 +42,14 @@ class LaneStates:
         self.decided_by = {flag(name): getattr(cfg, name) for name in SIZES if hasattr(cfg, name)}
 
     @contextlib.contextmanager
-    def of_batch(self, sample: dict, model, update: int = 0, keep: bool = True):
+    def of_batch(self, sample: dict, model, update: int, keep: bool = True):
         """Provide the sample with its document state; on exit, keep the next state.
 
         Args:
             sample: batch of a stream, which is not changed.
             model: model with ``doc_state`` among the extra outputs.
-            update: number of the update that the batch belongs to.
+            update: number of the update that the batch belongs to; only the batches of an update
+                can be run again.
             keep: False for dummy batches, whose next state is dropped.
 
         Raises:

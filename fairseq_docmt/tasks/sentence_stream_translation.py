@@ -220,7 +220,8 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
 
     def valid_step(self, sample, model, criterion):
         """Run the stock validation step on a batch with its document state."""
-        with self.validation_states.of_batch(sample, model) as batch:
+        # Only a single batch is ever run again, if memory runs out.
+        with self.validation_states.of_batch(sample, model, update=sample["step"]) as batch:
             result = super().valid_step(batch, model, criterion)
         return _without_fillers(sample, criterion, result)
 

@@ -15,9 +15,11 @@ from fairseq import checkpoint_utils, options, tasks
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import distributed_fairseq_model
+from fairseq_cli import validate
 from long_tests import LONG, long_but_for
 from torch.nn.parallel import DistributedDataParallel
 
+from fairseq_docmt._quiet import keep_logging_settings
 from fairseq_docmt.errors import UserError
 
 TRACING = str(Path(__file__).resolve().parent / "tracing")
@@ -217,6 +219,28 @@ def test_validation_does_not_depend_on_chunks(binarised, tmp_path, caplog):
         tiny.train(binarised, tmp_path / str(number), *arguments, updates=2, model=tiny.memory())
         found.append(re.findall(r"valid on .valid. subset \| loss ([\d.]+)", caplog.text))
     assert found[0] and found[0] == found[1] == found[2]
+
+
+def test_validations_of_a_run_are_those_of_its_checkpoints(binarised, tmp_path, caplog):
+    """With subsets of 4 and 3 documents, and so of different numbers of lanes."""
+    caplog.set_level("INFO")
+    lanes = [*PLAIN, "--batch-size", "4"]
+    # Each of these checkpoints follows a validation.
+    arguments = [*lanes, "--valid-subset", "test,valid", "--save-interval-updates", "5"]
+    tiny.train(binarised, tmp_path, *arguments, "--lr", "0.05", updates=10, model=tiny.han())
+    checkpoints = sorted(tmp_path.glob("checkpoint_[0-9]*.pt"))
+    assert len(checkpoints) == 2
+    for subset in ("test", "valid"):
+        printed = rf"valid on '{subset}' subset \| loss ([\d.]+)"
+        alone = []
+        for checkpoint in checkpoints:
+            command = [binarised, "--path", checkpoint, *lanes, "--valid-subset", subset]
+            command += ["--user-dir", tiny.USER_DIR, *tiny.DEVICE, "--num-workers", "0"]
+            with keep_logging_settings():
+                output = tiny.run_main(validate.cli_main, *command, "--no-progress-bar")
+            alone += re.findall(printed, output)
+        assert len(alone) == 2
+        assert re.findall(printed, caplog.text) == alone
 
 
 def test_validation_bleu_decodes_streams(binarised, tmp_path, caplog):
