@@ -1,7 +1,8 @@
 """Conversion of validation batches into decoding units, for validation BLEU.
 
 Each function returns a sample whose rows are the original sentences: ``units``, the references
-``target`` (rows, T), and ``id`` (rows,), the line of each sentence in the corpus.
+``target`` (rows, T), and ``id`` (rows,), the line of each sentence in the corpus.  A batch of a
+stream that has nothing but fillers gives no rows.
 """
 
 from typing import List, Tuple
@@ -98,9 +99,10 @@ def units_of_documents(sample: dict, task) -> dict:
 
 def _sample(units: List[DecodingUnit], task) -> dict:
     references = [target for unit in units for target in unit.target[unit.num_context :]]
-    line_ids = [line_id for unit in units for line_id in unit.line_ids]
-    target = pad_rows(references, task.target_dictionary)
-    return {"units": units, "target": target, "id": torch.tensor(line_ids)}
+    line_ids = torch.tensor([n for unit in units for n in unit.line_ids], dtype=torch.long)
+    no_rows = torch.zeros(0, 0, dtype=torch.long)
+    target = pad_rows(references, task.target_dictionary) if references else no_rows
+    return {"units": units, "target": target, "id": line_ids}
 
 
 def _sources(sample: dict, task) -> List[Tuple[List[Tensor], bool]]:

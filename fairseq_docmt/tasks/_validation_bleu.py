@@ -11,6 +11,7 @@ import torch.distributed as dist
 from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.logging import metrics
+from fairseq.tasks.translation import EVAL_BLEU_ORDER
 from sacrebleu.metrics import BLEU
 from sacrebleu.metrics.bleu import BLEUScore
 
@@ -119,17 +120,21 @@ class ValidationBleu:
 
         Args:
             task: document task with ``--eval-bleu``.
-            units: batch of sentences, with ``target``.
+            units: batch of sentences, with ``target``; it may be empty where other processes still
+                have sentences.
             found: hypotheses of each sentence.
         """
         hypotheses = [_text(task, best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
         targets = (utils.strip_pad(row, task.tgt_dict.pad()) for row in units["target"])
         references = [_text(task, tokens, "UNKNOWNTOKENINREF") for tokens in targets]
-        if task.cfg.eval_bleu_print_samples:
+        if task.cfg.eval_bleu_print_samples and hypotheses:
             logger.info("example hypothesis: %s", hypotheses[0])
             logger.info("example reference: %s", references[0])
         metric = BLEU(tokenize="none" if task.cfg.eval_tokenized_bleu else None, force=True)
         self._add(units["id"].tolist(), list(zip(hypotheses, references)), metric)
+        if not hypotheses:
+            zeros = [0] * EVAL_BLEU_ORDER
+            return BLEU.compute_bleu(zeros, zeros, sys_len=0, ref_len=0)
         return metric.corpus_score(hypotheses, [references])
 
     def _add(self, line_ids: List[int], texts: List[Tuple[str, str]], metric: BLEU) -> None:

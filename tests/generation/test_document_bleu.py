@@ -101,13 +101,24 @@ def test_validation_selects_by_d_bleu(binarised, tmp_path, caplog, monkeypatch, 
     assert best["extra_state"]["best"] == max(float(x) for x in found)
 
 
-def test_two_processes_validate_as_one_does(binarised, tmp_path, caplog):
+@pytest.mark.parametrize(
+    "options, one, each, model",
+    [
+        (["--window-size", "2", "--batch-size", "2"], [], [], tiny.MODEL),
+        # One of the processes has nothing but fillers in the end.
+        ([], ["--batch-size", "2"], ["--batch-size", "1"], tiny.memory()),
+    ],
+    ids=["window", "stream"],
+)
+def test_two_processes_validate_as_one_does(request, tmp_path, caplog, options, one, each, model):
     caplog.set_level("INFO")
-    arguments = [*TASKS["window"][0], "--window-size", "2", "--batch-size", "2", "--lr", "0"]
+    task = TASKS[request.node.callspec.id][0]
+    data = tiny.corpus(tmp_path, valid=(5, 2))
+    arguments = [*task, *options, "--lr", "0", "--max-update", "1", "--seed", "3"]
     arguments += ["--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 10}']
-    arguments += ["--max-update", "1", "--seed", "3"]
-    pattern = r"valid on .valid. subset.* d_bleu ([\d.]+)"
-    tiny.train(binarised, tmp_path / "one", *arguments)
+    arguments += ["--eval-bleu-print-samples"]
+    pattern = r"valid on .valid. subset.* bleu ([\d.]+) \| d_bleu ([\d.]+)"
+    tiny.train(data, tmp_path / "one", *arguments, *one, model=model)
     alone = re.findall(pattern, caplog.text)
-    outputs = tiny.train_in_processes(binarised, tmp_path / "two", *arguments)
+    outputs = tiny.train_in_processes(data, tmp_path / "two", *arguments, *each, model=model)
     assert alone and re.findall(pattern, outputs[0]) == alone
