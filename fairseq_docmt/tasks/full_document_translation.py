@@ -1,5 +1,7 @@
 """``--task full_document_translation``: whole documents, as one sequence or as batch rows."""
 
+import json
+from argparse import Namespace
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Optional
@@ -184,6 +186,9 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
                     "a target memory needs --drafts, translations of the training and validation "
                     "sets (examples/maruf2018_memnet/make_drafts.sh), or --gold-drafts"
                 )
+            if self.cfg.eval_bleu:  # fairseq has built a generator for another search
+                given = Namespace(**json.loads(self.cfg.eval_bleu_args))
+                self.sequence_generator = self.build_generator([model], given)
         return model
 
     # ---- data ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ Covers data/rows_view.py, generation/iterative.py, tasks/_document_rows.py.
 """
 
 import math
+import re
 
 import pytest
 import tiny
@@ -253,13 +254,17 @@ def test_second_stage_begins_with_rnnsearch(binarised, sentence_lm, tmp_path):
         check_scores(found, scores)
 
 
-def test_validation_bleu_and_valid_drafts(binarised, sentence_lm, drafts, tmp_path):
-    """BLEU in validation is that of iterative decoding."""
-    arguments = ["--eval-bleu", "--eval-bleu-args", '{"beam": 2, "max_len_b": 10}']
+def test_validation_bleu_and_valid_drafts(binarised, sentence_lm, drafts, tmp_path, caplog):
+    """BLEU in validation is that of iterative decoding, which reads the memories."""
+    caplog.set_level("INFO")
+    arguments = ["--eval-bleu", "--eval-bleu-args", '{"beam": 2, "max_len_b": 10}', "--lr", "0.05"]
     options = ["--sentence-lm", sentence_lm]
-    path = train(binarised, tmp_path, "--drafts", str(drafts), *arguments, options=options)
-    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    assert "bleu" in str(state["extra_state"]["metrics"])
+    arguments += ["--drafts", str(drafts)]
+    path = train(binarised, tmp_path, *arguments, options=options, updates=80)
+    logged = float(re.findall(r"valid on .valid. subset.* bleu ([\d.]+) \|", caplog.text)[-1])
+    assert logged == pytest.approx(tiny.valid_bleu(binarised, path, *DOCUMENTS), abs=0.011)
+    without = tiny.valid_bleu(binarised, path, *DOCUMENTS, "--decode-passes", "0")
+    assert logged != pytest.approx(without, abs=0.1)
 
 
 def test_a_source_memory_is_searched_with_once(binarised, sentence_lm, tmp_path, monkeypatch):
