@@ -81,7 +81,9 @@ def start_of_training(task) -> Optional[Start]:
     path, resumes = cfg.restore_file, not cfg.reset_optimizer
     if path == LAST:
         path = os.path.join(cfg.save_dir or "", LAST)
-        if not os.path.exists(path):
+        if not os.path.exists(path) and cfg.continue_once:
+            path = cfg.continue_once
+        elif not os.path.exists(path):
             path, resumes = cfg.finetune_from_model, False
         if not path:
             task.use_tags(_language_tags.chosen(cfg, None))

@@ -130,6 +130,7 @@ class DocumentTranslationConfig(TranslationConfig):
     language_model: Optional[str] = II("generation.lm_path")
     checkpoint_shards: int = II("checkpoint.checkpoint_shard_count")
     restore_file: str = II("checkpoint.restore_file")
+    continue_once: Optional[str] = II("checkpoint.continue_once")
     save_dir: str = II("checkpoint.save_dir")
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
     reset_optimizer: bool = II("checkpoint.reset_optimizer")

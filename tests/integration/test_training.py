@@ -260,6 +260,25 @@ def test_options_of_training_are_in_the_checkpoint(document_checkpoint, window_c
     assert stored["document_options"]["target_ratio"] == pytest.approx(1.0)
 
 
+def test_training_continues_once_with_the_options_of_a_checkpoint(
+    binarised, window_checkpoint, tmp_path
+):
+    """``--continue-once`` counts where there is no last checkpoint."""
+    once = ["--continue-once", str(window_checkpoint)]
+    with pytest.raises(UserError, match="--window-size 2 contradicts .* --window-size 3"):
+        tiny.train(binarised, tmp_path / "a", *WINDOW, *once, "--window-size", "2", updates=70)
+    found = tiny.train(binarised, tmp_path / "a", *WINDOW, *once, updates=65)
+    stored = checkpoint_utils.load_checkpoint_to_cpu(str(found))["task_state"]
+    assert stored["document_options"]["window_size"] == 3
+    once[1] = str(tmp_path / "no.pt")
+    tiny.train(binarised, tmp_path / "a", *WINDOW, *once, updates=70)
+    restored = ["--restore-file", str(window_checkpoint)]
+    wanted = tiny.train(binarised, tmp_path / "b", *WINDOW, *restored, updates=70)
+    tiny.assert_same_weights(wanted, found)
+    with pytest.raises(UserError, match="checkpoint .*no.pt not found"):
+        tiny.train(binarised, tmp_path / "c", *WINDOW, *once, updates=70)
+
+
 def test_contradictions_are_refused_by_name(binarised, window_checkpoint):
     same = [*WINDOW, "--window-size", "3"]
     assert tiny.lines_of(tiny.generate(binarised, window_checkpoint, *same))
