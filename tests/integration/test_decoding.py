@@ -279,6 +279,24 @@ def test_a_sentence_too_long_leaves_the_rest_of_its_document_alone(binarised, wi
     assert [found[0][row] for row in (0, 2, 3)] == [found[1][row] for row in (0, 1, 2)]
 
 
+@pytest.mark.parametrize("system", [FEW[0], ("cache-stream", "stream")], indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "lines",
+    [["w1 w2", "w3", "", "long", "w4 w5", "w6"], ["w1", "w2 w3", "w4", "w5", "long", "", "w6 w7"]],
+    ids=["first", "last"],
+)
+def test_a_sentence_too_long_does_not_join_documents(binarised, system, lines):
+    """Where it is the only sentence of its document in a buffer."""
+    checkpoint, options = system
+    lines = [" ".join(["w1"] * 4000) if line == "long" else line for line in lines]
+    options = [*options, "--skip-invalid-size-inputs-valid-test"]
+    whole, parts = (
+        tiny.interactive(binarised, checkpoint, lines, *options, "--buffer-size", size)
+        for size in ("100", "4")
+    )
+    assert hypotheses(parts) == hypotheses(whole)
+
+
 def test_a_byte_order_mark_is_read_over(binarised, window_checkpoint):
     lines = ["w1 w2", "w3", "", "w4"]
     plain, marked = (

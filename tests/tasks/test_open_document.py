@@ -1,18 +1,22 @@
 """A document that continues from one buffer of input lines to the next."""
 
+import numpy as np
 import pytest
 
 from fairseq_docmt.data import DocumentIndex
 from fairseq_docmt.tasks._open_document import OpenDocument
 
-BLANK = ""
+BLANK, LONG = "", "too long"
 
 
 def read(opened, *buffers, context=2):
     """Read buffers of lines; a line of size 1 is blank."""
     for lines in buffers:
         sizes = [1 if line == BLANK else 2 for line in lines]
-        opened.advance(lines, sizes, DocumentIndex.from_sizes(sizes), context)
+        index = DocumentIndex.from_sizes(sizes)
+        kept = np.array([lines[line_id] != LONG for line_id in index.line_ids], dtype=bool)
+        opened.close_before(sizes, index, kept)
+        opened.advance(lines, sizes, index, kept, context)
     return opened.number, opened.position, opened.sentences
 
 
@@ -31,6 +35,23 @@ def read(opened, *buffers, context=2):
     ],
 )
 def test_number_position_and_context_by_hand(buffers, want):
+    assert read(OpenDocument(), *buffers) == want
+
+
+@pytest.mark.parametrize(
+    "buffers, want",
+    [
+        ([["a", LONG], [LONG], ["b"]], (0, 2, ["a", "b"])),
+        ([["a"], [LONG, "b"]], (0, 2, ["a", "b"])),
+        ([["a", BLANK, LONG]], (1, 0, [])),  # the next sentence is the first of its document
+        ([["a", BLANK, LONG], ["b"]], (1, 1, ["b"])),
+        ([["a"], [LONG, BLANK, "b"]], (1, 1, ["b"])),
+        ([["a"], [LONG, BLANK, LONG]], (1, 0, [])),
+        ([["a"], [LONG, BLANK, "b", BLANK, LONG], ["c"]], (2, 1, ["c"])),
+        ([[LONG, BLANK, LONG]], (0, 0, [])),
+    ],
+)
+def test_sentences_too_long_belong_to_their_documents(buffers, want):
     assert read(OpenDocument(), *buffers) == want
 
 
