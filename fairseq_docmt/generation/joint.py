@@ -120,7 +120,10 @@ class JointSearch(DocumentSearch):
         in_batch = [units[i] for i in batch.order]
         limits = RowLimits(
             most=[self._most_tokens(generator, unit) for unit in in_batch],
-            sentences=[counts[i] for i in batch.order],
+            sentences=[
+                [len(sentence) for sentence in units[i].source] if counts[i] else []
+                for i in batch.order
+            ],
             marks=[len(self.target_start(unit)) for unit in in_batch],
             before=[unit.target_context or [] for unit in in_batch],
         )

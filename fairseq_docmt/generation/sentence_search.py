@@ -63,7 +63,8 @@ class SentenceSearch(search.Search):
         self.marks: Optional[Tensor] = None
         #: ``forbidden`` on the device of the batch
         self.forbidden: Optional[Tensor] = None
-        self.sentence_limits: Optional[Tensor] = None
+        #: (bsz, sentences) number of tokens that are left to the sentences after each
+        self.reserved: Optional[Tensor] = None
         #: (bsz,) score and length of the target context of each row; None if it does not count
         self.context: Optional[Tuple[Tensor, Tensor]] = None
         #: (bsz, beam) scores of finished hypotheses, best first
@@ -76,17 +77,21 @@ class SentenceSearch(search.Search):
     def restrict(
         self,
         limits: Tensor,
-        counts: Tensor,
+        sizes: Tensor,
         least: Tensor,
         context: Optional[Tuple[Tensor, Tensor]] = None,
         marks: Optional[Tensor] = None,
     ) -> None:
         """Set the limits of the next batch.
 
+        The limit of a row with a required number of sentences is divided among them in proportion
+        to their sources.  A sentence may also have what the sentences before it have left over,
+        but not the shares of those after it.
+
         Args:
             limits: (bsz,) maximum number of tokens, without ``</s>``.
-            counts: (bsz,) required number of sentences, 0 for any number.  With a number, each
-                sentence gets an equal part of the limit.
+            sizes: (bsz, sentences) number of source tokens of each required sentence, padded with
+                0; nothing but 0 for any number of sentences.
             least: (bsz,) minimum number of tokens before ``</s>``, unless the limit is reached.
             context: (bsz,) log-probability and (bsz,) length of the target context, if hypotheses
                 are to be ranked together with it.
@@ -95,8 +100,11 @@ class SentenceSearch(search.Search):
         self.context = context
         self.marks = torch.zeros_like(limits) if marks is None else marks
         self.forbidden = torch.tensor(self._forbidden, dtype=torch.long, device=limits.device)
-        self.limits, self.counts, self.least = limits, counts, least
-        self.sentence_limits = (limits - counts + 1).div(counts.clamp(min=1), rounding_mode="floor")
+        self.limits, self.counts, self.least = limits, sizes.gt(0).sum(1), least
+        room = (limits - self.marks - self.counts + 1).clamp(min=0).unsqueeze(1)
+        shares = (room * sizes).div(sizes.sum(1, keepdim=True).clamp(min=1), rounding_mode="floor")
+        with_separator = shares + sizes.gt(0)
+        self.reserved = with_separator.flip(1).cumsum(1).flip(1) - with_separator
         self.finished = torch.full((len(limits), self.beam), -math.inf, device=limits.device)
         self.nothing_new = torch.zeros_like(limits, dtype=torch.bool)
 
@@ -105,8 +113,7 @@ class SentenceSearch(search.Search):
         rows = original_batch_idxs
         ended = (self.limits[rows] <= step).view(-1, 1).expand(lprobs.shape[:2])
         if self.counts[rows].any():
-            at_limit = self._keep_counts(lprobs, prev_output_tokens, rows, step)
-            ended = ended | at_limit
+            self._keep_counts(lprobs, prev_output_tokens, rows, step, ended)
         too_short = (self.least[rows] > step).view(-1, 1) & ~ended
         _forbid(self.eos, lprobs, too_short)
         translates = (self.marks[rows] <= step).view(-1, 1, 1)
@@ -151,24 +158,22 @@ class SentenceSearch(search.Search):
         length = tokens.view(shape) + length
         return (scores.float() + score.view(shape)) / length**self.len_penalty
 
-    def _keep_counts(self, lprobs, tokens, rows, step: int) -> Tensor:
+    def _keep_counts(self, lprobs, tokens, rows, step: int, ended: Tensor) -> None:
         """Forbid ``</s>`` before the last sentence and ``<sep>`` within it.
 
-        Returns:
-            (bsz, beam) True where the last sentence has reached its limit.
+        A sentence that has used its share and what was left over must end with ``<sep>``.
+
+        Args:
+            ended: (bsz, beam) True where the whole row has reached its limit.
         """
-        shape = lprobs.shape[:2]
-        is_separator = tokens.eq(self.separator)
-        finished = is_separator.sum(1).view(shape)
-        columns = torch.arange(tokens.size(1), device=tokens.device)
-        length = step - (is_separator * columns).max(1).values.view(shape)
+        finished = tokens.eq(self.separator).sum(1).view(ended.shape)
         counts = self.counts[rows].view(-1, 1)
         counted, in_last = counts > 0, finished >= counts - 1
-        at_limit = counted & (length >= self.sentence_limits[rows].view(-1, 1))
-        _forbid(self.eos, lprobs, counted & ~in_last)
+        reserved = self.reserved[rows].gather(1, finished.clamp(max=self.reserved.size(1) - 1))
+        at_limit = step + reserved >= self.limits[rows].view(-1, 1)
+        _forbid(self.eos, lprobs, counted & ~in_last & ~ended)
         _forbid(self.separator, lprobs, counted & in_last)
-        _allow_only(self.separator, lprobs, at_limit & ~in_last)
-        return at_limit & in_last
+        _allow_only(self.separator, lprobs, counted & at_limit & ~in_last & ~ended)
 
     def init_constraints(self, batch_constraints: Optional[Tensor], beam_size: int):
         """See the base class."""

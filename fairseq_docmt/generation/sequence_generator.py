@@ -6,6 +6,7 @@ import torch
 from fairseq import sequence_generator
 from fairseq.search import BeamSearch, DiverseBeamSearch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
 from fairseq_docmt.generation.sentence_search import SentenceSearch
@@ -17,7 +18,8 @@ class RowLimits(NamedTuple):
 
     Attributes:
         most: maximum number of tokens, without ``</s>``.
-        sentences: required number of sentences, 0 for any number; None for no requirement.
+        sentences: number of source tokens of each required sentence, empty for any number of
+            sentences; None for no requirement in any row.
         marks: number of tokens before the sentences, which do not count towards ``--min-len`` and
             may be symbols that are not written otherwise.
         context: (bsz,) log-probability and (bsz,) length of the target context, if hypotheses are
@@ -26,7 +28,7 @@ class RowLimits(NamedTuple):
     """
 
     most: Sequence[int]
-    sentences: Optional[Sequence[int]] = None
+    sentences: Optional[Sequence[Sequence[int]]] = None
     marks: Optional[Sequence[int]] = None
     context: Optional[Tuple[Tensor, Tensor]] = None
     before: Sequence[Sequence[Tensor]] = ()
@@ -93,9 +95,16 @@ class _DocumentGenerator:
             self.lm_model.begin(limits.before, marks)
         least = [self._min_len + n for n in marks]
         self.max_len_a, self.max_len_b = 0, max(most)
-        values = (most, limits.sentences or nothing, least, marks)
-        *tensors, marks = (torch.tensor(value, device=device) for value in values)
-        self.search.restrict(*tensors, limits.context, marks)
+        sizes = [
+            torch.tensor(row, dtype=torch.long) for row in limits.sentences or [[]] * len(most)
+        ]
+        self.search.restrict(
+            torch.tensor(most, device=device),
+            pad_sequence(sizes, batch_first=True).to(device),
+            torch.tensor(least, device=device),
+            limits.context,
+            torch.tensor(marks, device=device),
+        )
 
     def finalize_hypos(
         self,

@@ -1,14 +1,18 @@
 """Limits of length and sentence count for each row of a search."""
 
+import pytest
 import torch
 from fairseq.data import Dictionary
 from fairseq.search import BeamSearch
+from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_docmt.data import add_document_symbols
 from fairseq_docmt.generation.sentence_search import SentenceSearch
 
 
 def search_of(limits, counts, least=None, marks=None):
+    """Return a search; ``counts`` are numbers of sentences, or lists of their source tokens."""
+    sizes = [torch.tensor([4] * c if isinstance(c, int) else c, dtype=torch.long) for c in counts]
     words = Dictionary()
     words.add_symbol("w")
     add_document_symbols(words)
@@ -17,7 +21,8 @@ def search_of(limits, counts, least=None, marks=None):
     )
     least = torch.ones_like(torch.tensor(limits)) if least is None else torch.tensor(least)
     marks = None if marks is None else torch.tensor(marks)
-    search.restrict(torch.tensor(limits), torch.tensor(counts), least, marks=marks)
+    sizes = pad_sequence(sizes, batch_first=True)
+    search.restrict(torch.tensor(limits), sizes, least, marks=marks)
     return search, words
 
 
@@ -47,9 +52,44 @@ def test_counts_hold_back_the_end_and_then_the_separator():
 
 def test_each_sentence_has_its_share_of_the_limit():
     # 5 tokens for 2 sentences and a separator: 2 each
+    assert allowed([5], [2], [["w"]]) == [{"<sep>", "w"}]
     assert allowed([5], [2], [["w", "w"]]) == [{"<sep>"}]
+    # and for the last what is left
     assert allowed([5], [2], [["w", "<sep>", "w"]]) == [{"</s>", "w"}]
-    assert allowed([5], [2], [["w", "<sep>", "w", "w"]]) == [{"</s>"}]
+    assert allowed([5], [2], [["w", "<sep>", "w", "w"]]) == [{"</s>", "w"}]
+    assert allowed([5], [2], [["w", "<sep>", "w", "w", "w"]]) == [{"</s>"}]
+
+
+def test_shares_are_those_of_the_sources():
+    # 10 tokens for 3 sentences and 2 separators: 4, 2, and 2
+    sizes = [[8, 4, 4]]
+    assert allowed([10], sizes, [["w"] * 3]) == [{"<sep>", "w"}]
+    assert allowed([10], sizes, [["w"] * 4]) == [{"<sep>"}]
+    assert allowed([10], sizes, [["w", "<sep>", *["w"] * 4]]) == [{"<sep>", "w"}]
+    assert allowed([10], sizes, [["w", "<sep>", *["w"] * 5]]) == [{"<sep>"}]
+    # a mark at the beginning belongs to no sentence
+    assert allowed([11], sizes, [["<bod>", *["w"] * 3]], marks=[1]) == [{"<sep>", "w"}]
+    assert allowed([11], sizes, [["<bod>", *["w"] * 4]], marks=[1]) == [{"<sep>"}]
+
+
+@pytest.mark.parametrize("limit", range(4, 30))
+@pytest.mark.parametrize("sizes", [[2, 2, 2, 2], [9, 2, 2, 30], [2, 40, 3, 2]])
+def test_later_sentences_can_always_be_written(limit, sizes):
+    """If each sentence is as long as it may be, all have their shares within the limit."""
+    written = []
+    while True:
+        (following,) = allowed([limit], [sizes], [written])
+        if "w" not in following and "<sep>" not in following:
+            break
+        written.append("w" if "w" in following else "<sep>")
+    lengths = [len(s.split()) for s in " ".join(written).split("<sep>")]
+    assert following == {"</s>"} and len(written) == limit
+    shares = [(limit - 3) * size // sum(sizes) for size in sizes]
+    assert len(lengths) == 4 and all(n >= share for n, share in zip(lengths, shares))
+
+
+def test_a_limit_below_the_number_of_sentences_ends_the_row():
+    assert allowed([2], [5], [["<sep>", "<sep>"]]) == [{"</s>"}]
 
 
 def test_rows_are_found_after_others_have_finished():

@@ -50,7 +50,8 @@ def generator_of(model, words, beam, strategy, nbest=1, **options):
 def found_by(generator, net_input, limits):
     """Return (tokens, score) of all hypotheses of each row."""
     rows = len(limits)
-    generator.search.restrict(torch.tensor(limits), *torch.tensor([[1] * rows] * 2))
+    one = torch.ones(rows, dtype=torch.long)
+    generator.search.restrict(torch.tensor(limits), one.unsqueeze(1), one)
     found = generator.generate(list(generator.model.models), {"net_input": net_input})
     return [[(h["tokens"].tolist(), float(h["score"])) for h in hypotheses] for hypotheses in found]
 
