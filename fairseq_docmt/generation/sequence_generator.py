@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
+from fairseq_docmt.generation.ngram_block import SentenceNgramBlock
 from fairseq_docmt.generation.sentence_search import SentenceSearch
 from fairseq_docmt.generation.shallow_fusion import ShallowFusion
 
@@ -70,6 +71,9 @@ class _DocumentGenerator:
         self.search = SentenceSearch(
             inner, tgt_dict, separator, self.beam_size, nbest, len_penalty, forbidden
         )
+        if self.repeat_ngram_blocker is not None:
+            size = self.repeat_ngram_blocker.no_repeat_ngram_size
+            self.repeat_ngram_blocker = SentenceNgramBlock(size, separator)
         #: stock limits of one sentence; ``max_len_*`` are set for each batch
         self._most_tokens_a, self._most_tokens_b = self.max_len_a, self.max_len_b
         # The search forbids the end symbol, as only it knows which rows have reached their limit.

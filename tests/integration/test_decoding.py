@@ -17,6 +17,7 @@ from long_tests import LONG, long_but_for
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.generation.joint import JointSearch
+from fairseq_docmt.generation.sentence_search import SentenceSearch
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
 WINDOW = ["--task", "sliding_window_translation"]
@@ -365,6 +366,44 @@ def test_constraints_hold_for_each_sentence(binarised, window_checkpoint):
     found = tiny.lines_of(output)
     for row, wanted in ((0, "v7"), (1, "v2"), (3, "v11 v3")):
         assert wanted in found[row]
+
+
+@pytest.mark.parametrize("system", EACH_ONCE, indirect=True, ids=str)
+@pytest.mark.parametrize("size", [1, 2])
+def test_ngrams_are_not_repeated_within_a_sentence(binarised, system, size):
+    checkpoint, options = system
+
+    def repeated(output):
+        """Return the number of n-grams that a sentence has more than once, and of those shared."""
+        ngrams = []
+        for text in tiny.lines_of(output).values():
+            words = text.split()
+            ngrams.append([tuple(words[i : i + size]) for i in range(len(words) - size + 1)])
+        total = len({ngram for sentence in ngrams for ngram in sentence})
+        within = sum(len(sentence) - len(set(sentence)) for sentence in ngrams)
+        return within, sum(map(len, ngrams)) - total
+
+    options = [*options, "--force-sentence-count"]
+    free = repeated(tiny.generate(binarised, checkpoint, *options))
+    blocked = repeated(
+        tiny.generate(binarised, checkpoint, *options, "--no-repeat-ngram-size", str(size))
+    )
+    assert free[0] > 0 and blocked[0] == 0 < blocked[1]
+
+
+def test_forced_sentences_have_shares_by_their_sources(binarised, document_checkpoint, monkeypatch):
+    restrict, seen = SentenceSearch.restrict, []
+
+    def noted(self, limits, sizes, *rest):
+        seen.extend(([n for n in row if n], limit) for row, limit in zip(sizes.tolist(), limits))
+        return restrict(self, limits, sizes, *rest)
+
+    monkeypatch.setattr(SentenceSearch, "restrict", noted)
+    options = [*DOCUMENT, "--force-sentence-count", "--max-len-a", "1", "--max-len-b", "0"]
+    tiny.generate(binarised, document_checkpoint, *options)
+    found = [size for sizes, _ in seen for size in sizes]
+    assert sorted(found) == sorted(len(text.split()) + 1 for doc in DOCS for text in doc)
+    assert all(sum(sizes) == limit for sizes, limit in seen)
 
 
 def test_forced_sentence_count_leaves_nothing_to_repair(binarised, document_checkpoint, caplog):
