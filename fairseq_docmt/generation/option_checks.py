@@ -46,19 +46,16 @@ def refuse_unsupported(task, models, args) -> None:
     if getattr(args, "lm_path", None):
         _refuse_language_model(task, args)
     if getattr(args, "score_reference", False):
-        if task.cfg.normalize_with_context:
-            raise UserError(
-                "--normalize-with-context changes the search; leave it out with --score-reference, "
-                "which scores each sentence by its own tokens"
-            )
+        _refuse_in_scoring(task, models, args)
         return
-    # Whether source and output are single sentences.
-    alone = task.decoding == "iterative" or (
+    # Whether the output is a single sentence, and whether the source is one too.
+    writes_one = task.decoding == "iterative" or (
         task.decoding != "segment" and task.window_to_decode() == 1
     )
+    alone = writes_one and not task.options.get("next_sentences")
     if getattr(args, "print_alignment", None):
         _refuse_alignment(task, models, args.print_alignment, alone)
-    if not task.sequential and not alone:
+    if not task.sequential and not writes_one:
         for option in ("prefix_size", "constraints"):
             if getattr(args, option, None):
                 raise UserError(
@@ -83,14 +80,35 @@ def _refuse_diverged(models) -> None:
             )
 
 
-def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
-    """Refuse ``--print-alignment`` where models or decoding do not give the weights it needs."""
+def _refuse_in_scoring(task, models, args) -> None:
+    """Refuse options that do not go with ``--score-reference``."""
+    if task.cfg.normalize_with_context:
+        raise UserError(
+            "--normalize-with-context changes the search; leave it out with --score-reference, "
+            "which scores each sentence by its own tokens"
+        )
+    if getattr(args, "print_alignment", None):
+        _refuse_without_weights(models)
+        if args.print_alignment == "soft":
+            raise UserError(
+                "--print-alignment soft gives the weights of a search; use --print-alignment hard "
+                "with --score-reference"
+            )
+
+
+def _refuse_without_weights(models) -> None:
+    """Refuse ``--print-alignment`` for models without attention weights."""
     for model in models:
         if not has_attention_weights(model):
             raise UserError(
                 f"--print-alignment needs attention weights, which a {type(model).__name__} does "
                 "not give while decoding; leave it out"
             )
+
+
+def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
+    """Refuse ``--print-alignment`` where models or decoding do not give the weights it needs."""
+    _refuse_without_weights(models)
     if kind == "soft" and not alone:
         raise UserError(
             "--print-alignment soft gives weights over all context; use --print-alignment hard"

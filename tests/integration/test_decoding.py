@@ -491,9 +491,20 @@ def test_options_without_meaning_are_refused(binarised, window_checkpoint, optio
         tiny.generate(binarised, window_checkpoint, *options)
 
 
-def test_models_without_attention_weights_have_no_alignments(binarised, rfa_window_checkpoint):
+@pytest.mark.parametrize("options", [[], ["--score-reference"]], ids=str)
+def test_models_without_attention_weights_have_no_alignments(
+    binarised, rfa_window_checkpoint, options
+):
+    options = [*WINDOW, *options, "--print-alignment", "hard"]
     with pytest.raises(UserError, match="attention weights, which a RFATransformerModel"):
-        tiny.generate(binarised, rfa_window_checkpoint, *WINDOW, "--print-alignment", "hard")
+        tiny.generate(binarised, rfa_window_checkpoint, *options)
+
+
+@pytest.mark.parametrize("system", FEW, indirect=True, ids=str)
+def test_hard_alignments_of_references(binarised, system):
+    checkpoint, options = system
+    options = [*options, "--score-reference", "--print-alignment", "hard"]
+    assert tiny.links_within_sentences(tiny.generate(binarised, checkpoint, *options)) > 0
 
 
 def test_decoding_of_another_task_is_refused(binarised, document_checkpoint):

@@ -878,6 +878,13 @@ DECODING = {
         "--match-source-len compares with the source of the whole window; leave it out",
         [*WINDOWS, "--match-source-len"],
     ),
+    "soft alignment of references": Case(
+        (
+            "--print-alignment soft gives the weights of a search; use --print-alignment hard with "
+            "--score-reference"
+        ),
+        [*WINDOWS, "--score-reference", "--print-alignment", "soft"],
+    ),
     "history": Case(
         "--retain-iter-history is for non-autoregressive models; leave it out",
         [*WINDOWS, "--retain-iter-history"],

@@ -98,6 +98,22 @@ def test_validation_translates_with_them(binarised, tmp_path, caplog):
     assert again > 1
 
 
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--match-source-len"], "--match-source-len compares with the source of the whole window"),
+        (["--print-alignment", "soft"], "use --print-alignment hard"),
+    ],
+)
+def test_sentences_with_next_ones_are_not_alone(binarised, barely_trained, options, message):
+    one = barely_trained(*WINDOWS, "--window-size", "1", "--next-sentences", str(NEXT))
+    with pytest.raises(UserError, match=message):
+        tiny.generate(binarised, one, *WINDOWS, *options)
+    # Its output is a single sentence all the same.
+    prefixed = tiny.generate(binarised, one, *WINDOWS, "--decoding", "window", "--prefix-size", "1")
+    assert sorted(tiny.lines_of(prefixed)) == tiny.rows_of(DOCS)
+
+
 def test_contradictions_are_refused(binarised, checkpoint):
     with pytest.raises(UserError, match="--next-sentences 1 contradicts .* --next-sentences 2"):
         tiny.generate(binarised, checkpoint, *WINDOWS, "--next-sentences", "1")
