@@ -195,6 +195,12 @@ class IterativeSearch(JointSearch):
         found = dict(zip(order, scored))
         return _by_unit([found[i][0] for i in everything], units)
 
+    def parts_within(self, unit: DecodingUnit, most: int) -> List[DecodingUnit]:
+        """Return the unit, whose references are scored one by one; see the base class."""
+        for row in range(unit.num_rows):
+            super().parts_within(unit.row_alone(row), most)
+        return [unit]
+
     def _best(self, found: Dict[int, List[Hypothesis]]) -> List[Tensor]:
         return [best_tokens(found[i], self.pad) for i in range(len(found))]
 

@@ -1,5 +1,6 @@
 """Base of all searches: encoder input, scoring of references, and results."""
 
+import logging
 from dataclasses import replace
 from typing import List, NamedTuple, Optional, Sequence
 
@@ -19,6 +20,8 @@ from fairseq_docmt.generation.hypotheses import (
     split_hypothesis,
 )
 from fairseq_docmt.generation.progress import DecodingProgress
+
+logger = logging.getLogger(__name__)
 
 #: n-best list of each sentence to translate, best hypothesis first
 NBestLists = List[List[Hypothesis]]
@@ -73,6 +76,8 @@ class DocumentSearch:
         #: symbols that are never generated within a translation
         self.forbidden = [self._begin[1], *map(tgt_dict.index, symbols)]
         self._units_left = 0
+        #: number of references in this run that are scored with less context
+        self._shortened = 0
         self.progress = DecodingProgress()
 
     # ---- defined by subclasses -----------------------------------------------------------------
@@ -104,7 +109,7 @@ class DocumentSearch:
 
     def begin(self, units: int) -> None:
         """Prepare for a run over a number of units."""
-        self._units_left = units
+        self._units_left, self._shortened = units, 0
 
     @torch.no_grad()
     def decode(self, generator, models, units, prefixes=None, constraints=None) -> NBestLists:
@@ -120,7 +125,7 @@ class DocumentSearch:
             Hypotheses of each row, best first.
 
         Raises:
-            UserError: there are no references to score.
+            UserError: there are no references to score, or one exceeds the model's positions.
         """
         units = _with_forced_tokens(units, prefixes, constraints)
         full = [unit for unit in units if unit.source]
@@ -129,7 +134,7 @@ class DocumentSearch:
         elif any(unit.target is None for unit in full):
             raise UserError("--score-reference needs references; this input has no target side")
         else:
-            found = iter(self.score(generator, models, full) if full else ())
+            found = iter(self._score_within_positions(generator, models, full) if full else ())
         results: NBestLists = []
         for unit in units:
             nothing = [[empty_hypothesis(self.eos)] for _ in unit.line_ids]
@@ -139,6 +144,12 @@ class DocumentSearch:
         if self._units_left == 0:
             self.progress.close()
             self.end()
+            if self._shortened > 0:
+                logger.info(
+                    "references that were scored with less context or none, because those before "
+                    "them fill the target positions of the model: %d",
+                    self._shortened,
+                )
         return results
 
     # ---- inputs --------------------------------------------------------------------------------
@@ -197,6 +208,56 @@ class DocumentSearch:
         return split_hypothesis(hypothesis, sizes, self.separator, skip, generator)
 
     # ---- references ----------------------------------------------------------------------------
+
+    def _score_within_positions(self, scorer, models, units) -> List[NBestLists]:
+        """Score the references of each unit, cut to the target positions of the models."""
+        most = min(model.max_decoder_positions() for model in models)
+        parts = [self.parts_within(unit, most) for unit in units]
+        found = iter(self.score(scorer, models, [part for cut in parts for part in cut]))
+        return [[row for _ in cut for row in next(found)] for cut in parts]
+
+    def parts_within(self, unit: DecodingUnit, most: int) -> List[DecodingUnit]:
+        """Return units with the rows of a unit whose references have at most ``most`` tokens.
+
+        The unit loses its oldest context sentences.  Without context, another unit begins where
+        the references so far leave no room for the next one.
+
+        Raises:
+            UserError: a reference by itself has more tokens.
+        """
+
+        def fits(given):
+            return len(self.joined_target(given)) <= most
+
+        parts, rest = [], unit
+        while rest.num_context > 0 and not fits(rest):
+            rest = rest.without_oldest()
+        self._shortened += rest is not unit
+        while not fits(rest):
+            rows = 0
+            while fits(self._first_rows(rest, rows + 1)):
+                rows += 1
+            if rows == 0:
+                raise UserError(
+                    f"the reference of line {rest.line_ids[0] + 1} has more tokens than the "
+                    f"model's {most} target positions; shorten it, or leave out the line on both "
+                    "sides"
+                )
+            parts.append(self._first_rows(rest, rows))
+            rest = rest.starting_at(rows)
+        self._shortened += len(parts)
+        return [*parts, rest]
+
+    def _first_rows(self, unit: DecodingUnit, rows: int) -> DecodingUnit:
+        """Return the first rows of a unit without context."""
+        number = self.task.options.get("next_sentences", 0)
+        return replace(
+            unit,
+            line_ids=unit.line_ids[:rows],
+            source=unit.source[:rows],
+            following=[*unit.source[rows:], *unit.following][:number],
+            target=unit.target[:rows],
+        )
 
     def score_spans(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score joined references by the stock scorer and split the scores into sentences."""

@@ -6,12 +6,16 @@ tasks/_decoding_input.py.
 
 import functools
 import io
+import math
 import re
 from collections import Counter
 
 import pytest
 import sacrebleu
 import tiny
+import torch
+from fairseq import checkpoint_utils
+from fairseq.models import FairseqEncoderDecoderModel
 from long_tests import LONG, long_but_for
 
 from fairseq_docmt.errors import UserError
@@ -180,6 +184,90 @@ def test_scoring_references(binarised, system):
         values = [float(v) for v in positional[row].split()]
         assert len(values) == len(tiny.lines_of(output, "T")[row].split()) + 1
         assert float(score) == pytest.approx(sum(values) / len(values), abs=1e-3)
+
+
+POSITIONS = 15
+BECAUSE = "because those before them fill the target positions of the model"
+
+
+def parts_of(document, decoding):
+    """First sentence, first scored sentence and end of each unit of a document.
+
+    Windows lose their oldest sentences where references have more tokens than positions, and
+    documents are cut.
+    """
+    sizes = [len(text.split()) + 1 for text in document]
+    fits = lambda first, end: sum(sizes[first:end]) <= POSITIONS  # noqa: E731
+    if decoding != "segment":
+        for i in range(len(document)):
+            yield next((a, i, i + 1) for a in range(max(0, i - 2), i + 1) if fits(a, i + 1))
+        return
+    first = 0
+    for end in range(1, len(document) + 1):
+        if end == len(document) or end % 3 == 0 or not fits(first, end + 1):
+            yield first, first, end
+            first = end
+
+
+@pytest.mark.parametrize("decoding", ["sequential", "window", "segment"])
+def test_references_are_scored_within_the_target_positions(
+    binarised, window_checkpoint, decoding, caplog
+):
+    caplog.set_level("INFO", logger="fairseq_docmt")
+    fewer = ["--model-overrides", f"{{'max_target_positions': {POSITIONS}}}"]
+    options = [*WINDOW, "--decoding", decoding, "--score-reference"]
+    found = tiny.scores_of(tiny.generate(binarised, window_checkpoint, *options, *fewer))
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(window_checkpoint)])
+    rows, used, cuts = iter(tiny.rows_of(DOCS)), 0, 0
+    for doc, translation in zip(DOCS, tiny.translate(DOCS)):
+        for first, start, end in parts_of(doc, decoding):
+            source, target = (
+                words.encode_line(" <sep> ".join(side[first:end]), add_if_not_exist=False).long()
+                for words, side in ((task.src_dict, doc), (task.tgt_dict, translation))
+            )
+            used = max(used, len(target))
+            cuts += first % 3 > 0 if decoding == "segment" else first > max(0, start - 2)
+            with torch.no_grad():
+                lengths = torch.tensor([len(source)])
+                logits, _ = model.eval()(source[None], lengths, target.roll(1)[None])
+            scores = logits[0].log_softmax(-1).gather(1, target[:, None])[:, 0] / math.log(2)
+            sizes = [len(text.split()) + 1 for text in translation[first:end]]
+            for of_sentence in scores.split(sizes)[start - first :]:
+                wanted = of_sentence.mean().item()
+                assert float(found[next(rows)]) == pytest.approx(wanted, abs=2e-4)
+    assert used == POSITIONS
+    message = f"references that were scored with less context or none, {BECAUSE}: {cuts}"
+    assert cuts > 0 and caplog.messages.count(message) == 1
+
+
+@pytest.mark.parametrize("task", [WINDOW, DOCUMENT], ids=str)
+def test_long_references_of_models_with_learned_positions(binarised, tmp_path, task):
+    """There is no embedding for a position after the last."""
+    limits = ["--max-source-positions", "60", "--max-target-positions", str(POSITIONS)]
+    learned = [*tiny.MODEL, "--decoder-learned-pos"]
+    checkpoint = tiny.train(binarised, tmp_path, *task, *limits, updates=2, model=learned)
+    for decoding in ("segment", "sequential"):
+        options = [*task, "--decoding", decoding, "--score-reference"]
+        found = tiny.lines_of(tiny.generate(binarised, checkpoint, *options))
+        assert sorted(found) == tiny.rows_of(DOCS)
+
+
+@pytest.mark.parametrize("system", EACH_ONCE, indirect=True, ids=str)
+def test_references_too_long_by_themselves_are_refused(binarised, system, monkeypatch):
+    checkpoint, options = system
+    options = [*options, "--score-reference"]
+    wanted = tiny.scores_of(tiny.generate(binarised, checkpoint, *options))
+    longest = 1 + max(len(text.split()) for doc in DOCS for text in doc)
+    monkeypatch.setattr(FairseqEncoderDecoderModel, "max_decoder_positions", lambda _: longest)
+    found = tiny.scores_of(tiny.generate(binarised, checkpoint, *options))
+    assert found.keys() == wanted.keys()
+    if options[3] in ("stream", "iterative"):  # sentences are read by themselves
+        assert found == wanted
+    fewer = longest - 1
+    monkeypatch.setattr(FairseqEncoderDecoderModel, "max_decoder_positions", lambda _: fewer)
+    message = rf"reference of line \d+ has more tokens than the model's {fewer} target positions"
+    with pytest.raises(UserError, match=message):
+        tiny.generate(binarised, checkpoint, *options)
 
 
 @pytest.mark.parametrize("system", ALL, indirect=True, ids=str)
