@@ -85,12 +85,17 @@ class _DocumentGenerator:
         return int(self._most_tokens_a * source_tokens + self._most_tokens_b * sentences)
 
     def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
-        """Search as fairseq does, within limits of each row."""
+        """Search as fairseq does, within limits of each row, which also cut its prefix."""
         if limits is not None:
-            self._restrict(limits, sample["net_input"]["src_tokens"].device)
+            prefixes = kwargs.get("prefix_tokens")
+            self._restrict(limits, sample["net_input"]["src_tokens"].device, prefixes)
+            if prefixes is not None:
+                columns = torch.arange(prefixes.size(1), device=prefixes.device)
+                beyond = columns >= self.search.limits.unsqueeze(1)
+                kwargs["prefix_tokens"] = prefixes.masked_fill(beyond, self.pad)
         return super().generate(models, sample, **kwargs)
 
-    def _restrict(self, limits: RowLimits, device) -> None:
+    def _restrict(self, limits: RowLimits, device, prefixes: Optional[Tensor]) -> None:
         most = [min(limit, self.max_len - 1) for limit in limits.most]
         nothing = [0] * len(most)
         marks = limits.marks or nothing
@@ -98,6 +103,9 @@ class _DocumentGenerator:
             most = [min(limit, self.lm_model.most_tokens) for limit in most]
             self.lm_model.begin(limits.before, marks)
         least = [self._min_len + n for n in marks]
+        if prefixes is not None:
+            # A prefix with its end may be shorter than --min-len, as in fairseq.
+            least = [0 if self.eos in prefix else n for prefix, n in zip(prefixes.tolist(), least)]
         self.max_len_a, self.max_len_b = 0, max(most)
         sizes = [
             torch.tensor(row, dtype=torch.long) for row in limits.sentences or [[]] * len(most)

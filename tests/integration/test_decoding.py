@@ -447,6 +447,26 @@ def test_prefix_size_holds_for_each_sentence(
     assert all(found[row].split()[0] == wanted[row].split()[0] for row in wanted)
 
 
+@pytest.mark.parametrize("system", [*FEW[:1], ("document", "sequential"), FEW[2]], indirect=True)
+def test_a_prefix_may_end_before_the_minimum_length(binarised, system):
+    checkpoint, options = system
+    lengths = ["--prefix-size", "4", "--min-len", "6"]
+    output = tiny.generate(binarised, checkpoint, *options, *lengths)
+    found, wanted = tiny.lines_of(output), tiny.lines_of(output, "T")
+    whole = [row for row, text in wanted.items() if len(text.split()) < 4]
+    assert whole and all(found[row] == wanted[row] for row in whole)
+    assert all(len(found[row].split()) >= 6 for row in wanted if row not in whole)
+
+
+def test_the_limit_of_a_row_cuts_its_prefix(binarised, window_checkpoint):
+    lengths = ["--prefix-size", "9", "--max-len-a", "0.5", "--max-len-b", "0"]
+    output = tiny.generate(binarised, window_checkpoint, *WINDOW, *lengths)
+    found, wanted = tiny.lines_of(output), tiny.lines_of(output, "T")
+    for row, source in tiny.lines_of(output, "S").items():
+        most = (len(source.split()) + 1) // 2
+        assert found[row].split() == wanted[row].split()[:most]
+
+
 def test_constraints_hold_for_each_sentence(binarised, window_checkpoint):
     lines = ["w1 w2\tv7", "w3 w4\tv2", "", "w5\tv11 v3"]
     options = [*WINDOW, "--decoding", "sequential", "--constraints", "--buffer-size", "10"]
