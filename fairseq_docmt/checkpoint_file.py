@@ -38,6 +38,17 @@ class CheckpointFile(NamedTuple):
         """Name of the architecture."""
         return self.settings.get("model", {}).get("arch") or self._setting("model")
 
+    def limit_positions(self, cfg) -> None:
+        """Limit the maximum positions of a task to those of the training, as fairseq's batches do.
+
+        Args:
+            cfg: options of the task, changed in place.
+        """
+        for option in ("max_source_positions", "max_target_positions"):
+            trained = self.settings["task"].get(option)
+            if trained is not None:
+                setattr(cfg, option, min(getattr(cfg, option), trained))
+
     def _setting(self, group: str) -> str:
         return self.settings.get(group, {}).get("_name") or f"an unknown {group}"
 

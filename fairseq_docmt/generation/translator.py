@@ -108,6 +108,8 @@ class DocumentTranslator:
             os.path.abspath(data),
             **{"no_progress_bar": True, **options},
         )
+        for file in files:  # fairseq takes the options of the first
+            file.limit_positions(loaded["task"].cfg)
         hub = hub_utils.GeneratorHubInterface(loaded["args"], loaded["task"], loaded["models"])
         # These refuse what contradicts the checkpoint.
         hub.tokenizer = hub.task.build_tokenizer(hub.cfg.tokenizer)

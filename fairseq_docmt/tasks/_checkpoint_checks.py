@@ -43,7 +43,7 @@ def check_checkpoints_to_decode(task) -> None:
             file = read_checkpoint(path)
             task.use_tags(_language_tags.chosen(task.cfg, file))
             _check_sizes(file, task)
-            _limit_positions(file, task.cfg)
+            file.limit_positions(task.cfg)
 
 
 def check_language_model(task) -> None:
@@ -114,14 +114,6 @@ def forget_earlier_training() -> None:
         for name in ("best", "num_runs"):
             if hasattr(function, name):
                 delattr(function, name)
-
-
-def _limit_positions(file: CheckpointFile, cfg) -> None:
-    """Limit the maximum positions to those of the training, as fairseq does in its batches."""
-    for option in ("max_source_positions", "max_target_positions"):
-        trained = file.settings["task"].get(option)
-        if trained is not None:
-            setattr(cfg, option, min(getattr(cfg, option), trained))
 
 
 def _check_sizes(file: CheckpointFile, task) -> None:

@@ -48,6 +48,18 @@ def test_nbest_is_that_of_the_command(binarised, window_checkpoint, windows):
     assert windows.translate_nbest(DOCS[:1], nbest=1, beam=3)[0][0][0].alignment is None
 
 
+def test_each_model_of_an_ensemble_limits_windows(binarised, window_checkpoint, tmp_path):
+    """There is no embedding for a position after the last."""
+    window = [*WINDOWS, "--window-size", "3", "--max-source-positions", "12"]
+    learned = [*tiny.MODEL, "--encoder-learned-pos"]
+    shorter = tiny.train(binarised, tmp_path, *window, updates=2, model=learned)
+    ensemble = f"{window_checkpoint}:{shorter}"
+    wanted = tiny.lines_of(tiny.generate(binarised, ensemble, *WINDOWS, "--decoding", "window"))
+    both = DocumentTranslator.from_pretrained(ensemble, decoding="window")
+    found = [text for document in both.translate(DOCS, beam=3, max_len_b=12) for text in document]
+    assert found == [wanted[row] for row in ROWS]
+
+
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_documents_are_read_as_they_are_needed(windows, at_once):
     read = []
