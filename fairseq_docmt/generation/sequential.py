@@ -69,6 +69,7 @@ class SequentialSearch(DocumentSearch):
                 results[i] += found
             waiting = [i for i in waiting if len(results[i]) < units[i].num_rows]
             self._cuts += len(waiting)
+        self._forget_finished(units)
         return results
 
     def _with_room(self, generator, unit: DecodingUnit) -> DecodingUnit:
@@ -290,6 +291,17 @@ class SequentialSearch(DocumentSearch):
             return
         known = self.translated.get(unit.document, []) if unit.position > 0 else []
         self.translated[unit.document] = (known + [tokens])[1 - window :]
+
+    def _forget_finished(self, units: List[DecodingUnit]) -> None:
+        """Forget documents without a sentence in this sample.
+
+        Documents are decoded side by side from beginning to end.  Only the document with the
+        highest number is kept longer, as interactive input may continue it.
+        """
+        kept = {unit.document for unit in units}
+        if self.translated:
+            kept.add(max(self.translated))
+        self.translated = {d: texts for d, texts in self.translated.items() if d in kept}
 
 
 def _of_rows(given):

@@ -147,6 +147,24 @@ def test_windows_that_fill_the_positions(binarised, window_checkpoint, caplog):
     assert cuts > 0 and caplog.messages.count(f"{WITHOUT_CONTEXT}: {cuts}") == 1
 
 
+@pytest.mark.parametrize("buffer, batch", [("100", "1"), ("5", "1"), ("3", "2")])
+def test_finished_documents_are_forgotten(binarised, window_checkpoint, monkeypatch, buffer, batch):
+    """Except the last, which the next lines may continue."""
+    translate, held = SequentialSearch.translate, []
+
+    def noted(self, *args):
+        found = translate(self, *args)
+        held.append(len(self.translated))
+        return found
+
+    monkeypatch.setattr(SequentialSearch, "translate", noted)
+    lines = tiny.text_of(tiny.documents((2, 1, 3) * 3, 5)).rstrip("\n").split("\n")
+    options = ["--task", "sliding_window_translation", "--decoding", "sequential"]
+    sizes = ["--buffer-size", buffer, "--batch-size", batch]
+    tiny.interactive(binarised, window_checkpoint, lines, *options, *sizes)
+    assert len(held) >= 6 and max(held) <= int(batch) + 1
+
+
 @pytest.fixture(params=long_but_for(["", "lst_"], ["", "rfa_", "window_attention_", "lst_"]))
 def checkpoint(request):
     """With full documents, for one architecture after the other."""
