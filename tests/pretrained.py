@@ -191,17 +191,18 @@ class ByHand:
         source, tokens, found = self.source(sources, at_start), [], [[]]
         marks = self.tags + len(self.begin(source))
         limit = LIMIT * len(sources) - marks
-        each = (LIMIT * len(sources) - count + 1) // max(count, 1)
+        sizes = [len(sentence.split()) + 1 for sentence in sources[:count]]
+        room = limit - count + 1
+        shares = [room * size // sum(sizes) for size in sizes]
         while True:
             scores, done = self.scores(source, tokens), tokens.count(self.sep)
             best = self.best(scores, *([] if tokens else [self.eos]))
             if count:
                 last = done == count - 1
-                # Tag and <bod> count as tokens of the first sentence.
-                length = len(found[-1]) + (0 if done else marks)
+                reserved = sum(share + 1 for share in shares[done + 1 :])
                 ends, other = (self.eos, self.sep) if last else (self.sep, self.eos)
                 best = self.best(scores, other, *([] if tokens else [self.eos]))
-                best = ends if length >= each else best
+                best = ends if len(tokens) + reserved >= limit else best
             if len(tokens) == limit:
                 best = self.eos
             found[-1].append((best, float(scores[best])))
