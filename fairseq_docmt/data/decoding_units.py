@@ -7,7 +7,7 @@ number.  Its additional key ``units`` is the list of units, in the order of the 
 """
 
 from dataclasses import dataclass, replace
-from typing import Callable, Iterator, List, Optional, Sequence
+from typing import Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 from fairseq.data import FairseqDataset
@@ -28,7 +28,7 @@ class DecodingUnit:
             nothing to translate.
         following: sentences after the span that only the source has.
         target: references of the sentences, or None.
-        document: number of the document.
+        document: number of the document; -1 for a blank line.
         position: position in the document of the first sentence to translate.
         at_start: whether the span begins with the first sentence of the document.
         drafts: earlier translations of the sentences, or None.
@@ -138,7 +138,8 @@ class DecodingUnits(FairseqDataset):
         window_size: number of sentences of a window, of which the last is translated; 0 to
             translate all sentences of each span.
         empty_lines: ids of lines that get an empty hypothesis, such as blank lines of the input.
-        too_long: those of ``empty_lines`` whose sentence exceeds the model's maximum positions.
+        too_long: those of ``empty_lines`` that exceed the maximum positions of the model, with
+            the number of their document in the whole corpus.
         typed_before: last sentences of the first document in earlier interactive input.
         longest: maximum number of source tokens of a unit, to which ``typed_before`` is limited.
         first_document: number of the first document.
@@ -162,7 +163,7 @@ class DecodingUnits(FairseqDataset):
         name: str = "input",
         window_size: int = 0,
         empty_lines: Sequence[int] = (),
-        too_long: Sequence[int] = (),
+        too_long: Optional[Dict[int, int]] = None,
         typed_before: Sequence = (),
         longest: Optional[int] = None,
         first_document: int = 0,
@@ -181,7 +182,7 @@ class DecodingUnits(FairseqDataset):
         self.source_ends = source[:, 1]
         self.window_size = window_size
         self.empty_lines = list(empty_lines)
-        self.too_long = list(too_long)
+        self.too_long = too_long or {}
         self.typed_before = list(typed_before)
         self.longest = longest
         self.first_document = first_document
@@ -217,12 +218,12 @@ class DecodingUnits(FairseqDataset):
 
     def __getitem__(self, number: int) -> DecodingUnit:
         if number >= len(self.spans):
-            return DecodingUnit([self.empty_lines[number - len(self.spans)]], source=[])
+            return self._empty_unit(self.empty_lines[number - len(self.spans)])
         first, end = (int(n) for n in self.spans[number])
         following = self.index.line_ids[end : self.source_ends[number]].tolist()
         translated = end - 1 if self.window_size else first
         line_ids = self.index.line_ids[first:end].tolist()
-        document = int(self.index.document[first])
+        document = int(self.index.numbers[self.index.document[first]])
         sentences = [self.src[line_id] for line_id in line_ids]
         position = int(self.position[translated])
         first_position = int(self.position[first])
@@ -241,6 +242,12 @@ class DecodingUnits(FairseqDataset):
             following=[self.src[line_id] for line_id in following],
             drafts=None if self.drafts is None else [self.drafts[line_id] for line_id in line_ids],
         )
+
+    def _empty_unit(self, line_id: int) -> DecodingUnit:
+        if line_id not in self.too_long:
+            return DecodingUnit([line_id], source=[])
+        document = self.first_document + self.too_long[line_id]
+        return DecodingUnit([line_id], source=[], document=document)
 
     def _typed_context(self, number: int) -> Sequence:
         """Return the earlier interactive input in the window of a unit, as far as it fits."""

@@ -19,11 +19,14 @@ class DocumentIndex:
         starts: (documents + 1,) first sentence of each document, followed by the number of
             sentences.
         document: (sentences,) number of the document of each sentence.
+        numbers: (documents,) number of each document in the whole corpus, of which :meth:`without`
+            removes some.
     """
 
-    def __init__(self, line_ids: np.ndarray, starts: np.ndarray):
+    def __init__(self, line_ids: np.ndarray, starts: np.ndarray, numbers=None):
         self.line_ids = np.asarray(line_ids, dtype=np.int64)
         self.starts = np.asarray(starts, dtype=np.int64)
+        self.numbers = np.arange(len(self.starts) - 1) if numbers is None else numbers
         self.document = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     @classmethod
@@ -82,4 +85,4 @@ class DocumentIndex:
         """
         lengths = np.bincount(self.document[~dropped], minlength=self.num_documents)
         starts = np.concatenate([[0], np.cumsum(lengths[lengths > 0])])
-        return DocumentIndex(self.line_ids[~dropped], starts)
+        return DocumentIndex(self.line_ids[~dropped], starts, self.numbers[lengths > 0])

@@ -55,8 +55,9 @@ class DecodingInput:
         batches are made.
         """
         task = self.task
-        fits = self._fit(line_sizes, index)
-        too_long = index.line_ids[~fits].tolist()
+        most = task.cfg.max_source_positions - task.added_tokens[0]
+        fits = line_sizes[index.line_ids] <= most
+        too_long = dict(zip(index.line_ids[~fits].tolist(), index.document[~fits].tolist()))
         if too_long:
             index = index.without(~fits)
         sizes = line_sizes[index.line_ids]
@@ -71,19 +72,10 @@ class DecodingInput:
             window_size=task.window_to_decode(),
             empty_lines=[*empty_lines, *too_long],
             too_long=too_long,
-            longest=self._longest,
+            longest=most,
             left_pad_source=task.cfg.left_pad_source,
             **options,
         )
-
-    @property
-    def _longest(self) -> int:
-        """Maximum number of source tokens of the sentences of a unit."""
-        return self.task.cfg.max_source_positions - self.task.added_tokens[0]
-
-    def _fit(self, line_sizes, index: DocumentIndex) -> np.ndarray:
-        """Return (sentences,) bool, False for sentences that exceed the maximum positions."""
-        return line_sizes[index.line_ids] <= self._longest
 
     def _units_of_lines(self, lines: TypedLines, new_document: bool) -> DecodingUnits:
         if new_document:
@@ -91,10 +83,9 @@ class DecodingInput:
             self.task.search.forget()
         sizes = np.asarray(lines.src_sizes)
         index = DocumentIndex.from_sizes(sizes)
-        # Sentences that are too long have no translation and cannot be context.
-        kept = self._fit(sizes, index)
         opened, window = self._open_document, self.task.window_to_decode()
-        opened.close_before(sizes, index, kept)
+        if len(sizes) > 0 and sizes[0] <= BLANK_SIZE:
+            opened.close()
         if opened.position > 0 and window == 0:
             logger.warning(
                 "document %d continues after --buffer-size lines; its parts are translated "
@@ -118,7 +109,8 @@ class DecodingInput:
             first_position=opened.position,
             constraints=lines.constraints,
         )
-        opened.advance(lines.src, sizes, index, kept, window - 1)
+        # Sentences that are too long have no translation and cannot be context.
+        opened.advance(lines.src, sizes, units.index, window - 1)
         return units
 
     def encoded(self, lines: Iterable[str], encode: Callable[[str], str]) -> List[str]:
@@ -243,7 +235,7 @@ class DecodingInput:
 
     def _report_too_long(self, units: DecodingUnits, ignore: bool, lines_before: int) -> None:
         problem = (
-            f"{units.name}: line {lines_before + units.too_long[0] + 1} has more tokens than the "
+            f"{units.name}: line {lines_before + min(units.too_long) + 1} has more tokens than the "
             f"model's {self.task.cfg.max_source_positions} source positions"
         )
         if not ignore:

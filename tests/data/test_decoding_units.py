@@ -124,6 +124,25 @@ def test_sizes_and_rows_with_nothing_to_translate():
         assert units.batches(None, None, keep_order, shards=1)[-1] == [4, 5]
 
 
+def test_documents_keep_their_numbers_without_the_sentences_that_are_too_long():
+    """The first document of the buffer, which continues an earlier one, has none but these."""
+    index = DocumentIndex.from_lengths((1, 2))
+    lines, sizes = [torch.tensor([7, EOS])] * 4, np.array([2, 1, 2, 2])
+    units = DecodingUnits(
+        *[lines, None, sizes, Dictionary(), index.without(np.array([True, False, True]))],
+        np.array([[0, 1]]),
+        window_size=2,
+        empty_lines=[1, 0, 3],
+        too_long={0: 0, 3: 1},
+        typed_before=[torch.tensor([8, EOS])],
+        first_document=4,
+        first_position=2,
+    )
+    found = [(unit.line_ids, unit.document) for unit in map(units.__getitem__, range(4))]
+    assert found == [([2], 5), ([1], -1), ([0], 4), ([3], 5)]
+    assert (units[0].position, units[0].at_start, len(units[0].source)) == (0, True, 1)
+
+
 def test_targets_drafts_and_constraints_belong_to_their_rows():
     tgt = [torch.tensor([30 + row] * (5 - row) + [EOS]) for row in range(5)]
     drafts = [f"draft {row}" for row in range(5)]

@@ -39,6 +39,8 @@ def test_without_drops_sentences_and_documents_left_empty():
     assert kept.line_ids.tolist() == [0, 5, 7]
     assert kept.starts.tolist() == [0, 1, 3]
     assert kept.document.tolist() == [0, 1, 1]
+    assert (index.numbers.tolist(), kept.numbers.tolist()) == ([0, 1, 2], [0, 2])
+    assert kept.without(np.array([True, False, False])).numbers.tolist() == [2]
     first = index.without(np.array([False, False, True, True, True, True]))
     assert (first.line_ids.tolist(), first.starts.tolist()) == ([0, 1], [0, 2])
 

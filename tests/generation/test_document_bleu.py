@@ -17,6 +17,8 @@ TASKS = {
     "stream": (["--task", "sentence_stream_translation"], "memory_stream_checkpoint"),
 }
 LENGTHS = (1, 5, 2, 7)
+#: sentences of three documents
+LEFT_OUT = ("--max-source-positions", "5", "--skip-invalid-size-inputs-valid-test")
 
 
 def joined(lines, rows, lengths):
@@ -26,7 +28,7 @@ def joined(lines, rows, lengths):
 
 
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.parametrize("extra", [(), ("--nbest", "2", "--batch-size", "2")])
+@pytest.mark.parametrize("extra", [(), ("--nbest", "2", "--batch-size", "2"), LEFT_OUT])
 def test_generate(binarised, request, tmp_path, name, extra):
     task, checkpoint = TASKS[name]
     checkpoint = request.getfixturevalue(checkpoint)
