@@ -194,16 +194,19 @@ class DocumentView(LanguagePairDataset):
         source[first:end][dropped] = self.src_dict.unk()
         return source
 
-    def report_left_out(self, lines: Sequence[int], most: Tuple[int, int], ignore: bool) -> None:
+    def report_left_out(
+        self, lines: Sequence[int], most: Tuple[int, int], ignore: bool, kept: int
+    ) -> None:
         """Report sentences that do not fit into the model.
 
         Args:
             lines: their lines, from 0.
             most: maximum positions of source and target.
             ignore: whether they are left out.
+            kept: number of examples without them.
 
         Raises:
-            UserError: there are some, and they may not be left out.
+            UserError: there are some, and they may not be left out, or there are no others.
         """
         if not lines:
             return
@@ -214,6 +217,11 @@ class DocumentView(LanguagePairDataset):
         if not ignore:
             raise UserError(
                 f"{problem}; split it, or leave it out with --skip-invalid-size-inputs-valid-test"
+            )
+        if kept == 0:
+            raise UserError(
+                f"{self.name}: no sentence is within --max-source-positions {most[0]} and "
+                f"--max-target-positions {most[1]}; split the sentences, or allow longer ones"
             )
         logger.warning("%s; %d such sentences are left out", problem, len(lines))
 

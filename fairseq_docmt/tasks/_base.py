@@ -449,7 +449,7 @@ class DocumentTranslationTask(PreparedTextTask):
             )
         kept, ignored = dataset.filter_indices_by_size(indices, max_positions)
         lines = sorted(int(dataset.ids[item]) for item in ignored)
-        dataset.report_left_out(lines, max_positions, ignore_invalid_inputs)
+        dataset.report_left_out(lines, max_positions, ignore_invalid_inputs, len(kept))
         return kept
 
     def keeps_order(self) -> bool:

@@ -165,7 +165,8 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         if max_tokens is not None:
             logger.warning("--max-tokens does not limit the batches of a stream, --batch-size does")
         most = (self.cfg.max_source_positions, self.cfg.max_target_positions)
-        view.report_left_out(view.too_long, most, ignore_invalid_inputs)
+        kept = view.index.num_sentences
+        view.report_left_out(view.too_long, most, ignore_invalid_inputs, kept)
         trains = view is self.datasets.get(self.cfg.train_subset)
         batches = view.batches(
             max_sentences,

@@ -242,6 +242,11 @@ SUBWORDS = {"tokenizer": "none", "bpe_codes": "0123"}
 # ---- training ------------------------------------------------------------------------------------
 
 NEW = ["--max-tokens", "200"]
+LEAVE_OUT = ["--max-source-positions", "8", "--skip-invalid-size-inputs-valid-test"]
+NONE_FITS = (
+    "{data}/valid.src-tgt: no sentence is within --max-source-positions 8 and "
+    "--max-target-positions 1024; split the sentences, or allow longer ones"
+)
 FROM = [*WINDOWS, *NEW, "--finetune-from-model", "{folder}/other.pt"]
 TRAINING = {
     "no data": Case(
@@ -275,6 +280,21 @@ TRAINING = {
             "--skip-invalid-size-inputs-valid-test"
         ),
         [*WINDOWS, *NEW, "--max-source-positions", "6"],
+    ),
+    "nothing but long sentences in the validation set": Case(
+        NONE_FITS, [*WINDOWS, *NEW, *LEAVE_OUT], binarise("valid", [9, 0, 8], [9, 0, 8])
+    ),
+    "nothing but long sentences in the validation set of a stream": Case(
+        NONE_FITS,
+        [*STREAM, *LEAVE_OUT],
+        binarise("valid", [9, 0, 8], [9, 0, 8]),
+        model=tiny.memory(),
+    ),
+    "nothing but long sentences in the training set": Case(
+        NONE_FITS.replace("valid.", "train."),
+        [*STREAM, *LEAVE_OUT],
+        binarise("train", [9, 0, 8], [9, 0, 8]),
+        model=tiny.memory(),
     ),
     "sentences of a stream in duplicate": Case(
         (
