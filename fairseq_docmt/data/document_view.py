@@ -28,7 +28,7 @@ class JoinedSentences(torch.utils.data.Dataset):
         index: sentences and documents.
         spans: (items, 2) sentences of each item.
         dictionary: dictionary with ``<sep>`` and ``<bod>``.
-        mark_document_start: put ``<bod>`` before the first sentence of a document.
+        marked: sentences that ``<bod>`` is put before, if an item begins with one.
         before, after: tokens around every span, such as language tags.
     """
 
@@ -39,7 +39,7 @@ class JoinedSentences(torch.utils.data.Dataset):
         index,
         spans,
         dictionary,
-        mark_document_start=False,
+        marked: Sequence[int] = (),
         before: Sequence[int] = (),
         after: Sequence[int] = (),
     ):
@@ -49,7 +49,7 @@ class JoinedSentences(torch.utils.data.Dataset):
         self.separator = dictionary.index(SENTENCE_SEPARATOR)
         self.begin = torch.tensor([dictionary.index(BEGIN_OF_DOCUMENT)])
         self.before, self.after = (torch.tensor(x, dtype=torch.long) for x in (before, after))
-        self.marked = mark_document_start & np.isin(spans[:, 0], index.starts[:-1])
+        self.marked = np.isin(spans[:, 0], marked)
         ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self.sizes = ends[spans[:, 1]] - ends[spans[:, 0]] + self.marked + len(before) + len(after)
         # fairseq can prefetch only plain memory-mapped datasets.
@@ -79,7 +79,8 @@ class DocumentView(LanguagePairDataset):
         seed: seed of what is drawn in each epoch.
         loss_on_last: compute the loss on the last sentence of each span only.
         id_of_last: the ``id`` of an example is the line id of its last sentence, not of the first.
-        mark_document_start: put ``<bod>`` before the first sentence of a document.
+        mark_document_start: put ``<bod>`` before the first sentence of a document that is read.
+        fits: (sentences,) bool, False for sentences that are too long to be read; None if all are.
         source_spans: function from the spans to those of their sources, which may have further
             sentences at the end; None if they are equal.
         coword_dropout: probability of replacing a word of the last source sentence of a span by
@@ -96,6 +97,7 @@ class DocumentView(LanguagePairDataset):
         loss_on_last: bool = False,
         id_of_last: bool = True,
         mark_document_start: bool = False,
+        fits: Optional[np.ndarray] = None,
         source_spans: Optional[Callable[[np.ndarray], np.ndarray]] = None,
         coword_dropout: float = 0.0,
         tags: LanguageTags = NO_TAGS,
@@ -106,7 +108,9 @@ class DocumentView(LanguagePairDataset):
         self.seed, self.epoch = seed, 1
         self.id_of_last = id_of_last
         self.loss_on_last = loss_on_last
-        self.mark_document_start = mark_document_start
+        read = corpus.index if fits is None else corpus.index.without(~fits)
+        first = np.searchsorted(corpus.index.line_ids, read.line_ids[read.starts[:-1]])
+        self._marked = first if mark_document_start else ()
         self.coword_dropout = coword_dropout
         self.num_shards = 1
         self._source_spans_of = source_spans
@@ -125,10 +129,10 @@ class DocumentView(LanguagePairDataset):
         corpus, pairs = self.corpus, self.corpus.pairs
         of_source = self._source_spans_of
         self.source_spans = of_source(spans) if of_source else spans
-        index, tags, mark = corpus.index, self.tags, self.mark_document_start
-        source = (pairs.src, corpus.src_sizes, index, self.source_spans, pairs.src_dict, mark)
+        index, tags, marked = corpus.index, self.tags, self._marked
+        source = (pairs.src, corpus.src_sizes, index, self.source_spans, pairs.src_dict, marked)
         src = JoinedSentences(*source, tags.source_start, tags.source_end)
-        target = (pairs.tgt, corpus.tgt_sizes, index, spans, pairs.tgt_dict, mark)
+        target = (pairs.tgt, corpus.tgt_sizes, index, spans, pairs.tgt_dict, marked)
         tgt = JoinedSentences(*target, tags.target_start)
         super().__init__(
             src,

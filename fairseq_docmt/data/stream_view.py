@@ -2,7 +2,7 @@
 
 import logging
 from functools import partial
-from typing import List, Optional, Sequence
+from typing import List, Optional
 
 import numpy as np
 import torch
@@ -22,25 +22,28 @@ class StreamView(DocumentView):
 
     Args:
         corpus: corpus of the split.
-        index: documents to read: those of the corpus without sentences that are too long.
-        mark_document_start: put ``<bod>`` before the first sentence of a document.
-        too_long: lines of the sentences that are too long, for messages.
+        fits: (sentences,) bool, False for sentences that are too long, which are left out.
+        mark_document_start: put ``<bod>`` before the first sentence of a document that is read.
         tags: language tags around every sentence.
+
+    Attributes:
+        index: documents without the sentences that are too long.
+        too_long: lines of the sentences that are too long, for messages.
     """
 
     def __init__(
         self,
         corpus: DocumentCorpus,
-        index,
+        fits: np.ndarray,
         mark_document_start: bool = False,
-        too_long: Sequence[int] = (),
         tags: LanguageTags = NO_TAGS,
     ):
-        places = np.searchsorted(corpus.index.line_ids, index.line_ids)
+        places = np.flatnonzero(fits)
         spans = np.stack([places, places + 1], axis=1)
-        super().__init__(corpus, spans, mark_document_start=mark_document_start, tags=tags)
-        self.index = index
-        self.too_long = list(too_long)
+        options = {"mark_document_start": mark_document_start, "fits": fits, "tags": tags}
+        super().__init__(corpus, spans, **options)
+        self.index = corpus.index.without(~fits)
+        self.too_long = corpus.index.line_ids[~fits].tolist()
         self._filler = {
             "source": torch.tensor([self.src_dict.eos()]),
             "target": torch.tensor([self.tgt_dict.pad()]),

@@ -182,12 +182,14 @@ class DocumentTranslationTask(PreparedTextTask):
         spans = self.training_spans(corpus, trains)
         if trains:
             corpus, spans = _sentence_data.mixed(self, corpus, spans)
+        limits = self.limits(corpus.src_sizes, corpus.tgt_sizes)
         return DocumentView(
             corpus,
             spans,
             seed=self.cfg.seed,
             source_spans=self.source_spans(corpus.index, corpus.src_sizes, corpus.tgt_sizes),
             mark_document_start=self.options["mark_document_start"],
+            fits=np.all([sizes <= most for sizes, most in limits], axis=0),
             tags=self.tags,
             **self.view_options(trains),
         )

@@ -109,13 +109,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         limits = (self.cfg.max_source_positions, self.cfg.max_target_positions)
         for of_side, most, added in zip(sizes, limits, self.added_tokens):
             fits &= of_side + added <= most
-        return StreamView(
-            corpus,
-            corpus.index.without(~fits),
-            self.options["mark_document_start"],
-            too_long=corpus.index.line_ids[~fits].tolist(),
-            tags=self.tags,
-        )
+        return StreamView(corpus, fits, self.options["mark_document_start"], self.tags)
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
         """See the base class."""

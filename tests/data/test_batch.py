@@ -21,7 +21,7 @@ def batches():
         "tiny", LanguagePairDataset(lines, sizes, words, lines, sizes, words, shuffle=False)
     )
     spans = np.array([[0, 2], [2, 3]])
-    stream = StreamView(corpus, corpus.index)
+    stream = StreamView(corpus, np.ones(corpus.index.num_sentences, dtype=bool))
     constraints = torch.zeros(len(lines), 1, dtype=torch.long)
     units = DecodingUnits(
         *(lines, lines, np.array(sizes), words, corpus.index, spans), constraints=constraints

@@ -19,6 +19,7 @@ from fairseq_docmt.errors import UserError
 
 WINDOW = ["--task", "sliding_window_translation"]
 DOCUMENT = ["--task", "full_document_translation", "--max-document-tokens", "20"]
+STREAM = ["--task", "sentence_stream_translation"]
 
 
 def task_of(data, *arguments):
@@ -223,6 +224,31 @@ def test_documents_begin_with_their_mark(binarised, kind):
         for side, words in (("source", task.src_dict), ("target", task.tgt_dict)):
             found = view[item][side].eq(words.index("<bod>")).nonzero().flatten().tolist()
             assert found == ([0] if first in marked else [])
+
+
+@pytest.mark.parametrize("kind", [[*WINDOW, "--window-size", "1"], DOCUMENT, STREAM])
+def test_a_document_begins_with_the_first_sentence_that_is_read(tmp_path, kind):
+    """Training and decoding mark the sentence after those that are too long."""
+    long = " ".join(["w1"] * 12)
+    docs = [[long, "w2 w3", "w4"], ["w5", long, "w6"], [long], [long, long, "w7"], ["w8", "w9"]]
+    for split in ("train", "valid", "test"):
+        tiny.write_split(tmp_path, split, docs)
+        target = tmp_path / f"{split}.tgt"
+        target.write_text(target.read_text().replace("v8", long))  # in training alone
+    data = tiny.preprocess(tmp_path, ["train", "valid", "test"])
+    limits = ["--max-source-positions", "9", "--max-target-positions", "9"]
+    task = task_of(data, *kind, "--mark-document-start", *limits)
+    task.load_dataset("train")
+    view = task.dataset("train")
+    first = view.corpus.index.line_ids[view.spans[:, 0]].tolist()
+    for side, words in (("source", task.src_dict), ("target", task.tgt_dict)):
+        begin = words.index("<bod>")
+        marked = [line for item, line in enumerate(first) if view[item][side][0] == begin]
+        assert sorted(set(marked)) == [1, 4, 12, 15]
+    task.cfg.checkpoint_to_decode = "checkpoint.pt"
+    task.load_dataset("test")
+    units = map(task.dataset("test").__getitem__, range(len(task.dataset("test"))))
+    assert sorted(unit.line_ids[0] for unit in units if unit.at_start) == [1, 4, 12, 14]
 
 
 def test_following_sentences_keep_the_size_of_a_batch(binarised):
