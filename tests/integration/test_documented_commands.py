@@ -119,7 +119,10 @@ PAGES: Dict[str, List[Block]] = {
         "reads results of run.sh; tests/tvsub_zh_en/test_passages.py tests passages.py",
         Run("examples/tvsub_zh_en", said="window4_window_test"),
     ],
-    "examples/ende_docs/README.md": ["trains for hours; tests/tvsub_zh_en/ tests its scripts"],
+    "examples/ende_docs/README.md": [
+        "trains for hours; tests/tvsub_zh_en/ tests its scripts",
+        "reads translations of run.sh; the page on evaluation runs such a comparison",
+    ],
     "examples/evaluate_any_system/README.md": [
         "downloads outputs of other systems; the next block is run on made files",
         "tests/scoring/test_any_system.py runs it on the made files",
