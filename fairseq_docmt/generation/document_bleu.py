@@ -13,6 +13,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.scoring import BaseScorer, register_scorer
 from sacrebleu.metrics import BLEU
 
+from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
 
 #: scorers that have not been deleted
@@ -48,7 +49,7 @@ class DocumentBleuScorer(BaseScorer):
         coming: document and line of each text that will be scored next.
 
     Raises:
-        UserError: sacreBLEU has no such tokenizer.
+        UserError: sacreBLEU has no such tokenizer, or it lacks a package.
     """
 
     def __init__(self, cfg):
@@ -59,8 +60,8 @@ class DocumentBleuScorer(BaseScorer):
                 f"{', '.join(BLEU.TOKENIZERS)}"
             )
         # Silences sacreBLEU's warning about tokenized text: the signature names the tokenizer.
-        self._metric = BLEU(
-            tokenize=cfg.sacrebleu_tokenizer, lowercase=cfg.sacrebleu_lowercase, force=True
+        self._metric = build_bleu(
+            cfg.sacrebleu_tokenizer, lowercase=cfg.sacrebleu_lowercase, force=True
         )
         self.coming: Deque[Tuple[int, int]] = deque()
         self._places: List[Tuple[int, int]] = []

@@ -66,8 +66,10 @@ def read_documents(args: argparse.Namespace):
 
     Raises:
         UserError: the file cannot be read, does not match the source or reference, or nothing
-            says where documents end.
+            says where documents end; or both are given.
     """
+    if args.reference and args.source:
+        raise UserError("give --source or --reference, not both: each has the segments")
     if args.reference:
         texts = translations.read_translations(
             {args.file: args.file},

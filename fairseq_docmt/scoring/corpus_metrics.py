@@ -15,7 +15,7 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 from scipy.stats import binomtest
 
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.scoring.comet_metric import CONTEXT, Comet
 from fairseq_docmt.scoring.meteor import Meteor
 from fairseq_docmt.scoring.translations import Translations
@@ -53,25 +53,6 @@ class Kind(NamedTuple):
     unit: str
     higher_is_better: bool
     build: Callable[[Options, Translations], Metric]
-
-
-def build_bleu(tokenize: Optional[str] = None, **options) -> BLEU:
-    """Build BLEU with a tokenizer of sacreBLEU.
-
-    Args:
-        tokenize: name of the tokenizer; None for 13a.
-        options: other options of :class:`sacrebleu.metrics.BLEU`.
-
-    Raises:
-        UserError: the tokenizer lacks a package or a model.
-    """
-    try:
-        return BLEU(tokenize=tokenize, **options)
-    except (RuntimeError, ImportError, OSError) as error:
-        raise UserError(
-            f"sacreBLEU's tokenizer {tokenize} lacks a package, or a model that is downloaded "
-            f"once: {' '.join(str(error).split())}"
-        ) from None
 
 
 def _bleu(options: Options, texts: Translations) -> BLEU:

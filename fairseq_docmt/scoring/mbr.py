@@ -21,12 +21,12 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 from tqdm import tqdm
 
+from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import candidates as candidate_lists
 from fairseq_docmt.scoring import comet_metric
 from fairseq_docmt.scoring.candidates import Candidates
 from fairseq_docmt.scoring.comet_metric import Scorer
-from fairseq_docmt.scoring.corpus_metrics import build_bleu
 
 #: Score of hypotheses against references, given as two lists.
 Utility = Callable[[List[str], List[str]], Sequence[float]]
@@ -151,6 +151,8 @@ def main(args: argparse.Namespace) -> None:
         raise UserError(f"--context must be at least 1, got {args.context}; or use --by sentence")
     if args.metric == "comet" and (args.by != "sentence" or not args.source):
         raise UserError("--metric comet needs --source and --by sentence")
+    if args.tokenize and args.metric != "bleu":
+        raise UserError(f"--tokenize is for --metric bleu, not for {args.metric}")
     candidates = candidate_lists.from_arguments(args)
     if args.metric == "comet":
         choice = choose_by_comet(candidates, comet_metric.scorer(args))

@@ -14,6 +14,7 @@ from typing import Callable, Dict, Iterable, List, Optional
 import numpy as np
 from sacrebleu.metrics import BLEU
 
+from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables, comet_metric, corpus_metrics, translations
 from fairseq_docmt.scoring._tables import Table
@@ -114,7 +115,7 @@ def by_position(
     """
     if size < 1:
         raise UserError(f"a range must have at least 1 position, not {size}")
-    metric = corpus_metrics.build_bleu(options.tokenize, lowercase=options.lowercase)
+    metric = build_bleu(options.tokenize, lowercase=options.lowercase)
     place = texts.index.position.tolist()
     return {
         name: corpus_metrics.bleu_of_ranges(place, sentences, texts.references, size, metric)

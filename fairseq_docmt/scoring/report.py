@@ -18,13 +18,14 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
+from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import metrics, tags, translations
 from fairseq_docmt.scoring._difference import Run, runs
 from fairseq_docmt.scoring._files import read_text, write_text
 from fairseq_docmt.scoring._plots import line_plot
 from fairseq_docmt.scoring._tables import Table
-from fairseq_docmt.scoring.corpus_metrics import Options, build_bleu
+from fairseq_docmt.scoring.corpus_metrics import Options
 from fairseq_docmt.scoring.translations import Translations
 
 #: Number of ranges that the plot of BLEU by position can label.

@@ -31,13 +31,13 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 from sacrebleu.metrics import BLEU, CHRF
 from tqdm import tqdm
 
+from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import candidates as candidate_lists
 from fairseq_docmt.scoring import comet_metric, document_beam, noisy_channel
 from fairseq_docmt.scoring._files import read_lines, write_text
 from fairseq_docmt.scoring.candidates import Candidates
 from fairseq_docmt.scoring.comet_metric import Scorer
-from fairseq_docmt.scoring.corpus_metrics import build_bleu
 from fairseq_docmt.scoring.noisy_channel import NoisyChannel
 from fairseq_docmt.scoring.readers import read_input
 

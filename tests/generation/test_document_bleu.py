@@ -1,4 +1,7 @@
-"""Document BLEU inside the stock commands."""
+"""Document BLEU inside the stock commands.
+
+Covers bleu.py.
+"""
 
 import json
 import re
@@ -9,6 +12,7 @@ import tiny
 from fairseq import checkpoint_utils
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation.document_bleu import DocumentBleuConfig, DocumentBleuScorer
 from fairseq_docmt.scoring import __main__ as scoring
 
 TASKS = {
@@ -65,6 +69,15 @@ def test_generate_refuses_what_it_cannot_score(binarised, window_checkpoint, tmp
     stock = tiny.train(binarised, tmp_path, *task, model=model, updates=2)
     with pytest.raises(UserError, match="--scoring document_bleu needs a document task"):
         tiny.generate(binarised, stock, *task, "--scoring", "document_bleu")
+
+
+def test_tokenizer_without_its_package(monkeypatch):
+    def tokenizer(name):
+        raise RuntimeError("Install it.")
+
+    monkeypatch.setattr("sacrebleu.metrics.bleu._get_tokenizer", tokenizer)
+    with pytest.raises(UserError, match="tokenizer ko-mecab lacks a package.*: Install it"):
+        DocumentBleuScorer(DocumentBleuConfig(sacrebleu_tokenizer="ko-mecab"))
 
 
 @pytest.mark.parametrize(

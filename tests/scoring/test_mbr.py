@@ -169,6 +169,10 @@ def test_commands(scoring, write, files, tmp_path):
         (["mbr", "FLAT", "--source", "SOURCE"], "has no n-best lists; run fairseq-generate with"),
         (["mbr", "SHORT", "--source", "SOURCE"], "lacks 1 of 3 sentences"),
         (["mbr", "NBEST", "--source", "SOURCE", "--context", "0"], "--context must be at least 1"),
+        (
+            ["mbr", "NBEST", "--source", "SOURCE", "--tokenize", "zh"],
+            "--tokenize is for --metric b",
+        ),
         (["rerank", "NBEST", "--source", "SOURCE", "--score", "oracle"], "needs --reference"),
         (["rerank", "NBEST", "--source", "SOURCE", "--score", "FLAT"], "line 1 is not a finite"),
         (

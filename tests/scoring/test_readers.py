@@ -259,6 +259,8 @@ def test_conversion_of_a_role(scoring, write, tmp_path):
     assert out.read_text() == "one & two\nthree\n\nfour\n"
     with pytest.raises(UserError, match="but .*align it with --reference FILE --align LANGUAGE"):
         scoring("convert", write("l", "a\n"), "--source", source, "--out", str(out))
+    with pytest.raises(UserError, match="give --source or --reference, not both"):
+        scoring("convert", xml, "--source", source, "--reference", source, "--out", str(out))
 
 
 def test_conversion_of_outputs_and_docids(scoring, write, tmp_path):
