@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
-from fairseq import hub_utils, registry, tasks
+from fairseq import hub_utils, registry, tasks, utils
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
 from torch import Tensor
 
@@ -94,7 +94,8 @@ class DocumentTranslator:
         files = [read_checkpoint(path) for path in paths]
         _refuse_multilingual(files)
         refuse_unknown(options, _options_of(files[0]))
-        data = data or files[0].settings["task"]["data"]
+        # Training may have read several folders, whose dictionaries are the same.
+        data = utils.split_paths(data or files[0].settings["task"]["data"])[0]
         if not os.path.isdir(data):
             raise UserError(f"data directory {data} not found; give the one with the dictionaries")
         TextForm(bpe_codes=options.get("bpe_codes")).check_files()

@@ -4,7 +4,7 @@ import os
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, utils
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import read_language_model
@@ -68,7 +68,8 @@ class DocumentLanguageModel:
             UserError: the checkpoint or the dictionary is missing, or it is no language model.
         """
         file = read_language_model(path)
-        folder = data or file.settings["task"]["data"]
+        # Training may have read several folders; the dictionary is in the first.
+        folder = utils.split_paths(data or file.settings["task"]["data"])[0]
         if not os.path.isfile(os.path.join(folder, "dict.txt")):
             raise UserError(
                 f"{folder}/dict.txt not found; give the folder that the language model was trained "

@@ -5,6 +5,7 @@ import re
 
 import pytest
 import tiny
+import torch
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator, translator
@@ -58,6 +59,15 @@ def test_each_model_of_an_ensemble_limits_windows(binarised, window_checkpoint, 
     both = DocumentTranslator.from_pretrained(ensemble, decoding="window")
     found = [text for document in both.translate(DOCS, beam=3, max_len_b=12) for text in document]
     assert found == [wanted[row] for row in ROWS]
+
+
+def test_training_that_has_read_several_folders(binarised, window_checkpoint, tmp_path):
+    """The dictionaries are those of the first folder, as in fairseq."""
+    state = torch.load(window_checkpoint, map_location="cpu", weights_only=False)
+    state["cfg"]["task"]["data"] = f"{binarised}:{tmp_path}"
+    torch.save(state, tmp_path / "checkpoint.pt")
+    found = DocumentTranslator.from_pretrained(str(tmp_path / "checkpoint.pt"))
+    assert [len(document) for document in found.translate(DOCS[:2], beam=1)] == [1, 5]
 
 
 @pytest.mark.parametrize("at_once", [1, 3])

@@ -129,6 +129,15 @@ def test_documents_as_by_fairseq_eval_lm(lm, folder, path):
     assert -total / tokens / math.log(2) == pytest.approx(losses[0], abs=1e-5)
 
 
+def test_training_that_has_read_several_folders(folder, path, lm, tmp_path):
+    """The dictionary is that of the first."""
+    state = torch.load(path, map_location="cpu", weights_only=False)
+    state["cfg"]["task"]["data"] = f"{folder / 'bin'}:{tmp_path}"
+    torch.save(state, tmp_path / "lm.pt")
+    pair = ((), DOCUMENTS[0][0])
+    assert DocumentLanguageModel.load(str(tmp_path / "lm.pt")).score([pair]) == lm.score([pair])
+
+
 def test_the_earliest_context_is_left_out(path):
     lm = DocumentLanguageModel.load(path)
     *before, sentence = [sentence for document in DOCUMENTS for sentence in document]
