@@ -15,7 +15,6 @@ from fairseq.data import (
     TruncateDataset,
     data_utils,
 )
-from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
 from fairseq_docmt.data.document_index import BLANK_SIZE, DocumentIndex
@@ -85,11 +84,6 @@ class CutSources(BaseWrapperDataset):
 
     def __getitem__(self, line):
         return cut(self.dataset[line], self.longest)
-
-    def get_original_text(self, line: int) -> str:
-        """Return the words that are left, of a dataset that keeps its text."""
-        words = tokenize_line(self.dataset.get_original_text(line))
-        return " ".join(words[: self.longest - 1])
 
     @property
     def sizes(self):

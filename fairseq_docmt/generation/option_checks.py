@@ -43,6 +43,11 @@ def refuse_unsupported(task, models, args) -> None:
     for option in ("beam", "nbest"):
         if getattr(args, option, 1) < 1:
             raise UserError(f"{flag(option)} must be at least 1, got {getattr(args, option)}")
+    if getattr(args, "replace_unk", None) is not None:
+        raise UserError(
+            "--replace-unk fails in fairseq at the first <unk> of a translation; leave it out, or "
+            "give --unkpen 1000 instead, with which there is none"
+        )
     if getattr(args, "lm_path", None):
         _refuse_language_model(task, args)
     if getattr(args, "score_reference", False):
@@ -66,8 +71,30 @@ def refuse_unsupported(task, models, args) -> None:
         raise UserError(
             "--match-source-len compares with the source of the whole window; leave it out"
         )
-    if getattr(args, "retain_iter_history", False):
-        raise UserError("--retain-iter-history is for non-autoregressive models; leave it out")
+    for option in ("retain_iter_history", "print_step"):
+        if getattr(args, option, False):
+            raise UserError(f"{flag(option)} is for non-autoregressive models; leave it out")
+    _refuse_without_input(task, args)
+
+
+def _reads_lines(task) -> bool:
+    """Return whether the task is that of fairseq-interactive, which loads no dataset."""
+    return bool(task.cfg.checkpoint_to_decode) and not task.datasets
+
+
+def _refuse_without_input(task, args) -> None:
+    """Refuse options that force words which the input does not have."""
+    with_references = (getattr(data, "tgt", None) is not None for data in task.datasets.values())
+    if getattr(args, "prefix_size", 0) > 0 and not any(with_references):
+        raise UserError(
+            "--prefix-size is for fairseq-generate with references, whose first words it takes; "
+            "leave it out"
+        )
+    if getattr(args, "constraints", None) and not _reads_lines(task):
+        raise UserError(
+            "--constraints is for fairseq-interactive, which reads them after the source sentence "
+            "of a line; use that, or leave it out"
+        )
 
 
 def _refuse_diverged(models) -> None:
@@ -109,6 +136,11 @@ def _refuse_without_weights(models) -> None:
 def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
     """Refuse ``--print-alignment`` where models or decoding do not give the weights it needs."""
     _refuse_without_weights(models)
+    if kind == "soft" and _reads_lines(task):
+        raise UserError(
+            "--print-alignment soft fails in fairseq-interactive; use fairseq-generate, or "
+            "--print-alignment hard"
+        )
     if kind == "soft" and not alone:
         raise UserError(
             "--print-alignment soft gives weights over all context; use --print-alignment hard"

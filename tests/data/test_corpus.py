@@ -7,7 +7,6 @@ from fairseq.data import (
     AppendTokenDataset,
     ConcatDataset,
     Dictionary,
-    IndexedRawTextDataset,
     LanguagePairDataset,
     ListDataset,
     StripTokenDataset,
@@ -54,18 +53,6 @@ def test_long_sources_are_cut(stock):
     assert corpus.index.starts.tolist() == ([0, 1, 3, 4, 6] if stock else [0, 1, 3])
     assert corpus.src_sizes.tolist()[:3] == [3, 4, 4]
     assert [corpus.pairs.src[line].tolist() for line in (1, 2)] == [[2], [5, 5, 5, 2]]
-
-
-def test_the_text_of_cut_sources(tmp_path):
-    """As ``--replace-unk`` reads it of ``--dataset-impl raw``."""
-    path = tmp_path / "text"
-    path.write_text("a b c d\n\nb a\n", encoding="utf-8")
-    words = Dictionary()
-    for word in "abcd":
-        words.add_symbol(word)
-    raw = IndexedRawTextDataset(str(path), words)
-    corpus = DocumentCorpus("name", pairs(raw), longest_source=4)
-    assert [corpus.pairs.src.get_original_text(line) for line in range(3)] == ["a b c", "", "b a"]
 
 
 def test_a_corpus_without_target():

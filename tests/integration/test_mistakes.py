@@ -34,6 +34,8 @@ CORRECT += "(--srcdict, --tgtdict of fairseq-preprocess)"
 ALL_THE_SAME = "or to use it all the same add --override-checkpoint-options"
 OTHER_VALUE = "leave the option out, or to use another value all the same add "
 OTHER_VALUE += "--override-checkpoint-options"
+PREFIX = "--prefix-size is for fairseq-generate with references, whose first words it takes; leave "
+PREFIX += "it out"
 DAMAGED = "is damaged or not a checkpoint; copy it again, use an earlier one or train again"
 
 
@@ -909,6 +911,29 @@ DECODING = {
         "--retain-iter-history is for non-autoregressive models; leave it out",
         [*WINDOWS, "--retain-iter-history"],
     ),
+    "steps": Case(
+        "--print-step is for non-autoregressive models; leave it out", [*WINDOWS, "--print-step"]
+    ),
+    "unknown words": Case(
+        (
+            "--replace-unk fails in fairseq at the first <unk> of a translation; leave it out, or "
+            "give --unkpen 1000 instead, with which there is none"
+        ),
+        [*WINDOWS, "--replace-unk", "{data}/dict.src.txt", "--dataset-impl", "raw"],
+        both(write("data/test.src-tgt.src", "w1\n"), write("data/test.src-tgt.tgt", "v1\n")),
+    ),
+    "constraints without lines": Case(
+        (
+            "--constraints is for fairseq-interactive, which reads them after the source sentence "
+            "of a line; use that, or leave it out"
+        ),
+        [*WINDOWS, "--constraints"],
+    ),
+    "prefix without references": Case(
+        PREFIX,
+        [*WINDOWS, "--prefix-size", "1"],
+        remove("data/test.src-tgt.tgt.*"),
+    ),
     "absent language model": Case("checkpoint lm.pt not found", [*WINDOWS, "--lm-path", "lm.pt"]),
     "no language model": Case(
         (
@@ -1060,6 +1085,15 @@ INTERACTIVE = {
         + ALL_THE_SAME,
         ["--tokenizer", "moses", "--source-lang", "src", "--target-lang", "tgt"],
         both(write("input", "w1\n"), trained_with(JIEBA, MOSES)),
+    ),
+    "prefix of typed text": Case(PREFIX, ["--prefix-size", "1"], write("input", "w1\n")),
+    "soft alignment of typed text": Case(
+        (
+            "--print-alignment soft fails in fairseq-interactive; use fairseq-generate, or "
+            "--print-alignment hard"
+        ),
+        ["--print-alignment", "soft"],
+        write("input", "w1\n"),
     ),
     "gold context of typed text": Case(
         "--gold-context needs references; this input has no target side",
