@@ -12,7 +12,7 @@ export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 mkdir -p "$work"
 # Binarised folder of training and translation; scripts with another corpus set it.
 bin=$work/bin
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 
 # quietly STEP COMMAND ...: write the output to a log, and show its end if the command fails.
 quietly() {

@@ -15,7 +15,7 @@ set -euo pipefail
 work=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 layers=${LAYERS:-5} size=${SIZE:-16}
 
 # chunks: number of chunks in a document of average length (table 2: 123, 40 and 14 sentences).

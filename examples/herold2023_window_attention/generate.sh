@@ -12,7 +12,7 @@ set -euo pipefail
 data=$1 task=$2 decoding=$3 checkpoint=$4 reference=$5 out=$6
 shift 6
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 case ${CORPUS:-news} in
   news | os) target=de ;;
   ted) target=it ;;

@@ -19,7 +19,7 @@ set -euo pipefail
 data=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 window=${WINDOW:-20}
 case ${CORPUS:-news} in
   news | ted) dropout=0.3 smoothing=0.2 ;;

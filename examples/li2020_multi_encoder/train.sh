@@ -16,7 +16,7 @@ set -euo pipefail
 data=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 
 train() {
   fairseq-train "$data" --user-dir "$user_dir" --save-dir "$save" \

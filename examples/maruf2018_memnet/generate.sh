@@ -9,7 +9,7 @@ set -euo pipefail
 data=$1 system=$2 checkpoint=$3 out=$4
 shift 4
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 drafts=${DRAFTS:-drafts}
 
 translate() {

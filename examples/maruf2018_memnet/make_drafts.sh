@@ -13,7 +13,7 @@ splits=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do splits+=("$1"); shift; done
 [ $# -eq 0 ] || shift
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 mkdir -p "$out/text"
 dict=$data/dict.$tgt.txt
 

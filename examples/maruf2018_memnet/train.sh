@@ -16,7 +16,7 @@ set -euo pipefail
 data=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 lm=${LM:-lm} drafts=${DRAFTS:-drafts}
 case $system in both*) dropout=${DROPOUT:-0.5} ;; *) dropout=${DROPOUT:-0.2} ;; esac
 size=${SIZE:-512} lanes=${LANES:-16} chunk=${CHUNK:-5}

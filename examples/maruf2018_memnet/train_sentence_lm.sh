@@ -11,7 +11,7 @@ set -euo pipefail
 train=$1 valid=$2 dict=$3 out=$4
 shift 4
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 size=${SIZE:-512}
 
 # With a blank line after it each sentence is a document, so that --sample-break-mode complete_doc

@@ -13,7 +13,7 @@ set -euo pipefail
 data=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 
 # The learning rate is the highest of the authors' schedule: 2 / sqrt(512 * 8000).
 train() {

@@ -17,7 +17,7 @@ set -euo pipefail
 data=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 slots=${SLOTS:-25} dropout=${DROPOUT:-0.2} lanes=${LANES:-16} chunk=${CHUNK:-5}
 
 # Sentences of up to 80 tokens plus the end symbol; the best checkpoint is selected by BLEU.

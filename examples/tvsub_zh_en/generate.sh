@@ -7,7 +7,7 @@
 set -euo pipefail
 work=$1
 export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 # The second test set, zpdev, is named test1 from preparation on.
 grep . "$work/data/text/raw/test.en" > "$work/test.reference"
 grep . "$work/data/text/raw/test1.en" > "$work/zpdev.reference"

@@ -8,7 +8,7 @@
 set -euo pipefail
 work=$1
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 
 train() {
   fairseq-train "$work/data/bin" --user-dir "$user_dir" --task sliding_window_translation \

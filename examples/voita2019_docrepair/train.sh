@@ -10,7 +10,7 @@ set -euo pipefail
 data=$1 save=$2
 shift 2
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 fairseq-train "$data" --user-dir "$user_dir" --save-dir "$save" \
   --task sliding_window_translation --window-size "${WINDOW:-4}" \
   --arch transformer --share-all-embeddings \

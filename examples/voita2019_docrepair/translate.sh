@@ -10,7 +10,7 @@ set -euo pipefail
 data=$1 from=$2 to=$3 checkpoint=$4 input=$5 output=$6
 shift 6
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 mkdir -p "$(dirname "$output")"
 fairseq-interactive "$data" --user-dir "$user_dir" --task sliding_window_translation \
   -s "$from" -t "$to" --path "$checkpoint" --input "$input" --buffer-size "${BUFFER:-10000}" \

@@ -12,7 +12,7 @@ set -euo pipefail
 work=$1 checkpoint=$2 pair=$3 decoding=$4 out=$5
 shift 5
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 
 translate() {
   fairseq-generate "$work/data/bin" --user-dir "$user_dir" --decoding "$decoding" \

@@ -13,7 +13,7 @@ set -euo pipefail
 work=$1 system=$2 size=$3 save=$4
 shift 4
 export PYTHONWARNINGS=ignore
-user_dir=$(python -m fairseq_docmt 2> /dev/null)
+user_dir=$(python -m fairseq_docmt)
 
 # Select the best checkpoint by BLEU and stop early after 10 epochs.  For consistency both are done
 # by train_consistency.sh, which needs the last 11 epochs.

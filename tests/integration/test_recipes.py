@@ -1,10 +1,14 @@
 """The parsers of fairseq accept every command of the recipes."""
 
+import subprocess
+
 import pytest
 import recipes
 
 STOCK = ("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess")
 TRANSLATE = "fairseq-interactive fairseq_docmt.scoring"
+#: how a script finds the package
+NEEDS = "$(python -m fairseq_docmt"
 RUNS = [pytest.param(run, id=str(run)) for run in recipes.RUNS]
 
 
@@ -224,3 +228,21 @@ def test_an_unknown_corpus_is_refused(name):
     run = next(run for run in recipes.RUNS if run.script == f"{name}/train.sh")
     with pytest.raises(AssertionError, match="unknown corpus other"):
         run.calls(CORPUS="other")
+
+
+@pytest.mark.parametrize(
+    "script", [s for s in recipes.SCRIPTS if NEEDS in (recipes.EXAMPLES / s).read_text()]
+)
+def test_an_installation_without_the_package_is_noticed(script, tmp_path):
+    """The script ends with what Python says, not without a word."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho No module named fairseq_docmt >&2\nexit 1\n")
+    python.chmod(0o755)
+    run = subprocess.run(
+        ["bash", str(recipes.EXAMPLES / script), *["a"] * 8],
+        cwd=str(tmp_path),
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert run.returncode == 1 and run.stderr == "No module named fairseq_docmt\n"
