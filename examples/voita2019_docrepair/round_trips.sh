@@ -23,9 +23,13 @@ translate() { # FROM TO CHECKPOINT INPUT OUTPUT [options]
 }
 
 for split in train valid; do
-  translate "$tgt" "$src" "$back" "$mono/$split.$tgt" "$text/$split.$src" "${beam[@]}" "$@"
+  # The blank lines are then where translate.sh writes them: one between two documents.
+  python -m fairseq_docmt.scoring convert --to text --out "$text/original.$split.$tgt" \
+    "$mono/$split.$tgt"
+  translate "$tgt" "$src" "$back" "$text/original.$split.$tgt" "$text/$split.$src" \
+    "${beam[@]}" "$@"
 done
-cp "$mono/valid.$tgt" "$text/valid.$tgt"
+cp "$text/original.valid.$tgt" "$text/valid.$tgt"
 translate "$src" "$tgt" "$forth" "$text/valid.$src" "$text/valid.roundtrip" "${beam[@]}" "$@"
 rm -f "$text"/train.{"$tgt",roundtrip}
 for ((seed = 1; seed <= ${COPIES:-1}; seed++)); do
@@ -35,7 +39,7 @@ for ((seed = 1; seed <= ${COPIES:-1}; seed++)); do
   python "$here/add_noise.py" "$sampled" --out "$sampled.noisy" \
     --dictionary "$dictionary" --probability "${NOISE:-0.1}" --seed "$seed"
   # The blank line after each copy ends its last document.
-  { cat "$mono/train.$tgt"; echo; } >> "$text/train.$tgt"
+  { cat "$text/original.train.$tgt"; echo; } >> "$text/train.$tgt"
   { cat "$sampled.noisy"; echo; } >> "$text/train.roundtrip"
 done
 rm -rf "${work:?}/bin"

@@ -64,7 +64,9 @@ def test_every_script_is_run():
         ("voita2019_docrepair/repair.sh", f"fairseq_docmt.scoring {TRANSLATE}"),
         (
             "voita2019_docrepair/round_trips.sh",
-            4 * f"{TRANSLATE} " + "add_noise.py fairseq-preprocess",
+            2 * f"fairseq_docmt.scoring {TRANSLATE} "
+            + 2 * f"{TRANSLATE} "
+            + "add_noise.py fairseq-preprocess",
         ),
         ("voita2019_docrepair/train.sh", "fairseq-train"),
         ("voita2019_docrepair/translate.sh", TRANSLATE),
