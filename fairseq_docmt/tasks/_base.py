@@ -23,7 +23,7 @@ from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.iterators import ResumableIterator
 from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.generation import SEARCHES, check_decoding, document_bleu, refuse_unsupported
 from fairseq_docmt.generation.sequence_generator import (
     DocumentGenerator,
@@ -252,13 +252,7 @@ class DocumentTranslationTask(PreparedTextTask):
                 raise UserError(
                     f"data directory {path} not found; give the folder of fairseq-preprocess"
                 )
-        first = utils.split_paths(cfg.data)[0]
-        given = cfg.source_lang and cfg.target_lang
-        if not given and data_utils.infer_language_pair(first)[0] is None:
-            raise UserError(
-                f"{first} has no binarised corpus; give the directory that fairseq-preprocess "
-                "wrote (of data_prep/prepare.py: bin/)"
-            )
+        _check_languages(cfg)
         task = super().setup_task(cfg, **kwargs)
         if kwargs.get("from_checkpoint"):
             return task
@@ -554,6 +548,30 @@ class DocumentTranslationTask(PreparedTextTask):
     def validation_units(self, sample) -> dict:
         """Return the units of a batch for validation BLEU, with the reference as context."""
         return units_of_view(sample, self)
+
+
+def _check_languages(cfg) -> None:
+    """Refuse one language alone that is not that of the data folder: fairseq would ignore it.
+
+    Raises:
+        UserError: it is not, or the folder has no corpus from which the languages are known.
+    """
+    if cfg.source_lang and cfg.target_lang:
+        return
+    folder = utils.split_paths(cfg.data)[0]
+    pair = data_utils.infer_language_pair(folder)
+    if pair[0] is None:
+        raise UserError(
+            f"{folder} has no binarised corpus; give the directory that fairseq-preprocess "
+            "wrote (of data_prep/prepare.py: bin/)"
+        )
+    for name, found in zip(("source_lang", "target_lang"), pair):
+        given = getattr(cfg, name)
+        if given and given != found:
+            raise UserError(
+                f"{flag(name)} {given}: without the other language, those of {folder} are taken, "
+                f"{' to '.join(pair)}; give both --source-lang and --target-lang, or neither"
+            )
 
 
 def _check_averages(model) -> None:

@@ -314,6 +314,13 @@ TRAINING = {
         [*WINDOWS, *NEW],
         both(remove("data"), write("data/text", "a")),
     ),
+    "one language": Case(
+        (
+            "--source-lang tgt: without the other language, those of {data} are taken, src to tgt; "
+            "give both --source-lang and --target-lang, or neither"
+        ),
+        [*WINDOWS, *NEW, "--source-lang", "tgt"],
+    ),
     "no dictionary": Case(
         (
             "{data}/dict.src.txt not found; give the directory that fairseq-preprocess wrote, "
