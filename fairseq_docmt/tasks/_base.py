@@ -396,10 +396,12 @@ class DocumentTranslationTask(PreparedTextTask):
         """Return a dataset of input lines, which are cut into units when batches are made.
 
         Raises:
-            UserError: a line has a document symbol.
+            UserError: a line or its constraints have a document symbol.
         """
         before = self._decoding_input.lines_read
         _training_text.refuse_typed_symbols(src_tokens, self.src_dict, before)
+        if constraints is not None:  # the number of constraints comes first
+            _training_text.refuse_typed_symbols(constraints[:, 1:], self.tgt_dict, before)
         if self.longest_source is not None:
             src_tokens = [cut(line, self.longest_source) for line in src_tokens]
             src_lengths = [len(line) for line in src_tokens]

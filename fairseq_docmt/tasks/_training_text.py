@@ -177,7 +177,7 @@ def refuse_typed_symbols(lines, dictionary: Dictionary, lines_before: int) -> No
 
     Args:
         lines: tokens of each line, 1-D tensors.
-        dictionary: source dictionary.
+        dictionary: dictionary of the tokens.
         lines_before: number of earlier lines of the input.
 
     Raises:

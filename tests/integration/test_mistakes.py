@@ -1067,6 +1067,14 @@ INTERACTIVE = {
         [],
         write("input", "w1 w2\nw3 <sep> w1\n"),
     ),
+    "symbol as constraint": Case(
+        (
+            "line 2 of the input has the word <sep>, which is reserved for a symbol of the "
+            "model; write it differently"
+        ),
+        ["--constraints"],
+        write("input", "w1 w2\tv1\nw3\tv2\tv1 <sep>\n"),
+    ),
     "typed long sentence": Case(
         (
             "input: line 1 has more tokens than the model's 1024 source positions; split it, cut "
