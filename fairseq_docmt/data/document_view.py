@@ -268,7 +268,8 @@ class DocumentView(LanguagePairDataset):
             line = self.ids[indices[larger[0]]] + 1
             raise UserError(
                 f"{self.name}: line {line} has {sizes[larger[0]]} tokens, but a batch has at most "
-                f"--max-tokens {max_tokens}; give at least {sizes.max()}"
+                f"{max_tokens} (--max-tokens, in validation --max-tokens-valid); give at least "
+                f"{sizes.max()}"
             )
 
 

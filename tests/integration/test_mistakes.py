@@ -507,15 +507,15 @@ TRAINING = {
     ),
     "batches too small": Case(
         (
-            "{data}/valid.src-tgt: line 1 has 4 tokens, but a batch has at most --max-tokens 3; "
-            "give at least 7"
+            "{data}/valid.src-tgt: line 1 has 4 tokens, but a batch has at most 3 (--max-tokens, "
+            "in validation --max-tokens-valid); give at least 7"
         ),
         [*WINDOWS, "--max-tokens", "3"],
     ),
     "batches too small for documents": Case(
         (
-            "{data}/valid.src-tgt: line 1 has 4 tokens, but a batch has at most --max-tokens 3; "
-            "give at least 7"
+            "{data}/valid.src-tgt: line 1 has 4 tokens, but a batch has at most 3 (--max-tokens, "
+            "in validation --max-tokens-valid); give at least 7"
         ),
         [*DOCUMENTS, "--max-tokens", "3"],
     ),
