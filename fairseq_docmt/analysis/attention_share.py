@@ -62,7 +62,8 @@ def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[fl
     Raises:
         UserError: the architecture has no attention weights.
     """
-    layers = len(model.decoder.layers)
+    # Recurrent decoders, which have no such list, attend in one layer.
+    layers = len(getattr(model.decoder, "layers", [None]))
     mass, tokens = [0.0] * layers, 0
     for sample in samples:
         net_input = sample["net_input"]

@@ -24,7 +24,9 @@ def test_shares_by_hand():
 
 
 @pytest.mark.parametrize(
-    "arguments", [tiny.MODEL, tiny.window(), tiny.lst()], ids=["transformer", "window", "lst"]
+    "arguments",
+    [tiny.MODEL, tiny.window(), tiny.lst(), tiny.rnnsearch()],
+    ids=["transformer", "window", "lst", "rnnsearch"],
 )
 def test_one_sentence_has_all(arguments):
     """Weights of every layer sum to 1; a single sentence has no other sentence to attend to."""
