@@ -127,7 +127,7 @@ def document_of(task, split: str, number: int) -> Document:
 def _streams(view: StreamView, pad: int) -> Iterator[Document]:
     for first, end in view.index.spans:
         places = [Place(sentence, sentence == first, 0, 1) for sentence in range(first, end)]
-        sample = view.collater([view[place] for place in places])
+        sample = _ungrouped(view.collater([view[place] for place in places]))
         numbers = torch.arange(end - first).unsqueeze(1)
         sides = [sample["net_input"]["src_tokens"], sample["target"]]
         yield Document(sample, *(torch.where(x.ne(pad), numbers, -1) for x in sides))
@@ -136,7 +136,7 @@ def _streams(view: StreamView, pad: int) -> Iterator[Document]:
 def _joined(view, task) -> Iterator[Document]:
     dictionaries = (task.source_dictionary, task.target_dictionary)
     for item in range(len(view)):
-        sample = view.collater([view[item]])
+        sample = _ungrouped(view.collater([view[item]]))
         numbers = []
         for tokens, words in zip(
             (sample["net_input"]["src_tokens"], sample["target"]), dictionaries
@@ -144,6 +144,13 @@ def _joined(view, task) -> Iterator[Document]:
             sentences = source_sentences(tokens.eq(separator_index(words)))
             numbers.append(sentences.masked_fill(tokens.eq(words.pad()), -1))
         yield Document(sample, *numbers)
+
+
+def _ungrouped(sample: dict) -> dict:
+    """Return a batch without its groups of rows, with which outputs have no row per sentence."""
+    groups = ("row_groups", "draft_groups")
+    net_input = {key: x for key, x in sample["net_input"].items() if key not in groups}
+    return {**sample, "net_input": net_input}
 
 
 @contextlib.contextmanager

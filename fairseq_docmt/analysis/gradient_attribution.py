@@ -6,7 +6,11 @@ Feng et al. (2022), section 5.2 and figure 4: the gradient of a sentence's loss 
 embeddings of earlier sentences, by distance, in ranges of ten.  Here gradients are taken with
 respect to the embedding of each token occurrence (the paper uses rows of the embedding matrix and
 has to exclude repeated words).  Norms are averaged over tokens of both sides, sentences and
-documents.  Any architecture that is trained on several sentences at once can be analysed.
+documents.
+
+Architectures that are trained on several sentences at once can be analysed, except those that keep
+earlier sentences without gradients (cache_rnn, memnet_rnn), and those that embed earlier sentences
+once more as context (multi_encoder_transformer, and context_rnn with previous source sentences).
 """
 
 import contextlib
@@ -28,6 +32,8 @@ from fairseq_docmt.analysis._documents import (
     write_results,
 )
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.models.interface import reads_documents
+from fairseq_docmt.modules.rnn.cache_decoder import CacheDecoder
 
 
 def by_distance(model, documents: Iterable[Document]) -> Dict[int, float]:
@@ -41,8 +47,9 @@ def by_distance(model, documents: Iterable[Document]) -> Dict[int, float]:
         Means by distance d in sentences; 0 is the sentence itself.
 
     Raises:
-        UserError: no document has two sentences.
+        UserError: no document has two sentences, or the architecture cannot be analysed.
     """
+    _refuse_without_gradients(model)
     total: Dict[int, float] = defaultdict(float)
     count: Dict[int, int] = defaultdict(int)
     for document in documents:
@@ -56,11 +63,25 @@ def by_distance(model, documents: Iterable[Document]) -> Dict[int, float]:
     return {d: total[d] / count[d] for d in sorted(count)}
 
 
+def _refuse_without_gradients(model) -> None:
+    """Refuse models for which all gradients of earlier sentences would be zero or missing."""
+    if isinstance(model.decoder, CacheDecoder) or reads_documents(model):
+        raise UserError(
+            f"{type(model).__name__} keeps earlier sentences without gradients; analyse another "
+            "architecture"
+        )
+
+
 def _gradients(model, document: Document):
     """Yield for each sentence the gradient norms at all tokens, and the sentence of each token."""
     with gradients_through_all_sentences(model), _embeddings(model) as embeddings:
         output = model(**document.sample["net_input"])
         scores = model.get_normalized_probs(output, log_probs=True)
+    if len(embeddings) != 2:
+        raise UserError(
+            f"{type(model).__name__} embeds earlier sentences once more as context, where their "
+            "tokens have other places; analyse another architecture"
+        )
     target = document.sample["target"]
     of_target = document.of_target
     losses = -scores.gather(2, target.unsqueeze(2)).squeeze(2)

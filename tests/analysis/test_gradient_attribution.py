@@ -8,6 +8,7 @@ import pytest
 import tiny
 
 from fairseq_docmt.analysis import gradient_attribution as analysis
+from fairseq_docmt.analysis import memory_attention
 from fairseq_docmt.analysis._documents import documents_of, load
 from fairseq_docmt.errors import UserError
 
@@ -34,6 +35,36 @@ def test_nothing_to_look_at(binarised, window_checkpoint):
     model, task = load(str(window_checkpoint), str(binarised))
     with pytest.raises(UserError, match="no example has two sentences"):
         analysis.by_distance(model, documents_of(task, "test", most=1))
+
+
+@pytest.fixture(scope="session")
+def long_document(made_once):
+    """Return a binarised corpus with a test document of 17 sentences, enough for groups of rows."""
+    return made_once("long document", lambda folder: tiny.corpus(folder, test=(17,))) / "bin"
+
+
+def test_long_documents(long_document, memory_stream_checkpoint):
+    model, task = load(str(memory_stream_checkpoint), str(long_document))
+    scores = analysis.by_distance(model, documents_of(task, "test"))
+    assert list(scores) == list(range(17)) and scores[16] > 0
+    (document,) = documents_of(task, "test")
+    for maps in memory_attention.attention_maps(model, document).values():
+        assert len(maps.update) == 16 and len(maps.output) == 17
+
+
+@pytest.mark.parametrize(
+    ("system", "message"),
+    [
+        ("cache_stream", "CacheRNNModel keeps earlier sentences without gradients"),
+        ("memnet_document", "MemnetRNNModel keeps earlier sentences without gradients"),
+        ("context_stream", "ContextRNNModel embeds earlier sentences once more as context"),
+    ],
+)
+def test_architectures_that_cannot_be_analysed(binarised, request, system, message):
+    checkpoint = request.getfixturevalue(f"{system}_checkpoint")
+    model, task = load(str(checkpoint), str(binarised))
+    with pytest.raises(UserError, match=message):
+        analysis.by_distance(model, documents_of(task, "test"))
 
 
 def test_ranges():
