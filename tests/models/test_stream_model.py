@@ -52,6 +52,21 @@ def model(request):
 
 
 @torch.no_grad()
+def test_training_continues_in_another_precision(model):
+    """A checkpoint of the middle of an epoch has document states of the precision before."""
+    source = torch.tensor([[5, 6, 7, EOS], [8, 9, 5, EOS]])
+    batch = {"src_tokens": source, "src_lengths": torch.tensor([4, 4]), "lanes": 2}
+    batch["prev_output_tokens"] = source.roll(1, 1)
+    model.train()
+    doc_state = None
+    for dtype in (torch.float32, torch.bfloat16, torch.float32):
+        starts = torch.full((2,), doc_state is None)
+        output, extra = model.to(dtype)(**batch, starts=starts, doc_state=doc_state)
+        assert output.dtype == dtype
+        doc_state = extra["doc_state"]
+
+
+@torch.no_grad()
 def test_rows_without_marks_are_documents_of_their_own(model):
     """As in tasks without streams."""
     found = without_padding(run(model, PAIRS)[0], PAIRS)

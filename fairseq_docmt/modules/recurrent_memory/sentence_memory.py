@@ -160,7 +160,9 @@ class SentenceMemory(nn.Module):
             before = MemoryState(memory, [nothing] if self.training else [])
         memory = torch.where(starts[:, None, None], memory, before.memory.to(memory.dtype))
         going_on = ~starts.unsqueeze(1)
-        sentences = [s._replace(present=s.present & going_on) for s in before.sentences]
+        sentences = [
+            ReadSentence(s.states.to(memory.dtype), s.present & going_on) for s in before.sentences
+        ]
         chain = [memory]
         for sentence in sentences:
             chain.append(self.update(chain[-1], sentence))

@@ -257,11 +257,12 @@ class CacheDecoder(GRUDecoder):
 
     def _incoming_state(self, stream: Stream) -> Cache:
         """Return the incoming caches of the lanes of a stream."""
+        like = self.output_projection.weight
         if stream.doc_state is None:
-            like = self.output_projection.weight
             sizes = (self.cache_size, self.context_size, self.hidden_size)
             return Cache.empty(like, stream.lanes, *sizes)
-        return Cache(*(stream.doc_state[PREFIX + name] for name in Cache._fields))
+        cache = Cache(*(stream.doc_state[PREFIX + name] for name in Cache._fields))
+        return cache._replace(keys=cache.keys.to(like.dtype), values=cache.values.to(like.dtype))
 
     def _follow(
         self, stream: Stream, tokens: Tensor, hidden: Tensor, contexts: Tensor
