@@ -178,8 +178,14 @@ class IterativeSearch(JointSearch):
         return found
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score references given the references of the other sentences, or given drafts."""
+        """Score references given the references of the other sentences, or given drafts.
+
+        With 0 passes no memory is read.
+        """
         sentences = _sentences(units)
+        if self.task.cfg.decode_passes == 0:
+            alone = self.score_spans(scorer, models, [sentence.unit for sentence in sentences])
+            return _by_unit([found for (found,) in alone], units)
         drafted = units[0].drafts is not None
         memories = self._memories(models, sentences)
         everything = range(len(sentences))

@@ -1,7 +1,11 @@
 """Checks of stock generation options against ``--decoding``."""
 
 from fairseq_docmt.errors import UserError, flag
-from fairseq_docmt.models.interface import aligns_whole_outputs, has_attention_weights
+from fairseq_docmt.models.interface import (
+    aligns_whole_outputs,
+    has_attention_weights,
+    reads_documents,
+)
 
 
 def check_decoding(task) -> None:
@@ -40,6 +44,7 @@ def refuse_unsupported(task, models, args) -> None:
             alternative.
     """
     _refuse_diverged(models)
+    _refuse_mixture(models)
     for option in ("beam", "nbest"):
         if getattr(args, option, 1) < 1:
             raise UserError(f"{flag(option)} must be at least 1, got {getattr(args, option)}")
@@ -105,6 +110,16 @@ def _refuse_diverged(models) -> None:
                 "the checkpoint has parameters that are NaN or infinite, so its "
                 "training has diverged; use an earlier checkpoint"
             )
+
+
+def _refuse_mixture(models) -> None:
+    """Refuse an ensemble of models with document memories and others."""
+    names = {reads_documents(model): type(model).__name__ for model in models}
+    if len(names) > 1:
+        raise UserError(
+            f"--path has a {names[True]}, which is decoded with memories of whole documents, and a "
+            f"{names[False]}, which has none; give models of one kind"
+        )
 
 
 def _refuse_in_scoring(task, models, args) -> None:

@@ -402,6 +402,29 @@ def test_ensembles_nbest_and_references(binarised, memnet_document_checkpoint):
         assert float(tiny.scores_of(apart)[row]) == pytest.approx(float(score), abs=1e-4)
 
 
+def test_references_are_scored_without_memories(binarised, memnet_document_checkpoint):
+    """As if each sentence were a document."""
+    arguments = [binarised, memnet_document_checkpoint, *DOCUMENTS[:2], "--score-reference"]
+    found = tiny.scores_of(tiny.generate(*arguments, "--decode-passes", "0"))
+    assert found != tiny.scores_of(tiny.generate(*arguments))
+    references = [line for document in tiny.translate(TEST) for line in document]
+    texts, scores = printed(tiny.generate(*arguments, "--decode-passes", "0"))
+    assert texts == references
+    check_scores(scores, scores_by_equations(memnet_document_checkpoint, "context", references))
+
+
+def test_ensembles_of_two_kinds_are_refused(
+    binarised, memnet_document_checkpoint, document_checkpoint
+):
+    for paths in (
+        f"{memnet_document_checkpoint}:{document_checkpoint}",
+        f"{document_checkpoint}:{memnet_document_checkpoint}",
+    ):
+        for options in ([], ["--score-reference"]):
+            with pytest.raises(UserError, match="--path has a MemnetRNNModel.*TransformerModel"):
+                tiny.generate(binarised, paths, *DOCUMENTS[:2], *options)
+
+
 def test_options_for_single_sentences(binarised, memnet_document_checkpoint):
     options = [*DOCUMENTS[:2], "--prefix-size", "2", "--print-alignment", "hard"]
     output = tiny.generate(binarised, memnet_document_checkpoint, *options)
