@@ -19,7 +19,7 @@ from fairseq_docmt.data import (
     target_ratio,
 )
 from fairseq_docmt.data.document_view import Spans
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.generation import SEARCHES
 from fairseq_docmt.generation.iterative import ORDERS
 from fairseq_docmt.models.interface import reads_documents, remembers_translations
@@ -171,7 +171,9 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
             arch = type(model).__name__
             others = "segment or sequential" if iterative else "iterative"
             raise UserError(f"{arch} is decoded by --decoding {others}, not {self.decoding}")
-        if as_rows:
+        if not as_rows:
+            self._refuse_options_of_memories(type(model).__name__)
+        else:
             if self.cfg.sentence_data:
                 raise UserError(
                     f"--sentence-data is not for {type(model).__name__}, whose memories are of "
@@ -190,6 +192,13 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
                 given = Namespace(**json.loads(self.cfg.eval_bleu_args))
                 self.sequence_generator = self.build_generator([model], given)
         return model
+
+    def _refuse_options_of_memories(self, arch: str) -> None:
+        """Refuse options that a model without document memories would ignore."""
+        config = FullDocumentTranslationConfig
+        for name in ("drafts", "gold_drafts", "decode_passes", "decode_order"):
+            if getattr(self.cfg, name) != getattr(config, name):
+                raise UserError(f"{flag(name)} is for memnet_rnn, not for {arch}; leave it out")
 
     # ---- data ----------------------------------------------------------------------------------
 

@@ -541,6 +541,14 @@ TRAINING = {
     "passes": Case(
         "--decode-passes must not be negative, got -1", [*DOCUMENTS, *NEW, "--decode-passes", "-1"]
     ),
+    "drafts without memories": Case(
+        "--drafts is for memnet_rnn, not for TransformerModel; leave it out",
+        [*DOCUMENTS, *NEW, "--drafts", "d"],
+    ),
+    "order of passes without memories": Case(
+        "--decode-order is for memnet_rnn, not for TransformerModel; leave it out",
+        [*DOCUMENTS, *NEW, "--decode-order", "in-turn"],
+    ),
     "two kinds of drafts": Case(
         "--drafts and --gold-drafts exclude each other; leave one out",
         [*DOCUMENTS, *NEW, "--gold-drafts", "--drafts", "d"],
