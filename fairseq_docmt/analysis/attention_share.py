@@ -109,6 +109,7 @@ def main() -> None:
         batches = task.get_batch_iterator(
             task.dataset(split),
             max_tokens=args.max_tokens or cfg.dataset.max_tokens,
+            max_sentences=args.batch_size or cfg.dataset.batch_size,
             max_positions=utils.resolve_max_positions(task.max_positions(), model.max_positions()),
             ignore_invalid_inputs=True,
         ).next_epoch_itr(shuffle=False)

@@ -62,3 +62,11 @@ def test_command(binarised, document_checkpoint):
         printed = tiny.run_main(analysis.main, *arguments[1:])
     shares = [float(line.split("\t")[2].split()[0]) for line in printed.splitlines()]
     assert len(shares) == 2 and shares[0] == shares[1] and 0 < shares[0] < 100
+
+
+@pytest.mark.parametrize("system", ["memory", "cache"])
+def test_streams_read_one_source_sentence(binarised, request, system):
+    checkpoint = request.getfixturevalue(f"{system}_stream_checkpoint")
+    arguments = [str(binarised), "--path", str(checkpoint), "--batch-size", "2"]
+    printed = tiny.run_main(analysis.main, *arguments)
+    assert printed == "valid\tlayer 1\t100.0 %\nvalid\tmean\t100.0 %\n"
