@@ -6,7 +6,7 @@ from typing import List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq.sequence_scorer import SequenceScorer
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_docmt.data import join_sentences, pad_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
@@ -50,6 +50,22 @@ class EncoderInput(NamedTuple):
         for number, of_row in zip(self.order, found):
             results[number] = of_row
         return results
+
+
+class _WithoutAttention(nn.Module):
+    """Adapter without attention weights: a scorer averages them, but not all models have some."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, **net_input):
+        logits, extra, *rest = self.model(**net_input)
+        extra = {**extra, "attn": None} if isinstance(extra, dict) else extra
+        return (logits, extra, *rest)
+
+    def get_normalized_probs(self, *args, **kwargs):
+        return self.model.get_normalized_probs(*args, **kwargs)
 
 
 class DocumentSearch:
@@ -266,6 +282,8 @@ class DocumentSearch:
         target = pad_rows(targets, self.task.target_dictionary).to(batch.device)
         previous = previous_tokens(targets, self.task.target_dictionary, self.first)
         net_input = {**batch.net_input, "prev_output_tokens": previous.to(batch.device)}
+        if len(models) > 1 and not scorer.compute_alignment:
+            models = [_WithoutAttention(model) for model in models]
         found = scorer.generate(models, {"net_input": net_input, "target": target})
         scored = []
         for number, hypotheses in zip(batch.order, found):

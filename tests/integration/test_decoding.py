@@ -154,6 +154,24 @@ def test_a_document_over_the_buffer_is_warned_of(binarised, document_checkpoint,
     assert "give a --buffer-size that holds whole documents" in caplog.text
 
 
+@pytest.mark.parametrize("rfa_first", [False, True])
+def test_references_of_ensembles_with_and_without_attention_weights(
+    binarised, window_checkpoint, rfa_window_checkpoint, rfa_first
+):
+    """Probabilities of tokens are averaged; random feature attention has no weights."""
+    paths = [str(window_checkpoint), str(rfa_window_checkpoint)]
+    paths = paths[::-1] if rfa_first else paths
+
+    def probabilities(path):
+        output = tiny.generate(binarised, path, *WINDOW, "--score-reference")
+        lines = tiny.lines_of(output, "P").values()
+        return [2 ** float(score) for line in lines for score in line.split()]
+
+    one, other = map(probabilities, paths)
+    wanted = [(a + b) / 2 for a, b in zip(one, other, strict=True)]
+    assert probabilities(":".join(paths)) == pytest.approx(wanted, rel=1e-3)
+
+
 @pytest.mark.parametrize("system", long_but_for(FEW, WAYS), indirect=True, ids=str)
 def test_nbest_and_ensembles(binarised, system):
     checkpoint, options = system
