@@ -28,6 +28,9 @@ from fairseq_docmt.scoring import comet_metric
 from fairseq_docmt.scoring.candidates import Candidates
 from fairseq_docmt.scoring.comet_metric import Scorer
 
+#: Sentences of context.
+DEFAULT_CONTEXT = 3
+
 #: Score of hypotheses against references, given as two lists.
 Utility = Callable[[List[str], List[str]], Sequence[float]]
 
@@ -69,7 +72,9 @@ def best(hypotheses: List[str], references: List[str], utility: Utility) -> int:
     return hypotheses.index(distinct[int(np.argmax(expected))])
 
 
-def choose(candidates: Candidates, utility: Utility, by: str, context: int = 3) -> List[int]:
+def choose(
+    candidates: Candidates, utility: Utility, by: str, context: int = DEFAULT_CONTEXT
+) -> List[int]:
     """Return the index of the chosen candidate for each sentence.
 
     Args:
@@ -140,15 +145,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by", choices=["sentence", "context", "document"], default="sentence", help="see above"
     )
-    parser.add_argument("--context", type=int, default=3, help="sentences of context; default: 3")
+    parser.add_argument(
+        "--context",
+        type=int,
+        help=f"sentences of context for --by context; default: {DEFAULT_CONTEXT}",
+    )
     parser.add_argument("--tokenize", choices=BLEU.TOKENIZERS, metavar="NAME", help="for bleu")
     comet_metric.add_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> None:
     """Run the command."""
-    if args.context < 1:
+    if args.context is not None and args.context < 1:
         raise UserError(f"--context must be at least 1, got {args.context}; or use --by sentence")
+    if args.context is not None and args.by != "context":
+        raise UserError(f"--context is for --by context, not for --by {args.by}")
     if args.metric == "comet" and (args.by != "sentence" or not args.source):
         raise UserError("--metric comet needs --source and --by sentence")
     if args.tokenize and args.metric != "bleu":
@@ -158,5 +169,5 @@ def main(args: argparse.Namespace) -> None:
         choice = choose_by_comet(candidates, comet_metric.scorer(args))
     else:
         utility = UTILITIES[args.metric](args.tokenize)
-        choice = choose(candidates, utility, args.by, args.context)
+        choice = choose(candidates, utility, args.by, args.context or DEFAULT_CONTEXT)
     candidate_lists.write(args, candidates, choice)

@@ -50,6 +50,9 @@ NO_MODELS = NoisyChannel()
 #: Score that depends on the translations of other sentences.
 LANGUAGE_MODEL = "language-model"
 
+#: Documents that are kept after each sentence with a language model.
+DEFAULT_BEAM = 5
+
 Table = List[List[float]]
 
 
@@ -229,7 +232,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reference", metavar="FILE", help="reference for oracle and for weights")
     parser.add_argument("--tokenize", choices=BLEU.TOKENIZERS, metavar="NAME", help="for BLEU")
     parser.add_argument(
-        "--beam", type=int, default=5, help="documents kept by --score language-model; default: 5"
+        "--beam",
+        type=int,
+        help=f"documents kept by --score language-model; default: {DEFAULT_BEAM}",
     )
     noisy_channel.add_arguments(parser)
     comet_metric.add_arguments(parser, DEFAULT_MODEL)
@@ -257,7 +262,7 @@ def main(args: argparse.Namespace) -> None:
     }
 
     def choose_by(weights: Dict[str, float]) -> List[int]:
-        return choose(candidates, tables, weights, models, args.beam)
+        return choose(candidates, tables, weights, models, args.beam or DEFAULT_BEAM)
 
     weights = {feature.name: feature.weights[0] for feature in features}
     if any(len(feature.weights) > 1 for feature in features):
@@ -278,8 +283,10 @@ def _check(args: argparse.Namespace, features: Sequence[Feature], names: List[st
     """
     if len(set(names)) < len(names):
         raise UserError("a --score is given twice; give each name once")
-    if args.beam < 1:
+    if args.beam is not None and args.beam < 1:
         raise UserError(f"--beam must be at least 1, got {args.beam}")
+    if args.beam is not None and LANGUAGE_MODEL not in names:
+        raise UserError(f"--beam is for --score {LANGUAGE_MODEL}; leave it out")
     several = [feature for feature in features if len(feature.weights) > 1]
     if args.tokenize and not several:
         raise UserError("--tokenize is for the choice among several weights of a --score")

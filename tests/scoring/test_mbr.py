@@ -169,6 +169,8 @@ def test_commands(scoring, write, files, tmp_path):
         (["mbr", "FLAT", "--source", "SOURCE"], "has no n-best lists; run fairseq-generate with"),
         (["mbr", "SHORT", "--source", "SOURCE"], "lacks 1 of 3 sentences"),
         (["mbr", "NBEST", "--source", "SOURCE", "--context", "0"], "--context must be at least 1"),
+        (["mbr", "NBEST", "--source", "SOURCE", "--context", "2"], "--context is for --by context"),
+        (["rerank", "NBEST", "--source", "SOURCE", "--beam", "2"], "--beam is for --score lang"),
         (
             ["mbr", "NBEST", "--source", "SOURCE", "--tokenize", "zh"],
             "--tokenize is for --metric b",
