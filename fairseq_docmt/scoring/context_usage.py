@@ -240,7 +240,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[ALL],
         metavar="K",
-        help="numbers of previous sentences; all: what the model sees in decoding (default); "
+        help="numbers of previous sentences, of which a model reads no more than in decoding, such "
+        "as those in its window; all: what the model sees in decoding (default); "
         "other-document or other-document:K: sentences of another document, at most K",
     )
     add("--words", type=int, default=15, help="number of tokens to show, by their mean gain")
