@@ -29,12 +29,15 @@ class Document(NamedTuple):
     Attributes:
         sample: batch of one document: one row per sentence, or a single row of joined sentences.
         of_source: (rows, S) sentence number of each source token, -1 for padding.
-        of_target: (rows, T) sentence number of each target token, -1 for padding.
+        of_target: (rows, T) sentence number of each target token, -1 at positions without loss.
+        of_input: (rows, T) sentence number of each decoder input, -1 for padding; the first input,
+            ``</s>``, belongs to the sentence that it begins.
     """
 
     sample: dict
     of_source: Tensor
     of_target: Tensor
+    of_input: Tensor
 
 
 def parser_of(description: str) -> argparse.ArgumentParser:
@@ -129,21 +132,27 @@ def _streams(view: StreamView, pad: int) -> Iterator[Document]:
         places = [Place(sentence, sentence == first, 0, 1) for sentence in range(first, end)]
         sample = _ungrouped(view.collater([view[place] for place in places]))
         numbers = torch.arange(end - first).unsqueeze(1)
-        sides = [sample["net_input"]["src_tokens"], sample["target"]]
+        net_input = sample["net_input"]
+        sides = [net_input["src_tokens"], sample["target"], net_input["prev_output_tokens"]]
         yield Document(sample, *(torch.where(x.ne(pad), numbers, -1) for x in sides))
 
 
 def _joined(view, task) -> Iterator[Document]:
-    dictionaries = (task.source_dictionary, task.target_dictionary)
+    source_words, words = task.source_dictionary, task.target_dictionary
     for item in range(len(view)):
         sample = _ungrouped(view.collater([view[item]]))
-        numbers = []
-        for tokens, words in zip(
-            (sample["net_input"]["src_tokens"], sample["target"]), dictionaries
-        ):
-            sentences = source_sentences(tokens.eq(separator_index(words)))
-            numbers.append(sentences.masked_fill(tokens.eq(words.pad()), -1))
-        yield Document(sample, *numbers)
+        source, previous = (sample["net_input"][k] for k in ("src_tokens", "prev_output_tokens"))
+        of_source = source_sentences(source.eq(separator_index(source_words)))
+        # The targets do not have the context of a window with --loss-on last, the inputs do.
+        number = previous.eq(separator_index(words)).cumsum(dim=1)
+        yield Document(
+            sample,
+            of_source.masked_fill(source.eq(source_words.pad()), -1),
+            number.masked_fill(sample["target"].eq(words.pad()), -1),
+            torch.cat([number[:, :1], number[:, :-1]], dim=1).masked_fill(
+                previous.eq(words.pad()), -1
+            ),
+        )
 
 
 def _ungrouped(sample: dict) -> dict:

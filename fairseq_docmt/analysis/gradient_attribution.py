@@ -85,12 +85,11 @@ def _gradients(model, document: Document):
     target = document.sample["target"]
     of_target = document.of_target
     losses = -scores.gather(2, target.unsqueeze(2)).squeeze(2)
-    # The first decoder input, </s>, belongs to the sentence that it begins.
-    of_input = torch.cat([of_target[:, :1], of_target[:, :-1]], dim=1)
-    of_input = torch.where(of_target.ge(0), of_input, of_target)
-    sentences = torch.cat([document.of_source.flatten(), of_input.flatten()])
+    sentences = torch.cat([document.of_source.flatten(), document.of_input.flatten()])
     last = int(of_target.max())
     for sentence in range(last + 1):
+        if not (of_target == sentence).any():  # the context of a window with --loss-on last
+            continue
         loss = losses[of_target == sentence].sum()
         gradients = torch.autograd.grad(
             loss, embeddings, retain_graph=sentence < last, allow_unused=True

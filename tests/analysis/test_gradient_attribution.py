@@ -31,6 +31,18 @@ def test_windows_reach_as_far_as_they_are_long(binarised, window_checkpoint):
     assert all(score > 0 for score in scores.values())
 
 
+def test_windows_with_loss_on_their_last_sentence(binarised, barely_trained):
+    options = ["--task", "sliding_window_translation", "--window-size", "3", "--loss-on", "last"]
+    model, task = load(str(barely_trained(*options)), str(binarised))
+    documents = list(documents_of(task, "test", most=6))
+    scores = analysis.by_distance(model, documents)
+    assert list(scores) == [0, 1, 2]
+    assert all(score > 0 for score in scores.values())
+    # the last of these windows is full, and has a loss in its third sentence alone
+    assert documents[-1].of_target.unique().tolist() == [-1, 2]
+    assert documents[-1].of_input.unique().tolist() == [0, 1, 2]
+
+
 def test_nothing_to_look_at(binarised, window_checkpoint):
     model, task = load(str(window_checkpoint), str(binarised))
     with pytest.raises(UserError, match="no example has two sentences"):
