@@ -47,13 +47,13 @@ PERSONS = {
     "他": "he",
     "她": "she",
     **dict.fromkeys(("它", "牠"), "it"),
-    **dict.fromkeys(("我们", "咱们"), "we"),
+    **dict.fromkeys(("我们", "俺们", "咱们"), "we"),
     **dict.fromkeys(("他们", "她们", "它们"), "they"),
 }
 PERSON_OF_FORM = {form: person for person, forms in FORMS.items() for form in forms.split()}
 MARK = re.compile(r"<([^<>]+)>(_[A-Za-z]+)?")
 # The character 他 (he) is also part of 其他 (other) and 吉他 (guitar).
-CHINESE = re.compile(r"我们|咱们|你们|(?<![其吉])他们|她们|它们|[我俺你您妳她它牠]|(?<![其吉])他")
+CHINESE = re.compile(r"[我俺咱]们|你们|(?<![其吉])他们|她们|它们|[我俺你您妳她它牠]|(?<![其吉])他")
 
 
 class Restored(NamedTuple):

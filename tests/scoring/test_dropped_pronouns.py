@@ -25,6 +25,7 @@ from fairseq_docmt.scoring.dropped_pronouns import found_in, read_marks
         ("<我自己的>_R话", "my own words", {"I": 1}, {"I": 1}),
         # 我们 is not 我, and 其他 is not 他.
         ("我们知道<我>_S来", "We know I come", {"I": 1}, {"I": 1}),
+        ("俺们知道<我>_S来", "We know I come", {"I": 1}, {"I": 1}),
         ("其他人和<他>_S", "the others and him", {"he": 1}, {"he": 1}),
         ("<他们>_S来了", "tell 'em; he came", {"they": 1}, {"they": 1}),
         ("<她>_S来了", "his", {"she": 1}, {}),
