@@ -160,6 +160,7 @@ class SentenceMemory(nn.Module):
             before = MemoryState(memory, [nothing] if self.training else [])
         memory = torch.where(starts[:, None, None], memory, before.memory.to(memory.dtype))
         going_on = ~starts.unsqueeze(1)
+        # A checkpoint of training in another precision may have been resumed.
         sentences = [
             ReadSentence(s.states.to(memory.dtype), s.present & going_on) for s in before.sentences
         ]
