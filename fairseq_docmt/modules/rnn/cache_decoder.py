@@ -262,6 +262,7 @@ class CacheDecoder(GRUDecoder):
             sizes = (self.cache_size, self.context_size, self.hidden_size)
             return Cache.empty(like, stream.lanes, *sizes)
         cache = Cache(*(stream.doc_state[PREFIX + name] for name in Cache._fields))
+        # A checkpoint of training in another precision may have been resumed.
         return cache._replace(keys=cache.keys.to(like.dtype), values=cache.values.to(like.dtype))
 
     def _follow(
