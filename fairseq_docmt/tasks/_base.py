@@ -279,7 +279,16 @@ class DocumentTranslationTask(PreparedTextTask):
         self.check_training_options()
 
     def build_model(self, cfg, from_checkpoint=False):
-        """Build a model and prepare it for document symbols, the CPU and pre-trained parts."""
+        """Build a model and prepare it for document symbols, the CPU and pre-trained parts.
+
+        Raises:
+            UserError: the model would join two dictionaries, or does not fit the checkpoint.
+        """
+        if getattr(cfg, "merge_src_tgt_embed", False) and self.src_dict != self.tgt_dict:
+            raise UserError(
+                "--merge-src-tgt-embed changes the dictionaries of text that is already binarised; "
+                "binarise it with --joined-dictionary and use --share-all-embeddings instead"
+            )
         if not from_checkpoint:
             complete_in_place(cfg, self.cfg)
         model = super().build_model(cfg, from_checkpoint)
