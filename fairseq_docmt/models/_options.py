@@ -12,7 +12,8 @@ from fairseq_docmt.optim.grouped_adam import NEW
 
 logger = logging.getLogger(__name__)
 
-#: options of fairseq's transformer that change its attention, projections or residual connections
+#: options of fairseq's transformer that change its attention, projections, residual connections or
+#: kinds of layers
 UNSUPPORTED = (
     "no_cross_attention",
     "cross_self_attention",
@@ -23,7 +24,10 @@ UNSUPPORTED = (
     "quant_noise_pq",
     "encoder_xformers_att_config",
     "decoder_xformers_att_config",
+    "base_layers",
 )
+#: options with which layers are computed again in the backward pass; the first implies the second
+CHECKPOINTING = ("offload_activations", "checkpoint_activations")
 #: options that leave out layers, for systems whose layers share what the decoder makes for each
 LAYERDROP = ("encoder_layerdrop", "decoder_layerdrop")
 #: options that remove layers, for systems with parameters in layers of certain numbers

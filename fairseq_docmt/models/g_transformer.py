@@ -12,7 +12,13 @@ from fairseq.models.transformer import TransformerConfig, base_architecture
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import LAYERDROP, PRUNING, refuse_stock_options, set_defaults
+from fairseq_docmt.models._options import (
+    CHECKPOINTING,
+    LAYERDROP,
+    PRUNING,
+    refuse_stock_options,
+    set_defaults,
+)
 from fairseq_docmt.modules.group.group_decoder import (
     GroupTransformerDecoder,
     GroupTransformerEncoder,
@@ -74,7 +80,7 @@ class GTransformerModel(DocumentTransformer):
             UserError: if an option is not supported, or there are fewer layers than asked for.
         """
         args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "g_transformer", "checkpoint_activations", *LAYERDROP, *PRUNING)
+        refuse_stock_options(args, "g_transformer", *CHECKPOINTING, *LAYERDROP, *PRUNING)
         for part, layers in (
             ("encoder", args.encoder_layers),
             ("decoder", args.decoder_layers),

@@ -13,7 +13,12 @@ from fairseq.models.transformer import TransformerConfig, base_architecture
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
+from fairseq_docmt.models._options import (
+    CHECKPOINTING,
+    refuse_stock_options,
+    require_at_least,
+    set_defaults,
+)
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.modules.hierarchical.han_decoder import HANDecoder, HANEncoder
 
@@ -65,7 +70,7 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
             UserError: if an option is invalid or not supported.
         """
         args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "han_transformer", "checkpoint_activations")
+        refuse_stock_options(args, "han_transformer", *CHECKPOINTING)
         require_at_least(args, context_sentences=1)
         if args.context_side != "source" and args.decoder_output_dim != args.decoder_embed_dim:
             raise UserError(

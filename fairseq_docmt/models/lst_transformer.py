@@ -12,7 +12,12 @@ from fairseq.models.transformer import TransformerConfig, base_architecture
 
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import LAYERDROP, refuse_stock_options, set_defaults
+from fairseq_docmt.models._options import (
+    CHECKPOINTING,
+    LAYERDROP,
+    refuse_stock_options,
+    set_defaults,
+)
 from fairseq_docmt.modules.window.lst_decoder import LSTTransformerDecoder, LSTTransformerEncoder
 
 
@@ -54,5 +59,5 @@ class LSTTransformerModel(DocumentTransformer):
             UserError: if an option is not supported.
         """
         args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "lst_transformer", "checkpoint_activations", *LAYERDROP)
+        refuse_stock_options(args, "lst_transformer", *CHECKPOINTING, *LAYERDROP)
         return super().build_model(args, task)

@@ -17,6 +17,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import (
+    CHECKPOINTING,
     LAYERDROP,
     PRUNING,
     refuse_stock_options,
@@ -119,7 +120,7 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
             UserError: if an option is invalid or not supported.
         """
         args = with_defaults(args, cls.architecture)
-        unsupported = ("checkpoint_activations", *LAYERDROP, *PRUNING)
+        unsupported = (*CHECKPOINTING, *LAYERDROP, *PRUNING)
         refuse_stock_options(args, "memory_transformer", *unsupported)
         require_at_least(args, memory_size=1, memory_gradient_sentences=0)
         if args.exact_memory_gradient and args.memory_gradient_sentences == 0:

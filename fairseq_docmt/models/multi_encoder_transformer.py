@@ -14,6 +14,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import (
+    CHECKPOINTING,
     PRUNING,
     refuse_stock_options,
     require_at_least,
@@ -89,12 +90,17 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
             UserError: if an option is invalid or not supported.
         """
         args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "multi_encoder_transformer", "checkpoint_activations", *PRUNING)
+        refuse_stock_options(args, "multi_encoder_transformer", *CHECKPOINTING, *PRUNING)
         require_at_least(args, context_sentences=1, context_layers=1)
         if args.share_context_encoder and args.context_side == "target":
             raise UserError(
                 "--share-context-encoder is for previous source sentences, which --context-side "
                 "target does not read; leave it out"
+            )
+        if args.share_context_encoder and args.context_side == "source" and args.context_layers > 1:
+            raise UserError(
+                f"--context-layers {args.context_layers} is for context encoders of their own, "
+                "which --share-context-encoder replaces; leave one of them out"
             )
         joined = args.share_context_encoder and args.context_sentences > 1
         if joined and args.encoder_learned_pos:

@@ -156,9 +156,16 @@ class RFATransformerModel(DocumentTransformer):
         refuse_stock_options(args, "rfa_transformer")
         require_at_least(args, cross_feature_dim=1, causal_feature_dim=1)
         _check_pool(args)
-        for option in ("gate_cross_attention", "shared_gate"):
-            if getattr(args, option) and args.sentence_gate == "none":
+        of_gates = {
+            "gate_cross_attention": args.gate_cross_attention,
+            "shared_gate": args.shared_gate,
+            "gate_bias_init": args.gate_bias_init is not None,
+        }
+        for option, given in of_gates.items():
+            if given and args.sentence_gate == "none":
                 raise UserError(f"{flag(option)} needs --sentence-gate decay or average")
+        if args.denominator_floor is not None and args.denominator_floor <= 0:
+            raise UserError(f"--denominator-floor must be positive, not {args.denominator_floor}")
         if args.key_rescale_with_padding and args.no_key_rescale:
             raise UserError(
                 "--key-rescale-with-padding contradicts --no-key-rescale; leave one out"

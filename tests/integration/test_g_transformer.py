@@ -50,6 +50,7 @@ def test_it_is_not_pruned(binarised, tmp_path):
         (["--encoder-context-layers", "2"], "--encoder-context-layers 2: give a number from 0 to"),
         (["--cross-context-layers", "-1"], "--cross-context-layers -1: give a number from 0 to 1"),
         (["--checkpoint-activations"], "--checkpoint-activations is not supported"),
+        (["--offload-activations"], "--offload-activations is not supported"),
         (["--no-cross-attention"], "--no-cross-attention is not supported by g_transformer"),
         (["--quant-noise-pq", "0.1"], "--quant-noise-pq is not supported by g_transformer"),
         (["--encoder-layerdrop", "0.1"], "--encoder-layerdrop is not supported by g_transformer"),

@@ -468,6 +468,18 @@ TRAINING = {
         [*STREAM, "--checkpoint-activations"],
         model=tiny.memory(),
     ),
+    "offloaded activations of a stream": Case(
+        "--offload-activations is not supported by memory_transformer; leave it out",
+        [*STREAM, "--offload-activations"],
+        model=tiny.memory(),
+    ),
+    "merged dictionaries": Case(
+        (
+            "--merge-src-tgt-embed changes the dictionaries of text that is already binarised; "
+            "binarise it with --joined-dictionary and use --share-all-embeddings instead"
+        ),
+        [*WINDOWS, *NEW, "--merge-src-tgt-embed"],
+    ),
     "LayerDrop with memories": Case(
         "--decoder-layerdrop is not supported by memory_transformer; leave it out",
         [*STREAM, "--decoder-layerdrop", "0.5"],

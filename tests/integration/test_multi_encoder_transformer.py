@@ -59,7 +59,12 @@ def test_it_is_not_pruned(binarised, tmp_path):
             ["--share-context-encoder", "--context-side", "target"],
             "--share-context-encoder is for previous source sentences",
         ),
+        (
+            ["--share-context-encoder", "--context-layers", "3"],
+            "--context-layers 3 is for context encoders of their own",
+        ),
         (["--checkpoint-activations"], "--checkpoint-activations is not supported"),
+        (["--offload-activations"], "--offload-activations is not supported"),
         (
             ["--share-context-encoder", "--context-sentences", "2", "--encoder-learned-pos"],
             "--share-context-encoder has learned positions for single sentences, not for "

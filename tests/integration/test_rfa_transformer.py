@@ -80,6 +80,13 @@ def test_sentence_level_stock_task(binarised, tmp_path):
         (["--causal-feature-dim", "0"], "--causal-feature-dim must be at least 1, not 0"),
         (["--gate-cross-attention"], "--gate-cross-attention needs --sentence-gate"),
         (["--shared-gate"], "--shared-gate needs --sentence-gate"),
+        (["--gate-bias-init", "0"], "--gate-bias-init needs --sentence-gate"),
+        (["--denominator-floor", "0"], "--denominator-floor must be positive, not 0.0"),
+        (
+            ["--decoder-attention-heads", "3"],
+            "--decoder-attention-heads 3 must divide --decoder-embed-dim 16; change one of them",
+        ),
+        (["--base-layers", "1"], "--base-layers is not supported by rfa_transformer"),
         (["--same-matrices-in-decoding"], "--same-matrices-in-decoding needs --share-random-mat"),
         (
             ["--decoder-layers", "3", "--share-random-matrices", "--random-matrices", "5"],

@@ -77,6 +77,11 @@ def test_finetuning_from_a_stock_transformer(binarised, tmp_path):
         (tiny.window("--attention-window", "-1"), "--attention-window must not be negative"),
         (tiny.window("--no-cross-attention"), "not supported by window_attn_transformer"),
         (tiny.lst("--checkpoint-activations"), "--checkpoint-activations is not supported"),
+        (tiny.lst("--offload-activations"), "--offload-activations is not supported"),
+        (
+            tiny.window("--encoder-attention-heads", "0"),
+            "--encoder-attention-heads 0 must divide --encoder-embed-dim 16; change one of them",
+        ),
         (tiny.lst("--decoder-layerdrop", "0.2"), "--decoder-layerdrop is not supported by lst_tr"),
         (
             tiny.window("--store-ema"),
