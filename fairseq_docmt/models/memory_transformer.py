@@ -77,11 +77,16 @@ def layers_with_memory(args, side: str) -> List[int]:
     """Return the numbers of the layers of ``encoder`` or ``decoder`` with a memory.
 
     Raises:
-        UserError: if ``--memory-layers`` is not a list of existing layers.
+        UserError: if ``--memory-layers`` is not a list of existing layers, or there is no layer.
     """
     if args.memory_side == {"encoder": "target", "decoder": "source"}[side]:
         return []
     count = getattr(args, f"{side}_layers")
+    if count < 1:
+        raise UserError(
+            f"--{side}-layers {count} leaves no layer for a memory; set it to 1 or more, or choose "
+            "the other side with --memory-side"
+        )
     if args.memory_layers is None:
         return [count - 1]
     try:

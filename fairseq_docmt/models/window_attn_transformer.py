@@ -17,7 +17,7 @@ from torch import Tensor
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import refuse_stock_options, set_defaults
+from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.window.growing_source import GrowingSource, encode_growing
 from fairseq_docmt.modules.window.source_alignment import (
@@ -157,6 +157,7 @@ class WindowAttentionTransformerModel(DocumentTransformer):
         """
         args = with_defaults(args, cls.architecture)
         refuse_stock_options(args, "window_attn_transformer")
+        require_at_least(args, encoder_layers=1, decoder_layers=1)
         if args.attention_window < 0:
             raise UserError(f"--attention-window must not be negative, got {args.attention_window}")
         if args.position == "relative":

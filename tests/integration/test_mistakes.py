@@ -473,6 +473,14 @@ TRAINING = {
         [*STREAM, "--offload-activations"],
         model=tiny.memory(),
     ),
+    "memory without a layer": Case(
+        (
+            "--encoder-layers 0 leaves no layer for a memory; set it to 1 or more, or choose the "
+            "other side with --memory-side"
+        ),
+        STREAM,
+        model=tiny.memory("--encoder-layers", "0"),
+    ),
     "merged dictionaries": Case(
         (
             "--merge-src-tgt-embed changes the dictionaries of text that is already binarised; "
