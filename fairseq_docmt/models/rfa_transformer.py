@@ -179,7 +179,9 @@ def _check_pool(args) -> None:
     Raises:
         UserError: if the pool is too small, or decoding shares matrices without a shared pool.
     """
-    heads = max(args.decoder_attention_heads, args.encoder_attention_heads)
+    heads = args.decoder_attention_heads
+    if args.rfa_encoder:
+        heads = max(heads, args.encoder_attention_heads)
     wanted, users = heads, f"{heads} attention heads"
     if args.share_random_matrices:
         wanted = max(heads, args.decoder_layers * args.decoder_attention_heads)

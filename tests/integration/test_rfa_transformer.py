@@ -34,6 +34,10 @@ def test_variants_train_and_translate(binarised, tmp_path, variant):
     assert sorted(tiny.lines_of(output)) == tiny.rows_of(tiny.documents((1, 5, 2, 7), 2))
 
 
+def test_heads_of_a_stock_encoder_need_no_matrices():
+    tiny.as_built(*tiny.rfa("--random-matrices", "2", "--encoder-attention-heads", "4"))
+
+
 def test_activation_checkpointing_draws_the_same_matrices_again(binarised, tmp_path):
     """The second forward pass must use the random matrices of the first."""
     states = []
