@@ -6,3 +6,5 @@ sets=(test news europarl)
 limited=test marks=
 # target tokens that are read after each base
 declare -A tokens=([base]=1200000)
+# systems whose context is cut, and the same with their context
+context_of=([memory-control]=memory-both)

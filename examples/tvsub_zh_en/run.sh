@@ -18,6 +18,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 top=$here/../..
 recipes=$top/examples
 recipe=$(cd "${RECIPE:-$here}" && pwd)
+# systems whose context is cut -> the same system with its context
+declare -A context_of=()
 source "$recipe/corpus.sh"
 sets=("${sets[@]:0:${SETS:-${#sets[@]}}}")
 settings=("$recipe/systems.txt")
@@ -222,6 +224,21 @@ find_outputs() {
   done
 }
 
+# compare_with_context CUT FULL: the main outputs of a system whose context is cut and of the same with its
+# context, if that has been scored.
+compare_with_context() {
+  [ -e "$work/$2/scored" ] || return 0
+  local testset file record
+  for testset in "${sets[@]}"; do
+    find_outputs "$testset" "$1" "$1"
+    file=generate-$(subset_of "$testset").txt record=${decodings%%,*}/$testset-4
+    measured "$1/scores/with-context-$testset-record" python -m fairseq_docmt.scoring metrics \
+      --metrics s-bleu,chrf --tests bootstrap,sign --reference "$reference" \
+      --format json --out "$work/$1/scores/with-context-$testset.json" "$1=$work/$1/$record/$file" \
+      "$2=$work/$2/$record/$file"
+  done
+}
+
 # score SYSTEM: all its outputs beside the main output of the control that started from the same base.
 score() {
   local control=$1 system=$1 testset side
@@ -236,6 +253,7 @@ score() {
       --metrics s-bleu,d-bleu,chrf "${tests[@]}" --reference "$reference" \
       --format json --out "$work/$system/scores/$testset.json" "${outputs[@]}"
   done
+  [ -z "${context_of[$system]:-}" ] || compare_with_context "$system" "${context_of[$system]}"
   find_outputs "$limited" "$system" "$control"
   [ -z "$marks" ] || measured "$system/scores/pronouns-record" \
     python -m fairseq_docmt.scoring dropped-pronouns --source "$work/$marks" --reference "$reference" \

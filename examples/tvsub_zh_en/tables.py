@@ -131,6 +131,30 @@ def context_headers(pronouns: bool) -> List[str]:
     ]
 
 
+def cut_rows(name: str, scores: dict, sets: List[str]) -> List[List[str]]:
+    """Return the scores of a system whose context is cut, and of the same with its context."""
+    rows = []
+    for testset in sets:
+        found = scores.get(f"with-context-{testset}")
+        if found is None:
+            continue
+        (full,) = (system for system in metric(found, "s-BLEU")["scores"] if system != name)
+        row = [testset, name, full]
+        for label in ("s-BLEU", "chrF2"):
+            of_metric = metric(found, label)
+            row += [number(of_metric["scores"][system], 2) for system in (name, full)]
+            row += [number(test[full]["p"], 3) for test in of_metric["tests"].values()]
+        rows.append(row)
+    return rows
+
+
+CUT = [
+    *("test set", "context cut", "with context"),
+    *("s-BLEU, cut", "with context", "p, bootstrap", "p, sign test"),
+    *("chrF2, cut", "with context", "p, bootstrap", "p, sign test"),
+]
+
+
 def training_row(name: str, system: dict) -> List[str]:
     """Return how a system was trained."""
     runs = system["runs"]["train"]
@@ -221,12 +245,14 @@ def text(results: dict) -> str:
         return EMPTY
     pronouns = any("pronouns" in system["scores"] for system in systems.values())
     used = {n: s["scores"] for n, s in systems.items() if "usage" in s["scores"]}
+    cut = [row for n, s in systems.items() for row in cut_rows(n, s["scores"], sets)]
     tables = [
         table(
             [row for n, s in systems.items() for row in translation_rows(n, s, sets)],
             translation_headers(sets, pronouns),
         ),
         table([context_row(n, s) for n, s in used.items()], context_headers(pronouns)),
+        *([table(cut, CUT)] if cut else []),
         table([training_row(n, s) for n, s in systems.items()], TRAINING),
         notes(systems, used),
         "![Validation losses](losses.svg)",

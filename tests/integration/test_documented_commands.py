@@ -121,7 +121,6 @@ PAGES: Dict[str, List[Block]] = {
     ],
     "examples/ende_docs/README.md": [
         "trains for hours; tests/tvsub_zh_en/ tests its scripts",
-        "reads translations of run.sh; the page on evaluation runs such a comparison",
     ],
     "examples/evaluate_any_system/README.md": [
         "downloads outputs of other systems; the next block is run on made files",

@@ -111,14 +111,20 @@ def test_part_of_a_comparison():
     environment = {"CORPUS": "CORPUS", "SETS": "1", "BEAMS": "4"}
     environment["RECIPE"] = str(recipes.EXAMPLES / "ende_docs")
     environment["STAGES"] = "train translate usage score"
-    run = recipes.Run("tvsub_zh_en/run.sh", "WORK base memory-both", environment=environment)
+    arguments = "WORK base memory-both memory-control"
+    run = recipes.Run("tvsub_zh_en/run.sh", arguments, environment=environment)
     train = "fairseq-train keep_weights.py "
     programs = [
         f"python bash contexts.py fairseq-preprocess {train}{8 * 'fairseq-generate '}",
         "fairseq_docmt.scoring results.py fairseq-generate fairseq_docmt.scoring",
+        f"updates.py {train}fairseq-generate {2 * 'fairseq_docmt.scoring '}",
         f"updates.py {train}fairseq-generate {2 * 'fairseq_docmt.scoring '}results.py",
     ]
-    assert [call.program for call in run.calls()] == " ".join(programs).split()
+    calls = run.calls()
+    assert [call.program for call in calls] == " ".join(programs).split()
+    # The last scores compare the memory with the same system whose memory is cut.
+    places = [word.split("/WORK/")[1] for word in calls[-2].arguments if "=" in word]
+    assert places == [f"memory-{x}/stream/test-4/generate-test.txt" for x in ("control", "both")]
 
 
 def values(script: str, name: str, **environment) -> list:

@@ -265,6 +265,20 @@ def test_tables():
     ]
 
 
+def test_a_system_whose_context_is_cut_is_compared_with_the_same_with_context():
+    results = made_up()
+    scores = results["systems"]["memory"]["scores"]
+    assert tables.cut_rows("memory", scores, results["sets"]) == []
+    values = {"memory": 10.123, "full": 11}
+    tests = {"bootstrap": {"full": {"p": 0.0321}}, "sign": {"full": {"p": 0.2}}}
+    found = [{"label": label, "scores": values, "tests": tests} for label in ("s-BLEU", "chrF2")]
+    scores["with-context-zpdev"] = {"metrics": found}
+    both = ["10.12", "11.00", "0.032", "0.200"]
+    lines = tables.text(results).split("\n")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert ["zpdev", "memory", "full", *both, *both] in rows
+
+
 def test_tables_of_a_corpus_with_one_test_set_and_no_pronouns():
     results = {**made_up(), "sets": ["test"], "passages": [], "tried": {}}
     for name in ("pronouns", "context-pronouns"):
