@@ -18,8 +18,6 @@ from batches import (
     check,
     check_gradients,
     in_lanes,
-    random_document,
-    run,
     run_in_chunks,
     run_lanes,
     translate_by_random_search,
@@ -166,16 +164,6 @@ def test_a_search_has_the_scores_and_states_of_forced_decoding(variant):
     model = built(variant)
     lanes, found = translate_by_random_search(model, LANES[:2])
     check(found, by_loops(model, lanes, VARIANTS[variant][0]))
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("left_pad", [True, False])
-def test_a_long_sentence_widens_the_document_state_only_while_it_is_read(left_pad):
-    rows, starts = in_lanes([[random_document([30, *[2] * 3], seed=1)]])
-    stream = {"starts": torch.tensor(starts), "lanes": 1}
-    model = tiny.model(*tiny.multi_encoder("--context-side", "both", "--context-sentences", "2"))
-    _, extra = run(model, rows, left_pad, **stream)
-    assert [x.size(1) for x in extra["doc_state"].values()] == [3, 5]
 
 
 @torch.no_grad()

@@ -17,8 +17,6 @@ from batches import (
     check,
     check_gradients,
     in_lanes,
-    random_document,
-    run,
     run_in_chunks,
     run_lanes,
     translate_by_random_search,
@@ -153,15 +151,6 @@ def test_a_search_has_the_scores_and_states_of_forced_decoding(variant):
     model = built(variant)
     lanes, found = translate_by_random_search(model, LANES[:2])
     check(found, by_loops(model, lanes, variant))
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("left_pad", [True, False])
-def test_a_long_sentence_widens_the_document_state_only_while_it_is_read(left_pad):
-    rows, starts = in_lanes([[random_document([30, 2, 2], seed=1)]])
-    stream = {"starts": torch.tensor(starts), "lanes": 1}
-    _, extra = run(built("one-before"), rows, left_pad, **stream)
-    assert [x.size(1) for x in extra["doc_state"].values()] == [3, 3, 5, 5]
 
 
 @torch.no_grad()

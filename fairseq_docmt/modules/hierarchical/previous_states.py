@@ -65,11 +65,8 @@ class PreviousStates(NamedTuple):
         states, present = joined(before_states, states), joined(before_present, present)
         filled = before_present.any(dim=2).sum(dim=0)
         place, known, kept = stream.previous(filled, count)
-        still_read = present[-count:] & kept.t().unsqueeze(2)
-        # Without the columns that a longer sentence before them needed.
-        used = still_read.flatten(0, 1).any(dim=0).nonzero().squeeze(1)
         doc_state = {
-            f"{side}.states": states[-count:, :, used].permute(1, 2, 0, 3),
-            f"{side}.present": still_read[..., used].permute(1, 2, 0),
+            f"{side}.states": states[-count:].permute(1, 2, 0, 3),
+            f"{side}.present": (present[-count:] & kept.t().unsqueeze(2)).permute(1, 2, 0),
         }
         return cls(states.flatten(0, 1), present.flatten(0, 1), place, known, doc_state)

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from fairseq_docmt.errors import UserError
@@ -82,8 +81,5 @@ class PreviousSentences(NamedTuple):
         place, known, kept = stream.previous(filled, count)
         after = sentences[chunk:].masked_fill(sentences[chunk:].eq(pad), 0)
         after = after * kept.t().unsqueeze(2)
-        # Without the columns that a longer sentence before them needed.
-        ends = after.ne(0) * torch.arange(1, width + 1, device=after.device)
-        after = after[..., : int(ends.max())]
         doc_state = {key: after.permute(1, 2, 0).contiguous()}
         return cls(sentences.flatten(0, 1), place, known, doc_state)
