@@ -228,14 +228,14 @@ find_outputs() {
 # context, if that has been scored.
 compare_with_context() {
   [ -e "$work/$2/scored" ] || return 0
-  local testset file record
+  local testset subset output
   for testset in "${sets[@]}"; do
-    find_outputs "$testset" "$1" "$1"
-    file=generate-$(subset_of "$testset").txt record=${decodings%%,*}/$testset-4
+    subset=$(subset_of "$testset")
+    output=${decodings%%,*}/$testset-4/generate-$subset.txt
     measured "$1/scores/with-context-$testset-record" python -m fairseq_docmt.scoring metrics \
-      --metrics s-bleu,chrf --tests bootstrap,sign --reference "$reference" \
-      --format json --out "$work/$1/scores/with-context-$testset.json" "$1=$work/$1/$record/$file" \
-      "$2=$work/$2/$record/$file"
+      --metrics s-bleu,chrf --tests bootstrap,sign --reference "$raw/$subset.$tgt_lang" \
+      --format json --out "$work/$1/scores/with-context-$testset.json" \
+      "$1=$work/$1/$output" "$2=$work/$2/$output"
   done
 }
 
