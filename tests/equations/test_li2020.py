@@ -14,6 +14,7 @@ import pytest
 import tiny
 import torch
 from batches import (
+    EOS,
     LANES,
     check,
     check_gradients,
@@ -155,6 +156,16 @@ def test_outputs_in_chunks(variant):
     for sizes in ((1, 1, 1, 1, 1, 1), (4, 1, 1)):
         for left_pad in (True, False):
             check(run_in_chunks(model, LANES, sizes, left_pad=left_pad), wanted)
+
+
+@torch.no_grad()
+def test_every_symbol_can_be_in_the_document_state():
+    """The first symbol of the dictionary, too, although states are padded with 0."""
+    model, begin = built("both"), tiny.dictionary().bos()
+    assert begin == 0
+    lanes = [[[([5, begin, EOS], [EOS, begin]), ([6, EOS], [EOS, begin, 5]), ([7, EOS], [EOS, 8])]]]
+    wanted = by_loops(model, lanes, VARIANTS["both"][0])
+    check(run_in_chunks(model, lanes, (1, 1, 1)), wanted)
 
 
 @torch.no_grad()

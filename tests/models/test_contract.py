@@ -329,6 +329,25 @@ def test_shapes_do_not_depend_on_values(arguments, monkeypatch):
     assert gradients and all(gradient.is_meta for gradient in gradients)
 
 
+def test_a_document_state_does_not_stay_as_wide_as_a_long_sentence(model):
+    """Four short sentences follow it, one by one; then no system reads it word by word."""
+    if "lanes" not in following(model):
+        pytest.skip("has no document state")
+
+    def shapes_after(first: int) -> dict:
+        doc_state = None
+        for length in (first, 3, 3, 3, 3):
+            source, target = batch([length]), batch([length])
+            stream = {"starts": torch.tensor([doc_state is None]), "lanes": 1}
+            output = model(
+                source, source.ne(PAD).sum(1), previous(target), doc_state=doc_state, **stream
+            )
+            doc_state = {name: x.detach() for name, x in output[1]["doc_state"].items()}
+        return {name: x.shape for name, x in doc_state.items()}
+
+    assert shapes_after(30) == shapes_after(3)
+
+
 @pytest.mark.parametrize("arguments", long_but_for(ONE_OF_EACH, ARCHITECTURES), indirect=True)
 def test_search_on_a_gpu_mixes_no_devices(model):
     source = put(batch([9, 4, 13, 7], left_pad=True))

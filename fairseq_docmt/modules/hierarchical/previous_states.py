@@ -3,11 +3,10 @@
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_docmt.modules.shared.document_state import DocumentState
-from fairseq_docmt.modules.shared.previous_sentences import check_count
+from fairseq_docmt.modules.shared.document_state import DocumentState, of_equal_width
+from fairseq_docmt.modules.shared.previous_sentences import last_sentences, names_of
 from fairseq_docmt.modules.shared.stream import Stream
 
 
@@ -20,8 +19,9 @@ class PreviousStates(NamedTuple):
         place: (rows, n) index in ``states`` of the n previous sentences of each row, the farthest
             first.
         known: (rows, n) True if they belong to the row's document.
-        doc_state: document state after the batch; ``SIDE.states`` is (lanes, W, n, C),
-            ``SIDE.present`` (lanes, W, n).
+        doc_state: document state after the batch; for the last sentence ``SIDE.states.1`` is
+            (lanes, W, C) and ``SIDE.present.1`` (lanes, W), for the one before it ``SIDE.states.2``
+            and so on.
     """
 
     states: Tensor
@@ -47,26 +47,17 @@ class PreviousStates(NamedTuple):
             UserError: the document state has another number of sentences.
         """
         lanes, size = stream.lanes, states.size(2)
-        before = stream.doc_state or {
-            f"{side}.states": states.new_zeros(lanes, 1, count, size),
-            f"{side}.present": present.new_zeros(lanes, 1, count),
-        }
-        before_states = before[f"{side}.states"].to(states.dtype).permute(2, 0, 1, 3)
-        before_present = before[f"{side}.present"].permute(2, 0, 1)
-        check_count(len(before_present), count)
-        width = max(states.size(1), before_states.size(2))
-
-        def joined(first: Tensor, then: Tensor) -> Tensor:
-            """Join sentences (n, lanes, W, ...) and (rows, W, ...) of different widths."""
-            then = then.unflatten(0, (-1, lanes))
-            others = (0, 0) * (first.dim() - 3)
-            return torch.cat([F.pad(x, (*others, 0, width - x.size(2))) for x in (first, then)])
-
-        states, present = joined(before_states, states), joined(before_present, present)
-        filled = before_present.any(dim=2).sum(dim=0)
+        words, mask = f"{side}.states", f"{side}.present"
+        before = last_sentences(stream.doc_state, words, count, states.new_zeros(lanes, 0, size))
+        before_present = last_sentences(stream.doc_state, mask, count, present.new_zeros(lanes, 0))
+        sentences = [x.to(states.dtype) for x in before] + list(states.unflatten(0, (-1, lanes)))
+        masks = [*before_present, *present.unflatten(0, (-1, lanes))]
+        states, present = (torch.stack(of_equal_width(x)) for x in (sentences, masks))
+        filled = present[:count].any(dim=2).sum(dim=0)
         place, known, kept = stream.previous(filled, count)
+        masks = [x & still_known.unsqueeze(1) for x, still_known in zip(masks[-count:], kept.t())]
         doc_state = {
-            f"{side}.states": states[-count:].permute(1, 2, 0, 3),
-            f"{side}.present": (present[-count:] & kept.t().unsqueeze(2)).permute(1, 2, 0),
+            **dict(zip(names_of(words, count), sentences[-count:])),
+            **dict(zip(names_of(mask, count), masks)),
         }
         return cls(states.flatten(0, 1), present.flatten(0, 1), place, known, doc_state)

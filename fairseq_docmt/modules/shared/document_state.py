@@ -32,10 +32,13 @@ def moved(doc_state: Optional[DocumentState], device) -> Optional[DocumentState]
 
 def joined(states: Sequence[DocumentState]) -> DocumentState:
     """Concatenate states along documents, padding their second dimension with zeros."""
-    return {name: torch.cat(_even([doc_state[name] for doc_state in states])) for name in states[0]}
+    return {
+        name: torch.cat(of_equal_width([doc_state[name] for doc_state in states]))
+        for name in states[0]
+    }
 
 
-def _even(values: List[Tensor]) -> List[Tensor]:
+def of_equal_width(values: List[Tensor]) -> List[Tensor]:
     """Pad the second dimension of tensors with zeros to the same size."""
     if values[0].dim() < 2:
         return values

@@ -1,35 +1,52 @@
 """Previous sentences of each row of a stream; the document state holds their tokens."""
 
-from typing import NamedTuple
+from typing import List, NamedTuple, Optional
 
+import torch
 from torch import Tensor
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.shared.document_state import DocumentState
+from fairseq_docmt.modules.shared.document_state import DocumentState, of_equal_width
 from fairseq_docmt.modules.shared.stream import Stream
 
-#: names in the document state: (lanes, W, n) tokens, padded with 0, which no sentence contains
+#: beginnings of names in the document state
 TARGET_KEY = "context.target_tokens"
 KEY = "context.tokens"
 
 
-def check_count(found: int, count: int) -> None:
-    """Check that an incoming document state has as many previous sentences as a model reads.
+def names_of(key: str, count: int) -> List[str]:
+    """Return the names of the last ``count`` sentences in a document state, the farthest first.
+
+    They are ``KEY.1`` for the last sentence, ``KEY.2`` for the one before it, and so on. Each is a
+    tensor of its own width: in a single tensor all would be padded to the longest ever read.
+    """
+    return [f"{key}.{back}" for back in range(count, 0, -1)]
+
+
+def last_sentences(
+    doc_state: Optional[DocumentState], key: str, count: int, none: Tensor
+) -> List[Tensor]:
+    """Return the last ``count`` sentences in a document state, the farthest first.
 
     Args:
-        found: number of sentences in the document state.
-        count: number that the model reads.
+        doc_state: document state, or None.
+        key: beginning of their names.
+        count: number of sentences.
+        none: (lanes, 0, ...) what stands for each sentence if there is no document state.
 
     Raises:
-        UserError: it has not, as in a checkpoint of an earlier version, which does not store the
-            option.
+        UserError: the document state has other names, as in the checkpoint of an earlier version.
     """
-    if found != count:
+    if doc_state is None:
+        return [none] * count
+    names = names_of(key, count)
+    if {name for name in doc_state if name.startswith(key)} != set(names):
         raise UserError(
-            f"the checkpoint was saved in the middle of an epoch with --context-sentences {found}, "
-            f"not {count}, which the document states in it do not fit; give the same again, or "
-            "begin a new epoch with --reset-dataloader"
+            "the checkpoint was saved in the middle of an epoch, with document states of another "
+            f"version or of another --context-sentences than {count}; give the number that it was "
+            "trained with, or begin a new epoch with --reset-dataloader"
         )
+    return [doc_state[name] for name in names]
 
 
 class PreviousSentences(NamedTuple):
@@ -64,22 +81,20 @@ class PreviousSentences(NamedTuple):
         Raises:
             UserError: the document state has another number of sentences.
         """
-        lanes, chunk = stream.lanes, len(src_tokens) // stream.lanes
-        incoming = src_tokens.new_zeros(lanes, 1, count)
-        if stream.doc_state is not None:
-            incoming = stream.doc_state[key]
-            check_count(incoming.size(2), count)
-        # Convert to right padding.
+        lanes = stream.lanes
+        before = last_sentences(stream.doc_state, key, count, src_tokens.new_zeros(lanes, 0))
+        # Convert to right padding; in the document state 0 stands for padding.
         src_tokens = src_tokens.gather(1, src_tokens.eq(pad).int().argsort(dim=1, stable=True))
-        # (count + chunk, lanes, W)
-        width = max(incoming.size(1), src_tokens.size(1))
-        sentences = src_tokens.new_full((count + chunk, lanes, width), pad)
-        sentences[:count, :, : incoming.size(1)] = incoming.permute(2, 0, 1)
-        sentences[:count][sentences[:count].eq(0)] = pad
-        sentences[count:, :, : src_tokens.size(1)] = src_tokens.unflatten(0, (chunk, lanes))
-        filled = sentences[:count].ne(pad).any(dim=2).sum(dim=0)
+        numbers = src_tokens.add(1).masked_fill(src_tokens.eq(pad), 0)
+        sentences = [*before, *numbers.unflatten(0, (-1, lanes))]
+        stacked = torch.stack(of_equal_width(sentences))
+        filled = stacked[:count].any(dim=2).sum(dim=0)
         place, known, kept = stream.previous(filled, count)
-        after = sentences[chunk:].masked_fill(sentences[chunk:].eq(pad), 0)
-        after = after * kept.t().unsqueeze(2)
-        doc_state = {key: after.permute(1, 2, 0).contiguous()}
-        return cls(sentences.flatten(0, 1), place, known, doc_state)
+        doc_state = {
+            name: sentence * still_known.unsqueeze(1)
+            for name, sentence, still_known in zip(
+                names_of(key, count), sentences[-count:], kept.t()
+            )
+        }
+        tokens = stacked.sub(1).masked_fill(stacked.eq(0), pad)
+        return cls(tokens.flatten(0, 1), place, known, doc_state)
