@@ -6,6 +6,7 @@
 # SYSTEM is a system of train.sh.  Environment: BATCH, sentences or parts of documents side by side
 # (16).  Before this: train.sh.
 set -euo pipefail
+: "${4:?usage: bash generate.sh WORK SYSTEM CHECKPOINT OUT [more options]}"
 work=$1 system=$2 checkpoint=$3 out=$4
 shift 4
 export PYTHONWARNINGS=ignore

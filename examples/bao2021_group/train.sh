@@ -12,6 +12,7 @@
 # update (4, for the four GPUs of the authors).  With --fp16, group needs --fp16-no-flatten-grads too.
 # Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
+: "${3:?usage: bash train.sh WORK SYSTEM SAVE [options of fairseq-train]}"
 work=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore

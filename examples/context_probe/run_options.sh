@@ -8,6 +8,7 @@
 # SYSTEM: window stride2 stride4 sampled coword next mixed | document lengths sampled-lengths
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+: "${2:?usage: bash run_options.sh FOLDER SYSTEM ...}"
 work=$1
 shift
 updates=${UPDATES:-1000}

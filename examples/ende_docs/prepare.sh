@@ -7,6 +7,7 @@
 # one sentence per line, and a blank line between documents.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
+: "${2:?usage: bash prepare.sh CORPUS WORK}"
 corpus=$1 work=$2
 python "$top/data_prep/prepare.py" --source-lang en --target-lang de \
   --train "$corpus/train" --valid "$corpus/valid" \

@@ -8,6 +8,7 @@
 # download).  Next: train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
+: "${2:?usage: bash prepare.sh CORPUS WORK}"
 corpus=$1 work=$2
 
 documents() {

@@ -12,6 +12,7 @@
 # about 8 whole documents, as in the authors' recipe.  With --fp16 give --fp16-no-flatten-grads too.
 # Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
+: "${3:?usage: bash train.sh WORK SYSTEM SAVE [options of fairseq-train]}"
 work=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore

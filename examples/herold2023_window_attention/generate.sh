@@ -9,6 +9,7 @@
 # Environment: CORPUS is news (default), ted or os, and sets the languages; MAX_TOKENS sets the batch
 # size.  Before this: train.sh.
 set -euo pipefail
+: "${6:?usage: bash generate.sh DATA TASK DECODING CHECKPOINT REFERENCE OUT [more options]}"
 data=$1 task=$2 decoding=$3 checkpoint=$4 reference=$5 out=$6
 shift 6
 export PYTHONWARNINGS=ignore

@@ -9,6 +9,7 @@
 # Next: train.sh with WORK/data/bin.
 set -euo pipefail
 data_prep=$(cd "$(dirname "$0")/../../data_prep" && pwd)
+: "${2:?usage: bash prepare.sh DOWNLOADS WORK}"
 from=$1 texts=$2/corpus data=$2/data
 
 # Convert tagged documents: tagged NAME SOURCE-FILES... -- TARGET-FILES...

@@ -16,6 +16,7 @@
 # in the paper also 10 and 30).  MAX_TOKENS and UPDATE_FREQ set the batch size.
 # Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
+: "${3:?usage: bash train.sh DATA SYSTEM SAVE [options of fairseq-train]}"
 data=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore

@@ -8,6 +8,7 @@
 # Environment: BPE, the number of merges for each language (32000).  Next: train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
+: "${2:?usage: bash prepare.sh CORPUS WORK}"
 corpus=$1 work=$2
 for name in train dev test; do
   python "$top/data_prep/sentence_groups.py" "$corpus/en_$name" "$corpus/ru_$name" \

@@ -13,6 +13,7 @@
 # the four GPUs of the authors).
 # Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
+: "${3:?usage: bash train.sh DATA SYSTEM SAVE [options of fairseq-train]}"
 data=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore

@@ -6,6 +6,7 @@
 # SYSTEM is a system of train.sh.  Environment: BEAM (1); DRAFTS, the translations of base from which
 # iterative decoding starts, with one further pass as in the paper.  Before this: train.sh.
 set -euo pipefail
+: "${4:?usage: bash generate.sh DATA SYSTEM CHECKPOINT OUT [more options]}"
 data=$1 system=$2 checkpoint=$3 out=$4
 shift 4
 export PYTHONWARNINGS=ignore

@@ -7,6 +7,7 @@
 # Example: bash make_drafts.sh data/bin de en base/checkpoint_best.pt drafts train valid test -- --cpu
 # Next: --drafts OUT for fairseq-train and fairseq-generate.
 set -euo pipefail
+: "${6:?usage: bash make_drafts.sh DATA SRC TGT CHECKPOINT OUT SPLIT ... [-- options of fairseq-generate]}"
 data=$1 src=$2 tgt=$3 checkpoint=$4 out=$5
 shift 5
 splits=()

@@ -9,6 +9,7 @@
 # Next: train_sentence_lm.sh and train.sh with WORK/bin.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
+: "${4:?usage: bash prepare.sh SRC TGT CORPUS WORK}"
 src=$1 tgt=$2 corpus=$3 work=$4
 export PYTHONWARNINGS=ignore
 mkdir -p "$work/lower"

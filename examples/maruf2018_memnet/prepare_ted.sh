@@ -9,6 +9,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 data_prep=$here/../../data_prep
+: "${2:?usage: bash prepare_ted.sh DOWNLOADS WORK}"
 from=$1 work=$2 corpus=$2/corpus
 python "$data_prep/tagged_documents.py" --complete-documents --min-sentences 5 \
   --source "$from/train.tags.fr-en.fr" --target "$from/train.tags.fr-en.en" \

@@ -8,6 +8,7 @@
 # Environment: SIZE of embeddings and states (512), EPOCHS (10).
 # Next: --sentence-lm OUT/forward/checkpoint_best.pt:OUT/backward/checkpoint_best.pt
 set -euo pipefail
+: "${4:?usage: bash train_sentence_lm.sh TRAIN_TEXT VALID_TEXT DICT OUT [options of fairseq-train]}"
 train=$1 valid=$2 dict=$3 out=$4
 shift 4
 export PYTHONWARNINGS=ignore

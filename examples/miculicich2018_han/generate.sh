@@ -6,6 +6,7 @@
 # SYSTEM is a system of train.sh.  Environment: BATCH, documents or sentences in parallel (32).
 # Before this: train.sh.
 set -euo pipefail
+: "${4:?usage: bash generate.sh DATA SYSTEM CHECKPOINT OUT [more options]}"
 data=$1 system=$2 checkpoint=$3 out=$4
 shift 4
 export PYTHONWARNINGS=ignore

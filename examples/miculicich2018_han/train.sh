@@ -10,6 +10,7 @@
 # CHUNK, sentences of each in an update (20).
 # Before this: data_prep/prepare.py, or prepare_iwslt15.sh of wu2022_rfa.  Next: generate.sh.
 set -euo pipefail
+: "${3:?usage: bash train.sh DATA SYSTEM SAVE [options of fairseq-train]}"
 data=$1 system=$2 save=$3
 shift 3
 export PYTHONWARNINGS=ignore

@@ -5,6 +5,7 @@
 #
 # Before this: train.sh.
 set -euo pipefail
+: "${1:?usage: bash generate.sh WORK}"
 work=$1
 export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 user_dir=$(python -m fairseq_docmt)

@@ -7,6 +7,7 @@
 # blank line between episodes.  Next: train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
+: "${2:?usage: bash prepare.sh CORPUS WORK}"
 corpus=$1 work=$2
 python "$top/data_prep/prepare.py" --source-lang zh --target-lang en \
   --train "$corpus/train" --valid "$corpus/valid" --test "$corpus/test" "$corpus/zpdev" \

@@ -24,6 +24,7 @@ source "$recipe/corpus.sh"
 sets=("${sets[@]:0:${SETS:-${#sets[@]}}}")
 settings=("$recipe/systems.txt")
 [ ! -e "$recipe/tried.txt" ] || settings+=("$recipe/tried.txt")
+: "${1:?usage: CORPUS=FOLDER bash run.sh WORK [SYSTEM ...]}"
 work=$1
 shift
 mkdir -p "$work"

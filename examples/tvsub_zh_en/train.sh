@@ -6,6 +6,7 @@
 #
 # Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
+: "${1:?usage: bash train.sh WORK}"
 work=$1
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)

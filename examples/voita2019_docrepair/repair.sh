@@ -11,6 +11,7 @@
 # Before this: train.sh.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+: "${6:?usage: bash repair.sh WORK/bin TGT CHECKPOINT FIRST SOURCE OUT [more options]}"
 data=$1 tgt=$2 checkpoint=$3 first=$4 source=$5 out=$6
 shift 6
 export PYTHONWARNINGS=ignore

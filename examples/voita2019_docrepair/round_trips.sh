@@ -13,6 +13,7 @@
 # Next: train.sh.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+: "${7:?usage: bash round_trips.sh DATA SRC TGT BACK FORTH MONO WORK [options of fairseq-interactive]}"
 data=$1 src=$2 tgt=$3 back=$4 forth=$5 mono=$6 work=$7
 shift 7
 beam=(--beam "${BEAM:-4}") dictionary=$data/dict.$tgt.txt

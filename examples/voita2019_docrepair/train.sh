@@ -7,6 +7,7 @@
 # Environment: WINDOW, number of sentences (4; 1 is a control without context).
 # Before this: round_trips.sh.  Next: repair.sh.
 set -euo pipefail
+: "${2:?usage: bash train.sh WORK/bin SAVE [options of fairseq-train]}"
 data=$1 save=$2
 shift 2
 export PYTHONWARNINGS=ignore

@@ -7,6 +7,7 @@
 # translation becomes <unk>, as a blank line would end the document.  OUTPUT.log has scores too.
 # Environment: BUFFER, lines that are read at once (10000).
 set -euo pipefail
+: "${6:?usage: bash translate.sh DATA FROM TO CHECKPOINT INPUT OUTPUT [options of fairseq-interactive]}"
 data=$1 from=$2 to=$3 checkpoint=$4 input=$5 output=$6
 shift 6
 export PYTHONWARNINGS=ignore

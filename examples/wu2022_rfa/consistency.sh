@@ -8,6 +8,7 @@
 # phenomena).  L is the number of sentences that CHECKPOINT was trained with, 4 for groups.  Results
 # are written to OUT.json.  Before this: train_consistency.sh.
 set -euo pipefail
+: "${6:?usage: bash consistency.sh WORK SETS PART L CHECKPOINT OUT [more options]}"
 work=$1 sets=$2 part=$3 size=$4 checkpoint=$5 out=$6
 shift 6
 export PYTHONWARNINGS=ignore

@@ -9,6 +9,7 @@
 #   segment     each group is translated as a whole, for systems trained on groups
 # Before this: train.sh.
 set -euo pipefail
+: "${5:?usage: bash generate.sh WORK CHECKPOINT PAIR DECODING OUT [more options]}"
 work=$1 checkpoint=$2 pair=$3 decoding=$4 out=$5
 shift 5
 export PYTHONWARNINGS=ignore

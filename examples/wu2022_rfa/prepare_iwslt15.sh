@@ -7,6 +7,7 @@
 # Next: train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
+: "${2:?usage: bash prepare_iwslt15.sh ARCHIVE WORK}"
 archive=$1 work=$2
 
 if [ -f "$archive" ]; then

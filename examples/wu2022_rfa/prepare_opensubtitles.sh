@@ -7,6 +7,7 @@
 # four sentences per line, joined by _eos (see README.md for the download).  Next: train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
+: "${2:?usage: bash prepare_opensubtitles.sh CORPUS WORK}"
 corpus=$1 work=$2
 for name in train dev test; do
   python "$top/data_prep/sentence_groups.py" "$corpus/en_$name" "$corpus/ru_$name" \

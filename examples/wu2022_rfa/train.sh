@@ -10,6 +10,7 @@
 # directly.
 # Before this: prepare_*.sh.  Next: generate.sh.  For consistency use train_consistency.sh.
 set -euo pipefail
+: "${4:?usage: bash train.sh WORK SYSTEM WINDOW SAVE [options of fairseq-train]}"
 work=$1 system=$2 size=$3 save=$4
 shift 4
 export PYTHONWARNINGS=ignore

@@ -9,6 +9,7 @@
 # SAVE/checkpoint_best_consistency.pt.  After an interruption, the same command continues.
 # Before this: prepare_opensubtitles.sh.  Next: consistency.sh with the test sets.
 set -euo pipefail
+: "${5:?usage: bash train_consistency.sh WORK SETS SYSTEM L SAVE [options of fairseq-train]}"
 work=$1 sets=$2 system=$3 size=$4 save=$5
 shift 5
 export PYTHONWARNINGS=ignore

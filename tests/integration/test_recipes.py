@@ -1,6 +1,7 @@
 """The parsers of fairseq accept every command of the recipes."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 import recipes
@@ -21,6 +22,17 @@ def test_commands_are_understood(run):
 
 def test_every_script_is_run():
     assert sorted({run.script for run in recipes.RUNS}) == recipes.SCRIPTS
+
+
+@pytest.mark.parametrize("script", [*recipes.SCRIPTS, "context_probe/run_options.sh"])
+def test_usage_without_arguments(script, tmp_path):
+    done = subprocess.run(
+        ["bash", str(recipes.EXAMPLES / script)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    [line] = done.stderr.splitlines()
+    assert "usage: " in line and f" bash {Path(script).name} " in line
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
