@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from check_documents import CorpusError, iterate_lines
+from documents import check_not_read
 from prepare import cores
 from stages import count_lines, map_lines, write_whole
 
@@ -60,6 +61,7 @@ def main(arguments=None) -> None:
     try:
         if args.workers < 1:
             raise CorpusError("--workers must be at least 1")
+        check_not_read([args.output], [args.input])
         lines, total = iterate_lines(args.input), count_lines(Path(args.input))
         given, step = (args.data, args.language, args.undo), "undo" if args.undo else "prepare"
         found = map_lines(lines, line_function, given, step, args.input, args.workers, total)

@@ -162,6 +162,23 @@ def reader_parser(description: str) -> argparse.ArgumentParser:
     return parser
 
 
+def check_not_read(out: Iterable[str], given: Iterable) -> None:
+    """Check that no file is written over one that is read.
+
+    Args:
+        out: paths to write.
+        given: values of other arguments: paths, lists of paths, and whatever is no path.
+
+    Raises:
+        CorpusError: a path is in both.
+    """
+    lists = [value if isinstance(value, list) else [value] for value in given]
+    read = {Path(path).resolve() for paths in lists for path in paths if isinstance(path, str)}
+    for path in out:
+        if Path(path).resolve() in read:
+            raise CorpusError(f"{path} is read; give another file to write")
+
+
 def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace) -> None:
     """Read and write a corpus and print what was written; report an error in one sentence.
 
@@ -171,6 +188,7 @@ def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace
     """
     left_out = LeftOut()
     try:
+        check_not_read(args.out, [value for name, value in vars(args).items() if name != "out"])
         documents = select(read(args), left_out, args.min_sentences, args.complete_documents)
         counts = write_corpus(documents, args.out)
     except CorpusError as error:

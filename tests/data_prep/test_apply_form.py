@@ -57,6 +57,12 @@ def test_mistakes(corpus, folder, tmp_path, arguments, message):
     assert not (tmp_path / "text").exists()
 
 
+def test_the_input_is_not_written(corpus, folder):
+    with pytest.raises(SystemExit, match="error: .*/test.en is read; give another file to write"):
+        run(folder, corpus / "test.en", corpus / "test.en")
+    assert (corpus / "test.en").read_text() == TEXT["en"] * 3
+
+
 def test_a_missing_text(folder, tmp_path):
     with pytest.raises(SystemExit, match="error: .*none"):
         run(folder, tmp_path / "none", tmp_path / "text")

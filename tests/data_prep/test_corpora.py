@@ -531,3 +531,18 @@ def test_a_side_that_cannot_be_written_leaves_the_other_as_it_was(tmp_path):
     assert done.returncode == 1 and "folder cannot be written (Is a directory)" in done.stderr
     assert (tmp_path / "old").read_text() == "before\n"
     assert {p.name for p in tmp_path.iterdir()} == {"s", "old", "folder"}
+
+
+def test_files_that_are_read_are_not_written(tmp_path):
+    (path,) = write(tmp_path, s="a\tx\n")
+    done = run_script("tab_separated", path, "--out", tmp_path / "o", f"{tmp_path}/./s")
+    assert done.returncode == 1 and done.stderr.endswith(
+        "/./s is read; give another file to write\n"
+    )
+    source, target = write(tmp_path, de="<url>\na\n", en="<url>\nx\n")
+    out = [tmp_path / "o", source]
+    done = run_script("tagged_documents", "--source", source, "--target", target, "--out", *out)
+    assert done.returncode == 1 and done.stderr.endswith(
+        "/de is read; give another file to write\n"
+    )
+    assert (tmp_path / "s").read_text() == "a\tx\n" and not (tmp_path / "o").exists()
