@@ -22,21 +22,27 @@ def read_documents(source: str, target: str, mark: str) -> Iterator[Document]:
         mark: line that begins a document.
 
     Raises:
-        CorpusError: the sides differ in their number of lines or in markers.
+        CorpusError: the sides differ in their number of lines or in markers, or have no marker.
     """
     document: Document = []
+    marked = False
     for number, pair in enumerate(paired_lines(source, target), start=1):
         begins = [line.strip() == mark for line in pair]
         if not any(begins):
             document.append(pair)
         elif all(begins):
             yield document
-            document = []
+            document, marked = [], True
         else:
             raise CorpusError(
                 f"{(source, target)[begins.index(True)]}: line {number} is {mark}, but not on the "
                 "other side; documents must begin at the same lines"
             )
+    if not marked:
+        raise CorpusError(
+            f"{source} has no line {mark}, which begins a document; give the line that does with "
+            "--mark"
+        )
     yield document
 
 

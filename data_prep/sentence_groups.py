@@ -23,10 +23,10 @@ def read_groups(source: str, target: str, mark: str) -> Iterator[Document]:
         mark: separator between sentences.
 
     Raises:
-        CorpusError: the mark is blank, or the sides differ in their groups or in the sentences of a
-            group.
+        CorpusError: the mark is blank or in no line, or the sides differ in their groups or in the
+            sentences of a group.
     """
-    separator = _separator(mark)
+    separator, marked = _separator(mark), False
     for number, pair in enumerate(paired_lines(source, target), start=1):
         sides = [separator.split(group) for group in pair]
         if len(sides[0]) != len(sides[1]):
@@ -34,7 +34,13 @@ def read_groups(source: str, target: str, mark: str) -> Iterator[Document]:
                 f"{source}: line {number} has {len(sides[0])} sentences, but {len(sides[1])} in "
                 f"{target}; remove the line on both sides"
             )
+        marked = marked or len(sides[0]) > 1
         yield list(zip(*sides))
+    if not marked:
+        raise CorpusError(
+            f"{source}: no line has the mark {mark.strip()}; give the separator between sentences "
+            "with --mark"
+        )
 
 
 def _separator(mark: str) -> Pattern:

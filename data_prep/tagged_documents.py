@@ -95,7 +95,8 @@ def _lines_among_tags(lines: List[str]) -> Segments:
             talks.append([])
         elif not TAG.match(line.strip()):
             talks[-1].append(on_one_line(html.unescape(line)))
-    return [talk for talk in talks if talk]
+    # Without tags it is another kind of text, whose documents are not known.
+    return [talk for talk in talks if talk] if len(talks) > 1 else []
 
 
 def read_documents(sources: Sequence[str], targets: Sequence[str]) -> Iterator[Document]:

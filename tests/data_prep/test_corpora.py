@@ -210,6 +210,7 @@ def test_segments_belong_to_the_nearest_document(tmp_path):
         ),
         ("<url>\n", "x", "/s: the file has no document"),
         ("", "x", "/s: the file has no document"),
+        ("a\n\nb\n", "x\n\ny\n", "/s: the file has no document"),
     ],
 )
 def test_tagged_documents_with_faults(tmp_path, source, target, message):
@@ -546,3 +547,11 @@ def test_files_that_are_read_are_not_written(tmp_path):
         "/de is read; give another file to write\n"
     )
     assert (tmp_path / "s").read_text() == "a\tx\n" and not (tmp_path / "o").exists()
+
+
+def test_files_without_marks(tmp_path):
+    source, target = write(tmp_path, s="a\n\nb\n", t="x\n\ny\n")
+    with pytest.raises(CorpusError, match="/s has no line <d>, which begins a document; give the"):
+        list(marked_documents.read_documents(source, target, "<d>"))
+    with pytest.raises(CorpusError, match="/s: no line has the mark _eos; give the separator"):
+        list(sentence_groups.read_groups(source, target, " _eos "))
