@@ -127,8 +127,8 @@ def write_corpus(documents: Iterable[Document], out: Sequence[str]) -> Counts:
         out: paths of the two sides.
 
     Raises:
-        CorpusError: the text has an error, both sides have the same path, or one of them cannot be
-            written; nothing is written.
+        CorpusError: the text is empty or has an error, both sides have the same path, or one of
+            them cannot be written; nothing is written.
     """
     if Path(out[0]).resolve() == Path(out[1]).resolve():
         raise CorpusError(f"--out: {out[1]} is the file of both sides; give each its own")
@@ -136,6 +136,11 @@ def write_corpus(documents: Iterable[Document], out: Sequence[str]) -> Counts:
     for document in documents:
         for side, sentences in zip(sides, zip(*document)):
             side += [*([""] if side else []), *sentences]
+    if not sides[0]:
+        raise CorpusError(
+            "no document is left to write: there is none, or all are left out for the "
+            "translations they lack or by --min-sentences"
+        )
     counts = check_lines(*sides, *map(str, out))
     write_whole(dict(zip(out, sides)))
     return counts

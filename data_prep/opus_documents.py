@@ -43,7 +43,7 @@ class ContraPro:
             raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
         except json.JSONDecodeError as error:
             raise CorpusError(f"{path}: line {error.lineno} is not valid JSON") from None
-        except (TypeError, KeyError, ValueError):
+        except (AttributeError, TypeError, KeyError, ValueError):
             raise CorpusError(
                 f'{path}: an item has no "document id", "segment id" or "src segment"; give '
                 "contrapro.json as it was published"

@@ -214,7 +214,7 @@ def write_whole(texts: Mapping[str, Iterable[str]]) -> None:
         CorpusError: a file cannot be written.
     """
     paths = list(map(Path, texts))
-    partials = {path: path.with_name(path.name + ".partial") for path in paths}
+    partials = {path: path.parent / (path.name + ".partial") for path in paths}
     try:
         for path, lines in zip(paths, texts.values()):
             path.parent.mkdir(parents=True, exist_ok=True)

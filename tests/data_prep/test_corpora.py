@@ -334,6 +334,7 @@ def test_segments_of_contrapro_are_left_out(tmp_path):
         ('[{"document id": "a"}]', 'json: an item has no "document id", "segment id" or'),
         ("[1]", 'json: an item has no "document id"'),
         (f"[{item(line='b')}]", 'json: an item has no "document id"'),
+        (f"[{item(text=3)}]", 'json: an item has no "document id"'),
     ],
 )
 def test_segments_of_contrapro_that_do_not_fit(tmp_path, contrapro, message):
@@ -549,9 +550,24 @@ def test_files_that_are_read_are_not_written(tmp_path):
     assert (tmp_path / "s").read_text() == "a\tx\n" and not (tmp_path / "o").exists()
 
 
+def test_nothing_is_left_to_write(tmp_path):
+    (path,) = write(tmp_path, s="a\tx\n\nb\t\n")
+    out = [tmp_path / "o.s", tmp_path / "o.t"]
+    done = run_script("tab_separated", path, "--min-sentences", "2", "--out", *out)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no document is left to write: there is none, or all are")
+
+
 def test_files_without_marks(tmp_path):
     source, target = write(tmp_path, s="a\n\nb\n", t="x\n\ny\n")
     with pytest.raises(CorpusError, match="/s has no line <d>, which begins a document; give the"):
         list(marked_documents.read_documents(source, target, "<d>"))
     with pytest.raises(CorpusError, match="/s: no line has the mark _eos; give the separator"):
         list(sentence_groups.read_groups(source, target, " _eos "))
+
+
+def test_an_output_without_a_name(tmp_path):
+    (path,) = write(tmp_path, s="a\tx\n")
+    done = run_script("tab_separated", path, "--out", tmp_path / "o", "")
+    assert done.returncode == 1
+    assert done.stderr == "error: . cannot be written (Is a directory)\n"
