@@ -8,6 +8,7 @@ without Moses tokenization and truecasing.  The line numbers of fairseq-generate
 between documents, so a gap in the numbers ends a document.
 """
 
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -50,7 +51,27 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 def main() -> None:
     """Write the files for the output named on the command line."""
-    output, folder = Path(sys.argv[1]).read_text(encoding="utf-8"), Path(sys.argv[2])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("output", metavar="OUTPUT", help="output of fairseq-generate")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="existing folder to write to")
+    args = parser.parse_args()
+    try:
+        output = Path(args.output).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        sys.exit(f"error: {args.output} cannot be read ({reason})")
+    if not read_texts(output, "H"):
+        sys.exit(f"error: {args.output} has no H- lines; give an output of fairseq-generate")
+    try:
+        write_files(output, args.folder)
+    except OSError as error:
+        sys.exit(f"error: {error.filename} cannot be written ({error.strerror})")
+
+
+def write_files(output: str, folder: Path) -> None:
+    """Write the sentences and documents of an output."""
     for name, kind in (("hypothesis", "H"), ("reference", "T")):
         texts = read_texts(output, kind)
         sentences = [texts[number] for number in sorted(texts)]

@@ -1,6 +1,7 @@
 """Reassembly of documents from numbered lines."""
 
 import join_documents
+import pytest
 
 OUTPUT = "S-4\tx\nT-4\tr4\nH-4\t-0.1\td\nD-4\t-0.1\tD\nH-0\t-1\ta b\nT-0\tr0\nH-1\t-2\tc\nT-1\tr1\n"
 
@@ -19,3 +20,21 @@ def test_gaps_end_documents(tmp_path, monkeypatch):
 def test_of_several_hypotheses_the_first_counts():
     output = "T-0\tr\nH-0\t-0.1\tbest\nH-0\t-0.9\tworst\nH-1\t-1\tonly\n"
     assert join_documents.read_texts(output, "H") == {0: "best", 1: "only"}
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["none", "."], "error: none cannot be read \\(No such file or directory\\)"),
+        (["log", "."], "error: log has no H- lines; give an output of fairseq-generate"),
+        (["output", "none"], "error: none/.* cannot be written \\(No such file or directory\\)"),
+    ],
+)
+def test_mistakes(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log").write_text("nothing\n")
+    (tmp_path / "output").write_text(OUTPUT)
+    monkeypatch.setattr("sys.argv", ["join_documents.py", *arguments])
+    with pytest.raises(SystemExit, match=message):
+        join_documents.main()
+    assert {path.name for path in tmp_path.iterdir()} == {"log", "output"}
