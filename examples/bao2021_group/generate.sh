@@ -22,7 +22,7 @@ case $system in
   sentence) translate --task sliding_window_translation "$@" ;;
   group | group-scratch) translate --task full_document_translation --decoding segment \
     --force-sentence-count "$@" ;;
-  *) echo "unknown system $system" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac
 
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"

@@ -42,5 +42,5 @@ case $system in
     --optimizer adam --seed 444 "$@" ;;
   group) group "${second[@]}" --seed 444 "$@" ;;
   group-scratch) group --optimizer adam --seed 555 "$@" ;;
-  *) echo "unknown system $system" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac

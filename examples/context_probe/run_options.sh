@@ -28,7 +28,7 @@ options() {
     document) given=() ;;
     lengths) given=(--document-parts 1,2,4,8,16) ;;
     sampled-lengths) given=(--document-parts 1,2,4,8,16 --sample-document-parts) ;;
-    *) echo "error: unknown system $1" >&2; exit 1 ;;
+    *) echo "error: unknown system $1; see the head of $0" >&2; exit 1 ;;
   esac
 }
 

@@ -24,7 +24,7 @@ case ${CORPUS:-ted} in
   ted) dropout=0.2 warmup=1000 chunks=6 ;;
   news) dropout=0.2 warmup=2000 chunks=2 ;;
   europarl) dropout=0.1 warmup=2000 chunks=1 ;;
-  *) echo "unknown corpus $CORPUS" >&2; exit 1 ;;
+  *) echo "error: unknown corpus $CORPUS; see the head of $0" >&2; exit 1 ;;
 esac
 case $system:${CORPUS:-ted} in
   sentence:europarl) dropout=0.1 warmup=4000 chunks=1 ;;
@@ -54,5 +54,5 @@ second() {
 case $system in
   sentence) first --task sliding_window_translation --window-size 1 --arch transformer "$@" ;;
   both | source | target) second --memory-side "$system" "$@" ;;
-  *) echo "unknown system $system" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac

@@ -17,7 +17,7 @@ user_dir=$(python -m fairseq_docmt)
 case ${CORPUS:-news} in
   news | os) target=de ;;
   ted) target=it ;;
-  *) echo "unknown corpus $CORPUS" >&2; exit 1 ;;
+  *) echo "error: unknown corpus $CORPUS; see the head of $0" >&2; exit 1 ;;
 esac
 
 translate() {
@@ -29,7 +29,7 @@ translate() {
 case $task in
   window) translate --task sliding_window_translation "$@" ;;
   document) translate --task full_document_translation "$@" ;;
-  *) echo "unknown task $task" >&2; exit 1 ;;
+  *) echo "error: unknown task $task; see the head of $0" >&2; exit 1 ;;
 esac
 # D- lines hold detokenized text; sorting by line number restores the order of the documents.
 grep '^D-' "$out/generate-test.txt" | LC_ALL=C sort -t- -k2,2n | cut -f3 > "$out/test.txt"

@@ -45,7 +45,7 @@ case ${CORPUS:-news} in
     python "$data_prep/hold_out.py" "$texts/all.en" "$texts/all.de" --valid 5 --test 5 \
       --out "$texts"
     ;;
-  *) echo "unknown corpus $CORPUS" >&2; exit 1 ;;
+  *) echo "error: unknown corpus $CORPUS; see the head of $0" >&2; exit 1 ;;
 esac
 python "$data_prep/prepare.py" --source-lang en --target-lang "$target" \
   --train "$texts/train" --valid "$texts/valid" --test "$texts/test" \

@@ -25,7 +25,7 @@ window=${WINDOW:-20}
 case ${CORPUS:-news} in
   news | ted) dropout=0.3 smoothing=0.2 ;;
   os) dropout=0.1 smoothing=0.1 ;;
-  *) echo "unknown corpus $CORPUS" >&2; exit 1 ;;
+  *) echo "error: unknown corpus $CORPUS; see the head of $0" >&2; exit 1 ;;
 esac
 
 # Select the best checkpoint by validation perplexity, whose logarithm is nll_loss.
@@ -58,5 +58,5 @@ case $system in
     --mark-document-start --arch window_attn_transformer \
     --attention-window "$window" --position relative --full-encoder-attention \
     --full-decoder-attention --full-cross-attention "$@" ;;
-  *) echo "unknown system $system" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac

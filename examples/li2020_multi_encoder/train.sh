@@ -37,5 +37,5 @@ case $system in
       --context-integration "${system%-*}" --context-side "${system#*-}" \
       --context-sentences 1 --context-layers "${LAYERS:-1}" --context-fusion gate \
       --batch-size "${LANES:-100}" --chunk-sentences "${CHUNK:-4}" --lr 0.0001 --max-epoch 5 "$@" ;;
-  *) echo "unknown system $system" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac

@@ -24,7 +24,7 @@ case $system in
   target* | both*) translate --task full_document_translation --batch-size 1 \
     --drafts "$drafts" --decode-passes 1 "$@" ;;
   prevtrg | jean2017 | wang2017) translate --task sentence_stream_translation --batch-size 32 "$@" ;;
-  *) echo "unknown system $system" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"
 echo "BLEU over sentences, lower-cased Moses tokens"

@@ -62,5 +62,5 @@ case ${system%-output} in
   prevtrg) stream --context previous-target "$@" ;;
   jean2017) stream --context previous-source-attention "$@" ;;
   wang2017) stream --context hierarchical "$@" ;;
-  *) echo "unknown system $system" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac

@@ -53,5 +53,5 @@ case $system in
     --max-epoch 15 "$@" ;;
   jean2017) stream --arch context_rnn --context previous-source-attention --dropout "$dropout" \
     --max-epoch 15 "$@" ;;
-  *) echo "unknown system $system" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac

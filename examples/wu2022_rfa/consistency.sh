@@ -16,7 +16,7 @@ export PYTHONWARNINGS=ignore
 case $part in
   dev) files=("$sets"/{deixis_dev,lex_cohesion_dev}.json) ;;
   test) files=("$sets"/{deixis_test,lex_cohesion_test,ellipsis_infl,ellipsis_vp}.json) ;;
-  *) echo "unknown part $part" >&2; exit 1 ;;
+  *) echo "error: unknown part $part; see the head of $0" >&2; exit 1 ;;
 esac
 # The sets are tokenized and cased; tokenize and truecase them like the training data.
 python -m fairseq_docmt.scoring contrastive "${files[@]}" --path "$checkpoint" \

@@ -29,7 +29,7 @@ case $pair:$decoding in
     --source-lang en --target-lang ru --max-len-a 1.0 --max-len-b 50 "$@" ;;
   en-ru:segment) translate --task full_document_translation \
     --source-lang en --target-lang ru --max-len-a 1.0 --max-len-b 50 "$@" ;;
-  *) echo "unknown pair $pair or decoding $decoding" >&2; exit 1 ;;
+  *) echo "error: unknown pair $pair or decoding $decoding; see the head of $0" >&2; exit 1 ;;
 esac
 
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"

@@ -24,7 +24,7 @@ case ${CORPUS:-iwslt} in
   iwslt) cross=256 causal=32 bias=2 ;;
   opensubtitles) cross=256 causal=32 bias=1 ;;
   consistency) cross=128 causal=64 bias=1; select=(--keep-last-epochs 11) ;;
-  *) echo "unknown corpus $CORPUS" >&2; exit 1 ;;
+  *) echo "error: unknown corpus $CORPUS; see the head of $0" >&2; exit 1 ;;
 esac
 cross=${CROSS:-$cross} causal=${CAUSAL:-$causal} bias=${GATE_BIAS:-$bias}
 
@@ -67,5 +67,5 @@ case $system:$size in
     --arch rfa_transformer_iwslt \
     --cross-feature-dim "$cross" --causal-feature-dim "$causal" "${pool[@]}" \
     --sentence-gate average --gate-bias-init 0 "$@" ;;
-  *) echo "unknown system $system or window $size" >&2; exit 1 ;;
+  *) echo "error: unknown system $system or window $size; see the head of $0" >&2; exit 1 ;;
 esac

@@ -246,8 +246,22 @@ def test_a_variable_overrides_the_value_of_the_corpus(script, name, value, optio
 @pytest.mark.parametrize("name", ["herold2023_window_attention", "feng2022_memory", "wu2022_rfa"])
 def test_an_unknown_corpus_is_refused(name):
     run = next(run for run in recipes.RUNS if run.script == f"{name}/train.sh")
-    with pytest.raises(AssertionError, match="unknown corpus other"):
+    message = f"error: unknown corpus other; see the head of .*{name}/train.sh"
+    with pytest.raises(AssertionError, match=message):
         run.calls(CORPUS="other")
+
+
+@pytest.mark.parametrize(
+    "script", [s for s in recipes.SCRIPTS if "unknown system" in (recipes.EXAMPLES / s).read_text()]
+)
+def test_an_unknown_system_is_refused(script):
+    run = next(run for run in recipes.RUNS if run.script == script)
+    _, _, *rest = run.arguments.split()
+    run = run._replace(arguments=" ".join(["WORK", "other", *rest]))
+    with pytest.raises(
+        AssertionError, match=f"error: unknown system other.*; see the head of .*{script}"
+    ):
+        run.calls()
 
 
 @pytest.mark.parametrize(
