@@ -14,6 +14,9 @@ src=$1 tgt=$2 corpus=$3 work=$4
 export PYTHONWARNINGS=ignore
 mkdir -p "$work/lower"
 
+for split in train valid test; do
+  python "$top/data_prep/check_documents.py" "$corpus/$split.$src" "$corpus/$split.$tgt" > /dev/null
+done
 for file in "$corpus"/{train,valid,test}."$src" "$corpus"/{train,valid,test}."$tgt"; do
   python -c 'import sys; sys.stdout.write(open(sys.argv[1], encoding="utf-8").read().lower())' \
     "$file" > "$work/lower/$(basename "$file")"

@@ -505,6 +505,17 @@ def test_feng2022_is_prepared(run_recipe, tmp_path):
     assert text == "This is de .\nAnd this .\n\nThe end in de .\n"
 
 
+def test_maruf2018_checks_the_text_that_is_given(tmp_path):
+    write(tmp_path, **{f"train.{side}": "A\n" for side in ("de", "en")}, **{"valid.de": "A\n"})
+    script = tiny.ROOT / "examples" / "maruf2018_memnet" / "prepare.sh"
+    command = ["bash", str(script), "de", "en", str(tmp_path), str(tmp_path / "work")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert (
+        done.stderr == f"error: {tmp_path}/valid.en: cannot be read (No such file or directory)\n"
+    )
+
+
 def test_two_sides_need_two_files(tmp_path):
     source, target = write(tmp_path, s="a\n", t="b\n")
     for other in ("o", "./o"):

@@ -59,10 +59,16 @@ def test_usage_without_arguments(script, tmp_path):
         ("li2020_multi_encoder/train.sh", "fairseq-train"),
         ("maruf2018_memnet/generate.sh", "fairseq-generate join_documents.py sacrebleu python"),
         ("maruf2018_memnet/make_drafts.sh", 3 * "fairseq-generate fairseq-preprocess "),
-        ("maruf2018_memnet/prepare.sh", 6 * "python " + "prepare.py fairseq-preprocess"),
+        (
+            "maruf2018_memnet/prepare.sh",
+            3 * "check_documents.py " + 6 * "python " + "prepare.py fairseq-preprocess",
+        ),
         (
             "maruf2018_memnet/prepare_ted.sh",
-            "tagged_documents.py hold_out.py " + 6 * "python " + "prepare.py fairseq-preprocess",
+            "tagged_documents.py hold_out.py "
+            + 3 * "check_documents.py "
+            + 6 * "python "
+            + "prepare.py fairseq-preprocess",
         ),
         ("maruf2018_memnet/train.sh", "fairseq-train"),
         ("maruf2018_memnet/train_sentence_lm.sh", 2 * "fairseq-preprocess fairseq-train "),
