@@ -146,19 +146,31 @@ def test_groups_by_hand():
 
 
 @torch.no_grad()
-def test_attention_weights_are_the_mean_of_all_heads():
-    """Half of the heads of combined attention see the own sentence only; all do without it."""
+def test_attention_weights_are_combined_as_by_the_gate():
+    """Weights of the sentence and of the document have the shares that the gate gives them."""
     model = built(Context(cross=1))
     batch = loops.Batch([[4, 5, SEP, 6, 7, EOS]], [[EOS, 8, SEP, 9]], left_pad=True)
     inputs = {**batch.source_batch(), "prev_output_tokens": batch.target_batch()}
-    for layer in range(LAYERS):
-        weights = model(**inputs, alignment_layer=layer)[1]["attn"][0][0]
+
+    def weights(layer):
+        return model(**inputs, alignment_layer=layer)[1]["attn"][0][0]
+
+    def elsewhere(weights):
         torch.testing.assert_close(weights.sum(dim=-1), torch.ones_like(weights[:, 0]))
-        elsewhere = torch.cat([weights[:2, 3:].sum(-1), weights[2:, :3].sum(-1)])
-        if layer < LAYERS - 1:
-            assert not elsewhere.any()
-        else:
-            assert ((0 < elsewhere) & (elsewhere < 0.5)).all()
+        return torch.cat([weights[:2, 3:].sum(-1), weights[2:, :3].sum(-1)])
+
+    def gated(*values):
+        gate.weight.zero_()
+        gate.bias.copy_(torch.tensor(values).repeat(len(gate.bias) // len(values)).logit())
+        return weights(LAYERS - 1)
+
+    gate = model.decoder.layers[-1].encoder_attn.gate
+    for layer in range(LAYERS - 1):
+        assert not elsewhere(weights(layer)).any()
+    assert (elsewhere(weights(LAYERS - 1)) > 0).all()
+    sentence, document = gated(1.0), gated(0.0)
+    assert not elsewhere(sentence).any()
+    torch.testing.assert_close(gated(0.9, 0.5), 0.7 * sentence + 0.3 * document)
 
 
 # ---- where a model starts ------------------------------------------------------------------------

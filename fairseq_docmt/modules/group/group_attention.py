@@ -68,16 +68,25 @@ class _GroupAttention(AttentionProjections):
             seen: (B, T, S) or (B, 1, S), True where attention is allowed.
             same_sentence: (B, T, S) True where query and key are in the same sentence.
         """
+        outputs = self._outputs(q, k, v, seen, same_sentence)
+        if self.document is None:
+            return outputs[0]
+        gate = self._gate(outputs)
+        return gate * outputs[0] + (1 - gate) * outputs[1]
+
+    def _outputs(self, q, k, v, seen: Tensor, same_sentence: Tensor) -> List[Tensor]:
+        """Compute the (B, T, C) output of each part; see :meth:`attend`."""
         dropout, parts = self.dropout if self.training else 0.0, self._parts()
         heads = zip(*(x.chunk(len(parts), dim=1) for x in (q, k, v)))
         outputs = []
         for part, head, mask in zip(parts, heads, (seen & same_sentence, seen)):
             output = masked_attention(*head, mask.unsqueeze(1), dropout)
             outputs.append(part.out_proj(output.transpose(1, 2).flatten(2)))
-        if self.document is None:
-            return outputs[0]
-        gate = self.gate(torch.cat(outputs, dim=-1)).sigmoid()
-        return gate * outputs[0] + (1 - gate) * outputs[1]
+        return outputs
+
+    def _gate(self, outputs: List[Tensor]) -> Tensor:
+        """Compute the (B, T, C) share of group attention in combined attention."""
+        return self.gate(torch.cat(outputs, dim=-1)).sigmoid()
 
 
 class EncoderGroupAttention(EncoderSentenceAttention, _GroupAttention):
@@ -122,13 +131,24 @@ class SourceGroupAttention(_GroupAttention):
         return self.attend(q, source.keys, source.values, seen, same).view_as(x)
 
     def weights(self, x: Tensor, source: AttendedSource, sentences: Tensor) -> Tensor:
-        """Compute (B, H, T, S) attention weights of queries (B, T, C), heads of all parts."""
+        """Compute (B, H, T, S) attention weights of queries (B, T, C).
+
+        Weights of combined attention are those of both parts, head by head, in the proportions of
+        the gate. It is a vector for each query, of which the mean is taken.
+        """
         seen, same = self._masks(source, sentences)
-        logits = (self.queries(x) * self.head_dim**-0.5) @ source.keys.transpose(-1, -2)
-        parts = logits.chunk(len(self._parts()), dim=1)
+        q, parts = self.queries(x), len(self._parts())
+        logits = (q * self.head_dim**-0.5) @ source.keys.transpose(-1, -2)
         hidden = (~(seen & same), ~seen)
-        masked = [p.masked_fill(m.unsqueeze(1), -float("inf")) for p, m in zip(parts, hidden)]
-        return torch.cat(masked, dim=1).softmax(dim=-1)
+        weights = [
+            part.masked_fill(mask.unsqueeze(1), -float("inf")).softmax(dim=-1)
+            for part, mask in zip(logits.chunk(parts, dim=1), hidden)
+        ]
+        if self.document is None:
+            return weights[0]
+        outputs = self._outputs(q, source.keys, source.values, seen, same)
+        group = self._gate(outputs).mean(dim=-1)[:, None, :, None]
+        return group * weights[0] + (1 - group) * weights[1]
 
     @staticmethod
     def _masks(source: AttendedSource, sentences: Tensor) -> Tuple[Tensor, Tensor]:
