@@ -572,6 +572,7 @@ def _check_languages(cfg) -> None:
     folder = utils.split_paths(cfg.data)[0]
     pair = data_utils.infer_language_pair(folder)
     if pair[0] is None:
+        _refuse_hyphens(folder)
         raise UserError(
             f"{folder} has no binarised corpus; give the directory that fairseq-preprocess "
             "wrote (of data_prep/prepare.py: bin/)"
@@ -582,6 +583,20 @@ def _check_languages(cfg) -> None:
             raise UserError(
                 f"{flag(name)} {given}: without the other language, those of {folder} are taken, "
                 f"{' to '.join(pair)}; give both --source-lang and --target-lang, or neither"
+            )
+
+
+def _refuse_hyphens(folder: str) -> None:
+    """Ask for both languages if names of files do not show them, as in ``train.zh-CN-en.en.idx``.
+
+    Raises:
+        UserError: there is such a file.
+    """
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".idx") and name.split(".")[1].count("-") > 1:
+            raise UserError(
+                f"{os.path.join(folder, name)} does not show which languages it has, because one "
+                "has a hyphen; give both --source-lang and --target-lang"
             )
 
 

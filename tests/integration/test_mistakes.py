@@ -321,6 +321,14 @@ TRAINING = {
         ),
         [*WINDOWS, *NEW, "--source-lang", "tgt"],
     ),
+    "languages with a hyphen": Case(
+        (
+            "{data}/train.zh-CN-src.src.idx does not show which languages it has, because one has "
+            "a hyphen; give both --source-lang and --target-lang"
+        ),
+        [*WINDOWS, *NEW, "--target-lang", "src"],
+        both(remove("data"), write("data/train.zh-CN-src.src.idx", "")),
+    ),
     "no dictionary": Case(
         (
             "{data}/dict.src.txt not found; give the directory that fairseq-preprocess wrote, "
