@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Iterator, NamedTuple
 
 import matplotlib
+import numpy as np
 import torch
 from fairseq import checkpoint_utils
 from torch import Tensor
@@ -24,10 +25,10 @@ from matplotlib import pyplot  # noqa: E402
 
 
 class Document(NamedTuple):
-    """A document with its references as a batch for the model.
+    """A document, or a window or part of one, with its references as a batch for the model.
 
     Attributes:
-        sample: batch of one document: one row per sentence, or a single row of joined sentences.
+        sample: batch of one row per sentence, or of a single row of joined sentences.
         of_source: (rows, S) sentence number of each source token, -1 for padding.
         of_target: (rows, T) sentence number of each target token, -1 at positions without loss.
         of_input: (rows, T) sentence number of each decoder input, -1 for padding; the first input,
@@ -95,20 +96,18 @@ def documents_of(task, split: str, most: int = 0) -> Iterator[Document]:
     """Yield the documents of a split with their references.
 
     Args:
-        task: document task.  Tasks with whole documents or windows yield their training examples.
+        task: document task.  Those with whole documents or windows yield their training examples,
+            of which a document can have several.
         split: name of the split.
         most: maximum number of documents; 0 for all.
     """
     task.load_dataset(split)
     view = task.dataset(split)
+    most = most or view.index.num_documents
     if isinstance(view, StreamView):
-        found = _streams(view, task.target_dictionary.pad())
+        yield from _streams(view, task.target_dictionary.pad(), most)
     else:
-        found = _joined(view, task)
-    for number, document in enumerate(found):
-        if number == most > 0:
-            return
-        yield document
+        yield from _joined(view, task, most)
 
 
 def document_of(task, split: str, number: int) -> Document:
@@ -127,8 +126,8 @@ def document_of(task, split: str, number: int) -> Document:
     return documents[-1]
 
 
-def _streams(view: StreamView, pad: int) -> Iterator[Document]:
-    for first, end in view.index.spans:
+def _streams(view: StreamView, pad: int, most: int) -> Iterator[Document]:
+    for first, end in view.index.spans[:most]:
         places = [Place(sentence, sentence == first, 0, 1) for sentence in range(first, end)]
         sample = _ungrouped(view.collater([view[place] for place in places]))
         numbers = torch.arange(end - first).unsqueeze(1)
@@ -137,9 +136,9 @@ def _streams(view: StreamView, pad: int) -> Iterator[Document]:
         yield Document(sample, *(torch.where(x.ne(pad), numbers, -1) for x in sides))
 
 
-def _joined(view, task) -> Iterator[Document]:
+def _joined(view, task, most: int) -> Iterator[Document]:
     source_words, words = task.source_dictionary, task.target_dictionary
-    for item in range(len(view)):
+    for item in np.flatnonzero(view.index.document[view.spans[:, 0]] < most).tolist():
         sample = _ungrouped(view.collater([view[item]]))
         source, previous = (sample["net_input"][k] for k in ("src_tokens", "prev_output_tokens"))
         of_source = source_sentences(source.eq(separator_index(source_words)))

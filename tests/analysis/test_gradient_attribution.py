@@ -26,15 +26,27 @@ def test_memories_reach_to_the_first_sentence(binarised, memory_stream_checkpoin
 
 def test_windows_reach_as_far_as_they_are_long(binarised, window_checkpoint):
     model, task = load(str(window_checkpoint), str(binarised))
-    scores = analysis.by_distance(model, documents_of(task, "test", most=6))
+    scores = analysis.by_distance(model, documents_of(task, "test", most=2))
     assert list(scores) == [0, 1, 2]
     assert all(score > 0 for score in scores.values())
+
+
+def test_documents_are_counted_not_windows_or_parts(binarised, window_checkpoint, barely_trained):
+    """The test set has documents of 1, 5, 2 and 7 sentences."""
+    parts = ["--task", "full_document_translation", "--max-document-tokens", "12"]
+    for checkpoint in (window_checkpoint, barely_trained(*parts)):
+        task = load(str(checkpoint), str(binarised))[1]
+        for most, sentences in ((1, 1), (3, 8), (4, 15), (0, 15)):
+            read = list(documents_of(task, "test", most))
+            spans = task.dataset("test").spans[: len(read)].tolist()
+            assert {s for span in spans for s in range(*span)} == set(range(sentences))
+        assert len(read) > 4
 
 
 def test_windows_with_loss_on_their_last_sentence(binarised, barely_trained):
     options = ["--task", "sliding_window_translation", "--window-size", "3", "--loss-on", "last"]
     model, task = load(str(barely_trained(*options)), str(binarised))
-    documents = list(documents_of(task, "test", most=6))
+    documents = list(documents_of(task, "test", most=2))
     scores = analysis.by_distance(model, documents)
     assert list(scores) == [0, 1, 2]
     assert all(score > 0 for score in scores.values())
