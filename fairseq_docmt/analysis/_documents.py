@@ -13,6 +13,7 @@ from fairseq import checkpoint_utils
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import read_checkpoint
+from fairseq_docmt.data.document_view import DocumentView
 from fairseq_docmt.data.lanes import Place
 from fairseq_docmt.data.stream_view import StreamView
 from fairseq_docmt.data.symbols import separator_index
@@ -100,14 +101,32 @@ def documents_of(task, split: str, most: int = 0) -> Iterator[Document]:
             of which a document can have several.
         split: name of the split.
         most: maximum number of documents; 0 for all.
+
+    Raises:
+        UserError: the task has no documents.
     """
     task.load_dataset(split)
     view = task.dataset(split)
+    if not isinstance(view, DocumentView):
+        raise UserError("the checkpoint is of sentence pairs; give one of a document task")
     most = most or view.index.num_documents
     if isinstance(view, StreamView):
         yield from _streams(view, task.target_dictionary.pad(), most)
     else:
         yield from _joined(view, task, most)
+
+
+def require_streams(task) -> None:
+    """Refuse a task that does not read documents sentence by sentence.
+
+    Raises:
+        UserError: naming the task.
+    """
+    if task.cfg._name != "sentence_stream_translation":
+        raise UserError(
+            f"the checkpoint is of {task.cfg._name}, which has no document states; give one of "
+            "sentence_stream_translation"
+        )
 
 
 def document_of(task, split: str, number: int) -> Document:

@@ -22,6 +22,7 @@ from fairseq_docmt.analysis._documents import (
     load,
     parse,
     parser_of,
+    require_streams,
     write_results,
 )
 from fairseq_docmt.errors import UserError
@@ -140,6 +141,7 @@ def main() -> None:
     with quietly():
         model, task = load(args.path, args.data)
         _require_cache(model)
+        require_streams(task)
         document = _sentence(args, task)
         matrix = matrix_of(model, task, document, args.sentence - 1)
         probabilities = mean_by_recency(model, documents_of(task, args.split, args.documents))

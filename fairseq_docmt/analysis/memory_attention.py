@@ -26,6 +26,7 @@ from fairseq_docmt.analysis._documents import (
     load,
     parse,
     parser_of,
+    require_streams,
     write_results,
 )
 from fairseq_docmt.errors import UserError
@@ -180,6 +181,7 @@ def _words(task, document: Document, sentence: int) -> Dict[str, List[List[str]]
 
 def _show_sentence(args, model, task) -> None:
     memories_of(model)  # the first thing to say of a model without any
+    require_streams(task)
     document, sentence = document_of(task, args.split, args.document), args.sentence - 1
     sentences = int(document.of_target.max()) + 1
     if not 0 <= sentence < sentences - 1:
@@ -205,6 +207,7 @@ def _compare_sizes(args, checkpoints) -> None:
     for path in checkpoints:
         model, task = load(path, args.data)
         size = next(iter(memories_of(model).values())).initial.size(0)
+        require_streams(task)
         gain = mean_gain(model, documents_of(task, args.split, args.documents))
         rows.append({"checkpoint": path, "size": size, **gain})
     rows.sort(key=lambda row: row["size"])

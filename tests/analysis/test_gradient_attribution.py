@@ -91,6 +91,12 @@ def test_architectures_that_cannot_be_analysed(binarised, request, system, messa
         analysis.by_distance(model, documents_of(task, "test"))
 
 
+def test_sentence_pairs_are_no_documents(binarised, barely_trained):
+    model, task = load(str(barely_trained("--task", "translation")), str(binarised))
+    with pytest.raises(UserError, match="checkpoint is of sentence pairs; give one of a document"):
+        analysis.by_distance(model, documents_of(task, "test"))
+
+
 def test_ranges():
     scores = {0: 9.0, **{d: float(d) for d in range(1, 13)}}
     assert analysis.in_ranges(scores) == {"1-10": 5.5, "11-20": 11.5}

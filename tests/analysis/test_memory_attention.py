@@ -32,6 +32,18 @@ def test_maps(binarised, memory_stream_checkpoint):
         assert gain["update"] > 0 and gain["output"] > 0
 
 
+@pytest.mark.parametrize("system", ["memory", "cache"])
+def test_windows_have_no_memory_to_look_at(binarised, barely_trained, tmp_path, system):
+    """A model with a document state can be trained on windows, where it begins anew in each."""
+    options = ["--task", "sliding_window_translation", "--window-size", "3"]
+    checkpoint = str(barely_trained(*options, model=getattr(tiny, system)()))
+    main = {"memory": analysis, "cache": cache_matching}[system].main
+    arguments = [str(binarised), "--path", checkpoint, "--out", str(tmp_path / "out")]
+    message = "the checkpoint is of sliding_window_translation, which has no document states; give"
+    with pytest.raises(UserError, match=message):
+        tiny.run_main(main, *arguments)
+
+
 def test_gain_by_hand():
     p, q = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.25, 0.5, 0.25])
     assert float(analysis._divergence(p, q)) == pytest.approx(0.5 * 0.6931472)
