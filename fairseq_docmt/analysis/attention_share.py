@@ -3,6 +3,7 @@
 Herold and Ney (2023), table 1: the share of this attention drops as the context grows.
 """
 
+import inspect
 import logging
 from typing import Iterable, List, NamedTuple
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.modules.rnn.rnnsearch import GRUDecoder
 from fairseq_docmt.modules.shared.sentence_decoder import source_sentences
 
 
@@ -49,6 +51,22 @@ def shares(attention: Tensor, source: Tensor, previous: Tensor, symbols: Symbols
     return (attention * same).sum(dim=2)[previous.ne(symbols.padding)]
 
 
+def _number_of_layers(model) -> int:
+    """Return the number of decoder layers that attend to the source.
+
+    Raises:
+        UserError: the decoder, such as fairseq's ``lstm``, does not let choose one.
+    """
+    if isinstance(model.decoder, GRUDecoder):
+        return 1
+    if "alignment_layer" not in inspect.signature(model.decoder.forward).parameters:
+        raise UserError(
+            f"{type(model).__name__} does not give the attention weights of each layer; give "
+            "another model"
+        )
+    return len(model.decoder.layers)
+
+
 @torch.no_grad()
 def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[float]:
     """Compute the share of each decoder layer over batches with references, in percent.
@@ -62,8 +80,7 @@ def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[fl
     Raises:
         UserError: the architecture has no attention weights.
     """
-    # Recurrent decoders, which have no such list, attend in one layer.
-    layers = len(getattr(model.decoder, "layers", [None]))
+    layers = _number_of_layers(model)
     mass, tokens = [0.0] * layers, 0
     for sample in samples:
         net_input = sample["net_input"]

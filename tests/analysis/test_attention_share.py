@@ -47,6 +47,20 @@ def test_without_attention_weights():
         analysis.attention_share(model, [sample], SYMBOLS)
 
 
+@pytest.mark.parametrize("arch", ["lstm", "fconv", "lightconv"])
+def test_stock_models_without_weights_by_layer(arch):
+    """The decoders of the first two have no dictionary of outputs; the third ignores the layer."""
+    small = ["--encoder-embed-dim", "16", "--decoder-embed-dim", "16"]
+    if arch == "fconv":
+        small += ["--encoder-layers", "[(16, 3)]", "--decoder-layers", "[(16, 3)]"]
+    model = tiny.model("--arch", arch, *small)
+    tokens = torch.tensor([[5, 6, EOS]])
+    net_input = {"src_tokens": tokens, "src_lengths": torch.tensor([3])}
+    sample = {"net_input": {**net_input, "prev_output_tokens": tokens}}
+    with pytest.raises(UserError, match="does not give the attention weights of each layer; give"):
+        analysis.attention_share(model, [sample], SYMBOLS)
+
+
 def test_mistakes(binarised, tmp_path):
     for options, message in (
         ([], "nothing to analyse; give a checkpoint as --path FILE"),
