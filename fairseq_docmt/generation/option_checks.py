@@ -88,12 +88,16 @@ def _reads_lines(task) -> bool:
 
 
 def _refuse_without_input(task, args) -> None:
-    """Refuse options that force words which the input does not have."""
+    """Refuse options that name words or translations which the input does not have."""
     with_references = (getattr(data, "tgt", None) is not None for data in task.datasets.values())
     if getattr(args, "prefix_size", 0) > 0 and not any(with_references):
         raise UserError(
             "--prefix-size is for fairseq-generate with references, whose first words it takes; "
             "leave it out"
+        )
+    if getattr(task.cfg, "drafts", None) and _reads_lines(task):
+        raise UserError(
+            "--drafts are translations of a corpus; use fairseq-generate, or leave it out"
         )
     if getattr(args, "constraints", None) and not _reads_lines(task):
         raise UserError(

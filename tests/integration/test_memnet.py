@@ -376,6 +376,12 @@ def test_passes_change_something(binarised, memnet_document_checkpoint):
     assert found[0] != found[1] and found[1] == found[2] == found[3]
 
 
+def test_typed_lines_have_no_drafts(binarised, memnet_document_checkpoint, drafts):
+    arguments = [*DOCUMENTS[:2], "--drafts", str(drafts)]
+    with pytest.raises(UserError, match="--drafts are translations of a corpus; use fairseq-gen"):
+        tiny.interactive(binarised, memnet_document_checkpoint, ["w1"], *arguments)
+
+
 def test_decoding_begins_with_drafts(binarised, memnet_document_checkpoint, drafts):
     arguments = [*DOCUMENTS[:2], "--drafts", str(drafts)]
     with_drafts = tiny.generate(binarised, memnet_document_checkpoint, *arguments)
