@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from sacrebleu.metrics.base import Metric, Score, Signature
 
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.scoring.translations import Translations
 
 #: Previous sentences as context (Vernikos et al., 2022).
@@ -109,9 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser, model: str = DEFAULT_MODEL) -
         parser: parser of a command.
         model: default model.
     """
-    parser.add_argument(
-        "--comet-model", metavar="NAME|FILE", default=model, help=f"for comet; default: {model}"
-    )
+    parser.add_argument("--comet-model", metavar="NAME|FILE", help=f"for comet; default: {model}")
     parser.add_argument(
         "--comet-python",
         metavar="FILE",
@@ -120,9 +118,30 @@ def add_arguments(parser: argparse.ArgumentParser, model: str = DEFAULT_MODEL) -
     )
 
 
-def scorer(args: argparse.Namespace) -> Scorer:
-    """Return a function that scores samples by the model named on the command line."""
-    return functools.partial(run, args.comet_python or sys.executable, args.comet_model)
+def refuse_unused(args: argparse.Namespace, used: bool, by: str) -> None:
+    """Refuse the options for COMET where it is not used.
+
+    Args:
+        args: options of the command line.
+        used: whether it is used.
+        by: options with which it would be.
+
+    Raises:
+        UserError: naming the option.
+    """
+    for option in ("comet_model", "comet_python"):
+        if getattr(args, option) is not None and not used:
+            raise UserError(f"{flag(option)} is for {by}; leave it out")
+
+
+def scorer(args: argparse.Namespace, model: str = DEFAULT_MODEL) -> Scorer:
+    """Return a function that scores samples by the model named on the command line.
+
+    Args:
+        args: options of the command line.
+        model: default model.
+    """
+    return functools.partial(run, args.comet_python or sys.executable, args.comet_model or model)
 
 
 def run(python: str, model: str, samples: List[dict], context: bool = False) -> List[float]:

@@ -162,6 +162,7 @@ def main(args: argparse.Namespace) -> None:
         raise UserError(f"--context is for --by context, not for --by {args.by}")
     if args.metric == "comet" and (args.by != "sentence" or not args.source):
         raise UserError("--metric comet needs --source and --by sentence")
+    comet_metric.refuse_unused(args, args.metric == "comet", "--metric comet")
     if args.tokenize and args.metric != "bleu":
         raise UserError(f"--tokenize is for --metric bleu, not for {args.metric}")
     candidates = candidate_lists.from_arguments(args)

@@ -95,12 +95,15 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
     """Compute the metrics and tests chosen on the command line.
 
     Raises:
-        UserError: tests with a single system, or a metric whose resources are missing.
+        UserError: tests with a single system, a metric whose resources are missing, or options of
+            one that is not computed.
     """
     if args.tests and len(texts.names) < 2:
         raise UserError("--tests compare systems with the first one; give two or more systems")
     if args.samples < 0:
         raise UserError(f"--samples must not be negative, got {args.samples}")
+    with_comet = any(name in args.metrics for name in ("comet", "comet-doc"))
+    comet_metric.refuse_unused(args, with_comet, "--metrics comet and comet-doc")
     options = options_of(args)
     return corpus_metrics.corpus_metrics(texts, args.metrics, args.tests, options, args.samples)
 

@@ -253,7 +253,7 @@ def main(args: argparse.Namespace) -> None:
     references: List[str] = []
     if args.reference:
         references = candidates.layout.sentences(read_input(args.reference, "reference"))
-    comet = comet_metric.scorer(args)
+    comet = comet_metric.scorer(args, DEFAULT_MODEL)
     models = noisy_channel.from_arguments(args, names, candidates)
     tables = {
         name: scores_of(name, candidates, references, comet, models)
@@ -287,9 +287,15 @@ def _check(args: argparse.Namespace, features: Sequence[Feature], names: List[st
         raise UserError(f"--beam must be at least 1, got {args.beam}")
     if args.beam is not None and LANGUAGE_MODEL not in names:
         raise UserError(f"--beam is for --score {LANGUAGE_MODEL}; leave it out")
+    comet_metric.refuse_unused(args, "comet" in names, "--score comet")
     several = [feature for feature in features if len(feature.weights) > 1]
     if args.tokenize and not several:
         raise UserError("--tokenize is for the choice among several weights of a --score")
+    if args.reference and not several and "oracle" not in names:
+        raise UserError(
+            "--reference is for --score oracle and for the choice among several weights; leave it "
+            "out"
+        )
     if several and not args.reference:
         raise UserError(
             f"--score {several[0].name} has several weights, of which --reference chooses; give "

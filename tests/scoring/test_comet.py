@@ -106,6 +106,13 @@ def test_mistakes(scoring, arguments, stand_in, options, message):
         scoring(*arguments, "--metrics", "comet", *options)
 
 
+def test_options_without_comet(scoring, arguments, tmp_path):
+    message = "--comet-model is for --metrics comet and comet-doc; leave it out"
+    for command in (arguments, ["report", *arguments[1:], "--out", str(tmp_path / "out")]):
+        with pytest.raises(UserError, match=message):
+            scoring(*command, "--comet-model", "a/b")
+
+
 def test_missing_package_or_source(scoring, arguments, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     with pytest.raises(UserError, match="unbabel-comet cannot be imported by .*; install it there"):
@@ -152,6 +159,15 @@ def test_rerank_takes_a_model_without_reference(scoring, candidates, stand_in, t
     options = ["--score", "comet", "--comet-model", "a/b", "--out", str(tmp_path / "out")]
     with pytest.raises(UserError, match="--comet-model a/b cannot be used: it needs references"):
         scoring("rerank", *candidates, *options)
+
+
+@pytest.mark.parametrize("option", ["--comet-model", "--comet-python"])
+def test_choice_without_comet(scoring, candidates, tmp_path, option):
+    out = ["--out", str(tmp_path / "out")]
+    with pytest.raises(UserError, match=f"{option} is for --metric comet; leave it out"):
+        scoring("mbr", *candidates, *out, option, "x")
+    with pytest.raises(UserError, match=f"{option} is for --score comet; leave it out"):
+        scoring("rerank", *candidates, *out, "--score", "length", option, "x")
 
 
 def test_rerank_needs_a_source(scoring, write, tmp_path):

@@ -176,6 +176,10 @@ def test_commands(scoring, write, files, tmp_path):
             "--tokenize is for --metric b",
         ),
         (["rerank", "NBEST", "--source", "SOURCE", "--score", "oracle"], "needs --reference"),
+        (
+            ["rerank", "NBEST", "--source", "SOURCE", "--reference", "FLAT", "--score", "length"],
+            "--reference is for --score oracle and for the choice among several weights; leave it",
+        ),
         (["rerank", "NBEST", "--source", "SOURCE", "--score", "FLAT"], "line 1 is not a finite"),
         (
             ["rerank", "NBEST", "--source", "SOURCE", "--score", "ONE"],

@@ -331,10 +331,10 @@ def test_other_documents_are_not_context(scoring, files, path, tmp_path):
 
 def test_weights_are_chosen_by_bleu(scoring, files, path, tmp_path):
     nbest, source, reference, _ = files
-    out, options = str(tmp_path / "out"), ["--language-model", path, "--reference", reference]
+    out, options = str(tmp_path / "out"), ["--language-model", path]
     features = ["--score", "proposal", "--score", "length:0,2", "--score", "language-model:0,1,3"]
     command = ["rerank", nbest, "--source", source, "--out", out, *options, *features]
-    printed = scoring(*command).splitlines()
+    printed = scoring(*command, "--reference", reference).splitlines()
     tried = [line for line in printed if line.startswith("s-BLEU")]
     assert len(tried) == 6 and tried[4].endswith("proposal:1 length:2 language-model:1")
     values = [float(line.split()[1]) for line in tried]
