@@ -108,9 +108,10 @@ class DocumentView(LanguagePairDataset):
         self.seed, self.epoch = seed, 1
         self.id_of_last = id_of_last
         self.loss_on_last = loss_on_last
-        read = corpus.index if fits is None else corpus.index.without(~fits)
-        first = np.searchsorted(corpus.index.line_ids, read.line_ids[read.starts[:-1]])
-        self._marked = first if mark_document_start else ()
+        self._marked: Sequence[int] = ()
+        if mark_document_start:
+            read = corpus.index if fits is None else corpus.index.without(~fits)
+            self._marked = np.searchsorted(self.index.line_ids, read.line_ids[read.starts[:-1]])
         self.coword_dropout = coword_dropout
         self.num_shards = 1
         self._source_spans_of = source_spans
