@@ -11,7 +11,7 @@ import sys
 import zlib
 from itertools import zip_longest
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from check_documents import (
     BYTE_ORDER_MARK,
@@ -119,16 +119,17 @@ def select(
         yield pairs
 
 
-def write_corpus(documents: Iterable[Document], out: Sequence[str]) -> Counts:
-    """Check and write both sides.
+def checked_texts(
+    documents: Iterable[Document], out: Sequence[str]
+) -> Tuple[Counts, Dict[str, List[str]]]:
+    """Check both sides, and return their numbers and their lines by path.
 
     Args:
         documents: lists of pairs without empty sides.
         out: paths of the two sides.
 
     Raises:
-        CorpusError: the text is empty or has an error, both sides have the same path, or one of
-            them cannot be written; nothing is written.
+        CorpusError: the text is empty or has an error, or both sides have the same path.
     """
     if Path(out[0]).resolve() == Path(out[1]).resolve():
         raise CorpusError(f"--out: {out[1]} is the file of both sides; give each its own")
@@ -141,9 +142,7 @@ def write_corpus(documents: Iterable[Document], out: Sequence[str]) -> Counts:
             "no document is left to write: there is none, or all are left out for the "
             "translations they lack or by --min-sentences"
         )
-    counts = check_lines(*sides, *map(str, out))
-    write_whole(dict(zip(out, sides)))
-    return counts
+    return check_lines(*sides, *map(str, out)), dict(zip(out, sides))
 
 
 # ---- commands ------------------------------------------------------------------------------------
@@ -195,7 +194,8 @@ def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace
     try:
         check_not_read(args.out, [value for name, value in vars(args).items() if name != "out"])
         documents = select(read(args), left_out, args.min_sentences, args.complete_documents)
-        counts = write_corpus(documents, args.out)
+        counts, texts = checked_texts(documents, args.out)
+        write_whole(texts)
     except CorpusError as error:
         sys.exit(f"error: {error}")
     print(

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Dict, List
 
 from check_documents import CorpusError, check_lines, read_lines
-from documents import Document, write_corpus
+from documents import Document, checked_texts
+from stages import write_whole
 
 
 def read_corpus(source: str, target: str) -> List[Document]:
@@ -102,8 +103,9 @@ def main() -> None:
         paths = output_paths(args)
         documents = read_corpus(args.source, args.target)
         parts = split(documents, {"valid": args.valid, "test": args.test}, args.seed)
-        for name, part in parts.items():
-            counts = write_corpus(part, paths[name])
+        found = {name: checked_texts(part, paths[name]) for name, part in parts.items()}
+        write_whole({path: lines for _, texts in found.values() for path, lines in texts.items()})
+        for name, (counts, _) in found.items():
             print(f"{name}: {counts.documents:,} documents, {counts.sentences:,} sentence pairs")
     except CorpusError as error:
         sys.exit(f"error: {error}")

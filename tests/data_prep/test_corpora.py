@@ -391,6 +391,17 @@ def test_documents_that_cannot_be_held_out(tmp_path, target, numbers, message):
     assert not out.exists()
 
 
+def test_all_parts_are_written_or_none(tmp_path):
+    source, target = write(tmp_path, **{"a.en": "a\n\nb\n\nc\n", "a.de": "x\n\ny\n\nz\n"})
+    folder = tmp_path / "out" / "test.de"
+    folder.mkdir(parents=True)
+    arguments = ["--valid", 1, "--test", 1, "--out", folder.parent]
+    done = run_script("hold_out", source, target, *arguments)
+    assert done.returncode == 1 and not done.stdout
+    assert "test.de cannot be written (Is a directory)" in done.stderr
+    assert list(folder.parent.iterdir()) == [folder]
+
+
 @pytest.mark.parametrize("part", ["train", "valid", "test"])
 def test_held_out_documents_do_not_replace_the_corpus(tmp_path, part):
     files = {f"{part}.en": "a\n\nb\n\nc\n", f"{part}.de": "x\n\ny\n\nz\n"}
