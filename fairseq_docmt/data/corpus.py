@@ -1,8 +1,9 @@
 """A binarised split with its document index, and checks of both sides."""
 
+import copy
 import os
 import struct
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 import numpy as np
 import torch
@@ -54,6 +55,26 @@ class DocumentCorpus:
             raise UserError(f"{name} holds no sentence; give it at least one non-blank line")
         self.src_sizes = pairs.src_sizes[self.index.line_ids]
         self.tgt_sizes = None if pairs.tgt is None else pairs.tgt_sizes[self.index.line_ids]
+
+    def within(self, most: Sequence[int]) -> np.ndarray:
+        """Return (sentences,) bool, True for those that do not exceed a limit of tokens.
+
+        Args:
+            most: maximum numbers of tokens of source and target.
+        """
+        sizes = zip((self.src_sizes, self.tgt_sizes), most)
+        return np.all([of_side <= limit for of_side, limit in sizes], axis=0)
+
+    def without(self, dropped: np.ndarray) -> "DocumentCorpus":
+        """Return the corpus without some sentences; the others keep their line ids.
+
+        Args:
+            dropped: (sentences,) bool, True for the sentences to remove.
+        """
+        rest = copy.copy(self)
+        rest.index = self.index.without(dropped)
+        rest.src_sizes, rest.tgt_sizes = self.src_sizes[~dropped], self.tgt_sizes[~dropped]
+        return rest
 
     def _check_files(self) -> None:
         for side in (self.pairs.src, self.pairs.tgt):

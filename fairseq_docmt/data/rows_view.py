@@ -2,7 +2,7 @@
 
 import os
 from functools import partial
-from typing import Optional
+from typing import Optional, Sequence
 
 import numpy as np
 import torch
@@ -26,10 +26,17 @@ class RowsView(DocumentView):
         drafts: earlier translations, line by line like the corpus; or None.
         mark_document_start: put ``<bod>`` before the first sentence of a document.
         seed: seed of what is drawn in each epoch.
+        too_long: lines of sentences that the corpus lacks because they are too long.
     """
 
     def __init__(
-        self, corpus: DocumentCorpus, spans, drafts=None, mark_document_start=False, seed=1
+        self,
+        corpus: DocumentCorpus,
+        spans,
+        drafts=None,
+        mark_document_start=False,
+        seed=1,
+        too_long: Sequence[int] = (),
     ):
         options = {"id_of_last": False, "mark_document_start": mark_document_start, "seed": seed}
         super().__init__(corpus, spans, **options)
@@ -37,6 +44,7 @@ class RowsView(DocumentView):
         alone = np.stack([sentences, sentences + 1], axis=1)
         self.sentences = DocumentView(corpus, alone, mark_document_start=mark_document_start)
         self.drafts = drafts
+        self.too_long = too_long
 
     def __getitem__(self, item: int) -> dict:
         first, end = self.spans[item].tolist()
@@ -50,6 +58,10 @@ class RowsView(DocumentView):
     def filter_indices_by_size(self, indices, max_sizes):
         """Return all indices: the limits hold for sentences, not for whole documents."""
         return indices, []
+
+    def report_left_out(self, lines, most, ignore, kept):
+        """Report the sentences that are too long; see the base class."""
+        super().report_left_out(self.too_long, most, ignore, kept)
 
     def collater(self, samples, pad_to_length=None) -> dict:
         """Return a batch as described in :mod:`fairseq_docmt.data.batch`."""

@@ -234,6 +234,13 @@ class DocumentTranslationTask(PreparedTextTask):
         return source + marks, target + marks
 
     @property
+    def most_tokens(self) -> Tuple[int, int]:
+        """Maximum number of tokens of a single sentence, of the source and of the target."""
+        limits = (self.cfg.max_source_positions, self.cfg.max_target_positions)
+        source, target = (most - added for most, added in zip(limits, self.added_tokens))
+        return source, target
+
+    @property
     def longest_source(self) -> Optional[int]:
         """Number of tokens to which ``--truncate-source`` cuts sources; None without it."""
         if not self.cfg.truncate_source:

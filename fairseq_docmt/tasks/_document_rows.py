@@ -27,12 +27,15 @@ class DocumentRows:
 
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> RowsView:
         """Return the training or validation examples of a corpus."""
+        fits = corpus.within(self.task.most_tokens)
+        read = corpus.without(~fits)
         return RowsView(
-            corpus,
-            self.task.training_spans(corpus, trains),
+            read,
+            self.task.training_spans(read, trains),
             self._drafts(corpus),
             self.task.options["mark_document_start"],
             self.task.cfg.seed,
+            corpus.index.line_ids[~fits].tolist(),
         )
 
     def decoding_options(self, corpus: DocumentCorpus) -> dict:

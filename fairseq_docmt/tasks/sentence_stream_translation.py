@@ -104,11 +104,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
 
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> StreamView:
         """See the base class."""
-        fits = np.ones(corpus.index.num_sentences, dtype=bool)
-        sizes = (corpus.src_sizes, corpus.tgt_sizes)
-        limits = (self.cfg.max_source_positions, self.cfg.max_target_positions)
-        for of_side, most, added in zip(sizes, limits, self.added_tokens):
-            fits &= of_side + added <= most
+        fits = corpus.within(self.most_tokens)
         return StreamView(corpus, fits, self.options["mark_document_start"], self.tags)
 
     def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:

@@ -213,6 +213,19 @@ def test_documents_may_be_longer_than_positions(binarised, tmp_path):
     assert sorted(tiny.lines_of(output)) == tiny.rows_of(TEST)
 
 
+def test_long_sentences_are_left_out(binarised, drafts, tmp_path, caplog):
+    """Each has its words, </s> and, if a document begins with it, <bod>."""
+    positions = ["--max-source-positions", "7", "--skip-invalid-size-inputs-valid-test"]
+    arguments = ["--drafts", str(drafts), *positions, "--mark-document-start"]
+    train(binarised, tmp_path, *arguments, options=["--memory", "target"], updates=1)
+    printed = [record.getMessage() for record in caplog.records]
+    for split, lengths, seed in (("train", (4, 1, 6, 3, 5), 0), ("valid", (3, 1, 4), 1)):
+        longest = [s for doc in tiny.documents(lengths, seed) for s in doc if s.count(" ") == 5]
+        assert 0 < len(longest) < sum(lengths)
+        (line, *_) = (x for x in printed if f"{split}.src-tgt: line" in x)
+        assert line.endswith(f"; {len(longest)} such sentences are left out")
+
+
 def test_two_processes_learn_the_same_as_one(binarised, sentence_lm, tmp_path):
     """Two processes give the same result as one with ``--update-freq 2``."""
     arguments = [*DOCUMENTS, "--gold-drafts", "--max-tokens", "20", "--dropout", "0"]

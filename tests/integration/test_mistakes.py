@@ -292,6 +292,22 @@ TRAINING = {
         binarise("valid", [9, 0, 8], [9, 0, 8]),
         model=tiny.memory(),
     ),
+    "a long sentence in a document with memories": Case(
+        (
+            "{data}/valid.src-tgt: line 5 is longer than --max-source-positions 6 or "
+            "--max-target-positions 1024; split it, or leave it out with "
+            "--skip-invalid-size-inputs-valid-test"
+        ),
+        [*DOCUMENTS, *NEW, "--gold-drafts", "--max-source-positions", "6"],
+        binarise("valid", [5, 0, 5, 5, 6, 0, 6], [5, 0, 5, 5, 5, 0, 5]),
+        model=tiny.memnet("--memory", "target"),
+    ),
+    "nothing but long sentences in documents with memories": Case(
+        NONE_FITS,
+        [*DOCUMENTS, *NEW, "--gold-drafts", *LEAVE_OUT],
+        binarise("valid", [9, 0, 8], [9, 0, 8]),
+        model=tiny.memnet("--memory", "target"),
+    ),
     "nothing but long sentences in the training set": Case(
         NONE_FITS.replace("valid.", "train."),
         [*STREAM, *LEAVE_OUT],
@@ -603,7 +619,7 @@ TRAINING = {
             "models of the source; examples/maruf2018_memnet/train_sentence_lm.sh trains them"
         ),
         [*DOCUMENTS, *NEW],
-        model=tiny.memnet("--memory", "source"),
+        model=tiny.memnet("--memory", "target"),
     ),
     "missing language models": Case(
         "--sentence-lm: checkpoint a not found",
