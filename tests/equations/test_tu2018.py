@@ -18,7 +18,6 @@ from batches import (
     dropout_that_doubles,
     in_lanes,
     random_document,
-    run,
     run_in_chunks,
     run_lanes,
     tensor_of,
@@ -129,19 +128,6 @@ def test_slots_after_each_sentence(system):
         for lane, ((_, history), *_) in enumerate(system.of_references):
             # A lane without further sentences writes nothing.
             check_slots(slots_of(extra["doc_state"], lane), history[: number + 1][-1])
-
-
-@torch.no_grad()
-def test_the_cache_of_training_in_another_precision_goes_on():
-    """As when training resumes without ``--fp16``."""
-    model = tiny.model(*tiny.cache())
-    pairs = LANES[0][0]
-    _, extra = run(model, pairs[:1], starts=torch.tensor([True]), lanes=1)
-    half = {
-        name: x.half() if x.is_floating_point() else x for name, x in extra["doc_state"].items()
-    }
-    _, extra = run(model, pairs[1:2], starts=torch.tensor([False]), lanes=1, doc_state=half)
-    assert extra["doc_state"]["cache.values"].dtype == torch.double
 
 
 @torch.no_grad()

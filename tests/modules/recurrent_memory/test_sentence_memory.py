@@ -126,15 +126,3 @@ def test_half_precision_without_sentences_stays_finite():
     read.sum().backward()
     assert read.isfinite().all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in module.parameters())
-
-
-def test_the_state_of_training_in_another_precision_goes_on():
-    """As when training resumes without ``--fp16``."""
-    module = build().float()
-    states, present, starts = batch()
-    _, half = module.read_sentences(states.float(), present, starts, LANES, None)
-    half = MemoryState(
-        half.memory.half(), [s._replace(states=s.states.half()) for s in half.sentences]
-    )
-    read, after = module.begin_sentence(half, torch.zeros(LANES, dtype=torch.bool))
-    assert read.dtype == after.memory.dtype == torch.float
