@@ -45,7 +45,7 @@ class StoredOptions:
         """
         stored = task_state.get(KEY)
         if stored is None:
-            return {**self.chosen(), **self.sentence_level, **self.given}
+            return self._of_another_task()
         if override:
             return {**self.chosen(), **self._known(stored), **self.given, "task": self.task_name}
         if stored["task"] != self.task_name:
@@ -61,6 +61,15 @@ class StoredOptions:
             self._check_ensemble(stored)
         self.loaded = stored
         return {**self.chosen(), **stored}
+
+    def _of_another_task(self) -> Dict[str, Any]:
+        """Return the values for a checkpoint of a stock task, in which nothing was estimated."""
+        values = {**self.chosen(), **self.sentence_level, **self.given}
+        if self.loaded is not None:
+            self._check_ensemble(values)
+            values.update({name: self.loaded.get(name, x) for name, x in self.learned.items()})
+        self.loaded = values
+        return values
 
     def _known(self, stored: dict) -> Dict[str, Any]:
         """Return the values of a checkpoint whose names this task has."""

@@ -64,3 +64,16 @@ def test_ensembles_agree():
     assert adopted(options, {**STORED, "ratio": 1.4})["ratio"] == 1.4
     with pytest.raises(UserError, match="must agree in --size: 3 and 4"):
         adopted(options, {**STORED, "size": 4})
+
+
+@pytest.mark.parametrize(
+    "states", [({KEY: STORED}, {}), ({}, {KEY: STORED})], ids=["last", "first"]
+)
+def test_ensembles_with_a_checkpoint_of_another_task_agree(states):
+    """It is sentence level, unless options are given."""
+    options = stored()
+    options.adopt(states[0])
+    with pytest.raises(UserError, match="must agree in --size: (1 and 3|3 and 1)"):
+        options.adopt(states[1])
+    options = stored(size=3, sep=True)
+    assert [options.adopt(state)["ratio"] for state in states][-1] == 1.5
