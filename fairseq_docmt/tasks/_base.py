@@ -77,10 +77,9 @@ class DocumentTranslationTask(PreparedTextTask):
 
     def __init__(self, cfg, src_dict, tgt_dict):
         super().__init__(cfg, src_dict, tgt_dict)
-        if cfg.load_alignments:
-            raise UserError("--load-alignments is not supported by document tasks; leave it out")
-        if cfg.left_pad_target:
-            raise UserError("--left-pad-target is not supported by document tasks; leave it out")
+        for name in ("load_alignments", "left_pad_target", "num_batch_buckets"):
+            if getattr(cfg, name):
+                raise UserError(f"{flag(name)} is not supported by document tasks; leave it out")
         with open_dict(cfg):
             # Batches depend only on the number of the epoch, so that they are equal after resuming.
             cfg.rebuild_batches = True

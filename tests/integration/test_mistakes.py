@@ -260,6 +260,10 @@ TRAINING = {
         "--left-pad-target is not supported by document tasks; leave it out",
         [*WINDOWS, *NEW, "--left-pad-target"],
     ),
+    "batches in buckets": Case(
+        "--num-batch-buckets is not supported by document tasks; leave it out",
+        [*WINDOWS, *NEW, "--num-batch-buckets", "4"],
+    ),
     "a metric that is not computed": Case(
         "--best-checkpoint-metric d_bleu needs --eval-bleu; give both",
         [*WINDOWS, *NEW, "--best-checkpoint-metric", "d_bleu"],
