@@ -43,6 +43,7 @@ from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.tasks import (
     _checkpoint_checks,
+    _data_folder,
     _language_tags,
     _sentence_data,
     _training_text,
@@ -253,12 +254,7 @@ class DocumentTranslationTask(PreparedTextTask):
         Raises:
             UserError: a data directory is missing, or a checkpoint cannot be used.
         """
-        for path in utils.split_paths(cfg.data):
-            if not os.path.isdir(path):
-                raise UserError(
-                    f"data directory {path} not found; give the folder of fairseq-preprocess"
-                )
-        _check_languages(cfg)
+        _data_folder.check(cfg)
         task = super().setup_task(cfg, **kwargs)
         if kwargs.get("from_checkpoint"):
             return task
@@ -565,45 +561,6 @@ class DocumentTranslationTask(PreparedTextTask):
     def validation_units(self, sample) -> dict:
         """Return the units of a batch for validation BLEU, with the reference as context."""
         return units_of_view(sample, self)
-
-
-def _check_languages(cfg) -> None:
-    """Refuse one language alone that is not that of the data folder: fairseq would ignore it.
-
-    Raises:
-        UserError: it is not, or the folder has no corpus from which the languages are known.
-    """
-    if cfg.source_lang and cfg.target_lang:
-        return
-    folder = utils.split_paths(cfg.data)[0]
-    pair = data_utils.infer_language_pair(folder)
-    if pair[0] is None:
-        _refuse_hyphens(folder)
-        raise UserError(
-            f"{folder} has no binarised corpus; give the directory that fairseq-preprocess "
-            "wrote (of data_prep/prepare.py: bin/)"
-        )
-    for name, found in zip(("source_lang", "target_lang"), pair):
-        given = getattr(cfg, name)
-        if given and given != found:
-            raise UserError(
-                f"{flag(name)} {given}: without the other language, those of {folder} are taken, "
-                f"{' to '.join(pair)}; give both --source-lang and --target-lang, or neither"
-            )
-
-
-def _refuse_hyphens(folder: str) -> None:
-    """Ask for both languages if names of files do not show them, as in ``train.zh-CN-en.en.idx``.
-
-    Raises:
-        UserError: there is such a file.
-    """
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".idx") and name.split(".")[1].count("-") > 1:
-            raise UserError(
-                f"{os.path.join(folder, name)} does not show which languages it has, because one "
-                "has a hyphen; give both --source-lang and --target-lang"
-            )
 
 
 def _check_averages(model) -> None:

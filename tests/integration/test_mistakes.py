@@ -3,7 +3,7 @@
 A case is a way to break things, the command line of a user, and the whole message.  Commands run in
 this process; test_errors.py shows once what a process makes of their exceptions.
 
-Covers checkpoint_file.py and tasks/_checkpoint_checks.py.
+Covers checkpoint_file.py, tasks/_checkpoint_checks.py and tasks/_data_folder.py.
 """
 
 import gc
@@ -347,7 +347,11 @@ TRAINING = {
             "a hyphen; give both --source-lang and --target-lang"
         ),
         [*WINDOWS, *NEW, "--target-lang", "src"],
-        both(remove("data"), write("data/train.zh-CN-src.src.idx", "")),
+        # Of the dictionary's name alone, fairseq makes a pair zh to CN.
+        both(
+            remove("data"),
+            both(write("data/train.zh-CN-src.src.idx", ""), write("data/dict.zh-CN.txt", "")),
+        ),
     ),
     "no dictionary": Case(
         (
@@ -623,7 +627,7 @@ TRAINING = {
             "models of the source; examples/maruf2018_memnet/train_sentence_lm.sh trains them"
         ),
         [*DOCUMENTS, *NEW],
-        model=tiny.memnet("--memory", "target"),
+        model=tiny.memnet("--memory", "source"),
     ),
     "missing language models": Case(
         "--sentence-lm: checkpoint a not found",

@@ -1,0 +1,61 @@
+"""Checks of the data directory before a task is set up."""
+
+import os
+
+from fairseq import utils
+from fairseq.data import data_utils
+
+from fairseq_docmt.errors import UserError, flag
+
+
+def check(cfg) -> None:
+    """Check that the data directories are there, and that the languages are known.
+
+    Raises:
+        UserError: they are not.
+    """
+    for path in utils.split_paths(cfg.data):
+        if not os.path.isdir(path):
+            raise UserError(
+                f"data directory {path} not found; give the folder of fairseq-preprocess"
+            )
+    _check_languages(cfg)
+
+
+def _check_languages(cfg) -> None:
+    """Refuse one language alone that is not that of the data folder: fairseq would ignore it.
+
+    Raises:
+        UserError: it is not, or the folder has no corpus from which the languages are known.
+    """
+    if cfg.source_lang and cfg.target_lang:
+        return
+    folder = utils.split_paths(cfg.data)[0]
+    _refuse_hyphens(folder)
+    pair = data_utils.infer_language_pair(folder)
+    if pair[0] is None:
+        raise UserError(
+            f"{folder} has no binarised corpus; give the directory that fairseq-preprocess "
+            "wrote (of data_prep/prepare.py: bin/)"
+        )
+    for name, found in zip(("source_lang", "target_lang"), pair):
+        given = getattr(cfg, name)
+        if given and given != found:
+            raise UserError(
+                f"{flag(name)} {given}: without the other language, those of {folder} are taken, "
+                f"{' to '.join(pair)}; give both --source-lang and --target-lang, or neither"
+            )
+
+
+def _refuse_hyphens(folder: str) -> None:
+    """Ask for both languages if names of files do not show them, as in ``train.zh-CN-en.en.idx``.
+
+    Raises:
+        UserError: there is such a file.
+    """
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".idx") and name.split(".")[1].count("-") > 1:
+            raise UserError(
+                f"{os.path.join(folder, name)} does not show which languages it has, because one "
+                "has a hyphen; give both --source-lang and --target-lang"
+            )
