@@ -14,7 +14,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
 from torch import Tensor
 
-from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
@@ -161,12 +161,6 @@ class WindowAttentionTransformerModel(DocumentTransformer):
         if args.attention_window < 0:
             raise UserError(f"--attention-window must not be negative, got {args.attention_window}")
         if args.position == "relative":
-            for option in ("encoder_learned_pos", "decoder_learned_pos"):
-                if getattr(args, option):
-                    raise UserError(
-                        f"{flag(option)} is for --position absolute, not for relative; give that, "
-                        "or leave it out"
-                    )
             args.no_token_positional_embeddings = True
         return super().build_model(args, task)
 
