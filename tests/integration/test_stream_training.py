@@ -228,6 +228,7 @@ def test_validations_of_a_run_are_those_of_its_checkpoints(binarised, tmp_path, 
     # Each of these checkpoints follows a validation.
     arguments = [*lanes, "--valid-subset", "test,valid", "--save-interval-updates", "5"]
     tiny.train(binarised, tmp_path, *arguments, "--lr", "0.05", updates=10, model=tiny.han())
+    of_training = caplog.text
     checkpoints = sorted(tmp_path.glob("checkpoint_[0-9]*.pt"))
     assert len(checkpoints) == 2
     for subset in ("test", "valid"):
@@ -240,7 +241,7 @@ def test_validations_of_a_run_are_those_of_its_checkpoints(binarised, tmp_path, 
                 output = tiny.run_main(validate.cli_main, *command, "--no-progress-bar")
             alone += re.findall(printed, output)
         assert len(alone) == 2
-        assert re.findall(printed, caplog.text) == alone
+        assert re.findall(printed, of_training) == alone
 
 
 def test_validation_bleu_decodes_streams(binarised, tmp_path, caplog):
@@ -331,15 +332,13 @@ def test_document_states_keep_their_size(binarised, tmp_path, model, option, ear
 
     Checkpoints of earlier versions do not have the option.
     """
-    message = f"in the middle of an epoch with {option} 3, not 2, "
     arguments, other = [*PLAIN, *ORDER], [*model, option, "2"]
     path = tiny.train(binarised, tmp_path, *arguments, updates=2, model=[*model, option, "3"])
     if earlier_version:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
         state["extra_state"]["train_iterator"].pop("carries_decided_by", None)
         torch.save(state, path)
-        message = f"document states of another version or of another {option} than 2; give"
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=f"in the middle of an epoch with {option} 3, not 2, "):
         tiny.train(binarised, tmp_path, *arguments, updates=4, model=other)
     whole = [*arguments, "--max-epoch", "1"]
     tiny.train(binarised, tmp_path, *whole, updates=99, model=[*model, option, "3"])

@@ -35,18 +35,28 @@ def last_sentences(
         none: (lanes, 0, ...) what stands for each sentence if there is no document state.
 
     Raises:
-        UserError: the document state has other names, as in the checkpoint of an earlier version.
+        UserError: the document state has another number of sentences, as in a checkpoint of an
+            earlier version, which does not store the option.
     """
     if doc_state is None:
         return [none] * count
-    names = names_of(key, count)
-    if {name for name in doc_state if name.startswith(key)} != set(names):
+    if key in doc_state:  # of an earlier version: (lanes, W, n, ...), in this order
+        found = list(doc_state[key].unbind(2))
+    else:
+        present = sum(name.startswith(f"{key}.") for name in doc_state)
+        found = [doc_state[name] for name in names_of(key, present)]
+    if len(found) != count:
         raise UserError(
-            "the checkpoint was saved in the middle of an epoch, with document states of another "
-            f"version or of another --context-sentences than {count}; give the number that it was "
-            "trained with, or begin a new epoch with --reset-dataloader"
+            "the checkpoint was saved in the middle of an epoch with --context-sentences "
+            f"{len(found)}, not {count}, which the document states in it do not fit; give the same "
+            "again, or begin a new epoch with --reset-dataloader"
         )
-    return [doc_state[name] for name in names]
+    return found
+
+
+def _swapped(tokens: Tensor, pad: int) -> Tensor:
+    """Exchange padding and 0, the padding of document states, which is the index of ``<s>``."""
+    return tokens.masked_fill(tokens.eq(0), pad).masked_fill(tokens.eq(pad), 0)
 
 
 class PreviousSentences(NamedTuple):
@@ -83,10 +93,9 @@ class PreviousSentences(NamedTuple):
         """
         lanes = stream.lanes
         before = last_sentences(stream.doc_state, key, count, src_tokens.new_zeros(lanes, 0))
-        # Convert to right padding; in the document state 0 stands for padding.
+        # Convert to right padding.
         src_tokens = src_tokens.gather(1, src_tokens.eq(pad).int().argsort(dim=1, stable=True))
-        numbers = src_tokens.add(1).masked_fill(src_tokens.eq(pad), 0)
-        sentences = [*before, *numbers.unflatten(0, (-1, lanes))]
+        sentences = [*before, *_swapped(src_tokens, pad).unflatten(0, (-1, lanes))]
         stacked = torch.stack(of_equal_width(sentences))
         filled = stacked[:count].any(dim=2).sum(dim=0)
         place, known, kept = stream.previous(filled, count)
@@ -96,5 +105,4 @@ class PreviousSentences(NamedTuple):
                 names_of(key, count), sentences[-count:], kept.t()
             )
         }
-        tokens = stacked.sub(1).masked_fill(stacked.eq(0), pad)
-        return cls(tokens.flatten(0, 1), place, known, doc_state)
+        return cls(_swapped(stacked, pad).flatten(0, 1), place, known, doc_state)
