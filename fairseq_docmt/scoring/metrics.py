@@ -102,6 +102,8 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
         raise UserError("--tests compare systems with the first one; give two or more systems")
     if args.samples < 0:
         raise UserError(f"--samples must not be negative, got {args.samples}")
+    if args.samples and not set(args.tests) & set(corpus_metrics.PAIRED_TESTS):
+        raise UserError("--samples is for --tests bootstrap and randomisation; leave it out")
     with_comet = any(name in args.metrics for name in ("comet", "comet-doc"))
     comet_metric.refuse_unused(args, with_comet, "--metrics comet and comet-doc")
     options = options_of(args)
@@ -126,6 +128,19 @@ def by_position(
     }
 
 
+def _refuse_unread(args: argparse.Namespace) -> None:
+    """Refuse options of metrics that are not computed.
+
+    Raises:
+        UserError: naming the option.
+    """
+    with_bleu = args.by_position is not None or {"s-bleu", "d-bleu"} & set(args.metrics)
+    if args.tokenize and not with_bleu:
+        raise UserError("--tokenize is for s-bleu, d-bleu and --by-position; leave it out")
+    if args.lowercase and not with_bleu and not {"chrf", "d-chrf"} & set(args.metrics):
+        raise UserError("--lowercase is for BLEU and chrF; leave it out")
+
+
 def neural_by_position(texts: Translations, result: MetricResult, size: int) -> Table:
     """Return the mean scores of segments by ranges of their positions."""
     ranges = texts.index.position // size
@@ -144,6 +159,7 @@ def main(args: argparse.Namespace) -> None:
     """Run the command."""
     by_document = all(corpus_metrics.METRICS[name].unit == "document" for name in args.metrics)
     texts = translations.from_arguments(args, by_document and args.by_position is None)
+    _refuse_unread(args)
     results = measure(args, texts)
     tables, notes = tables_of(results), notes_of(results, texts)
     numbers = {

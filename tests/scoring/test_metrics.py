@@ -207,6 +207,18 @@ def test_tables(scoring, texts, tmp_path):
         (["a=FILE", "--tests", "sign"], "--tests compare systems with the first one"),
         (["a=FILE", "--by-position", "0"], "a range must have at least 1 position, not 0"),
         (["a=FILE", "--samples", "-1"], "--samples must not be negative, got -1"),
+        (
+            ["a=FILE", "b=FILE", "--tests", "sign", "--samples", "9"],
+            "--samples is for --tests bootstrap and randomisation; leave it out",
+        ),
+        (
+            ["a=FILE", "--metrics", "chrf", "--tokenize", "char"],
+            "--tokenize is for s-bleu, d-bleu and --by-position; leave it out",
+        ),
+        (
+            ["a=FILE", "--metrics", "ter", "--lowercase"],
+            "--lowercase is for BLEU and chrF; leave it out",
+        ),
         (["a=FILE", "--out", "FILE/x"], "FILE/x cannot be written"),
     ],
 )
