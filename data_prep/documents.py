@@ -166,12 +166,15 @@ def reader_parser(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def check_not_read(out: Iterable[str], given: Iterable) -> None:
+def check_not_read(
+    out: Iterable[str], given: Iterable, problem: str = "is read; give another file to write"
+) -> None:
     """Check that no file is written over one that is read.
 
     Args:
         out: paths to write.
         given: values of other arguments: paths, lists of paths, and whatever is no path.
+        problem: what the message says after the path.
 
     Raises:
         CorpusError: a path is in both.
@@ -180,7 +183,7 @@ def check_not_read(out: Iterable[str], given: Iterable) -> None:
     read = {Path(path).resolve() for paths in lists for path in paths if isinstance(path, str)}
     for path in out:
         if Path(path).resolve() in read:
-            raise CorpusError(f"{path} is read; give another file to write")
+            raise CorpusError(f"{path} {problem}")
 
 
 def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Dict, List
 
 from check_documents import CorpusError, check_lines, read_lines
-from documents import Document, checked_texts
+from documents import Document, check_not_read, checked_texts
 from stages import write_whole
 
 
@@ -74,12 +74,8 @@ def output_paths(args: argparse.Namespace) -> Dict[str, List[str]]:
         name: [f"{args.out}/{name}{suffix}" for suffix in suffixes]
         for name in ("train", "valid", "test")
     }
-    inputs = {Path(path).resolve() for path in given}
-    for path in chain.from_iterable(paths.values()):
-        if Path(path).resolve() in inputs:
-            raise CorpusError(
-                f"{path} is the text to split; give another --out, or rename the text"
-            )
+    problem = "is the text to split; give another --out, or rename the text"
+    check_not_read(chain.from_iterable(paths.values()), given, problem)
     return paths
 
 

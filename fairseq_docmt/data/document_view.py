@@ -86,7 +86,12 @@ class DocumentView(LanguagePairDataset):
         coword_dropout: probability of replacing a word of the last source sentence of a span by
             ``<unk>``, drawn anew for each epoch (Fernandes et al. 2021).
         tags: language tags around every example.
+
+    Attributes:
+        too_long: lines of sentences that are in no span because they are too long, for messages.
     """
+
+    too_long: Sequence[int] = ()
 
     def __init__(
         self,

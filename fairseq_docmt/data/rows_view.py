@@ -59,10 +59,6 @@ class RowsView(DocumentView):
         """Return all indices: the limits hold for sentences, not for whole documents."""
         return indices, []
 
-    def report_left_out(self, lines, most, ignore, kept):
-        """Report the sentences that are too long; see the base class."""
-        super().report_left_out(self.too_long, most, ignore, kept)
-
     def collater(self, samples, pad_to_length=None) -> dict:
         """Return a batch as described in :mod:`fairseq_docmt.data.batch`."""
         rows = [row for sample in samples for row in sample["rows"]]

@@ -28,7 +28,6 @@ class StreamView(DocumentView):
 
     Attributes:
         index: documents without the sentences that are too long.
-        too_long: lines of the sentences that are too long, for messages.
     """
 
     def __init__(

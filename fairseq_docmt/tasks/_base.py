@@ -189,7 +189,7 @@ class DocumentTranslationTask(PreparedTextTask):
             seed=self.cfg.seed,
             source_spans=self.source_spans(corpus.index, corpus.src_sizes, corpus.tgt_sizes),
             mark_document_start=self.options["mark_document_start"],
-            fits=np.all([sizes <= most for sizes, most in limits], axis=0),
+            fits=corpus.within([most for _, most in limits]),
             tags=self.tags,
             **self.view_options(trains),
         )
@@ -245,7 +245,7 @@ class DocumentTranslationTask(PreparedTextTask):
         """Number of tokens to which ``--truncate-source`` cuts sources; None without it."""
         if not self.cfg.truncate_source:
             return None
-        return self.cfg.max_source_positions - self.added_tokens[0]
+        return self.most_tokens[0]
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
@@ -381,14 +381,12 @@ class DocumentTranslationTask(PreparedTextTask):
         Args:
             src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
         """
-        sides = [(src_sizes, self.cfg.max_source_positions)]
-        if tgt_sizes is not None:
-            sides.append((tgt_sizes, self.cfg.max_target_positions))
-        batch = self.cfg.max_batch_tokens if tgt_sizes is not None else None
-        return [
-            (sizes, (min(most, batch) if batch else most) - added)
-            for (sizes, most), added in zip(sides, self.added_tokens)
-        ]
+        if tgt_sizes is None:
+            return [(src_sizes, self.most_tokens[0])]
+        most, batch = self.most_tokens, self.cfg.max_batch_tokens
+        if batch:
+            most = [min(limit, batch - added) for limit, added in zip(most, self.added_tokens)]
+        return list(zip((src_sizes, tgt_sizes), most))
 
     def decoding_options(self, corpus: DocumentCorpus) -> dict:
         """Return the keyword arguments of :class:`DecodingUnits` for a corpus."""
@@ -457,7 +455,7 @@ class DocumentTranslationTask(PreparedTextTask):
                 indices, dataset, max_positions, ignore_invalid_inputs
             )
         kept, ignored = dataset.filter_indices_by_size(indices, max_positions)
-        lines = sorted(int(dataset.ids[item]) for item in ignored)
+        lines = sorted([*dataset.too_long, *(int(dataset.ids[item]) for item in ignored)])
         dataset.report_left_out(lines, max_positions, ignore_invalid_inputs, len(kept))
         return kept
 

@@ -55,7 +55,7 @@ class DecodingInput:
         batches are made.
         """
         task = self.task
-        most = task.cfg.max_source_positions - task.added_tokens[0]
+        most = task.most_tokens[0]
         fits = line_sizes[index.line_ids] <= most
         too_long = dict(zip(index.line_ids[~fits].tolist(), index.document[~fits].tolist()))
         if too_long:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fairseq_docmt.modules.shared.document_state import DocumentState, of_equal_width
-from fairseq_docmt.modules.shared.previous_sentences import last_sentences, names_of
+from fairseq_docmt.modules.shared.previous_sentences import state_of, with_previous
 from fairseq_docmt.modules.shared.stream import Stream
 
 
@@ -46,18 +46,14 @@ class PreviousStates(NamedTuple):
         Raises:
             UserError: the document state has another number of sentences.
         """
-        lanes, size = stream.lanes, states.size(2)
-        words, mask = f"{side}.states", f"{side}.present"
-        before = last_sentences(stream.doc_state, words, count, states.new_zeros(lanes, 0, size))
-        before_present = last_sentences(stream.doc_state, mask, count, present.new_zeros(lanes, 0))
-        sentences = [x.to(states.dtype) for x in before] + list(states.unflatten(0, (-1, lanes)))
-        masks = [*before_present, *present.unflatten(0, (-1, lanes))]
+        sentences = with_previous(states, stream, count, f"{side}.states")
+        masks = with_previous(present, stream, count, f"{side}.present")
         states, present = (torch.stack(of_equal_width(x)) for x in (sentences, masks))
         filled = present[:count].any(dim=2).sum(dim=0)
         place, known, kept = stream.previous(filled, count)
         masks = [x & still_known.unsqueeze(1) for x, still_known in zip(masks[-count:], kept.t())]
         doc_state = {
-            **dict(zip(names_of(words, count), sentences[-count:])),
-            **dict(zip(names_of(mask, count), masks)),
+            **state_of(f"{side}.states", sentences[-count:]),
+            **state_of(f"{side}.present", masks),
         }
         return cls(states.flatten(0, 1), present.flatten(0, 1), place, known, doc_state)

@@ -1,6 +1,6 @@
 """Previous sentences of each row of a stream; the document state holds their tokens."""
 
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ TARGET_KEY = "context.target_tokens"
 KEY = "context.tokens"
 
 
-def names_of(key: str, count: int) -> List[str]:
+def _names_of(key: str, count: int) -> List[str]:
     """Return the names of the last ``count`` sentences in a document state, the farthest first.
 
     They are ``KEY.1`` for the last sentence, ``KEY.2`` for the one before it, and so on. Each is a
@@ -23,35 +23,42 @@ def names_of(key: str, count: int) -> List[str]:
     return [f"{key}.{back}" for back in range(count, 0, -1)]
 
 
-def last_sentences(
-    doc_state: Optional[DocumentState], key: str, count: int, none: Tensor
-) -> List[Tensor]:
-    """Return the last ``count`` sentences in a document state, the farthest first.
+def state_of(key: str, sentences: List[Tensor]) -> DocumentState:
+    """Return the document state of the last sentences (lanes, W, ...), the farthest first."""
+    return dict(zip(_names_of(key, len(sentences)), sentences))
+
+
+def with_previous(batch: Tensor, stream: Stream, count: int, key: str) -> List[Tensor]:
+    """Return the last ``count`` sentences before a batch and those of the batch, step by step.
 
     Args:
-        doc_state: document state, or None.
-        key: beginning of their names.
+        batch: (rows, W, ...) sentences of the batch.
+        stream: layout of the batch, and the document state before it.
         count: number of sentences.
-        none: (lanes, 0, ...) what stands for each sentence if there is no document state.
+        key: beginning of their names in the document state.
+
+    Returns:
+        (lanes, W, ...) sentences, each of its own width, which is 0 without a document state.
 
     Raises:
         UserError: the document state has another number of sentences, as in a checkpoint of an
             earlier version, which does not store the option.
     """
+    doc_state, steps = stream.doc_state, batch.unflatten(0, (-1, stream.lanes)).unbind()
     if doc_state is None:
-        return [none] * count
+        return [steps[0][:, :0]] * count + list(steps)
     if key in doc_state:  # of an earlier version: (lanes, W, n, ...), in this order
-        found = list(doc_state[key].unbind(2))
+        found = doc_state[key].unbind(2)
     else:
         present = sum(name.startswith(f"{key}.") for name in doc_state)
-        found = [doc_state[name] for name in names_of(key, present)]
+        found = [doc_state[name] for name in _names_of(key, present)]
     if len(found) != count:
         raise UserError(
             "the checkpoint was saved in the middle of an epoch with --context-sentences "
             f"{len(found)}, not {count}, which the document states in it do not fit; give the same "
             "again, or begin a new epoch with --reset-dataloader"
         )
-    return found
+    return [*(sentence.to(batch.dtype) for sentence in found), *steps]
 
 
 def _swapped(tokens: Tensor, pad: int) -> Tensor:
@@ -91,18 +98,14 @@ class PreviousSentences(NamedTuple):
         Raises:
             UserError: the document state has another number of sentences.
         """
-        lanes = stream.lanes
-        before = last_sentences(stream.doc_state, key, count, src_tokens.new_zeros(lanes, 0))
         # Convert to right padding.
         src_tokens = src_tokens.gather(1, src_tokens.eq(pad).int().argsort(dim=1, stable=True))
-        sentences = [*before, *_swapped(src_tokens, pad).unflatten(0, (-1, lanes))]
+        sentences = with_previous(_swapped(src_tokens, pad), stream, count, key)
         stacked = torch.stack(of_equal_width(sentences))
         filled = stacked[:count].any(dim=2).sum(dim=0)
         place, known, kept = stream.previous(filled, count)
-        doc_state = {
-            name: sentence * still_known.unsqueeze(1)
-            for name, sentence, still_known in zip(
-                names_of(key, count), sentences[-count:], kept.t()
-            )
-        }
-        return cls(_swapped(stacked, pad).flatten(0, 1), place, known, doc_state)
+        last = [
+            x * still_known.unsqueeze(1) for x, still_known in zip(sentences[-count:], kept.t())
+        ]
+        tokens = _swapped(stacked, pad).flatten(0, 1)
+        return cls(tokens, place, known, state_of(key, last))
