@@ -8,7 +8,6 @@ from typing import Callable, Iterator, List, Optional, Tuple
 import numpy as np
 import torch
 from fairseq import utils
-from fairseq.data import data_utils
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from omegaconf import open_dict
 
@@ -19,7 +18,6 @@ from fairseq_docmt.data import (
     open_corpus,
 )
 from fairseq_docmt.data.corpus import cut
-from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.iterators import ResumableIterator
 from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
@@ -34,7 +32,6 @@ from fairseq_docmt.generation.validation_units import units_of_view
 from fairseq_docmt.models._dataclass_options import complete_in_place, name_of
 from fairseq_docmt.models.interface import (
     is_document_recurrent,
-    load_pretrained_parts,
     reads_documents,
     separate_beams,
 )
@@ -43,15 +40,15 @@ from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.tasks import (
     _checkpoint_checks,
+    _criterion,
     _data_folder,
     _language_tags,
+    _model_setup,
     _sentence_data,
     _training_text,
     _validation_bleu,
 )
 from fairseq_docmt.tasks._decoding_input import DecodingInput, TypedLines
-from fairseq_docmt.tasks._extend_positions import extend_positions
-from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
 from fairseq_docmt.tasks._prepared_text import PreparedTextTask
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
 
@@ -294,27 +291,11 @@ class DocumentTranslationTask(PreparedTextTask):
         if not from_checkpoint:
             complete_in_place(cfg, self.cfg)
         model = super().build_model(cfg, from_checkpoint)
-        if self.cfg.store_ema and not from_checkpoint:
-            _check_averages(model)
         if not torch.cuda.is_available():
             use_onednn(model)
-        if self.tag_options is None:
-            let_vocabulary_grow(model, self.src_dict, self.tgt_dict)
-        else:
-            if reads_documents(model):
-                raise UserError(
-                    f"{type(model).__name__} cannot start from a multilingual model with language "
-                    "tags; choose an architecture that reads windows, documents or streams"
-                )
-            new = self.tag_options.new
-            let_vocabulary_grow(model, self.src_dict, self.tgt_dict, new=new, as_mean=True)
-        if self.start is not None and not (from_checkpoint or self.start.resumes):
-            extend_positions(model, self.cfg.extend_positions, self.start.file.path)
-        if self.start is not None and not from_checkpoint:
-            arch = name_of(cfg)
-            _checkpoint_checks.check_fit(model, self.start.file, arch, self.start.resumes)
+        _model_setup.let_load(model, self)
         if not from_checkpoint:
-            load_pretrained_parts(model, self._some_training_sources())
+            _model_setup.start_training(model, self, name_of(cfg))
         if self.cfg.freeze_pretrained:
             freeze_pretrained(model)
         self._rows_form_documents = is_document_recurrent(model) or reads_documents(model)
@@ -327,24 +308,9 @@ class DocumentTranslationTask(PreparedTextTask):
             UserError: it duplicates the rows of a batch, which together form documents.
         """
         criterion = super().build_criterion(cfg, from_checkpoint)
-        if getattr(criterion, "rdrop_alpha", 0) and self._rows_form_documents:
-            raise UserError(
-                "--rdrop-alpha duplicates the sentences of a batch, which would follow one another "
-                "in their document; use another --criterion"
-            )
+        if self._rows_form_documents:
+            _criterion.refuse_copies_of_rows(criterion)
         return criterion
-
-    def _some_training_sources(self, most: int = 10000) -> Iterator[torch.Tensor]:
-        """Yield about ``most`` source sentences, evenly spaced in the training set."""
-        folder, languages = utils.split_paths(self.cfg.data)[0], self.cfg
-        pair = f"{languages.source_lang}-{languages.target_lang}"
-        name = os.path.join(folder, f"{self.cfg.train_subset}.{pair}.{languages.source_lang}")
-        lines = data_utils.load_indexed_dataset(name) if os.path.exists(f"{name}.idx") else None
-        if lines is None:
-            raise UserError(f"{name}.idx not found; check the data directory and the languages")
-        line_ids = np.flatnonzero(lines.sizes > BLANK_SIZE)
-        for line_id in line_ids[:: max(1, len(line_ids) // most)].tolist():
-            yield lines[line_id]
 
     # ---- data ----------------------------------------------------------------------------------
 
@@ -531,14 +497,14 @@ class DocumentTranslationTask(PreparedTextTask):
 
     def train_step(self, sample, model, criterion, optimizer, *args, **kwargs):
         """Run the stock step; ``--amp`` applies to a CPU too, where fairseq ignores it."""
-        sample = _for_criterion(sample, criterion)
+        sample = _criterion.in_rows_if_needed(sample, criterion)
         if isinstance(optimizer, AMPOptimizer) and sample["target"].device.type == "cpu":
-            criterion = _in_bfloat16(criterion)
+            criterion = _criterion.in_bfloat16(criterion)
         return super().train_step(sample, model, criterion, optimizer, *args, **kwargs)
 
     def valid_step(self, sample, model, criterion):
         """Run the stock step; add the statistics of d-BLEU with ``--eval-bleu``."""
-        sample = _for_criterion(sample, criterion)
+        sample = _criterion.in_rows_if_needed(sample, criterion)
         loss, sample_size, logging_output = super().valid_step(sample, model, criterion)
         if self.cfg.eval_bleu:
             logging_output.update(self.validation_bleu.statistics)
@@ -559,34 +525,6 @@ class DocumentTranslationTask(PreparedTextTask):
     def validation_units(self, sample) -> dict:
         """Return the units of a batch for validation BLEU, with the reference as context."""
         return units_of_view(sample, self)
-
-
-def _check_averages(model) -> None:
-    """Refuse ``--store-ema`` for models with whole numbers, which cannot be averaged."""
-    counts = (name for name, value in model.state_dict().items() if not value.is_floating_point())
-    first = next(counts, None)
-    if first is not None:
-        raise UserError(
-            f"--store-ema cannot average {first} of {type(model).__name__}, a whole number; leave "
-            "it out"
-        )
-
-
-def _for_criterion(sample, criterion):
-    """Keep the logits in rows for a criterion that ignores the first targets of each."""
-    if not (getattr(criterion, "ignore_prefix_size", 0) and "row_groups" in sample["net_input"]):
-        return sample
-    return {**sample, "net_input": {**sample["net_input"], "row_groups": None}}
-
-
-def _in_bfloat16(criterion):
-    """Return the criterion with autocast on the CPU; as it should, the backward pass has none."""
-
-    @torch.autocast("cpu", torch.bfloat16)
-    def computed(model, sample):
-        return criterion(model, sample)
-
-    return computed
 
 
 def _decided_by(batching: dict) -> dict:

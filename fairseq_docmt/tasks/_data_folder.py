@@ -1,10 +1,14 @@
-"""Checks of the data directory before a task is set up."""
+"""The data directory of a task: checks, and some sentences of it."""
 
 import os
+from typing import Iterator
 
+import numpy as np
 from fairseq import utils
 from fairseq.data import data_utils
+from torch import Tensor
 
+from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError, flag
 
 
@@ -59,3 +63,20 @@ def _refuse_hyphens(folder: str) -> None:
                 f"{os.path.join(folder, name)} does not show which languages it has, because one "
                 "has a hyphen; give both --source-lang and --target-lang"
             )
+
+
+def training_sources(cfg, most: int = 10000) -> Iterator[Tensor]:
+    """Yield about ``most`` source sentences, evenly spaced in the training set.
+
+    Raises:
+        UserError: the training set is missing.
+    """
+    folder = utils.split_paths(cfg.data)[0]
+    pair = f"{cfg.source_lang}-{cfg.target_lang}"
+    name = os.path.join(folder, f"{cfg.train_subset}.{pair}.{cfg.source_lang}")
+    lines = data_utils.load_indexed_dataset(name) if os.path.exists(f"{name}.idx") else None
+    if lines is None:
+        raise UserError(f"{name}.idx not found; check the data directory and the languages")
+    line_ids = np.flatnonzero(lines.sizes > BLANK_SIZE)
+    for line_id in line_ids[:: max(1, len(line_ids) // most)].tolist():
+        yield lines[line_id]

@@ -35,6 +35,18 @@ def test_usage_without_arguments(script, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_drafts_of_no_split(tmp_path):
+    script = recipes.EXAMPLES / "maruf2018_memnet/make_drafts.sh"
+    done = subprocess.run(
+        ["bash", str(script), "bin", "de", "en", "model.pt", "drafts", "--", "--cpu"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0 and done.stderr.startswith("usage: bash make_drafts.sh")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     "script, programs",
     [

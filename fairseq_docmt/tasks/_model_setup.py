@@ -1,0 +1,58 @@
+"""What the tasks do with a model that has just been built."""
+
+from torch import nn
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.models.interface import load_pretrained_parts, reads_documents
+from fairseq_docmt.tasks import _checkpoint_checks, _data_folder
+from fairseq_docmt.tasks._extend_positions import extend_positions
+from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
+
+
+def let_load(model: nn.Module, task) -> None:
+    """Let a model load checkpoints whose dictionaries lack symbols that the task has added.
+
+    Raises:
+        UserError: the model cannot start from a multilingual model.
+    """
+    if task.tag_options is None:
+        let_vocabulary_grow(model, task.src_dict, task.tgt_dict)
+        return
+    if reads_documents(model):
+        raise UserError(
+            f"{type(model).__name__} cannot start from a multilingual model with language "
+            "tags; choose an architecture that reads windows, documents or streams"
+        )
+    new = task.tag_options.new
+    let_vocabulary_grow(model, task.src_dict, task.tgt_dict, new=new, as_mean=True)
+
+
+def start_training(model: nn.Module, task, arch: str) -> None:
+    """Check a model against the checkpoint that training starts from; load pre-trained parts.
+
+    Args:
+        model: model to train.
+        task: its task.
+        arch: name of its architecture.
+
+    Raises:
+        UserError: the model does not fit the checkpoint, or cannot be averaged by ``--store-ema``.
+    """
+    if task.cfg.store_ema:
+        _check_averages(model)
+    if task.start is not None:
+        if not task.start.resumes:
+            extend_positions(model, task.cfg.extend_positions, task.start.file.path)
+        _checkpoint_checks.check_fit(model, task.start.file, arch, task.start.resumes)
+    load_pretrained_parts(model, _data_folder.training_sources(task.cfg))
+
+
+def _check_averages(model: nn.Module) -> None:
+    """Refuse ``--store-ema`` for models with whole numbers, which cannot be averaged."""
+    counts = (name for name, value in model.state_dict().items() if not value.is_floating_point())
+    first = next(counts, None)
+    if first is not None:
+        raise UserError(
+            f"--store-ema cannot average {first} of {type(model).__name__}, a whole number; leave "
+            "it out"
+        )
