@@ -15,6 +15,9 @@ from fairseq_docmt.errors import UserError
 
 logger = logging.getLogger(__name__)
 
+#: options that limit the number of tokens of a sentence
+LIMITS = "--max-source-positions, --max-target-positions, --max-tokens"
+
 #: (examples, 2) spans, or a function that draws those of an epoch with a random generator
 Spans = Union[np.ndarray, Callable[..., np.ndarray]]
 
@@ -211,7 +214,7 @@ class DocumentView(LanguagePairDataset):
 
         Args:
             lines: their lines, from 0.
-            most: maximum positions of source and target.
+            most: maximum number of source and target tokens.
             ignore: whether they are left out.
             kept: number of examples without them.
 
@@ -221,17 +224,18 @@ class DocumentView(LanguagePairDataset):
         if not lines:
             return
         problem = (
-            f"{self.name}: line {lines[0] + 1} is longer than --max-source-positions {most[0]} or "
-            f"--max-target-positions {most[1]}"
+            f"{self.name}: line {lines[0] + 1} has more than {most[0]} source or {most[1]} target "
+            "tokens"
         )
         if not ignore:
             raise UserError(
-                f"{problem}; split it, or leave it out with --skip-invalid-size-inputs-valid-test"
+                f"{problem}; split it, allow more ({LIMITS}), or leave it out with "
+                "--skip-invalid-size-inputs-valid-test"
             )
         if kept == 0:
             raise UserError(
-                f"{self.name}: no sentence is within --max-source-positions {most[0]} and "
-                f"--max-target-positions {most[1]}; split the sentences, or allow longer ones"
+                f"{self.name}: all sentences have more than {most[0]} source or {most[1]} target "
+                f"tokens; split them, or allow more ({LIMITS})"
             )
         logger.warning("%s; %d such sentences are left out", problem, len(lines))
 

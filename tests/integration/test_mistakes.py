@@ -246,8 +246,13 @@ SUBWORDS = {"tokenizer": "none", "bpe_codes": "0123"}
 NEW = ["--max-tokens", "200"]
 LEAVE_OUT = ["--max-source-positions", "8", "--skip-invalid-size-inputs-valid-test"]
 NONE_FITS = (
-    "{data}/valid.src-tgt: no sentence is within --max-source-positions 8 and "
-    "--max-target-positions 1024; split the sentences, or allow longer ones"
+    "{data}/valid.src-tgt: all sentences have more than 8 source or 1024 target tokens; split "
+    "them, or allow more (--max-source-positions, --max-target-positions, --max-tokens)"
+)
+TOO_LONG = (
+    "{data}/valid.src-tgt: line %d has more than %d source or %d target tokens; split it, allow "
+    "more (--max-source-positions, --max-target-positions, --max-tokens), or leave it out with "
+    "--skip-invalid-size-inputs-valid-test"
 )
 FROM = [*WINDOWS, *NEW, "--finetune-from-model", "{folder}/other.pt"]
 TRAINING = {
@@ -280,12 +285,7 @@ TRAINING = {
         [*WINDOWS, *NEW, "--eval-bleu", "--eval-bleu-args", '{"beem": 1}'],
     ),
     "a long sentence in the validation set": Case(
-        (
-            "{data}/valid.src-tgt: line 7 is longer than --max-source-positions 6 or "
-            "--max-target-positions 1024; split it, or leave it out with "
-            "--skip-invalid-size-inputs-valid-test"
-        ),
-        [*WINDOWS, *NEW, "--max-source-positions", "6"],
+        TOO_LONG % (7, 6, 1024), [*WINDOWS, *NEW, "--max-source-positions", "6"]
     ),
     "nothing but long sentences in the validation set": Case(
         NONE_FITS, [*WINDOWS, *NEW, *LEAVE_OUT], binarise("valid", [9, 0, 8], [9, 0, 8])
@@ -297,11 +297,7 @@ TRAINING = {
         model=tiny.memory(),
     ),
     "a long sentence in a document with memories": Case(
-        (
-            "{data}/valid.src-tgt: line 5 is longer than --max-source-positions 6 or "
-            "--max-target-positions 1024; split it, or leave it out with "
-            "--skip-invalid-size-inputs-valid-test"
-        ),
+        TOO_LONG % (5, 6, 1024),
         [*DOCUMENTS, *NEW, "--gold-drafts", "--max-source-positions", "6"],
         binarise("valid", [5, 0, 5, 5, 6, 0, 6], [5, 0, 5, 5, 5, 0, 5]),
         model=tiny.memnet("--memory", "target"),

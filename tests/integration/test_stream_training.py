@@ -368,7 +368,7 @@ def test_fillers_are_no_sentences(binarised, memory_stream_checkpoint):
 
 def test_sentences_that_are_too_long_are_left_out(binarised, tmp_path, caplog):
     arguments = [*PLAIN, "--batch-size", "2", "--max-source-positions", "5"]
-    with pytest.raises(UserError, match="valid.*: line 3 is longer than --max-source-positions 5"):
+    with pytest.raises(UserError, match="valid.*: line 3 has more than 5 source or "):
         tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
     arguments.append("--skip-invalid-size-inputs-valid-test")
     tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())

@@ -412,3 +412,10 @@ def test_two_processes(binarised, tmp_path):
     arguments = [*WINDOW, "--max-tokens", "40", "--max-epoch", "2", "--update-freq", "2"]
     logs = tiny.train_in_processes(binarised, tmp_path, *arguments, "--log-interval", "1")
     assert "done training" in logs[0] + logs[1]
+
+
+def test_a_warning_names_sentences_that_are_longer_than_a_batch(binarised, tmp_path, caplog):
+    tiny.train(binarised, tmp_path, *WINDOW, "--max-tokens", "5", "--disable-validation", updates=2)
+    assert re.search(
+        r"train.src-tgt: line \d+ has more than 5 source or 5 target tokens; \d+ such", caplog.text
+    )
