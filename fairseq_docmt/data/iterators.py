@@ -51,6 +51,12 @@ class ResumableIterator(EpochBatchIterator):
         _refuse_changes(before, self._decided_by, OTHERS_READ)
         super().load_state_dict(state_dict)
 
+    def _get_iterator_for_epoch(self, epoch, shuffle, **kwargs):
+        """Return the stock iterator; a kept data loader would keep the order of its first epoch."""
+        if self.dataloader is not None:
+            self.epoch_batch_sampler.shuffle = shuffle
+        return super()._get_iterator_for_epoch(epoch, shuffle, **kwargs)
+
     def _refuse_another_task(self, before: dict) -> None:
         """Refuse a checkpoint of an earlier version, which does not name the task, of another."""
         missing = before.keys() - self._decided_by.keys()

@@ -56,6 +56,17 @@ def test_an_interrupted_epoch_continues():
     assert read[2:] == list(epoch)
 
 
+def test_epochs_are_shuffled_after_those_of_a_curriculum():
+    """Also by a data loader that is kept, as fairseq's trainer keeps it."""
+    stock = EpochBatchIterator(Numbers(), list, pairs, reuse_dataloader=True)
+    ours = ResumableIterator.of_stock(stock, {})
+    epochs = [list(ours.next_epoch_itr(shuffle=epoch > 2)) for epoch in (1, 2, 3, 4)]
+    assert epochs[:2] == [pairs(None, 1), pairs(None, 2)]
+    for epoch in (3, 4):
+        resumed = EpochBatchIterator(Numbers(), list, pairs, epoch=epoch)
+        assert epochs[epoch - 1] == list(resumed.next_epoch_itr()) != pairs(None, epoch)
+
+
 def test_other_batches_are_refused_within_an_epoch_only():
     _, ours = iterator()
     epoch = ours.next_epoch_itr()
