@@ -127,6 +127,8 @@ class DocumentTranslationConfig(TranslationConfig):
     # Set only in fairseq-generate and fairseq-interactive, so it distinguishes them from training.
     checkpoint_to_decode: Optional[str] = II("common_eval.path")
     max_batch_tokens: Optional[int] = II("dataset.max_tokens")
+    valid_subset: str = II("dataset.valid_subset")
+    disable_validation: bool = II("dataset.disable_validation")
     language_model: Optional[str] = II("generation.lm_path")
     checkpoint_shards: int = II("checkpoint.checkpoint_shard_count")
     restore_file: str = II("checkpoint.restore_file")

@@ -26,6 +26,20 @@ def check(cfg) -> None:
     _check_languages(cfg)
 
 
+def refuse_training_set_in_validation(cfg) -> None:
+    """Refuse to validate on the training set with a task whose iterators fairseq keeps.
+
+    Raises:
+        UserError: it is one of the validation sets.
+    """
+    if not cfg.disable_validation and cfg.train_subset in cfg.valid_subset.split(","):
+        raise UserError(
+            f"--valid-subset has the training set, {cfg.train_subset}, which fairseq would read "
+            "with one iterator for both, so that every validation ends an epoch of training; "
+            "binarise sentences of it as a validation set of its own"
+        )
+
+
 def _check_languages(cfg) -> None:
     """Refuse one language alone that is not that of the data folder: fairseq would ignore it.
 

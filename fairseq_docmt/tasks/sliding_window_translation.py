@@ -17,6 +17,7 @@ from fairseq_docmt.data import (
 )
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.tasks import _data_folder
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import DocumentTranslationConfig
 
@@ -103,6 +104,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
     def check_training_options(self) -> None:
         """See the base class."""
         super().check_training_options()
+        _data_folder.refuse_training_set_in_validation(self.cfg)
         size, stride = self.options["window_size"], self.cfg.window_stride
         if not 1 <= stride <= size:
             raise UserError(

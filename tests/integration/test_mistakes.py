@@ -269,6 +269,22 @@ TRAINING = {
         "--num-batch-buckets is not supported by document tasks; leave it out",
         [*WINDOWS, *NEW, "--num-batch-buckets", "4"],
     ),
+    "windows of the training set for validation": Case(
+        (
+            "--valid-subset has the training set, train, which fairseq would read with one "
+            "iterator for both, so that every validation ends an epoch of training; binarise "
+            "sentences of it as a validation set of its own"
+        ),
+        [*WINDOWS, *NEW, "--valid-subset", "valid,train"],
+    ),
+    "documents of the training set for validation": Case(
+        (
+            "--valid-subset has the training set, valid, which fairseq would read with one "
+            "iterator for both, so that every validation ends an epoch of training; binarise "
+            "sentences of it as a validation set of its own"
+        ),
+        [*DOCUMENTS, *NEW, "--train-subset", "valid"],
+    ),
     "a metric that is not computed": Case(
         "--best-checkpoint-metric d_bleu needs --eval-bleu; give both",
         [*WINDOWS, *NEW, "--best-checkpoint-metric", "d_bleu"],
