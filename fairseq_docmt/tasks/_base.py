@@ -91,6 +91,8 @@ class DocumentTranslationTask(PreparedTextTask):
             self.task_name, given, defaults, self.learned_defaults, self.sentence_level
         )
         self.state.merge_state_dict({KEY: self.stored.chosen()})
+        #: whether it is the task of a checkpoint, as in fairseq-validate, which trains no more
+        self.trained = False
         #: checkpoint that training starts from
         self.start: Optional[_checkpoint_checks.Start] = None
         #: language tags, and the options they follow from; set when a checkpoint is known
@@ -254,6 +256,7 @@ class DocumentTranslationTask(PreparedTextTask):
         _data_folder.check(cfg)
         task = super().setup_task(cfg, **kwargs)
         if kwargs.get("from_checkpoint"):
+            task.trained = True
             return task
         if task.cfg.checkpoint_to_decode:
             _checkpoint_checks.check_checkpoints_to_decode(task)
@@ -336,7 +339,8 @@ class DocumentTranslationTask(PreparedTextTask):
             raise UserError(f"{name} has no target side; training and validation need one")
         else:
             self.learn_from(corpus, split)
-            self.datasets[split] = self.training_view(corpus, split == self.cfg.train_subset)
+            trains = split == self.cfg.train_subset and not self.trained
+            self.datasets[split] = self.training_view(corpus, trains)
 
     def learn_from(self, corpus: DocumentCorpus, split: str) -> None:
         """Store values estimated from the training corpus."""

@@ -47,10 +47,11 @@ def options(request, sentence_pairs):
     return [str(sentence_pairs) if word == "PAIRS" else word for word in OPTIONS[request.param]]
 
 
-def task_of(data, *arguments):
+def task_of(data, *arguments, from_checkpoint=False):
     command = [str(data), "--user-dir", tiny.USER_DIR, *tiny.MODEL, *tiny.TRAINING, *arguments]
     args = parsing.parse_args_and_arch(parsing.get_training_parser(), command)
-    return tasks.setup_task(convert_namespace_to_omegaconf(args).task)
+    cfg = convert_namespace_to_omegaconf(args).task
+    return tasks.setup_task(cfg, from_checkpoint=from_checkpoint)
 
 
 def remembered(arguments):
@@ -60,11 +61,11 @@ def remembered(arguments):
     return [word for place in places for word in arguments[place : place + 2]]
 
 
-def read(data, arguments, *, split="train", epoch=1, shards=1, workers=0):
+def read(data, arguments, *, split="train", epoch=1, shards=1, workers=0, from_checkpoint=False):
     """Return source and target of the examples that all processes read in one epoch, sorted."""
     examples = []
     for shard in range(shards):
-        task = task_of(data, *arguments, "--max-tokens", "60")
+        task = task_of(data, *arguments, "--max-tokens", "60", from_checkpoint=from_checkpoint)
         task.load_dataset(split)
         batches = task.get_batch_iterator(
             task.dataset(split),
@@ -146,6 +147,12 @@ def test_options_of_an_epoch_stay_as_they_are(binarised, tmp_path, task, others)
 def test_validation_is_that_of_the_task(binarised, options):
     plain = remembered(options)
     assert read(binarised, options, split="valid") == read(binarised, plain, split="valid")
+
+
+def test_a_checkpoint_reads_the_training_set_as_a_validation_set(binarised, options):
+    """As ``fairseq-validate --valid-subset train`` does."""
+    found = read(binarised, options, from_checkpoint=True)
+    assert found == read(binarised, remembered(options))
 
 
 def test_documents_in_several_lengths_are_all_read(binarised, tmp_path):
