@@ -139,8 +139,8 @@ def checked_texts(
             side += [*([""] if side else []), *sentences]
     if not sides[0]:
         raise CorpusError(
-            "no document is left to write: there is none, or all are left out for the "
-            "translations they lack or by --min-sentences"
+            "no document is left to write: there is none, or all lack translations or are shorter "
+            "than --min-sentences"
         )
     return check_lines(*sides, *map(str, out)), dict(zip(out, sides))
 

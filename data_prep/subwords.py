@@ -105,7 +105,7 @@ def pieces_of(model: Path) -> List[str]:
     try:
         found = SentencePieceProcessor(model_file=str(model))
     except (RuntimeError, OSError):
-        raise CorpusError(f"{model} is not a model of SentencePiece") from None
+        raise CorpusError(f"{model} is not a SentencePiece model") from None
     numbers = range(found.get_piece_size())
     special = (found.is_control, found.is_unknown, found.is_unused)
     pieces = [found.id_to_piece(i) for i in numbers if not any(test(i) for test in special)]

@@ -79,8 +79,8 @@ def _gradients(model, document: Document):
         scores = model.get_normalized_probs(output, log_probs=True)
     if len(embeddings) != 2:
         raise UserError(
-            f"{type(model).__name__} embeds earlier sentences once more as context, where their "
-            "tokens have other places; analyse another architecture"
+            f"{type(model).__name__} embeds earlier sentences once more as context, at other "
+            "positions; analyse another architecture"
         )
     target = document.sample["target"]
     of_target = document.of_target

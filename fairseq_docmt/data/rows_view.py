@@ -123,7 +123,7 @@ def open_drafts(folder: Optional[str], split: str, language: str, index: Documen
     if len(drafts) <= index.line_ids[-1] or len(wrong) > 0:
         line = wrong[0] + 1 if len(wrong) > 0 else len(drafts)
         raise UserError(
-            f"--drafts: line {line} of {name} shows that these are translations of other text; "
-            "make them again"
+            f"--drafts: line {line} of {name} does not match the corpus, so these are translations "
+            "of other text; make them again"
         )
     return drafts

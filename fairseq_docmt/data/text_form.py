@@ -130,7 +130,7 @@ class SentencePieces(SentencepieceBPE):
         try:
             super().__init__(cfg)
         except (RuntimeError, OSError):
-            raise UserError(f"{path} is not a model of SentencePiece") from None
+            raise UserError(f"{path} is not a SentencePiece model") from None
 
     def decode(self, x: str) -> str:
         """Return the text of pieces."""

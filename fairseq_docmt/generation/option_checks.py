@@ -51,7 +51,7 @@ def refuse_unsupported(task, models, args) -> None:
     if getattr(args, "replace_unk", None) is not None:
         raise UserError(
             "--replace-unk fails in fairseq at the first <unk> of a translation; leave it out, or "
-            "give --unkpen 1000 instead, with which there is none"
+            "give --unkpen 1000 instead, which keeps <unk> out of translations"
         )
     if getattr(args, "lm_path", None):
         _refuse_language_model(task, args)

@@ -289,8 +289,8 @@ def _refuse_multilingual(files: List[CheckpointFile]) -> None:
     for file in files:
         if file.task in (*MBART25_TASKS, MULTILINGUAL_TASK):
             raise UserError(
-                f"{file.path} was trained with --task {file.task}; its language tags are known "
-                "here after training has started from it (--finetune-from-model), or give it to "
+                f"{file.path} was trained with --task {file.task}, whose language tags are not "
+                "known here; finetune it first (--finetune-from-model), or give it to "
                 "fairseq-generate --task sliding_window_translation --window-size 1, which can "
                 "also score references (--score-reference)"
             )

@@ -41,8 +41,8 @@ class GTransformerConfig(FairseqDataclass):
     decoder_context_layers: int = field(
         default=2,
         metadata={
-            "help": "number of top decoder layers whose self-attention also attends to the target "
-            "sentences before"
+            "help": "number of top decoder layers whose self-attention also attends to previous "
+            "target sentences"
         },
     )
     cross_context_layers: int = field(

@@ -74,8 +74,8 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
         require_at_least(args, context_sentences=1)
         if args.context_side != "source" and args.decoder_output_dim != args.decoder_embed_dim:
             raise UserError(
-                f"--decoder-output-dim {args.decoder_output_dim} differs from --decoder-embed-dim "
-                f"{args.decoder_embed_dim}, of which --context-side {args.context_side} attends to "
-                "previous sentences; leave it out"
+                f"--context-side {args.context_side} needs --decoder-output-dim "
+                f"{args.decoder_output_dim} to be the same as --decoder-embed-dim "
+                f"{args.decoder_embed_dim}; leave --decoder-output-dim out"
             )
         return super().build_model(args, task)

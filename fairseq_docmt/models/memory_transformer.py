@@ -55,9 +55,8 @@ class MemoryConfig(FairseqDataclass):
         default=1,
         metadata={
             "help": "number of previous sentences that the gradient of a sentence reaches through "
-            "one memory; 0: all of the batch. With several memories it reaches further, as in the "
-            "authors' code, because a memory is updated from states that depend on the memories "
-            "below it; see --exact-memory-gradient"
+            "one memory; 0: all in the batch. With several memories it reaches further, as in the "
+            "authors' code; see --exact-memory-gradient"
         },
     )
     exact_memory_gradient: bool = field(
@@ -69,7 +68,7 @@ class MemoryConfig(FairseqDataclass):
     )
     forget_memory: bool = field(
         default=False,
-        metadata={"help": "start every sentence from the initial memory, without context"},
+        metadata={"help": "start every sentence from the initial memory, as a control"},
     )
 
 

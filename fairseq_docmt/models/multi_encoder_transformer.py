@@ -37,7 +37,7 @@ class MultiEncoderConfig(FairseqDataclass):
 
     context_side: ChoiceEnum(("source", "target", "both")) = field(
         default="source",
-        metadata={"help": "previous sentences to encode: of the source, of the target or both"},
+        metadata={"help": "side of the previous sentences to encode"},
     )
     context_sentences: int = field(
         default=1, metadata={"help": "number of previous sentences (authors' code: 1)"}
@@ -54,11 +54,11 @@ class MultiEncoderConfig(FairseqDataclass):
     )
     context_fusion: ChoiceEnum(("gate", "sum")) = field(
         default="gate",
-        metadata={"help": "mix what attention to the context finds by a gate, or add it"},
+        metadata={"help": "combine the result of attention to the context by a gate, or by a sum"},
     )
     share_context_encoder: bool = field(
         default=False,
-        metadata={"help": "encode previous source sentences with the encoder of the source"},
+        metadata={"help": "encode previous source sentences with the encoder of the current one"},
     )
     forget_context: bool = field(
         default=False, metadata={"help": "translate every sentence without context, as a control"}
@@ -99,8 +99,8 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
             )
         if args.share_context_encoder and args.context_side == "source" and args.context_layers > 1:
             raise UserError(
-                f"--context-layers {args.context_layers} is for context encoders of their own, "
-                "which --share-context-encoder replaces; leave one of them out"
+                f"--context-layers {args.context_layers} is for separate context encoders, which "
+                "--share-context-encoder replaces; leave one of them out"
             )
         joined = args.share_context_encoder and args.context_sentences > 1
         if joined and args.encoder_learned_pos:

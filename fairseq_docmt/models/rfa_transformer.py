@@ -74,13 +74,13 @@ class RFAConfig(FairseqDataclass):
     denominator_floor: Optional[float] = field(
         default=None,
         metadata={
-            "help": "least denominator of attention; default: 10 / feature dimension for sincos, "
+            "help": "minimum denominator of attention; default: 10 / feature dimension for sincos, "
             "1e-6 for positive features"
         },
     )
     no_key_rescale: bool = field(
         default=False,
-        metadata={"help": "do not weight keys by their length in cross attention"},
+        metadata={"help": "do not weight keys by their norm in cross attention"},
     )
     key_rescale_with_padding: bool = field(
         default=False,

@@ -113,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser, model: str = DEFAULT_MODEL) -
     parser.add_argument(
         "--comet-python",
         metavar="FILE",
-        help="Python of an environment with unbabel-comet, which cannot live beside fairseq; "
+        help="Python of an environment with unbabel-comet, which cannot share that of fairseq; "
         "default: this Python",
     )
 

@@ -232,7 +232,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add = parser.add_argument
     add("--path", required=True, help="checkpoint, or several joined by ':'")
-    add("--baseline", metavar="PATH", help="scores sentences without context; default: --path")
+    add("--baseline", metavar="PATH", help="model without context; default: --path")
     add("--source", required=True, metavar="FILE", help="source, blank lines between documents")
     add("--reference", required=True, metavar="FILE", help="reference translation")
     add(
@@ -240,9 +240,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[ALL],
         metavar="K",
-        help="numbers of previous sentences, of which a model reads no more than in decoding, such "
-        "as those in its window; all: what the model sees in decoding (default); "
-        "other-document or other-document:K: sentences of another document, at most K",
+        help="number of previous sentences, at most as many as the model reads in decoding; all: "
+        "what the model sees in decoding (default); other-document or other-document:K: sentences "
+        "of another document, at most K, as a control",
     )
     add("--words", type=int, default=15, help="number of tokens to show, by their mean gain")
     add("--min-count", type=int, default=10, help="minimum occurrences of a token to be shown")

@@ -162,7 +162,7 @@ class Layout(NamedTuple):
             if self._may_be_ends(lines):
                 raise Mismatch(
                     f"{text.path}: line {lines.index('') + 1} is blank, which may be an empty "
-                    "translation or the end of a document, since there are only as many lines as "
+                    "translation or the end of a document, as there are only as many lines as "
                     f"sentences in {self.path}; translate all of it and keep its blank lines, or "
                     "give --docids"
                 )

@@ -53,14 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--language-model-context",
         type=int,
         metavar="N",
-        help="sentences before that it reads; default: all that fit; 0: none",
+        help="previous sentences that it reads; default: all that fit; 0: none",
     )
     add(
         "--text-form",
         nargs=2,
         metavar=("DIR", "LANGUAGE"),
-        help="candidates are raw text: bring them into the form of text of this language in a "
-        "folder of prepare.py; default: source and candidates have the form of training text",
+        help="candidates are raw text: prepare them like the text of this language in a folder of "
+        "prepare.py; default: source and candidates have the form of the training text",
     )
 
 

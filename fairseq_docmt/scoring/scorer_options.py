@@ -33,9 +33,9 @@ def add_model_arguments(parser) -> None:
     add(
         "--as-prepared",
         action="store_true",
-        help="the text is in the form of the training text already; otherwise tokenizer, "
-        "truecasing and BPE of the training data are used if none of these options is given, and "
-        "its BPE if no codes are",
+        help="the text is already in the form of the training text. Without this option, the "
+        "tokenizer, truecasing and BPE of the training data are used if none of the options above "
+        "is given, and its BPE if no codes are given",
     )
     add("--max-tokens", type=int, default=4096, help="source tokens of a batch with padding")
     add("--batch-size", type=int, help="maximum number of documents of a batch")

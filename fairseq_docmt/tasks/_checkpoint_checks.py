@@ -134,8 +134,8 @@ def _check_sizes(file: CheckpointFile, task) -> None:
                 f"dict.{language}.txt and the {len(tags.symbols) - len(tags.unknown)} symbols of "
                 f"--language-tags {tags.kind} make {known} symbols, but checkpoint {file.path} has "
                 f"{len(weight)}; binarise the text with the dictionary of the pre-trained model "
-                "(--srcdict, --tgtdict of fairseq-preprocess), and if languages are missing give "
-                "them all, in their order, with --tag-languages"
+                "(--srcdict, --tgtdict of fairseq-preprocess), and if languages are missing, give "
+                "all of them in their order with --tag-languages"
             )
         words = len(dictionary) - dictionary.nspecial - len(DOCUMENT_SYMBOLS)
         trained = len(weight) - dictionary.nspecial - len(DOCUMENT_SYMBOLS)

@@ -17,25 +17,24 @@ class DocumentTranslationConfig(TranslationConfig):
         default=None,
         metadata={
             "help": "decoding of documents in fairseq-generate and fairseq-interactive: window "
-            "(decode a window for each sentence and keep only its last sentence), segment (decode "
-            "a part of a document in one output and split it at <sep>), sequential (decode "
-            "sentence by sentence after the previous output); default: sequential for windows, "
-            "segment for full documents"
+            "(translate a window for each sentence and keep only its last sentence), segment "
+            "(translate a window or part of a document as one output and split it at <sep>), "
+            "sequential (translate sentence by sentence, given the previous translations; default)"
         },
     )
     force_sentence_count: bool = field(
         default=False,
         metadata={
-            "help": "force every hypothesis of several sentences to have as many sentences as its "
-            "source from the first pass on, instead of decoding again if the number is wrong"
+            "help": "force every output to have as many sentences as its source in the first pass, "
+            "instead of decoding again if the number is wrong"
         },
     )
     wrong_sentence_count: ChoiceEnum(["repair", "keep"]) = field(
         default="repair",
         metadata={
-            "help": "treatment of an output with a wrong number of sentences: repair (decode "
-            "again with the right number), keep (print its sentences in order; missing ones at "
-            "the end are empty, surplus ones are appended to the last)"
+            "help": "what to do with an output that has a wrong number of sentences: repair "
+            "(decode again with the right number), keep (print its sentences in order; missing "
+            "ones at the end are empty, surplus ones are appended to the last)"
         },
     )
     override_checkpoint_options: bool = field(
@@ -48,8 +47,8 @@ class DocumentTranslationConfig(TranslationConfig):
     gold_context: bool = field(
         default=False,
         metadata={
-            "help": "use the references of the previous sentences as target context, not their "
-            "translations; for --decoding sequential and stream"
+            "help": "use the references of the previous sentences as target context, not the "
+            "model's own translations; for --decoding sequential and stream"
         },
     )
     normalize_with_context: bool = field(
@@ -67,16 +66,16 @@ class DocumentTranslationConfig(TranslationConfig):
     sentence_data: Optional[str] = field(
         default=None,
         metadata={
-            "help": "folder of binarised sentence pairs with the same dictionaries, of whose "
-            "training set some are drawn for each epoch and mixed into training, each as a "
-            "document of its own"
+            "help": "folder of binarised sentence pairs with the same dictionaries; in each epoch, "
+            "some pairs of its training set are drawn and mixed into training, each as a document "
+            "of its own"
         },
     )
     sentence_ratio: float = field(
         default=1.0,
         metadata={
-            "help": "target tokens of --sentence-data in an epoch for each target token of the "
-            "documents or windows"
+            "help": "ratio of target tokens of --sentence-data to those of the documents or "
+            "windows in an epoch"
         },
     )
     freeze_pretrained: bool = field(
@@ -109,7 +108,7 @@ class DocumentTranslationConfig(TranslationConfig):
         default=None,
         metadata={
             "help": "languages of the pre-trained model in the order of their tags, separated by "
-            "commas, or a file with one in each line; default: as its checkpoint says"
+            "commas, or a file with one per line; default: those that its checkpoint names"
         },
     )
     add_language_tags: bool = field(

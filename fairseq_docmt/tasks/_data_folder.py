@@ -54,14 +54,14 @@ def _check_languages(cfg) -> None:
     if pair[0] is None:
         raise UserError(
             f"{folder} has no binarised corpus; give the directory that fairseq-preprocess "
-            "wrote (of data_prep/prepare.py: bin/)"
+            "wrote (bin/ of data_prep/prepare.py)"
         )
     for name, found in zip(("source_lang", "target_lang"), pair):
         given = getattr(cfg, name)
         if given and given != found:
             raise UserError(
-                f"{flag(name)} {given}: without the other language, those of {folder} are taken, "
-                f"{' to '.join(pair)}; give both --source-lang and --target-lang, or neither"
+                f"{flag(name)} {given} is given alone, but {folder} has {' to '.join(pair)}; give "
+                "both --source-lang and --target-lang, or neither"
             )
 
 
@@ -74,7 +74,7 @@ def _refuse_hyphens(folder: str) -> None:
     for name in sorted(os.listdir(folder)):
         if name.endswith(".idx") and name.split(".")[1].count("-") > 1:
             raise UserError(
-                f"{os.path.join(folder, name)} does not show which languages it has, because one "
+                f"{os.path.join(folder, name)}: the name does not show the two languages, as one "
                 "has a hyphen; give both --source-lang and --target-lang"
             )
 

@@ -99,8 +99,8 @@ class TagOptions(NamedTuple):
         close = close or difflib.get_close_matches(tag, self.symbols, n=1)
         known = f"such as --{side}-tag {close[0].strip('_[]')}" if close else "of those it has"
         raise UserError(
-            f"the pre-trained model has no {side} language {language}; give the name that it has "
-            f"for the language, {known}, or to add it --add-language-tags"
+            f"the pre-trained model has no {side} language {language}; give its name for the "
+            f"language, {known}, or add the language with --add-language-tags"
         )
 
 
@@ -212,8 +212,8 @@ def _kind_of(task: str, settings: dict) -> Optional[str]:
         raise UserError(
             "the pre-trained model does not have the tags of its languages at the beginning of "
             "source and target (--encoder-langtok src --decoder-langtok, without "
-            "--lang-tok-replacing-bos-eos), which is not supported; to give it such tags all the "
-            "same, add --language-tags"
+            "--lang-tok-replacing-bos-eos), which is not supported; to give it such tags anyway, "
+            "add --language-tags"
         )
     if settings.get("lang_tok_style") == "mbart":
         return "mbart50"

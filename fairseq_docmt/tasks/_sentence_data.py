@@ -54,7 +54,7 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
         if own.symbols != dictionary.symbols:
             raise UserError(
                 f"--sentence-data: {path} has other words than the dictionary of the documents; "
-                "binarise the sentence pairs with that (--srcdict, --tgtdict of "
+                "binarise the sentence pairs with it (--srcdict, --tgtdict of "
                 "fairseq-preprocess)"
             )
     name = os.path.join(folder, f"{cfg.train_subset}.{'-'.join(languages)}")

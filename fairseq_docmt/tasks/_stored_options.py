@@ -51,8 +51,8 @@ class StoredOptions:
         if stored["task"] != self.task_name:
             raise UserError(
                 f"the checkpoint was trained with --task {stored['task']}, not "
-                f"{self.task_name}; use --task {stored['task']}, or to decode it in another way "
-                "--override-checkpoint-options"
+                f"{self.task_name}; use --task {stored['task']}, or add "
+                "--override-checkpoint-options to decode it in another way"
             )
         for name, value in self.given.items():
             if name in stored and value != stored[name]:
@@ -89,8 +89,8 @@ def contradiction(name: str, given: Any, trained: Any) -> UserError:
     """Return the error of an option that differs from the checkpoint's."""
     return UserError(
         f"{flag(name)} {given} contradicts the checkpoint, which was trained with {flag(name)} "
-        f"{trained}; leave the option out, or to use another value all the same add "
-        "--override-checkpoint-options"
+        f"{trained}; leave the option out, or add --override-checkpoint-options to use another "
+        "value anyway"
     )
 
 

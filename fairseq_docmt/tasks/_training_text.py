@@ -11,7 +11,7 @@ from fairseq_docmt.data.text_form import SUBWORDS, checksum, read_text_forms
 from fairseq_docmt.errors import UserError
 
 KEY = "training_text"
-IGNORE = "or to use it all the same add --override-checkpoint-options"
+IGNORE = "or add --override-checkpoint-options to use it anyway"
 
 
 def describe(cfg, src_dict: Dictionary, tgt_dict: Dictionary) -> dict:

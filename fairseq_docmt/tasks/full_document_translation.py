@@ -39,17 +39,17 @@ class FullDocumentTranslationConfig(DocumentTranslationConfig):
     ] = field(
         default=None,
         metadata={
-            "help": "segment (decode spans of a document in one output and split it at <sep>; "
-            "default), sequential (decode sentence by sentence after the previous output, given "
-            "the source up to the sentence), sequential-full-source (the same given the source of "
-            "the whole span), iterative (decode each sentence, then again given the translations "
-            "of the others; for memnet_rnn)"
+            "help": "segment (translate a document or part as one output and split it at <sep>; "
+            "default), sequential (translate sentence by sentence, given the previous translations "
+            "and the source up to the sentence), sequential-full-source (the same, given the "
+            "source of the whole document or part), iterative (translate each sentence, then again "
+            "given the translations of the others; for memnet_rnn)"
         },
     )
     max_document_tokens: Optional[int] = field(
         default=None,
         metadata={
-            "help": "maximum number of target tokens of a document; longer ones are cut at "
+            "help": "maximum number of target tokens of a document; longer documents are cut at "
             "sentence ends into parts of similar length (default: 1000; taken from the checkpoint "
             "when decoding)"
         },
@@ -57,24 +57,23 @@ class FullDocumentTranslationConfig(DocumentTranslationConfig):
     document_parts: str = field(
         default="1",
         metadata={
-            "help": "in training, numbers of parts of similar length that each document is cut "
-            "into, such as 1,2,4,8: an epoch has every document cut in all these ways; a number "
-            "above that of its sentences gives single sentences (Sun et al., 2022)"
+            "help": "in training, numbers of parts of similar length, such as 1,2,4,8: an epoch "
+            "reads every document once for each number, cut into so many parts; a number above "
+            "that of its sentences gives single sentences (Sun et al., 2022)"
         },
     )
     sample_document_parts: bool = field(
         default=False,
         metadata={
-            "help": "cut each document into one of the numbers of --document-parts only, drawn "
-            "anew for each epoch"
+            "help": "in training, cut each document into only one of the numbers of "
+            "--document-parts, drawn anew for each epoch"
         },
     )
     drafts: Optional[str] = field(
         default=None,
         metadata={
-            "help": "directory of binarised translations, line by line like the corpus: the "
-            "content of the target memory in training, and the initial translations of iterative "
-            "decoding"
+            "help": "folder of drafts: binarised translations of the corpus, line by line. They "
+            "fill the target memory in training, and iterative decoding starts from them"
         },
     )
     gold_drafts: bool = field(

@@ -50,17 +50,16 @@ class SlidingWindowTranslationConfig(DocumentTranslationConfig):
     window_stride: int = field(
         default=1,
         metadata={
-            "help": "in training, number of sentences by which windows advance: 1 makes a window "
-            "for each sentence, so that an epoch has a sentence in --window-size windows; "
-            "--window-size makes windows that do not overlap. The place of the first window of a "
-            "document is drawn anew for each epoch"
+            "help": "in training, number of sentences by which windows advance: with 1 there is a "
+            "window for each sentence; with --window-size windows do not overlap. The number of "
+            "new sentences of the first window of a document is drawn anew for each epoch"
         },
     )
     sample_window_size: bool = field(
         default=False,
         metadata={
-            "help": "draw the number of sentences of each training window from --window-stride to "
-            "--window-size, anew for each epoch"
+            "help": "in training, draw the number of sentences of each window from --window-stride "
+            "to --window-size, anew for each epoch"
         },
     )
     coword_dropout: float = field(

@@ -577,7 +577,7 @@ def test_nothing_is_left_to_write(tmp_path):
     out = [tmp_path / "o.s", tmp_path / "o.t"]
     done = run_script("tab_separated", path, "--min-sentences", "2", "--out", *out)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: no document is left to write: there is none, or all are")
+    assert done.stderr.startswith("error: no document is left to write: there is none, or all lack")
 
 
 def test_files_without_marks(tmp_path):

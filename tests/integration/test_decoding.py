@@ -592,7 +592,7 @@ def test_a_checkpoint_is_decoded_with_other_windows_on_request(
     for row, place in zip(tiny.rows_of(DOCS), places):
         if place < 2:  # the same sentences are before it in both
             assert shorter[row] == three[row]
-    with pytest.raises(UserError, match="--task full_document_translation, or to decode it in"):
+    with pytest.raises(UserError, match="--task full_document_translation, or add --override"):
         tiny.generate(binarised, document_checkpoint, *sequential, "--window-size", "4")
     windows = tiny.generate(
         binarised, document_checkpoint, *sequential, "--window-size", "4", override

@@ -33,8 +33,8 @@ def test_it_trains_in_stages_and_translates(binarised, tmp_path, side):
         (["--no-cross-attention"], "--no-cross-attention is not supported by han_transf"),
         (
             ["--decoder-output-dim", "4"],
-            "--decoder-output-dim 4 differs from --decoder-embed-dim 16, of which --context-side "
-            "both attends to previous sentences; leave it out",
+            "--context-side both needs --decoder-output-dim 4 to be the same as "
+            "--decoder-embed-dim 16; leave --decoder-output-dim out",
         ),
     ],
 )

@@ -31,9 +31,9 @@ STREAM = ["--task", "sentence_stream_translation", "--batch-size", "2"]
 CHECK = "run data_prep/check_documents.py on the text and binarise it again"
 CORRECT = "give the data folder of training, or binarise the text with its dictionaries "
 CORRECT += "(--srcdict, --tgtdict of fairseq-preprocess)"
-ALL_THE_SAME = "or to use it all the same add --override-checkpoint-options"
-OTHER_VALUE = "leave the option out, or to use another value all the same add "
-OTHER_VALUE += "--override-checkpoint-options"
+ALL_THE_SAME = "or add --override-checkpoint-options to use it anyway"
+OTHER_VALUE = "leave the option out, or add --override-checkpoint-options to use another "
+OTHER_VALUE += "value anyway"
 PREFIX = "--prefix-size is for fairseq-generate with references, whose first words it takes; leave "
 PREFIX += "it out"
 DAMAGED = "is damaged or not a checkpoint; copy it again, use an earlier one or train again"
@@ -341,21 +341,21 @@ TRAINING = {
     "empty data": Case(
         (
             "{data} has no binarised corpus; give the directory that fairseq-preprocess wrote "
-            "(of data_prep/prepare.py: bin/)"
+            "(bin/ of data_prep/prepare.py)"
         ),
         [*WINDOWS, *NEW],
         both(remove("data"), write("data/text", "a")),
     ),
     "one language": Case(
         (
-            "--source-lang tgt: without the other language, those of {data} are taken, src to tgt; "
-            "give both --source-lang and --target-lang, or neither"
+            "--source-lang tgt is given alone, but {data} has src to tgt; give both --source-lang "
+            "and --target-lang, or neither"
         ),
         [*WINDOWS, *NEW, "--source-lang", "tgt"],
     ),
     "languages with a hyphen": Case(
         (
-            "{data}/train.zh-CN-src.src.idx does not show which languages it has, because one has "
+            "{data}/train.zh-CN-src.src.idx: the name does not show the two languages, as one has "
             "a hyphen; give both --source-lang and --target-lang"
         ),
         [*WINDOWS, *NEW, "--target-lang", "src"],
@@ -476,7 +476,7 @@ TRAINING = {
     "sentence pairs with other words": Case(
         (
             "--sentence-data: {folder}/pairs/dict.src.txt has other words than the dictionary of "
-            "the documents; binarise the sentence pairs with that (--srcdict, --tgtdict of "
+            "the documents; binarise the sentence pairs with it (--srcdict, --tgtdict of "
             "fairseq-preprocess)"
         ),
         [*DOCUMENTS, *NEW, "--sentence-data", "{folder}/pairs"],
@@ -764,8 +764,8 @@ TRAINING = {
     "resumed with another task": Case(
         (
             "the checkpoint was trained with --task sliding_window_translation, not "
-            "full_document_translation; use --task sliding_window_translation, or to decode it "
-            "in another way --override-checkpoint-options"
+            "full_document_translation; use --task sliding_window_translation, or add "
+            "--override-checkpoint-options to decode it in another way"
         ),
         [*DOCUMENTS, *NEW],
         as_last,
@@ -919,8 +919,8 @@ DECODING = {
     "another task": Case(
         (
             "the checkpoint was trained with --task sliding_window_translation, not "
-            "full_document_translation; use --task sliding_window_translation, or to decode it "
-            "in another way --override-checkpoint-options"
+            "full_document_translation; use --task sliding_window_translation, or add "
+            "--override-checkpoint-options to decode it in another way"
         ),
         DOCUMENTS,
     ),
@@ -996,7 +996,7 @@ DECODING = {
     "unknown words": Case(
         (
             "--replace-unk fails in fairseq at the first <unk> of a translation; leave it out, or "
-            "give --unkpen 1000 instead, with which there is none"
+            "give --unkpen 1000 instead, which keeps <unk> out of translations"
         ),
         [*WINDOWS, "--replace-unk", "{data}/dict.src.txt", "--dataset-impl", "raw"],
         both(write("data/test.src-tgt.src", "w1\n"), write("data/test.src-tgt.tgt", "v1\n")),

@@ -61,7 +61,7 @@ def test_it_is_not_pruned(binarised, tmp_path):
         ),
         (
             ["--share-context-encoder", "--context-layers", "3"],
-            "--context-layers 3 is for context encoders of their own",
+            "--context-layers 3 is for separate context encoders",
         ),
         (["--checkpoint-activations"], "--checkpoint-activations is not supported"),
         (["--offload-activations"], "--offload-activations is not supported"),

@@ -155,7 +155,7 @@ def test_separate_models_and_workers(raw):
         (["--subword", "sentencepiece", "--vocabulary-size", "9"], "cannot learn 9 pieces from"),
         (["--sentencepiece-model", "nowhere"], "--sentencepiece-model nowhere not found"),
         (["--dictionary", "nowhere"], "--dictionary nowhere not found"),
-        (["--sentencepiece-model", __file__], "test_sentencepiece.py is not a model of Sentence"),
+        (["--sentencepiece-model", __file__], "test_sentencepiece.py is not a SentencePiece model"),
         (["--sentencepiece-model", __file__, "--separate-bpe"], "leave one of them out"),
     ],
 )
@@ -234,7 +234,7 @@ def test_other_subwords_are_refused(prepared, checkpoint, tmp_path):
         translator(str(checkpoint), bpe="sentencepiece", sentencepiece_model=str(other))
     with pytest.raises(UserError, match="nowhere not found"):
         translator(str(checkpoint), bpe="sentencepiece", sentencepiece_model="nowhere")
-    with pytest.raises(UserError, match="is not a model of SentencePiece"):
+    with pytest.raises(UserError, match="is not a SentencePiece model"):
         translator(str(checkpoint), bpe="sentencepiece", sentencepiece_model=__file__)
     (tmp_path / "codes").write_text("#version: 0.2\na b\n")
     with pytest.raises(UserError, match="has --bpe sentencepiece; give"):
