@@ -1,4 +1,4 @@
-"""Reading of a checkpoint file before fairseq loads it, so that faults get one sentence."""
+"""Reading of a checkpoint file before fairseq loads it, to report faults in one sentence."""
 
 import argparse
 import os
@@ -39,7 +39,7 @@ class CheckpointFile(NamedTuple):
         return self.settings.get("model", {}).get("arch") or self._setting("model")
 
     def limit_positions(self, cfg) -> None:
-        """Limit the maximum positions of a task to those of the training, as fairseq's batches do.
+        """Limit the maximum positions of a task to those of training, as fairseq's batches do.
 
         Args:
             cfg: options of the task, changed in place.

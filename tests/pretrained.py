@@ -123,7 +123,7 @@ NARROW += ("--train-alignment", "sentence")
 
 
 def own(arch, kind):
-    """Command line of an architecture of this suite with the sizes of the pre-trained model."""
+    """Command line of an architecture of this package with the sizes of the pre-trained model."""
     learned = ["--encoder-learned-pos", "--decoder-learned-pos", "--activation-fn", "gelu"]
     learned += ["--layernorm-embedding"]
     return [*arch, *SIZES, *(learned if kind != "m2m" else []), *POSITIONS]

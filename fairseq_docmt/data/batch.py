@@ -22,7 +22,7 @@ class RowGrouping(TypedDict):
 
     #: (r,) rows of each group
     rows: List[Tensor]
-    #: (rows,) place of each row when the groups stand one after another
+    #: (rows,) position of each row when the groups are concatenated
     order: Tensor
     #: longest row of each group
     lengths: List[int]

@@ -122,7 +122,7 @@ def cut(sentence: Tensor, longest: int) -> Tensor:
 def _cut_sources(pairs: LanguagePairDataset, longest: int) -> None:
     """Cut the sources, as fairseq does with ``--truncate-source``.
 
-    fairseq's datasets, if it has done so already, are taken away: they count one token more for
+    Datasets with which fairseq has already done so are unwrapped: they count one token more for
     every line, so that blank lines look like sentences.
     """
     if isinstance(pairs.src, ConcatDataset):

@@ -4,7 +4,7 @@ from typing import Iterable, List, Sequence, Tuple
 
 import numpy as np
 
-#: Length of a blank line in a binarised corpus: nothing but ``</s>``.
+#: Length of a blank line in a binarised corpus: only ``</s>``.
 BLANK_SIZE = 1
 
 

@@ -7,7 +7,7 @@ from fairseq.data.iterators import EpochBatchIterator
 
 from fairseq_docmt.errors import UserError
 
-#: decides which other options there are
+#: determines which other options there are
 TASK = "--task"
 OTHERS_READ = "which would leave sentences out or read them twice"
 OTHER_STATES = "which the document states in it do not fit"

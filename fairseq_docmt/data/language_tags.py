@@ -48,7 +48,7 @@ NO_TAGS = LanguageTags()
 def insert_symbols(dictionary: Dictionary, symbols) -> None:
     """Add symbols to a dictionary after its words, before ``<sep>`` and ``<bod>``.
 
-    Those that it has already keep their places.
+    Those that it already has keep their places.
     """
     new = [symbol for symbol in symbols if symbol not in dictionary]
     if not new:

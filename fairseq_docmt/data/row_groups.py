@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-#: groups of a batch at most
+#: maximum number of groups of a batch
 MOST_GROUPS = 8
-#: rows of a batch that is worth grouping
+#: minimum number of rows for which grouping pays off
 LEAST_ROWS = 16
 
 
@@ -43,7 +43,7 @@ def group_rows(
 
 
 def groups_with_least_padding(lengths: np.ndarray, most: int = MOST_GROUPS) -> List[np.ndarray]:
-    """Divide rows into at most ``most`` groups that have the least padding in all.
+    """Divide rows into at most ``most`` groups with the least total padding.
 
     Groups hold consecutive rows in the order of their lengths; the best ends are found by dynamic
     programming over the number of groups.

@@ -40,8 +40,8 @@ def mixed_spans(
 ) -> np.ndarray:
     """Return the spans of documents, then randomly chosen sentence pairs.
 
-    Pairs are chosen until they have ``ratio`` times the target tokens with loss of the documents;
-    none is chosen again before all others are.
+    Pairs are chosen until they have ``ratio`` times as many target tokens with loss as the
+    documents; none is chosen again before all others are.
 
     Args:
         spans: spans of the documents.

@@ -22,7 +22,7 @@ FILE = "text_form.json"
 #: ``--bpe`` of fairseq -> attribute of a form
 SUBWORDS = {"subword_nmt": "bpe_codes", "sentencepiece": "sentencepiece"}
 
-# A character as bytes, which SentencePiece writes if its model does not have it.
+# A character as bytes, which SentencePiece writes if its model lacks it.
 _BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
 
 

@@ -57,7 +57,7 @@ class JointSearch(DocumentSearch):
         """Search for outputs of whole units and split them into sentences.
 
         Args:
-            generator: stock generator of this suite.
+            generator: generator of this package.
             models: models of the ensemble.
             units: units to translate.
             encoder_context: further encoder input of the ensemble, for units of one sentence; its

@@ -1,4 +1,4 @@
-"""Repeated n-grams are not written (``--no-repeat-ngram-size``)."""
+"""Blocking of repeated n-grams (``--no-repeat-ngram-size``)."""
 
 import math
 
@@ -8,7 +8,7 @@ from fairseq.ngram_repeat_block import NGramRepeatBlock
 class SentenceNgramBlock(NGramRepeatBlock):
     """Blocker of fairseq that compares the n-grams of the current sentence.
 
-    Without its CUDA extension, that of fairseq compares the padding after a hypothesis, and so
+    Without its CUDA extension, fairseq's blocker compares the padding after a hypothesis, and so
     blocks nothing.
 
     Args:

@@ -9,7 +9,7 @@ from fairseq_docmt.models.interface import (
 
 
 def check_decoding(task) -> None:
-    """Refuse a ``--decoding`` that the task does not have, and options without meaning for it.
+    """Refuse a ``--decoding`` that the task does not have, and options that it does not read.
 
     Raises:
         UserError: naming the option.
@@ -172,7 +172,7 @@ def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
 
 
 def _refuse_language_model(task, args) -> None:
-    """Refuse a language model where it would not be used, or not rightly."""
+    """Refuse a language model where it would not be used, or not correctly."""
     if not (task.sequential or task.decoding == "stream"):
         raise UserError(
             "--lm-path is for sentences translated one after the other, not for --decoding "

@@ -1,4 +1,4 @@
-"""Progress bar of decoding: sentences done of all, sentences per second and time left."""
+"""Progress bar of decoding: sentences done, sentences per second and time left."""
 
 import sys
 

@@ -132,7 +132,7 @@ class DocumentSearch:
         """Translate or score the rows of a sample.
 
         Args:
-            generator: stock generator of this suite, or a scorer of references.
+            generator: generator of this package, or a scorer of references.
             models: models of the ensemble.
             units: units of the sample.
             prefixes, constraints: (rows, n) forced tokens from the stock commands, or None.

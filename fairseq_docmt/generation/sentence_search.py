@@ -91,7 +91,7 @@ class SentenceSearch(search.Search):
         Args:
             limits: (bsz,) maximum number of tokens, without ``</s>``.
             sizes: (bsz, sentences) number of source tokens of each required sentence, padded with
-                0; nothing but 0 for any number of sentences.
+                0; all 0 for any number of sentences.
             least: (bsz,) minimum number of tokens before ``</s>``, unless the limit is reached.
             context: (bsz,) log-probability and (bsz,) length of the target context, if hypotheses
                 are to be ranked together with it.

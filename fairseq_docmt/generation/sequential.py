@@ -1,4 +1,4 @@
-"""Translation sentence by sentence after the previous translations (``sequential``)."""
+"""Translation sentence by sentence, given the previous translations (``sequential``)."""
 
 import logging
 from typing import Callable, Dict, List, Optional

@@ -2,7 +2,7 @@
 
 Each function returns a sample whose rows are the original sentences: ``units``, the references
 ``target`` (rows, T), and ``id`` (rows,), the line of each sentence in the corpus.  A batch of a
-stream that has nothing but fillers gives no rows.
+stream with only fillers gives no rows.
 """
 
 from typing import List, Tuple

@@ -1,4 +1,4 @@
-"""Construction of the transformers of this suite."""
+"""Construction of the transformers of this package."""
 
 from fairseq.models.transformer import TransformerConfig, TransformerModel
 

@@ -26,11 +26,11 @@ UNSUPPORTED = (
     "decoder_xformers_att_config",
     "base_layers",
 )
-#: options with which layers are computed again in the backward pass; the first implies the second
+#: options that recompute layers in the backward pass; the first implies the second
 CHECKPOINTING = ("offload_activations", "checkpoint_activations")
-#: options that leave out layers, for systems whose layers share what the decoder makes for each
+#: options that drop whole layers in training
 LAYERDROP = ("encoder_layerdrop", "decoder_layerdrop")
-#: options that remove layers, for systems with parameters in layers of certain numbers
+#: options that remove layers, for systems that add parameters to layers by their number
 PRUNING = ("encoder_layers_to_keep", "decoder_layers_to_keep")
 
 
@@ -115,7 +115,7 @@ def fill_missing(model: nn.Module, state_dict: dict, new: Sequence[str]) -> None
 
 
 class ExtendedModel:
-    """Mixin for models that add options and parameters to a model of fairseq or of this suite.
+    """Mixin for models that add options and parameters to a model of fairseq or of this package.
 
     Attributes:
         architecture: architecture function of the model.

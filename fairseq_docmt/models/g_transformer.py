@@ -65,7 +65,7 @@ def g_transformer(args):
     dataclass=options_dataclass(g_transformer, TransformerConfig, GTransformerConfig),
 )
 class GTransformerModel(DocumentTransformer):
-    """Transformer with group attention; checkpoints of transformers give it all but the context."""
+    """Transformer with group attention; it can start from a transformer, which has no context."""
 
     config = GTransformerConfig
     architecture = staticmethod(g_transformer)

@@ -15,7 +15,7 @@ class DocumentModel(Protocol):
     """Attributes and methods that a model may have.
 
     Attributes:
-        is_document_recurrent: the model has a state that goes from sentence to sentence.
+        is_document_recurrent: the model passes a state from sentence to sentence.
             ``forward`` takes ``starts``, ``lanes`` and ``doc_state``
             (:mod:`fairseq_docmt.data.batch`), and the extra outputs of the decoder have
             ``doc_state``.  Default: False.
@@ -117,7 +117,7 @@ class DocumentDecoder(Protocol):
 
 
 def is_document_recurrent(model) -> bool:
-    """Return whether a model has a state that goes from sentence to sentence."""
+    """Return whether a model passes a state from sentence to sentence."""
     return getattr(model, "is_document_recurrent", False)
 
 

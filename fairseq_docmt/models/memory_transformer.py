@@ -178,7 +178,7 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
             src_tokens, src_lengths, prev_output_tokens, starts = (
                 side_by_side(x, x, lanes) for x in rows
             )
-            lanes, row_groups = 2 * lanes, None  # the groups do not know the copies
+            lanes, row_groups = 2 * lanes, None  # the groups do not cover the copies
         encoder_out = self.encoder(
             src_tokens,
             src_lengths=src_lengths,

@@ -76,7 +76,7 @@ def multi_encoder_transformer(args):
     dataclass=options_dataclass(multi_encoder_transformer, TransformerConfig, MultiEncoderConfig),
 )
 class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
-    """Transformer that reads previous sentences through encoders of their own."""
+    """Transformer that reads previous sentences through separate encoders."""
 
     config, new_parameters = MultiEncoderConfig, NEW_PARAMETERS
     architecture = staticmethod(multi_encoder_transformer)

@@ -107,7 +107,7 @@ class WindowTransformerEncoder(SharedSourceEncoder):
         padding = tokens.eq(self.padding_idx)
         embedded, embedding = self.forward_embedding(tokens)
         lengths = (~padding).sum(dim=1)
-        # A language tag can follow </s>; both make way for further sentences.
+        # A language tag can follow </s>; further sentences replace both.
         is_end = tokens.eq(self.dictionary.eos()).long().cumsum(dim=1).gt(0) & ~padding
         ending = max(1, int(is_end.sum(dim=1).max()))
         source = encode_growing(self.layers, self.reach, embedded, lengths, before, ending)

@@ -1,4 +1,4 @@
-"""Attention with a mask, by those of torch's kernels that compute it correctly."""
+"""Attention with a mask, by the kernels of torch that compute it correctly."""
 
 from typing import Optional
 

@@ -1,10 +1,10 @@
 """Linear layers computed by oneDNN on CPUs.
 
 In single precision torch uses MKL, which is less than half as fast as oneDNN on processors that it
-is not optimised for (measured: AMD EPYC with AVX-512, 200 against 450 to 490 billion operations a
+is not optimised for (measured: AMD EPYC with AVX-512, 200 against 450 to 490 billion operations per
 second at the sizes of transformer base).  On Intel processors nothing is lost.
 
-Small products are left to torch: oneDNN takes some 15 microseconds to start, and most of a
+Small products are left to torch: oneDNN takes about 15 microseconds to start, and most of a
 millisecond to prepare for a new number of rows.
 """
 

@@ -2,9 +2,9 @@
 
 Matusov et al. (2005), Post and Hoang (2025): the translation is cut where the total word error rate
 against the segments of the reference is lowest.  Many cuts are equally good, because words that
-match no word of the reference can be on either side.  So where a segment of the reference ends with
-a sentence, the cut is moved to the end of a sentence nearby.  Only positions of cuts are taken from
-the alignment: the text between them stays as it is.
+match no word of the reference can be on either side.  So if a segment of the reference ends with a
+sentence, the cut is moved to a sentence end nearby.  Only positions of cuts are taken from the
+alignment: the text between them stays as it is.
 """
 
 import bisect

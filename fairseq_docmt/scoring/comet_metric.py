@@ -1,8 +1,8 @@
 """COMET as a metric of sacreBLEU, so that its significance tests apply.
 
-Rei et al. (2020); with context as in Vernikos et al. (2022): each sentence is scored behind the two
-before it, which on the target side are those of the reference for translations too.  The package
-unbabel-comet runs in a process of its own, because it needs an older NumPy than fairseq.
+Rei et al. (2020); with context as in Vernikos et al. (2022): each sentence is scored together with
+the two before it, which on the target side are taken from the reference, for translations too.  The
+package unbabel-comet runs in a process of its own, because it needs an older NumPy than fairseq.
 """
 
 import argparse

@@ -1,17 +1,18 @@
 """Measure how much a model uses its context: CXMI of references (Fernandes et al., 2021).
 
-Conditional cross-mutual information (CXMI) is the gain in log-probability of a reference through
-context, ``log p(y | x, context) - log p(y | x)``.  Two figures are given:
+Conditional cross-mutual information (CXMI) is the gain in log-probability of a reference due to
+context, ``log p(y | x, context) - log p(y | x)``; positive values mean that context helps.  Two
+figures are given:
 
-  bits a sentence   log2, summed over the tokens of a sentence without its end symbol, mean over
-                    sentences; beside it the mean over all tokens
-  as published      the figure of the authors' code: natural logarithm, mean over the tokens of a
-                    sentence with its end symbol, then mean over sentences
+  bits per sentence  log2, summed over the tokens of a sentence without its end symbol, mean over
+                     sentences; also the mean over all tokens
+  as published       the figure of the authors' code: natural logarithm, mean over the tokens of a
+                     sentence with its end symbol, then mean over sentences
 
-The same gain for single tokens is called pointwise CXMI.  Positive values mean that context helps.
-Without context each sentence is scored as a document of its own, by the same model or by that of
---baseline.  --context other-document is a control: a model that gains as much from sentences of
-another document does not use what they say.  The gain of the other contexts over it is given too.
+The same gain for single tokens is called pointwise CXMI.  Without context each sentence is scored
+as a document of its own, by the same model or by that of --baseline.  --context other-document is
+a control: a model that gains as much from sentences of another document does not use what they say.
+The gain of the other contexts over this control is given too.
 """
 
 import argparse
@@ -54,9 +55,9 @@ class Documents(NamedTuple):
     def with_other_context(self, most: Optional[int] = None) -> List[Tuple[List[str], List[str]]]:
         """Return for each sentence a document of sentences of another document and itself.
 
-        The context are the sentences before the same position of the next document (the first
-        after the last), as far as it goes: as many as the sentence has in its own document, and
-        at most ``most``.
+        The context is the sentences before the same position in the next document (after the
+        last, in the first), as far as that reaches: as many as the sentence has in its own
+        document, and at most ``most``.
         """
         starts, position = self.index.starts.tolist(), self.index.position.tolist()
         pairs = []
@@ -102,7 +103,7 @@ class Gain(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """Gain through context.
+    """Gain due to context.
 
     Attributes:
         sentence: CXMI in bits for each sentence, without the end symbol.
@@ -278,8 +279,9 @@ def main(args: argparse.Namespace) -> None:
     notes = [
         f"docs:{documents.index.num_documents}|sentences:{len(without)}|"
         f"tokens:{sum(len(s.words) for s in without)}|intervals:95 % bootstrap over documents",
-        "CXMI, bits a sentence: base 2, without end symbols; CXMI as published: nats a token with "
-        "end symbols, mean of each sentence, then over sentences (code of Fernandes et al., 2021)",
+        "CXMI, bits per sentence: base 2, without end symbols; CXMI as published: nats per token "
+        "with end symbols, mean of each sentence, then over sentences (code of Fernandes et al., "
+        "2021)",
     ]
     results = {
         "usage": {context: _as_json(value) for context, value in used.items()},
@@ -331,7 +333,7 @@ def _of_sentences(without: Sequence[Scores], found: Dict[str, Sequence[Scores]])
     ]
 
 
-_HEADERS = ["CXMI, bits a sentence", "95 %", "bits a token", "CXMI as published", "95 %"]
+_HEADERS = ["CXMI, bits per sentence", "95 %", "bits per token", "CXMI as published", "95 %"]
 
 
 def _is_positive(text: str) -> bool:

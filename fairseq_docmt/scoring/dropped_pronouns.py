@@ -3,15 +3,15 @@ r"""Measure how well the English translation restores the pronouns that a Chines
     python -m fairseq_docmt.scoring dropped-pronouns --source zpdev.zp.zh --reference zpdev.en \
         sentence=sentence.out memory=memory.out
 
-Dropped pronouns are marked in the source, as in ``<你>_S要不要去看电影``.  The English forms of a
-person (I, me, my, mine, myself) in the translation are counted, and the pronouns of that person
-that the source does have are subtracted.  The rest are restored pronouns: recall is the share of
-the marks that are restored, precision the share of the restored pronouns, in all sentences, that
-are marked.  Recall alone rewards pronouns everywhere; precision is low for every text, since
-English needs pronouns that nobody marks, so the reference is scored too.  Recall is also given over
-the marks that the reference restores.  The F1 of each further system is compared with that of
-the first, by bootstrap over sentences: corpora with marks have few documents, of very different
-length.
+Dropped pronouns are marked in the source, as in ``<你>_S要不要去看电影``.  For each person, the
+English forms (I, me, my, mine, myself) in the translation are counted, and the pronouns of that
+person that the source does have are subtracted.  The rest are restored pronouns.  Recall is the
+share of the marks that are restored; precision is the share of the restored pronouns, in all
+sentences, that are marked.  Recall alone rewards pronouns everywhere.  Precision is low for every
+text, since English needs pronouns that nobody marks, so the reference is scored too.  Recall is
+also given over the marks that the reference restores.  The F1 of each further system is compared
+with that of the first, by bootstrap over sentences, because corpora with marks have few documents,
+of very different lengths.
 
 Only a mark with a suffix (``_S``, ``_O`` ...) counts.  Marks of other words, and pronouns in
 brackets without a suffix, are left out and reported.

@@ -203,7 +203,7 @@ class Layout(NamedTuple):
     def _may_be_ends(self, lines: List[str]) -> bool:
         """Return whether blank lines may be ends of documents, in a text that lost sentences.
 
-        They are none if a block between them is longer than each document; then they must be empty
+        They are not if a block between them is longer than each document; then they must be empty
         translations.
         """
         blocks = [len(list(group)) for filled, group in groupby(lines, key=bool) if filled]

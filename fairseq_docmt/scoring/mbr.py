@@ -7,8 +7,8 @@ Eikema and Aziz (2022): the translation with the highest mean score against all 
 references.  --by sets what is compared:
 
   sentence   each sentence by itself
-  context    each sentence behind the --context sentences before it: those already chosen in front
-             of the candidate, and those of the same candidate list in front of the references
+  context    each sentence with the --context sentences before it: those already chosen before
+             the candidate, and those of the same candidate list before the references
   document   whole documents: the documents of one system, or of one rank in all n-best lists
 
 `--metric comet` compares sentences; it needs --source.

@@ -24,7 +24,7 @@ class NoisyChannel(NamedTuple):
     channel: Optional[ReferenceScorer] = None
 
     def sentence_scores(self, pairs: Sequence[Pair]) -> List[float]:
-        """Return the log-probabilities of sentences, each after the sentences before it."""
+        """Return the log-probabilities of sentences, each given the sentences before it."""
         return self.language_model.score(pairs)
 
     def source_scores(self, pairs: Sequence[Tuple[str, str]]) -> List[float]:

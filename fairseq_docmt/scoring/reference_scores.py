@@ -197,7 +197,7 @@ class ReferenceScorer:
         return [[scores[row] for row in sorted(scores)] for scores in found]
 
     def _any_order(self):
-        """Return a context for scoring windows in any order; sentence-level tasks need none."""
+        """Return a context manager for scoring windows in any order; other tasks need none."""
         if self._is_document_task:
             return self.task.scoring_references()
         return contextlib.nullcontext()

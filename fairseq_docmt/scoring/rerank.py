@@ -14,13 +14,14 @@ A score is one of these; higher is better:
   channel         log-probability of the source given the translation, by --channel
   language-model  log-probability of the translation after those chosen before it in its document,
                   by --language-model
-  comet           a model of COMET without reference
+  comet           a reference-free model of COMET
   oracle          chrF with --reference, an upper bound
   FILE            one number for each candidate, sentence after sentence
 
-`--list FILE` writes the candidates in that order, to be scored by any other tool.  The highest sum
-wins; of equal ones the first.  With a language model, --beam documents are kept after each sentence
-(Yu et al., 2020).  Of several weights, those with the best BLEU of --reference are taken.
+`--list FILE` writes the candidates in that order, to be scored by any other tool.  The candidate
+with the highest sum is chosen; of equal ones the first.  With a language model, --beam documents
+are kept after each sentence (Yu et al., 2020).  Of several weights, those with the best BLEU are
+chosen, which needs --reference.
 """
 
 import argparse

@@ -6,8 +6,8 @@ r"""Compute the F1 of words that depend on previous sentences (after MuDA), with
 Fernandes et al. (2023): words of the reference and of each system are tagged for lexical cohesion,
 formality, verb form and pronouns, as far as the target language has them.  In each sentence, a
 tagged word is correct as often as hypothesis and reference both have it, tagged for the same
-phenomenon.  Instead of word alignment and coreference by neural models there are rules, so the
-figures are not those of the published code; the guide to evaluation lists the differences.
+phenomenon.  Rules replace the neural word alignment and coreference of the published code, so the
+figures differ from its figures; the guide to evaluation lists the differences.
 """
 
 import argparse

@@ -68,7 +68,7 @@ class DocumentTranslationTask(PreparedTextTask):
     decodings: List[str]
     #: option stored in checkpoints -> default
     stored_defaults: dict
-    #: name of a value estimated in training and stored in checkpoints -> value before
+    #: name of a value estimated in training and stored in checkpoints -> value before training
     learned_defaults: dict = {}
     #: option -> value for a checkpoint of a sentence-level stock task
     sentence_level: dict = {}
@@ -113,7 +113,7 @@ class DocumentTranslationTask(PreparedTextTask):
         """Raise UserError for invalid values of options."""
 
     def check_training_options(self) -> None:
-        """Raise UserError for values of options that do not go together in training."""
+        """Raise UserError for values of options that do not work together in training."""
         _sentence_data.check_options(self.cfg)
         _validation_bleu.check_options(self.cfg)
 
@@ -154,7 +154,7 @@ class DocumentTranslationTask(PreparedTextTask):
 
     @property
     def sequential(self) -> bool:
-        """Whether each sentence is decoded after the output of the previous ones."""
+        """Whether each sentence is decoded given the translations of the previous ones."""
         return self.decoding in ("sequential", "sequential-full-source")
 
     def source_spans(
@@ -176,7 +176,7 @@ class DocumentTranslationTask(PreparedTextTask):
         """Return the training or validation examples of a corpus.
 
         Raises:
-            UserError: the sentence pairs to mix in are missing, damaged or of other dictionaries.
+            UserError: the sentence pairs to mix in are missing, damaged or have other dictionaries.
         """
         spans = self.training_spans(corpus, trains)
         if trains:
@@ -268,7 +268,7 @@ class DocumentTranslationTask(PreparedTextTask):
         return task
 
     def start_from(self, start: Optional[_checkpoint_checks.Start]) -> None:
-        """Begin training with a checkpoint; adopt its options if training goes on.
+        """Begin training with a checkpoint; adopt its options if training resumes.
 
         Raises:
             UserError: the options given contradict the checkpoint.

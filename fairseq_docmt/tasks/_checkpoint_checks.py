@@ -16,7 +16,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.tasks import _language_tags, _training_text
 from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
 
-#: what fairseq-train continues if nothing else is said
+#: what fairseq-train resumes by default
 LAST = "checkpoint_last.pt"
 
 
@@ -25,7 +25,7 @@ class Start(NamedTuple):
 
     Attributes:
         file: content of the checkpoint.
-        resumes: whether training goes on; otherwise the parameters alone are used.
+        resumes: whether training resumes; otherwise only the parameters are used.
     """
 
     file: CheckpointFile
@@ -153,7 +153,7 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
         model: model as built; its parameters are overwritten.
         file: checkpoint.
         arch: architecture of the model.
-        resumes: whether training goes on.
+        resumes: whether training resumes.
 
     Raises:
         UserError: it cannot.
@@ -177,7 +177,7 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
 
 
 def _misfit(message: str) -> str:
-    """Return the first difference that torch reports, in short."""
+    """Return the first difference that torch reports, shortened."""
     sizes = re.search(r"size mismatch for (\S+): .*?Size\(\[(.*?)\]\).*?Size\(\[(.*?)\]\)", message)
     if sizes:
         name, trained, built = sizes.groups()

@@ -26,7 +26,7 @@ def in_rows_if_needed(sample: dict, criterion) -> dict:
 
 
 def in_bfloat16(criterion):
-    """Return the criterion with autocast on the CPU; as it should, the backward pass has none."""
+    """Return the criterion under autocast on the CPU, without autocast in the backward pass."""
 
     @torch.autocast("cpu", torch.bfloat16)
     def computed(model, sample):

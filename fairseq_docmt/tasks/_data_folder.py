@@ -41,10 +41,10 @@ def refuse_training_set_in_validation(cfg) -> None:
 
 
 def _check_languages(cfg) -> None:
-    """Refuse one language alone that is not that of the data folder: fairseq would ignore it.
+    """Refuse a single language option that differs from the data folder; fairseq would ignore it.
 
     Raises:
-        UserError: it is not, or the folder has no corpus from which the languages are known.
+        UserError: it differs, or the folder has no corpus that names the languages.
     """
     if cfg.source_lang and cfg.target_lang:
         return

@@ -14,11 +14,11 @@ logger = logging.getLogger(__name__)
 
 
 def extend_positions(model: nn.Module, how: Optional[str], path: str) -> None:
-    """Let a model load learned positions that are fewer than its own.
+    """Let a model load fewer learned positions than it has.
 
     Args:
         model: model to load into.
-        how: ``repeat`` or ``interpolate``; None refuses to.
+        how: ``repeat`` or ``interpolate``; None to refuse.
         path: path of the checkpoint, for messages.
 
     Raises:
@@ -53,7 +53,7 @@ def _extended(loaded: Tensor, module, key: str, how: Optional[str], path: str) -
 
 
 def positions_of(known: Tensor, wanted: int, how: str) -> Tensor:
-    """Return more positions than are known.
+    """Extend known positions to a larger number.
 
     Args:
         known: (n, C) embeddings of the known positions.

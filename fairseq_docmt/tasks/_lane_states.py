@@ -34,7 +34,7 @@ class LaneStates:
         self._of_all: Optional[List[Optional[DocumentState]]] = None
 
     def of_model(self, cfg) -> None:
-        """Note the options of a model that determine the size of its document states.
+        """Record the options of a model that determine the size of its document states.
 
         Args:
             cfg: configuration of the model.

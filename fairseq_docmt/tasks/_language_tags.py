@@ -1,6 +1,6 @@
 """Language tags of fairseq's multilingual models: mBART, M2M-100 and NLLB.
 
-Their tasks add symbols to the dictionary, in an order that training has decided, and put the tags
+Their tasks add symbols to the dictionary, in the order of their training, and put the tags
 of the two languages around every sentence.  Here they are put around every sequence.
 """
 
@@ -57,7 +57,7 @@ class TagOptions(NamedTuple):
         kind: value of ``--language-tags``.
         source, target: names of the languages in the tags.
         symbols: all symbols after the words of the dictionary, before the document symbols.
-        unknown: those of ``symbols`` at the end that the pre-trained model does not have.
+        unknown: last of the ``symbols``, which the pre-trained model does not have.
     """
 
     kind: str
@@ -142,7 +142,7 @@ def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
 
 
 def adopted(cfg, task_state: dict) -> TagOptions:
-    """Return the tags of a checkpoint of this suite; those of other languages are named anew.
+    """Return the tags of a checkpoint of this package; another language given gets its own tag.
 
     Args:
         cfg: options of the task.

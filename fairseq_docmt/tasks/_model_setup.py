@@ -48,7 +48,7 @@ def start_training(model: nn.Module, task, arch: str) -> None:
 
 
 def _check_averages(model: nn.Module) -> None:
-    """Refuse ``--store-ema`` for models with whole numbers, which cannot be averaged."""
+    """Refuse ``--store-ema`` for models with integer tensors, which cannot be averaged."""
     counts = (name for name, value in model.state_dict().items() if not value.is_floating_point())
     first = next(counts, None)
     if first is not None:

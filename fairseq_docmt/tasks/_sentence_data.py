@@ -14,7 +14,7 @@ from fairseq_docmt.errors import UserError
 
 
 def check_options(cfg) -> None:
-    """Refuse a ratio that is no positive number.
+    """Refuse a ratio that is not a positive number.
 
     Raises:
         UserError: it is not.

@@ -25,7 +25,7 @@ ORDERS = [f"{kind}_{n}" for kind in ("counts", "totals") for n in range(1, 5)]
 
 
 def check_options(cfg) -> None:
-    """Check the options of validation BLEU, which fairseq reads when it is too late.
+    """Check the options of validation BLEU early, as fairseq reads them late.
 
     Args:
         cfg: options of the task.
@@ -112,7 +112,7 @@ class ValidationBleu:
         self._next: Optional[tuple] = None
 
     def begin(self, view: DocumentView, iterator) -> None:
-        """Remember the split whose batches come next, unless others are requested before."""
+        """Remember the split whose batches come next, unless another is requested first."""
         self._next = view, iterator
 
     def score(self, task, units: dict, found: list) -> BLEUScore:

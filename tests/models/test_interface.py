@@ -1,4 +1,4 @@
-"""Models of fairseq get the defaults of the interface; models of this suite what they declare."""
+"""Models of fairseq get the defaults of the interface; models of this package what they declare."""
 
 from types import SimpleNamespace
 

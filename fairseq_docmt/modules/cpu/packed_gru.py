@@ -15,8 +15,8 @@ class PackedGRU(nn.Module):
     """GRU with packed weights, used on a CPU without gradients; otherwise torch's GRU.
 
     Args:
-        gru: GRU with ``batch_first`` and biases. Its parameters are shared and must not change any
-            more.
+        gru: GRU with ``batch_first`` and biases. Its parameters are shared and must no longer
+            change.
     """
 
     def __init__(self, gru: nn.GRU):

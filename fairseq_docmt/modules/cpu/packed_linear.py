@@ -26,7 +26,7 @@ class PackedLinear(nn.Module):
     is a plain layer.
 
     Args:
-        linear: layer whose parameters are shared. They must not change any more.
+        linear: layer whose parameters are shared. They must no longer change.
     """
 
     def __init__(self, linear: nn.Linear):

@@ -134,7 +134,7 @@ class SourceGroupAttention(_GroupAttention):
         """Compute (B, H, T, S) attention weights of queries (B, T, C).
 
         Weights of combined attention are those of both parts, head by head, in the proportions of
-        the gate. It is a vector for each query, of which the mean is taken.
+        the gate, averaged over its dimensions for each query.
         """
         seen, same = self._masks(source, sentences)
         q, parts = self.queries(x), len(self._parts())

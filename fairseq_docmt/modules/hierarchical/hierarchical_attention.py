@@ -89,7 +89,7 @@ class HierarchicalAttention(nn.Module):
         """Return s_t^j, the (B, n, T, C) summary of each sentence for each state (B, T, C)."""
         attention = self.word_attention
         q = attention.split_heads(attention.q_proj(self.word_query_norm(states))).unsqueeze(1)
-        # Unknown sentences are masked later; here all their positions count, against NaN.
+        # Unknown sentences are masked later; here all their positions are attended to, against NaN.
         seen = sentences.words | ~sentences.known.unsqueeze(2)
         q = q.expand(-1, seen.size(1), -1, -1, -1)
         read = self._attend(q, sentences.keys, sentences.values, seen[:, :, None, None])

@@ -52,10 +52,10 @@ class ContextEncoder(TransformerEncoderBase):
 
     Args:
         cfg: options of the model, with ``context_layers`` and ``context_sentences``.
-        side: ``cfg.encoder`` or ``cfg.decoder``, whose sizes the layers have.
+        side: ``cfg.encoder`` or ``cfg.decoder``, which gives the sizes of the layers.
         most: maximum positions of a sentence of this side.
         dictionary: dictionary of the sentences.
-        embed_tokens: their embeddings, which stay a module of their owner.
+        embed_tokens: their embeddings, which remain a module of the model that owns them.
     """
 
     def __init__(self, cfg, side, most: int, dictionary, embed_tokens: nn.Embedding):

@@ -35,7 +35,7 @@ def context_sizes(cfg) -> List[int]:
 
 
 class MultiEncoderEncoder(StreamEncoder):
-    """Transformer encoder with an encoder of previous source sentences beside it.
+    """Transformer encoder with a second encoder for previous source sentences.
 
     Args:
         cfg, dictionary, embed_tokens, separator: see the base class.

@@ -119,7 +119,7 @@ class BeamMemory(NamedTuple):
 
         Args:
             phi_q: (H, B, N, F) query features.
-            floor: least denominator.
+            floor: minimum denominator.
 
         Returns:
             (H, B, N, D) output of attention.

@@ -24,7 +24,7 @@ class FeatureOptions(NamedTuple):
         random_vectors: number of random vectors of each head; there are twice as many features.
         feature_map: ``sincos`` or ``positive``.
         pool_size: number of random matrices to draw from in training.
-        floor: least denominator; None for the default of the feature map.
+        floor: minimum denominator; None for the default of the feature map.
         shared_pool: whether the matrices come from :class:`SharedMatrices`.
     """
 

@@ -107,7 +107,7 @@ class SourceContextDecoder(GRUDecoder):
         *args: see the base class.
         recurrence: class of that layer.
         context_size: size of context states.
-        begins_with_context: whether the initial state of the lowest layer includes the context:
+        begins_with_context: whether the initial state of the lowest layer includes the context,
             ``tanh(W_s h + W_D D)`` (Wang et al. 2017).
     """
 

@@ -1,4 +1,4 @@
-"""Decoder layer of the transformer, with a source that beams share."""
+"""Decoder layer of the transformer whose beams share the source."""
 
 from typing import Optional, Tuple
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 class EncoderOutput(TypedDict, total=False):
-    """Output of the encoders of this suite for B sentences or spans with S source positions.
+    """Output of the encoders of this package for B sentences or spans with S source positions.
 
     A list holds a single value, as in fairseq, or is empty if the value is absent. Decoders only
     read this dictionary, except that they fill ``begun`` and ``remembered`` while gradients are
@@ -30,7 +30,7 @@ class EncoderOutput(TypedDict, total=False):
     #: [(B, 1)] source lengths
     src_lengths: List[Tensor]
 
-    # ---- of all encoders of this suite ---------------------------------------------------------
+    # ---- of all encoders of this package -------------------------------------------------------
 
     #: decoder rows of each sentence; the beams of a sentence share its encoder output
     beams: int

@@ -1,4 +1,4 @@
-"""Previous sentences of each row of a stream; the document state holds their tokens."""
+"""Previous sentences of each row of a stream, whose tokens are in the document state."""
 
 from typing import List, NamedTuple
 
