@@ -72,10 +72,11 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
         args = with_defaults(args, cls.architecture)
         refuse_stock_options(args, "han_transformer", *CHECKPOINTING)
         require_at_least(args, context_sentences=1)
-        if args.context_side != "source" and args.decoder_output_dim != args.decoder_embed_dim:
+        output_dim = int(args.decoder_output_dim)  # fairseq-train gives it as text
+        if args.context_side != "source" and output_dim != args.decoder_embed_dim:
             raise UserError(
                 f"--context-side {args.context_side} needs --decoder-output-dim "
-                f"{args.decoder_output_dim} to be the same as --decoder-embed-dim "
+                f"{output_dim} to be the same as --decoder-embed-dim "
                 f"{args.decoder_embed_dim}; leave --decoder-output-dim out"
             )
         return super().build_model(args, task)

@@ -41,3 +41,9 @@ def test_it_trains_in_stages_and_translates(binarised, tmp_path, side):
 def test_invalid_options_are_refused(binarised, tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         tiny.train(binarised, tmp_path, *STREAM, model=tiny.han(*options))
+
+
+def test_an_output_as_wide_as_the_states_is_not_refused():
+    """``fairseq-train`` gives models this option as text."""
+    model = tiny.model(*tiny.han("--decoder-output-dim", "16"))
+    assert model.decoder.output_projection.in_features == 16
