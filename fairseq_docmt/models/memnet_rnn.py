@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
-from fairseq_docmt.models._options import ExtendedModel, set_defaults
+from fairseq_docmt.models._options import ExtendedModel, require_at_least, set_defaults
 from fairseq_docmt.models._stream_model import PackedTargets
 from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch_512
 from fairseq_docmt.modules.rnn.document_memory import (
@@ -103,6 +103,9 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
             UserError: if an option is invalid.
         """
         args = with_defaults(args, cls.architecture)
+        require_at_least(args, sentence_lm_embed_dim=1, sentence_lm_hidden_size=1)
+        if not 0 <= args.memory_dropout <= 1:
+            raise UserError(f"--memory-dropout must be between 0 and 1, got {args.memory_dropout}")
         model = super().build_model(args, task)
         model.sentence_lm = args.sentence_lm
         return model

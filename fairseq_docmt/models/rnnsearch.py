@@ -83,6 +83,8 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
         for side in ("encoder", "decoder"):
             names = (f"{side}_embed_dim", f"{side}_hidden_size", f"{side}_layers")
             require_at_least(args, **dict.fromkeys(names, 1))
+        if args.attention_dim is not None:
+            require_at_least(args, attention_dim=1)
         source, target = cls._embeddings(args, task)
         encoder = cls.build_encoder(
             args,

@@ -680,6 +680,21 @@ TRAINING = {
         [*WINDOWS, *NEW],
         model=tiny.rnnsearch("--encoder-layers", "0"),
     ),
+    "no attention units": Case(
+        "--attention-dim must be at least 1, not 0",
+        [*WINDOWS, *NEW],
+        model=tiny.rnnsearch("--attention-dim", "0"),
+    ),
+    "no state of language models": Case(
+        "--sentence-lm-hidden-size must be at least 1, not 0",
+        [*DOCUMENTS, *NEW],
+        model=tiny.memnet("--sentence-lm-hidden-size", "0"),
+    ),
+    "dropout of more than all": Case(
+        "--memory-dropout must be between 0 and 1, got 2.0",
+        [*DOCUMENTS, *NEW],
+        model=tiny.memnet("--memory-dropout", "2"),
+    ),
     "attention window": Case(
         "--attention-window must not be negative, got -1",
         [*DOCUMENTS, *NEW],
