@@ -60,8 +60,8 @@ class WindowAttentionConfig(FairseqDataclass):
     train_alignment: ChoiceEnum(TRAINING_ALIGNMENTS) = field(
         default="linear",
         metadata={
-            "help": "alignment of references in training: by the length ratio of each pair "
-            "(linear), or one to one within each sentence (sentence)"
+            "help": "alignment of references in training, validation and scoring: by the length "
+            "ratio of each pair (linear), or one to one within each sentence (sentence)"
         },
     )
     full_encoder_attention: bool = field(

@@ -203,7 +203,7 @@ def read_from_cache(slots, query):
 def recall_others(queries, cells, documents):
     """Compute the reading of each sentence from the cells of the others in its document.
 
-    After Maruf and Haffari (2018), section 3.
+    After Maruf and Haffari (2018), section 4.
 
     Args:
         queries, cells: (R, d) query and memory cell of each sentence.

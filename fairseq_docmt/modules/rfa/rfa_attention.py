@@ -226,9 +226,9 @@ class CrossRFA(_RFA):
     """Cross attention of every query to all source tokens.
 
     Args:
-        rescale: whether to weight each key by ``exp(|k|^2 / 2)``, the kernel factor lost by scaling
-            keys to unit length, relative to the largest such factor of its batch row (authors'
-            code).
+        rescale: whether to weight each key by ``exp(|k|^2 / (2 d t^2))``, with head size d and
+            temperature t of the head, relative to the largest such factor of its batch row: the
+            factor of the kernel that is lost by scaling keys to unit length (authors' code).
         padding_counts: whether padding is included in this maximum, as in the authors' code.
     """
 
