@@ -257,18 +257,13 @@ def built(*arguments, layers=2, seed=0):
     return model
 
 
-def tolerance(options: RFA) -> float:
-    """Return the tolerance: gates are in single precision, the rest in that of the model."""
-    return 1e-9 if options.gate == "none" else 1e-5
-
-
 @loops.each(VARIANTS, "plain", "cross-average")
 def test_whole_sequences(options, arguments, documents):
     """Logits, and gradients of all parameters."""
     model = built(*arguments)
     got, want = loops.whole(model, documents), by_loops(weights_of(model), documents, options)
-    loops.assert_close(got, want, tolerance(options))
-    loops.assert_same_gradients(model, got, want, NEW, 10 * tolerance(options))
+    loops.assert_close(got, want)
+    loops.assert_same_gradients(model, got, want, NEW, 1e-8)
 
 
 @torch.no_grad()
@@ -277,8 +272,8 @@ def test_decoding(options, arguments, documents):
     """Token by token, and after a prefix read in one pass."""
     model = built(*arguments)
     want = by_loops(weights_of(model), documents, options)
-    loops.assert_close(loops.by_steps(model, documents), want, tolerance(options))
-    loops.assert_close(loops.by_prefix(model, documents), want, tolerance(options))
+    loops.assert_close(loops.by_steps(model, documents), want)
+    loops.assert_close(loops.by_prefix(model, documents), want)
 
 
 def with_padding(model, documents, options: RFA):
@@ -313,11 +308,11 @@ def test_longest_key_among_padding(gate):
             parameter.data.mul_(3)  # keys of very different lengths
     options = RFA(gate, gate_cross=gate != "none")
     got, want = loops.whole(model, documents), list(with_padding(model, documents, options))
-    loops.assert_close(got, want, tolerance(options))
-    loops.assert_same_gradients(model, got, want, NEW, 10 * tolerance(options))
+    loops.assert_close(got, want)
+    loops.assert_same_gradients(model, got, want, NEW, 1e-8)
     with torch.no_grad():
-        loops.assert_close(loops.by_steps(model, documents), want, tolerance(options))
-        loops.assert_close(loops.by_prefix(model, documents), want, tolerance(options))
+        loops.assert_close(loops.by_steps(model, documents), want)
+        loops.assert_close(loops.by_prefix(model, documents), want)
     alone = by_loops(weights_of(model), documents, options)
     differences = [(ours - theirs).abs().max() for ours, theirs in zip(got, alone)]
     assert differences[1] < 1e-5 < max(differences[0], differences[2])
@@ -430,9 +425,7 @@ def test_gates_start_at_b_f(kind, arguments, bias):
         if name.endswith("temperature"):
             w[name] = torch.ones_like(value)
     documents, options = BATCHES["left-padded"], RFA(kind, gate_cross=True)
-    loops.assert_close(
-        loops.whole(model, documents), by_loops(w, documents, options), tolerance(options)
-    )
+    loops.assert_close(loops.whole(model, documents), by_loops(w, documents, options))
     _, extra = model(**documents.source_batch(), prev_output_tokens=documents.target_batch())
     gates = extra["log_decay"].exp()[0]  # of the first layer, whose input is known, (H, B, T)
     own = loops.inside(w, "decoder.layers.0.self_attn.gate")
@@ -440,7 +433,7 @@ def test_gates_start_at_b_f(kind, arguments, bias):
         e = loops.embed(w, "decoder", target)[:-1]
         decay = 1 / (1 + (-linear(own, "linear", e)).exp()).t()
         starts = torch.tensor(target[:-1]) == SEP
-        want = decay.masked_fill(~starts, 1.0).float()
+        want = decay.masked_fill(~starts, 1.0)
         torch.testing.assert_close(gates[:, row, 1 : len(target)], want)
 
 
@@ -481,9 +474,7 @@ def test_a_gate_is_added_to_a_trained_model():
     biases = [x for name, x in w.items() if name.endswith("gate.linear.bias")]
     assert len(biases) == 2 and all((x == 2).all() for x in biases)
     options = RFA("decay")
-    loops.assert_close(
-        loops.whole(model, documents), by_loops(w, documents, options), tolerance(options)
-    )
+    loops.assert_close(loops.whole(model, documents), by_loops(w, documents, options))
 
 
 def attention_of_unit_vectors(w, x, source, seen, rescale: bool) -> Tensor:

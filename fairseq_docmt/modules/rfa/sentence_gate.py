@@ -46,8 +46,12 @@ class SentenceGate(nn.Module):
         nn.init.constant_(self.linear.bias, bias)
 
     def log_gate(self, x: Tensor) -> Tensor:
-        """Compute the (..., H) logarithm of the gate from separators (..., C)."""
-        return F.logsigmoid(self.linear(x).float())
+        """Compute the (..., H) logarithm of the gate from separators (..., C).
+
+        It has at least single precision.
+        """
+        opening = self.linear(x)
+        return F.logsigmoid(opening.to(torch.promote_types(opening.dtype, torch.float32)))
 
     def forward(
         self, x: Tensor, separators: Tensor, token_weight: Optional[Tensor] = None

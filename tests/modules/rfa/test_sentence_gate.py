@@ -24,8 +24,10 @@ def test_gates_of_whole_sequences():
         got = gate(x, SEPARATORS.bool())
     for row in range(3):
         decays, weights = loop(gate, x[row], SEPARATORS[row])
-        torch.testing.assert_close(got.log_decay[0, row].tolist(), decays, atol=1e-6, rtol=1e-6)
-        torch.testing.assert_close(got.token_weight[0, row].tolist(), weights, atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(got.log_decay[0, row].tolist(), decays, atol=1e-12, rtol=1e-12)
+        torch.testing.assert_close(
+            got.token_weight[0, row].tolist(), weights, atol=1e-12, rtol=1e-12
+        )
 
 
 def test_decay_alone_weights_no_token_and_starts_at_its_bias():
