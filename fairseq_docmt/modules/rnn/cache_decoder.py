@@ -296,8 +296,12 @@ class CacheDecoder(GRUDecoder):
 
     @staticmethod
     def _mixed(logits: Tensor, gate: Tensor, weights: Tensor, known: Tensor) -> Tensor:
-        """Compute the logarithm of ``(1 - gate) P(word) + gate P(slots with the word)``."""
-        vocabulary = logits.float().softmax(dim=-1)
+        """Compute the logarithm of ``(1 - gate) P(word) + gate P(slots with the word)``.
+
+        Probabilities have at least single precision.
+        """
+        precise = torch.promote_types(logits.dtype, torch.float32)
+        vocabulary = logits.to(precise).softmax(dim=-1)
         slots = torch.zeros_like(vocabulary)
         slots.scatter_add_(2, known.clamp(min=0), weights.to(slots.dtype))
         gate = gate.to(slots.dtype)
