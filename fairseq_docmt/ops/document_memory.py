@@ -17,7 +17,8 @@ def recall_others(queries: Tensor, cells: Tensor, documents: Tensor) -> Tensor:
     """
     same = documents.unsqueeze(1) == documents
     others = same.fill_diagonal_(False)
-    logits = (queries @ cells.t()).float() if queries.dtype.itemsize < 4 else queries @ cells.t()
+    logits = queries @ cells.t()
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     weights = logits.masked_fill(~others, -float("inf")).softmax(dim=-1)
     weights = weights.masked_fill(~others.any(dim=-1, keepdim=True), 0.0)
     return weights.to(cells.dtype) @ cells
