@@ -39,7 +39,9 @@ class RNNSearchConfig(FairseqDataclass):
     )
     dropout: float = field(
         default=0.2,
-        metadata={"help": "dropout of embeddings, encoder states and the output layer"},
+        metadata={
+            "help": "dropout of embeddings, between layers, of encoder states and output layer"
+        },
     )
     share_decoder_input_output_embed: bool = field(
         default=False, metadata={"help": "share the target embeddings with the output projection"}
