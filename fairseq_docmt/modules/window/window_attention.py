@@ -19,8 +19,9 @@ class _WindowAttention(AttentionProjections):
         window: keys to attend to on each side of the alignment; None for all.
         dropout: dropout probability of attention weights.
         relative: maximum distance of relative positions. Each distance up to it has a learned
-            vector shared by the heads; farther keys use the vector of the maximum distance. None
-            for no relative positions.
+            vector shared by the heads, whose product with the query is added to the logit (Shaw et
+            al. 2018); farther keys use the vector of the maximum distance. None for no relative
+            positions.
         key_dim: size of keys; default: ``embed_dim``.
     """
 
