@@ -336,8 +336,8 @@ def test_more_positions(data, stock, tmp_path):
 @pytest.mark.parametrize(
     "kind, options, message",
     [
-        ("m2m", ["--source-tag", "srx"], "no source language srx; .* as --source-tag src, or to"),
-        ("m2m", ["--target-tag", "de"], "has no target language de; give the name"),
+        ("m2m", ["--source-tag", "srx"], "no source language srx; .* as --source-tag src, or add"),
+        ("m2m", ["--target-tag", "de"], "has no target language de; give its name"),
         ("mbart25", ["--tag-languages", "src,tgt"], r"3 symbols of .* make \d+ symbols, but check"),
         (
             "mbart25",
