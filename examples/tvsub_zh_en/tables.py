@@ -124,7 +124,7 @@ def context_row(name: str, scores: dict) -> List[str]:
 def context_headers(pronouns: bool) -> List[str]:
     """Return the names of the columns of :func:`context_row`."""
     return [
-        *("system", "CXMI, bits a sentence", "over another document"),
+        *("system", "CXMI, bits per sentence", "over another document"),
         *("gain at first tokens", "share of the gain in lower-case references"),
         *("s-BLEU, own context", "other"),
         *(PRONOUNS if pronouns else []),
