@@ -91,7 +91,7 @@ class DocumentTranslationTask(PreparedTextTask):
             self.task_name, given, defaults, self.learned_defaults, self.sentence_level
         )
         self.state.merge_state_dict({KEY: self.stored.chosen()})
-        #: whether it is the task of a checkpoint, as in fairseq-validate, which trains no more
+        #: whether it is the task of a checkpoint that is only validated, as in fairseq-validate
         self.trained = False
         #: checkpoint that training starts from
         self.start: Optional[_checkpoint_checks.Start] = None
@@ -338,11 +338,12 @@ class DocumentTranslationTask(PreparedTextTask):
         elif corpus.tgt_sizes is None:
             raise UserError(f"{name} has no target side; training and validation need one")
         else:
-            self.learn_from(corpus, split)
             trains = split == self.cfg.train_subset and not self.trained
+            if trains:
+                self.learn_from(corpus)
             self.datasets[split] = self.training_view(corpus, trains)
 
-    def learn_from(self, corpus: DocumentCorpus, split: str) -> None:
+    def learn_from(self, corpus: DocumentCorpus) -> None:
         """Store values estimated from the training corpus."""
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:

@@ -203,10 +203,9 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
 
     # ---- data ----------------------------------------------------------------------------------
 
-    def learn_from(self, corpus: DocumentCorpus, split: str) -> None:
+    def learn_from(self, corpus: DocumentCorpus) -> None:
         """See the base class."""
-        if split == self.cfg.train_subset:
-            self.options["target_ratio"] = target_ratio(corpus)
+        self.options["target_ratio"] = target_ratio(corpus)
 
     def view_options(self, trains: bool) -> dict:
         """See the base class."""

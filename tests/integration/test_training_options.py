@@ -155,6 +155,13 @@ def test_a_checkpoint_reads_the_training_set_as_a_validation_set(binarised, opti
     assert found == read(binarised, remembered(options))
 
 
+def test_a_checkpoint_keeps_the_ratio_of_lengths_that_it_learned(binarised):
+    task = task_of(binarised, *DOCUMENTS, from_checkpoint=True)
+    task.options["target_ratio"] = 2.5
+    task.load_dataset("train")
+    assert task.options["target_ratio"] == 2.5
+
+
 def test_documents_in_several_lengths_are_all_read(binarised, tmp_path):
     """Each document is read once for each number of parts, whole sentences at a time."""
     several = [*DOCUMENTS, "--document-parts", "1,99"]
