@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from fairseq_docmt.ops.precision import at_least_single
+
 
 def recall_others(queries: Tensor, cells: Tensor, documents: Tensor) -> Tensor:
     """Compute ``softmax(q_t . c_u) c_u`` over the other sentences u of the document of sentence t.
@@ -18,7 +20,7 @@ def recall_others(queries: Tensor, cells: Tensor, documents: Tensor) -> Tensor:
     same = documents.unsqueeze(1) == documents
     others = same.fill_diagonal_(False)
     logits = queries @ cells.t()
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logits = logits.to(at_least_single(logits.dtype))
     weights = logits.masked_fill(~others, -float("inf")).softmax(dim=-1)
     weights = weights.masked_fill(~others.any(dim=-1, keepdim=True), 0.0)
     return weights.to(cells.dtype) @ cells

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fairseq_docmt.ops import step_kernels
+from fairseq_docmt.ops.precision import at_least_single
 
 #: Up to this number of queries, e.g. in a step of beam search, an elementwise product with a sum is
 #: faster than a matrix product.
@@ -129,7 +130,7 @@ def causal_attention(
     total = None  # (H, B, N, C) log of the decay from before a chunk to each of its tokens
     if log_decay is not None:
         # In half precision a cumulative sum would lose small gates.
-        log_decay = log_decay.to(torch.promote_types(log_decay.dtype, torch.float32))
+        log_decay = log_decay.to(at_least_single(log_decay.dtype))
         total = _in_chunks(log_decay.unsqueeze(-1), chunk).squeeze(-1).cumsum(dim=-1)
     scores = _masked_scores(q, k, total)
     numerator, denominator = scores @ v, scores.sum(dim=-1)
@@ -166,7 +167,7 @@ def _summaries(
     k: Tensor, v: Tensor, total: Optional[Tensor], before: Optional[Summary], need_last: bool
 ) -> Tuple[Summary, Optional[Summary]]:
     """Return summaries before each chunk, (H, B, N, F, D) and (H, B, N, F), and after the last."""
-    exact = torch.promote_types(k.dtype, torch.float32)
+    exact = at_least_single(k.dtype)
     if total is not None:
         k = k * (total[..., -1:] - total).exp().unsqueeze(-1).to(k.dtype)
     # The summary after the last chunk is rarely needed.

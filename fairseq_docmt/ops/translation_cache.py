@@ -8,6 +8,8 @@ from typing import NamedTuple, Tuple
 import torch
 from torch import Tensor
 
+from fairseq_docmt.ops.precision import at_least_single
+
 #: Word of an empty slot, and of tokens that are not written.
 NO_WORD = -1
 
@@ -106,7 +108,7 @@ def _choose_slots(cache: Cache, words: Tensor, written: Tensor, overwrite: bool)
 def compare(cache: Cache, vectors: Tensor) -> Tensor:
     """Compute (B, n, I) products of (B, n, l) vectors and keys, at least in single precision."""
     # Products of large vectors overflow in half precision.
-    precise = torch.promote_types(vectors.dtype, torch.float32)
+    precise = at_least_single(vectors.dtype)
     return vectors.to(precise) @ cache.keys.to(precise).transpose(1, 2)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from fairseq_docmt.modules.shared.beam_rows import BeamRows
 from fairseq_docmt.ops import step_kernels
 from fairseq_docmt.ops.linear_attention import Summary, denominators, for_few_queries, ratio
+from fairseq_docmt.ops.precision import at_least_single
 
 #: Number of steps in the buffer of recent tokens; a larger buffer is hardly faster.
 RECENT_TOKENS = 32
@@ -77,7 +78,7 @@ class BeamMemory(NamedTuple):
             weight_heads: see :meth:`of`.
         """
         heads, bsz, beams, features = like.shape
-        exact = like.new_empty(0, dtype=torch.promote_types(like.dtype, torch.float32))
+        exact = like.new_empty(0, dtype=at_least_single(like.dtype))
         sums = exact.new_empty(heads, bsz, 0, features, values)
         shares = _shares(weight_heads, (bsz, beams, 0), like.dtype, exact)
         return cls._of_summaries(sums, sums[..., 0], shares, like.dtype)

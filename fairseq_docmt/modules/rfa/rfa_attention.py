@@ -22,6 +22,7 @@ from fairseq_docmt.ops.linear_attention import (
     summarise,
     summary_pays,
 )
+from fairseq_docmt.ops.precision import at_least_single
 
 
 class _RFA(AttentionProjections):
@@ -266,7 +267,7 @@ class CrossRFA(_RFA):
 
     def _key_weights(self, k, source, padding, separators) -> Tensor:
         """Compute (H, B, S) weights of keys (H, B, S, d), 0 at padding."""
-        log_weights = torch.zeros_like(k[..., 0], dtype=torch.promote_types(k.dtype, torch.float32))
+        log_weights = torch.zeros_like(k[..., 0], dtype=at_least_single(k.dtype))
         if self.rescale:
             scaled = k.to(log_weights) * self.head_dim**-0.5
             scaled = scaled / self.feature_map.temperature.unsqueeze(1)

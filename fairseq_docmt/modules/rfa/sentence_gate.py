@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairseq_docmt.ops.precision import at_least_single
+
 GATES = ("none", "decay", "average")
 #: initial bias of each kind of gate, as in the authors' code
 BIAS = {"decay": 2.0, "average": 0.0}
@@ -51,7 +53,7 @@ class SentenceGate(nn.Module):
         It has at least single precision.
         """
         opening = self.linear(x)
-        return F.logsigmoid(opening.to(torch.promote_types(opening.dtype, torch.float32)))
+        return F.logsigmoid(opening.to(at_least_single(opening.dtype)))
 
     def forward(
         self, x: Tensor, separators: Tensor, token_weight: Optional[Tensor] = None

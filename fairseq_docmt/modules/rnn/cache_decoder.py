@@ -12,6 +12,7 @@ from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.incremental_state import stored_state
 from fairseq_docmt.modules.shared.row_groups import at_loss, packed
 from fairseq_docmt.modules.shared.stream import Stream
+from fairseq_docmt.ops.precision import at_least_single
 from fairseq_docmt.ops.translation_cache import (
     NO_WORD,
     Cache,
@@ -300,7 +301,7 @@ class CacheDecoder(GRUDecoder):
 
         Probabilities have at least single precision.
         """
-        precise = torch.promote_types(logits.dtype, torch.float32)
+        precise = at_least_single(logits.dtype)
         vocabulary = logits.to(precise).softmax(dim=-1)
         slots = torch.zeros_like(vocabulary)
         slots.scatter_add_(2, known.clamp(min=0), weights.to(slots.dtype))
