@@ -7,13 +7,14 @@
 # Example: bash make_drafts.sh data/bin de en base/checkpoint_best.pt drafts train valid test -- --cpu
 # Next: --drafts OUT for fairseq-train and fairseq-generate.
 set -euo pipefail
-usage='usage: bash make_drafts.sh DATA SRC TGT CHECKPOINT OUT SPLIT ... [-- options of fairseq-generate]'
-: "${6:?$usage}"
+if [ $# -lt 6 ] || [ "$6" = -- ]; then
+  echo "usage: bash make_drafts.sh DATA SRC TGT CHECKPOINT OUT SPLIT ... [-- options of fairseq-generate]" >&2
+  exit 1
+fi
 data=$1 src=$2 tgt=$3 checkpoint=$4 out=$5
 shift 5
 splits=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do splits+=("$1"); shift; done
-[ ${#splits[@]} -gt 0 ] || { echo "$usage" >&2; exit 1; }
 [ $# -eq 0 ] || shift
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
