@@ -59,6 +59,8 @@ def test_nothing_to_look_at(binarised, window_checkpoint):
     model, task = load(str(window_checkpoint), str(binarised))
     with pytest.raises(UserError, match="no example has two sentences"):
         analysis.by_distance(model, documents_of(task, "test", most=1))
+    with pytest.raises(UserError, match="no example has two sentences"):
+        analysis.by_distance(model, [])
 
 
 @pytest.fixture(scope="session")

@@ -107,7 +107,11 @@ def test_report():
     assert [(s.segment, s.kind) for s in found.suspects] == [(2, "over"), (3, "under")]
     found = report(["a b c"] * 9 + ["a b"], ["a b c"] * 9 + ["a b c d e f g h"], "en")
     assert [(s.segment, s.kind, s.tokens) for s in found.suspects] == [(9, "over", 8)]
-    assert found.left_over == round(8 - found.suspects[0].expected)
+    assert found.suspects[0].expected == 2.4  # 35 / 29 of 2 tokens
+    assert found.left_over == round(8 - 2.4)
+    for language, tokens in (("ja", 12), ("zh", 9)):
+        found = report(["我们来了"] * 9 + ["我们"], ["我们来了"] * 9 + ["我们来了" * 3], language)
+        assert [(s.segment, s.tokens) for s in found.suspects] == [(9, tokens)]
 
 
 def test_commands_align_what_does_not_match(scoring, write):

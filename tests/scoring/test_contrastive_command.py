@@ -238,6 +238,17 @@ def test_context_behind_the_scored_sentence(system, request, tmp_path):
     assert "|after:2|" in run(*options, "--cpu") and "|after:" not in run(*options[:3], "--cpu")
 
 
+def test_labels_of_items_are_written_as_they_are(tmp_path):
+    item = {"source": ["it"], "candidates": [["sie"], ["es"]], "correct": 0}
+    item["labels"] = {"noun": "Tür"}
+    for name, text in (("set.jsonl", json.dumps(item)), ("losses", "1\n2\n")):
+        (tmp_path / name).write_text(text)
+    items = tmp_path / "items.jsonl"
+    run(tmp_path / "set.jsonl", "--losses", tmp_path / "losses", "--items", items)
+    (line,) = items.read_text(encoding="utf-8").splitlines()
+    assert "Tür" in line and json.loads(line)["scores"] == [-1, -2]
+
+
 def test_a_window_that_does_not_reach(window_checkpoint, tmp_path):
     item = {"source": ["w1"] * 4, "candidates": [["v1"] * 4, ["v2"] * 4], "correct": 0, "after": 3}
     (tmp_path / "set.jsonl").write_text(json.dumps(item))

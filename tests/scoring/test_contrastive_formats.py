@@ -183,6 +183,7 @@ def test_a_byte_order_mark_and_other_encodings(tmp_path, name):
         ("x.json", [CONTRAPRO], "does not include context; give --context"),
         ("x.json", {"1": {**ANAPHORA, "trg": [{"correct": ["A", "B"]}]}}, 'has no "incorrect"'),
         ("x.json", {"1": {**ANAPHORA, "trg": [1]}}, "\"trg\" must have dictionaries, not '1'"),
+        ("x.json", {"1": {"trg": ANAPHORA["trg"]}}, 'x.json: example 1 has no "src"'),
         ("x.json", {"1": {"trg": 5}}, 'example 1: "trg" must be a list'),
         ("x.json", {"1": {"examples": 5}}, 'example 1: "examples" must be a list'),
         ("x.jsonl", "", "x.jsonl has no items"),
@@ -297,6 +298,9 @@ def test_lopes(tmp_path):
     assert item.source == ["three", "It is big."]
     assert item.candidates == [["trois", "Il est grand."], ["trois", "Elle est grande."]]
     assert item.labels["pronoun"] == "it:il" and item.labels["distance"] == "2"
+    first = {**LOPES, "src segment": "one", "ref segment": "un", "segment id": 0}
+    (item,) = read_set(write(tmp_path, [first]), context=2, documents=documents)
+    assert item.source == ["one"]
 
 
 @pytest.mark.parametrize(
@@ -315,5 +319,5 @@ def test_mistakes_of_lopes(tmp_path, change, message):
     documents = french_library(tmp_path)
     with pytest.raises(UserError, match=message):
         read_set(write(tmp_path, [{**LOPES, **change}]), context=1, documents=documents)
-    with pytest.raises(UserError, match="has tokenized references and no context; give --context"):
+    with pytest.raises(UserError, match="set.json has tokenized references and no context; give"):
         read_set(write(tmp_path, [LOPES]), context=0)

@@ -166,6 +166,7 @@ def test_commands(scoring, write, files, tmp_path):
     "arguments, message",
     [
         (["mbr", "NBEST"], "candidates need --source or --docids"),
+        (["mbr", "a=FLAT", "b=FLAT", "--docids", "IDS"], "of several systems need --source, which"),
         (["mbr", "FLAT", "--source", "SOURCE"], "has no n-best lists; run fairseq-generate with"),
         (["mbr", "SHORT", "--source", "SOURCE"], "lacks 1 of 3 sentences"),
         (["mbr", "NBEST", "--source", "SOURCE", "--context", "0"], "--context must be at least 1"),
@@ -196,6 +197,7 @@ def test_mistakes(scoring, write, files, tmp_path, arguments, message):
         "FLAT": write("flat", "a\nb\n\nc\n"),
         "SHORT": write("short", NBEST[NBEST.index("S-0") :]),
         "ONE": write("one", "1\n"),
+        "IDS": write("ids", "p\np\nq\n"),
     }
     for name, path in named.items():
         arguments = [argument.replace(name, path) for argument in arguments]

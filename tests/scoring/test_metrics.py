@@ -102,6 +102,8 @@ def test_p_values_are_those_of_the_sacrebleu_command(scoring, texts, test, optio
     for name, row in zip(systems[1:], wanted[1:]):
         assert found[name]["p"] == pytest.approx(row["BLEU"]["p_value"], abs=1e-6)
         assert found[name]["procedure"] == f"{option}:200|seed:12345"
+        interval = row["BLEU"]["ci"] if test == "bootstrap" else None
+        assert found[name].get("interval") == pytest.approx(interval, abs=1e-6)
 
 
 @pytest.mark.parametrize("test", corpus_metrics.TESTS)
@@ -197,6 +199,15 @@ def test_tables(scoring, texts, tmp_path):
     assert scoring("metrics", *arguments, "--format", "markdown", "--out", str(out)) == ""
     assert "| system   |" in out.read_text() and "\n* s-BLEU: docs:12|" in out.read_text()
     assert [p.name for p in out.parent.iterdir()] == ["table.md"]
+    other = tmp_path / "other"
+    other.touch()
+    assert out.stat().st_mode == other.stat().st_mode
+
+
+def test_docids_divide_lines(scoring, write):
+    lines, ids = write("lines", "a b c d\ne f\ng\n"), write("ids", "p\np\nq\n")
+    arguments = ["metrics", f"x={lines}", "--reference", lines, "--metrics", "d-bleu"]
+    assert "docs:2|sents:3|" in scoring(*arguments, "--docids", ids)
 
 
 @pytest.mark.parametrize(
@@ -261,6 +272,22 @@ def test_unknown_names_are_told(scoring, texts, capsys):
         "'d-blue' is not one of s-bleu, d-bleu, chrf, d-chrf, ter, meteor, comet, comet-doc"
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["metrics", "--reference", "FILE", "--format", "html"], "invalid choice: 'html'"),
+        (["report", "--reference", "FILE"], "required: --out"),
+        (["pronouns", "--reference", "FILE"], "required: --source"),
+    ],
+)
+def test_options_that_are_wrong_or_missing(scoring, texts, capsys, arguments, message):
+    arguments = [argument.replace("FILE", texts["reference"]) for argument in arguments]
+    with pytest.raises(SystemExit):
+        scoring(*arguments, f"a={texts['base']}")
+    printed = capsys.readouterr().err
+    assert message in printed and printed.startswith("usage: python -m fairseq_docmt.scoring ")
 
 
 def test_the_command_as_it_is_typed(texts):

@@ -244,6 +244,17 @@ def test_conversion_keeps_everything(scoring, write, tmp_path, to):
     assert sorted(found) == ["drei x", "eins x", "vier x"]
 
 
+def test_entities_of_xml_are_not_expanded(scoring, write, tmp_path):
+    """A file must not read others, or grow without end."""
+    secret, out = write("secret", "secret"), tmp_path / "o"
+    for entity in ('"abc"', f'SYSTEM "file://{secret}"'):
+        kind = f'<?xml version="1.0"?><!DOCTYPE d [<!ENTITY x {entity}>]>'
+        text = '<dataset><doc id="a"><src><p><seg id="1">one &x;</seg></p></src></doc></dataset>'
+        path = write("x.xml", kind + text)
+        scoring("convert", path, "--role", "source", "--to", "text", "--out", str(out))
+        assert out.read_text() == "one &x;\n"
+
+
 def test_conversion_of_a_role(scoring, write, tmp_path):
     """--role decides with and without a text that has the wanted segments."""
     xml, out = write("x.xml", ONE), tmp_path / "o"
@@ -275,6 +286,8 @@ def test_conversion_of_outputs_and_docids(scoring, write, tmp_path):
     arguments = ["convert", lines, "--docids", write("d", "p\np\nq\n"), "--out", str(out)]
     scoring(*arguments)
     assert json.loads(out.read_text().splitlines()[1]) == {"doc_id": "p", "segment": 2, "text": ""}
+    scoring(*arguments, "--reference", write("r", "1\n2\n3\n"))
+    assert json.loads(out.read_text().splitlines()[2]) == {"doc_id": "q", "segment": 1, "text": "z"}
     with pytest.raises(UserError, match="segment 2 of document p is empty and would end"):
         scoring(*arguments, "--to", "text")
     with pytest.raises(UserError, match="--align needs the text to align with"):

@@ -36,6 +36,8 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
         ("it's", "it is", None, [("it", ""), ("'s", "off")]),
         ("", "a", "b", []),
         ("  a ", "b", None, [("  ", ""), ("a", "off"), (" ", "")]),
+        # A long text of few different words.
+        ("a b " * 150 + "x", "a b " * 150 + "y", None, [("a b " * 150, ""), ("x", "off")]),
     ],
 )
 def test_runs(text, reference, other, wanted):
@@ -76,6 +78,10 @@ def test_page(report, write):
     assert page.count(html.escape(HOSTILE, quote=False).replace("'", "&#39;")) > 3
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, flags=re.S).group(1))
     assert data["documents"][0]["sentences"][1][0] == HOSTILE
+    same = [row[-1] for document in data["documents"] for row in document["sentences"]]
+    assert same == [False, True, False]
+    scores = sum((document["bleu"] for document in data["documents"]), [])
+    assert all(score == round(score, 2) for score in scores) and len(set(scores)) > 1
     assert data["systems"] == ["first", NAME]
     assert page.count("<svg") == 2 and "by distance" in page
     cells = re.findall(r"<td>([^<]*)</td>", page)
@@ -137,6 +143,7 @@ def test_some_documents_only(report):
         (["--documents", "-1"], "--documents must not be negative, got -1"),
         (["--tags", "FILE"], 'wrong.json: line 1 must have "doc_id", "segment"'),
         (["--tags", "TAGS"], "line 1: the test set has no segment 3 of document 1"),
+        (["--tags", "OTHER"], "line 1: the test set has no segment 1 of document x"),
         (["--tags", "LETTERS"], 'line 1 must have .* and "tags", a list of names'),
         (["--range", "0"], "a range must have at least 1 position, not 0"),
     ],
@@ -145,7 +152,8 @@ def test_mistakes(report, write, tmp_path, arguments, message):
     path = write("wrong.json", "no json")
     tags = write("tags", '{"doc_id": 1, "segment": 3, "tags": []}')
     letters = write("letters", '{"doc_id": 1, "segment": 1, "tags": "abc"}')
-    files = {"FILE": path, "TAGS": tags, "LETTERS": letters}
+    other = write("other", '{"doc_id": "x", "segment": 1, "tags": []}')
+    files = {"FILE": path, "TAGS": tags, "OTHER": other, "LETTERS": letters}
     arguments = [re.sub("[A-Z]+$", lambda name: files[name[0]], each) for each in arguments]
     with pytest.raises(UserError, match=message):
         report(*arguments)
@@ -273,7 +281,7 @@ def test_results_of_the_contrastive_command(report, scoring, tmp_path):
     test_set.write_text("".join(json.dumps(item) + "\n" for item in items))
     losses = tmp_path / "losses"
     losses.write_text("1\n2\n2\n1\n1\n2\n")
-    results = tmp_path / "results.json"
+    results = tmp_path / "of=first.json"  # only the first "=" separates name and file
     scoring("contrastive", str(test_set), "--losses", str(losses), "--json", str(results))
     page = report("--contrastive", f"first={results}").read_text()
     assert "66.7" in page and "distance" in page

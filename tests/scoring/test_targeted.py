@@ -9,7 +9,7 @@ from fairseq_docmt.scoring.targeted import has_word, judge, last_sentences, read
 
 CTXPRO = [
     {"expected": "sie", "rule": "ACC.FORM", "ref segment": "x"},
-    {"expected": "glaube", "rule": "DO.ELL", "ante distance": 1, "ref segment": "x"},
+    {"expected": "glaube", "rule": "DO.ELL", "ante distance": 2, "ref segment": "x"},
     {"expected": "geht", "rule": "DO.ELL", "ante distance": 10, "ref segment": "x"},
 ]
 CONTRAPRO = [
@@ -69,7 +69,7 @@ def test_command(scoring, write, ctxpro, tmp_path):
     rows = [line.split() for line in scoring(*arguments).splitlines()]
     assert ["all", "3", "66.7", "66.7"] in rows
     assert ["phenomenon", "DO.ELL", "2", "50.0", "50.0"] in rows
-    assert rows.index(["distance", "1", "1", "100.0", "0.0"]) < rows.index(
+    assert rows.index(["distance", "2", "1", "100.0", "0.0"]) < rows.index(
         ["distance", "10", "1", "0.0", "100.0"]
     )
     assert rows[-1] == ["set:auxiliary|items:3|ctxpro|separator:<eos>"]
