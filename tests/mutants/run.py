@@ -24,6 +24,7 @@ GROUPS = {
     "modules": (("modules", "ops"), 95),
     "data": (("generation", "data"), 90),
     "models": (("models", "tasks"), 90),
+    "scoring": (("scoring", "analysis"), 90),
 }
 NOTICED = ("killed", "timeout")
 

@@ -94,7 +94,7 @@ def channel_by_loop(path, source, translation):
 # ---- language model ------------------------------------------------------------------------------
 
 
-def sums_of(lm, pairs):
+def batches_of(lm, pairs):
     """Return the rows of each batch that the language model computes."""
     computed = []
     with pytest.MonkeyPatch.context() as patch:
@@ -114,9 +114,10 @@ def test_sentences_after_their_context_as_by_a_loop(lm, path):
     for most in (25, 8192):  # many batches, and one of all rows
         fresh = DocumentLanguageModel.load(path, max_tokens=most)
         assert fresh.score(pairs[::-1]) == pytest.approx(wanted[::-1], abs=1e-4)
-        batches = [[len(row.tokens) for row in rows] for rows in sums_of(fresh, pairs)]
-        assert all(len(rows) == 1 or len(rows) * max(rows) <= most for rows in batches)
-        assert len(batches) < len(pairs)
+        computed = batches_of(DocumentLanguageModel.load(path, max_tokens=most), pairs)
+        sizes = [[len(row.tokens) for row in rows] for rows in computed]
+        assert all(len(rows) == 1 or len(rows) * max(rows) <= most for rows in sizes)
+        assert 0 < len(sizes) < len(pairs) and (len(sizes) == 1) == (most == 8192)
     assert len({round(value, 3) for value in lm.score(pairs[-4:-1])}) == 3
 
 

@@ -22,6 +22,7 @@ SOURCE = [["eins zwei", HOSTILE], ["drei"]]
 REFERENCE = [["one two three four", f"five {HOSTILE}"], ["six seven eight nine"]]
 FIRST = [["one two three four", f"5 {HOSTILE}"], ["six eight nine"]]
 SECOND = [["one too three four", f"5 {HOSTILE}"], ["six eight seven nine"]]
+LONG = "a b " * 149 + "a b"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 
 
@@ -37,7 +38,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
         ("", "a", "b", []),
         ("  a ", "b", None, [("  ", ""), ("a", "off"), (" ", "")]),
         # A long text of few different words.
-        ("a b " * 150 + "x", "a b " * 150 + "y", None, [("a b " * 150, ""), ("x", "off")]),
+        (f"x {LONG} x", f"y {LONG} y", None, [("x", "off"), (f" {LONG} ", ""), ("x", "off")]),
     ],
 )
 def test_runs(text, reference, other, wanted):
