@@ -310,11 +310,10 @@ def parts_for(workers: int) -> int:
 
 
 def _run(command: List[str], folder: Path) -> None:
-    result = subprocess.run(
-        command, cwd=str(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    result = subprocess.run(command, cwd=str(folder), capture_output=True, text=True)
     if result.returncode != 0:
-        last = result.stdout.strip().splitlines()[-1:] or ["no message"]
+        printed = result.stderr.strip() or result.stdout.strip()
+        last = printed.splitlines()[-1:] or ["no message"]
         raise CorpusError(f"fairseq-preprocess failed (status {result.returncode}): {last[0]}")
 
 

@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import marked_documents
 import opus_documents
@@ -520,7 +522,9 @@ def test_maruf2018_checks_the_text_that_is_given(tmp_path):
     write(tmp_path, **{f"train.{side}": "A\n" for side in ("de", "en")}, **{"valid.de": "A\n"})
     script = tiny.ROOT / "examples" / "maruf2018_memnet" / "prepare.sh"
     command = ["bash", str(script), "de", "en", str(tmp_path), str(tmp_path / "work")]
-    done = subprocess.run(command, capture_output=True, text=True)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 1
     assert (
         done.stderr == f"error: {tmp_path}/valid.en: cannot be read (No such file or directory)\n"

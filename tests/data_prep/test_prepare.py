@@ -465,10 +465,15 @@ def test_words_that_are_symbols_are_refused(corpus, quick):
         prepare.main(options(corpus, "--bpe-operations", "0", "--target-tokenizer", "none"))
 
 
-def test_error_messages_of_fairseq_are_printed(tmp_path):
-    command = [sys.executable, "-c", "print('one'); raise ValueError('two')"]
-    with pytest.raises(CorpusError, match=r"failed \(status 1\): ValueError: two"):
-        prepare._run(command, tmp_path)
+def test_error_messages_of_fairseq_are_printed(tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # output may come after the error
+    for program, message in (
+        ("print('one'); raise ValueError('two')", r"failed \(status 1\): ValueError: two$"),
+        ("print('one'); exit(3)", r"failed \(status 3\): one$"),
+        ("exit(1)", "no message"),
+    ):
+        with pytest.raises(CorpusError, match=message):
+            prepare._run([sys.executable, "-c", program], tmp_path)
 
 
 def test_the_vocabulary_has_the_size_asked_for(tmp_path):
