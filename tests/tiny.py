@@ -278,12 +278,13 @@ def _train_here(output: Path, arguments: Sequence[str], environment: Dict[str, s
 
 def train_in_processes(data: Path, save_dir: Path, *arguments: str, model=MODEL) -> List[str]:
     """Train with two processes of stock ``fairseq-train`` on the CPU and return their outputs."""
-    # Processes that find each other by a file need no free port; it must be new.
+    # Processes that find each other by a file need no free port; it must be new.  as_uri() would
+    # write spaces as %20, which torch takes as they are.
     run = Path(tempfile.mkdtemp(prefix=f"{save_dir.name}.", dir=save_dir.parent))
     command = [
         *[data, *model, "--save-dir", save_dir],
         *["--distributed-world-size", "2", "--distributed-no-spawn"],
-        *["--distributed-init-method", (run / "rendezvous").as_uri()],
+        *["--distributed-init-method", f"file://{run}/rendezvous"],
         *["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", *arguments],
     ]
     outputs = [run / f"output.{rank}" for rank in (0, 1)]

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -88,9 +89,8 @@ def run_recipe(tmp_path_factory):
     shell = Shell(tmp_path_factory.mktemp("recipes"))
 
     def run(script, *arguments, **environment):
-        done = shell.run(
-            " ".join(["bash", f"examples/{script}", *map(str, arguments)]), **environment
-        )
+        command = ["bash", f"examples/{script}", *map(str, arguments)]
+        done = shell.run(shlex.join(command), **environment)
         assert done.returncode == 0, done.stderr
 
     yield run
