@@ -1,6 +1,7 @@
 """DocRepair from monolingual documents to repaired translations: examples/voita2019_docrepair/."""
 
 import re
+import shlex
 from typing import NamedTuple
 
 import pytest
@@ -50,9 +51,19 @@ def _made(shell, binarised, forth, back) -> Made:
     first = shell.top / "first.out"
     first.write_text(tiny.generate(binarised, forth, *SENTENCE[:2]))
     (shell.top / "test.src").write_text(tiny.text_of(tiny.documents(TEST, 2)))
+    trips = [
+        "bash",
+        f"{RECIPE}/round_trips.sh",
+        binarised,
+        "src",
+        "tgt",
+        back,
+        forth,
+        "MONO",
+        "WORK",
+    ]
     done = shell.run(
-        f"bash {RECIPE}/round_trips.sh {binarised} src tgt {back} {forth} MONO WORK\n"
-        f"WINDOW=3 bash {RECIPE}/train.sh WORK/bin SAVE",
+        f"{shlex.join(map(str, trips))}\nWINDOW=3 bash {RECIPE}/train.sh WORK/bin SAVE",
         **{"COPIES": "2", "NOISE": "0.2"},
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
