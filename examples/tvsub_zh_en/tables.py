@@ -67,7 +67,7 @@ def translation_rows(name: str, system: dict, sets: List[str]) -> List[List[str]
                 *_scores_of(scores["test"], full, "s-BLEU", "d-BLEU", "chrF2"),
                 number(metric(scores["test"], "s-BLEU")["scores"].get(f"{name}-{decoding}-1")),
                 number(system["length_ratios"][f"{decoding}/test-4"], 2),
-                *(x for s in sets[1:] for x in _scores_of(scores[s], full, "s-BLEU", "chrF2")),
+                *(x for s in sets[1:] for x in _scores_of(scores.get(s), full, "s-BLEU", "chrF2")),
                 *(_of_pronouns(scores["pronouns"], full) if "pronouns" in scores else []),
                 number(run["cpu_seconds"], 0),
                 str(run["peak_megabytes"]),
@@ -76,7 +76,9 @@ def translation_rows(name: str, system: dict, sets: List[str]) -> List[List[str]
     return rows
 
 
-def _scores_of(scores: dict, system: str, *labels: str) -> List[str]:
+def _scores_of(scores: Optional[dict], system: str, *labels: str) -> List[str]:
+    if scores is None:  # run.sh with SETS leaves out some test sets
+        return [""] * len(labels)
     return [against_control(metric(scores, label), system) for label in labels]
 
 
@@ -217,8 +219,6 @@ def notes(systems: Dict[str, dict], used: Dict[str, dict]) -> str:
     """
     some = next(iter(systems.values()))
     signatures = [f"{m['label']} `{m['signature']}`" for m in some["scores"]["test"]["metrics"]]
-    decoding = some["runs"][f"{some['decodings'][0]}/test-4"][-1]
-    hardware = decoding["hardware"]
     found = [
         "One star: p < 0.05 against the control in one of bootstrap and sign test; two: in both."
     ]
@@ -231,11 +231,21 @@ def notes(systems: Dict[str, dict], used: Dict[str, dict]) -> str:
         share = next(iter(used.values()))["usage"]["beginnings"]["lower_case"]
         found.append(f"{share:.0%} of the references begin in lower case.")
     found.append(f"Signatures: {'; '.join(signatures)}.")
-    found.append(
-        f"Decoding: {hardware_of(decoding)}, {hardware['cores']} cores, one process each, "
-        f"{json.dumps(hardware['settings'])}."
-    )
+    found.append(f"Decoding: {decoding_hardware(systems)}.")
     return " ".join(found)
+
+
+def decoding_hardware(systems: Dict[str, dict]) -> str:
+    """Return the hardware of decoding, with the names of systems if there are several."""
+    names: Dict[str, List[str]] = {}
+    for name, system in systems.items():
+        run = system["runs"][f"{system['decodings'][0]}/test-4"][-1]
+        cores, settings = run["hardware"]["cores"], json.dumps(run["hardware"]["settings"])
+        place = f"{hardware_of(run)}, {cores} cores, one process each, {settings}"
+        names.setdefault(place, []).append(f"`{name}`")
+    if len(names) == 1:
+        return next(iter(names))
+    return "; ".join(f"{', '.join(those)}: {place}" for place, those in names.items())
 
 
 def text(results: dict) -> str:

@@ -292,6 +292,25 @@ def test_tables_of_a_corpus_with_one_test_set_and_no_pronouns():
     assert "ronoun" not in text and "passages" not in text and "tried" not in text
 
 
+def test_systems_that_were_run_on_other_hardware_and_on_fewer_test_sets():
+    results = made_up()
+    assert "Decoding: P, torch 2, 2 cores, one process each, {}." in tables.text(results)
+    memory = results["systems"]["memory"]
+    run = memory["runs"]["stream/test-4"][0]
+    other = {**run, "hardware": {**run["hardware"], "processor": "Q"}}
+    scores = {name: found for name, found in memory["scores"].items() if name != "zpdev"}
+    results["systems"]["later"] = {
+        **memory,
+        "runs": {**memory["runs"], "stream/test-4": [other]},
+        "scores": json.loads(json.dumps(scores).replace("memory-", "later-")),
+    }
+    text = tables.text(results)
+    row = next(line for line in text.split("\n") if line.startswith("| later") and "stream" in line)
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[2:5] == ["10.0*", "20.0*", "30.0*"] and cells[7:9] == ["", ""]
+    assert "Decoding: `memory`: P, torch 2, 2 cores" in text and "; `later`: Q, torch 2" in text
+
+
 def test_an_interval_with_zero_is_no_difference():
     found = [{"low": low, "high": high} for low, high in ((0.1, 0.2), (-0.1, 0.2), (-0.2, -0.1))]
     assert [tables.is_other(difference) for difference in found] == [True, False, True]
