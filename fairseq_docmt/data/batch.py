@@ -22,8 +22,6 @@ class RowGrouping(TypedDict):
 
     #: (r,) rows of each group
     rows: List[Tensor]
-    #: (rows,) position of each row when the groups are concatenated
-    order: Tensor
     #: longest row of each group
     lengths: List[int]
     #: longest of the k-th sentences of all lanes, for each k

@@ -68,7 +68,6 @@ def _grouping(groups: List[np.ndarray], lengths: np.ndarray, lanes: int, left_pa
     steps = [lengths[first : first + lanes] for first in range(0, len(lengths), lanes)]
     return {
         "rows": [torch.from_numpy(rows) for rows in groups],
-        "order": torch.from_numpy(np.concatenate(groups).argsort()),
         "lengths": [int(lengths[rows].max()) for rows in groups],
         "steps": [int(step.max()) for step in steps],
         "left_padded": left_padded,

@@ -1,11 +1,13 @@
 """Encoders and decoders of ``context_rnn``, which reads a few previous sentences."""
 
-from typing import Type
+from itertools import repeat
+from typing import List, Type
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairseq_docmt.modules.rnn.attentive_gru import AttendedStates
 from fairseq_docmt.modules.rnn.contextual_gru import ContextualGRU, SourceContext
 from fairseq_docmt.modules.rnn.rnnsearch import (
     GRUDecoder,
@@ -185,12 +187,15 @@ class PreviousTargetDecoder(GRUDecoder):
         before, found = self._incoming_state(stream), []
         groupings, width = encoder_out["row_groups"], prev_output_tokens.size(1)
         targets, sources = target_groups(groupings)
-        for number, starts in enumerate(stream.starts.view(-1, stream.lanes)):
-            here = slice(number * stream.lanes, (number + 1) * stream.lanes)
+        steps = zip(
+            stream.starts.split(stream.lanes),
+            prev_output_tokens.split(stream.lanes),
+            _by_step(state, stream.lanes),
+        )
+        for number, (starts, tokens, part) in enumerate(steps):
             before = before.masked_fill(starts.unsqueeze(1), 0.0)
-            part = state if stream.lanes == num_rows else _of_lanes(state, here)
             source = part.source.columns(sources.columns_of_step(number))
-            tokens = prev_output_tokens[here, targets.columns_of_step(number)]
+            tokens = tokens[:, targets.columns_of_step(number)]
             part = part._replace(source=source, history=PerSentence(before))
             found.append(self._forward_sequence(tokens, part))
             last = tokens.ne(self.padding_idx).sum(dim=1).clamp(min=1) - 1
@@ -217,9 +222,11 @@ def _widened(x: Tensor, width: int) -> Tensor:
     return F.pad(x, (0, 0, 0, width - x.size(1)))
 
 
-def _of_lanes(state: GRUState, rows: slice) -> GRUState:
-    """Select rows of a state that has one row per sentence."""
-    at = torch.arange(rows.start, rows.stop, device=state.hidden.device)
-    return state._replace(
-        hidden=state.hidden[rows], upper=state.upper[:, rows], source=state.source.of_sentences(at)
-    )
+def _by_step(state: GRUState, lanes: int) -> List[GRUState]:
+    """Cut a state with a row for each sentence into the sentences of each step."""
+    sources = (repeat(None) if x is None else x.split(lanes) for x in state.source)
+    parts = zip(state.hidden.split(lanes), state.upper.split(lanes, dim=1), *sources)
+    return [
+        state._replace(hidden=hidden, upper=upper, source=AttendedStates(*source))
+        for hidden, upper, *source in parts
+    ]

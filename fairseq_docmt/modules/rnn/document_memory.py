@@ -5,7 +5,7 @@ from typing import Dict, Iterable, List, Optional
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_sequence, pad_sequence, unpack_sequence
+from torch.nn.utils.rnn import pack_sequence, pad_sequence
 
 from fairseq_docmt.modules.rnn.rnnsearch import (
     GRUDecoder,
@@ -16,6 +16,7 @@ from fairseq_docmt.modules.rnn.rnnsearch import (
 )
 from fairseq_docmt.modules.rnn.vector_cache import VectorCache
 from fairseq_docmt.ops.document_memory import recall_others, sentences_per_document
+from fairseq_docmt.ops.rows import placed
 
 INSERTIONS = ("context", "output")
 DIRECTIONS = ("forward", "backward")
@@ -170,9 +171,12 @@ class SourceMemory(nn.Module):
         """Compute (rows, 2 d) cells of (rows, S) sentences of the documents (rows,)."""
         vectors = self.sentences(src_tokens).to(next(self.document_gru.parameters()).dtype)
         vectors = F.dropout(vectors, self.dropout, self.training)
-        of_documents = vectors.split(sentences_per_document(documents))
-        packed = pack_sequence(of_documents, enforce_sorted=False)
-        cells = torch.cat(unpack_sequence(self.document_gru(packed)[0]))
+        lengths, rows = sentences_per_document(documents), torch.arange(len(vectors))
+        packed, packed_rows = (
+            pack_sequence(values.split(lengths), enforce_sorted=False) for values in (vectors, rows)
+        )
+        states, _ = self.document_gru(packed)
+        cells = placed(states.data, packed_rows.data.to(vectors.device), len(vectors))
         return F.dropout(cells, self.dropout, self.training)
 
 

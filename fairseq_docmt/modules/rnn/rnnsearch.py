@@ -1,12 +1,13 @@
 """Encoder and decoder of ``rnnsearch`` (Bahdanau et al. 2015; baseline of Tu et al. 2018)."""
 
-from typing import Any, List, NamedTuple, Optional
+from itertools import repeat
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from fairseq_docmt.modules.rnn.attentive_gru import AttendedStates, AttentiveGRU
 from fairseq_docmt.modules.shared.beam_rows import split_order
@@ -14,6 +15,7 @@ from fairseq_docmt.modules.shared.incremental_state import KeepsState, store_sta
 from fairseq_docmt.modules.shared.row_groups import RowGroups, packed, target_groups
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSource
 from fairseq_docmt.modules.shared.stream import Stream
+from fairseq_docmt.ops.rows import placed
 
 #: recurrent models have no length limit; longer than any sentence
 MAX_POSITIONS = 100000
@@ -93,15 +95,12 @@ class GRUEncoder(SharedSource, FairseqEncoder):
     def read(self, gru: nn.GRU, tokens: Tensor, initial: Optional[Tensor] = None):
         """Run a GRU over (rows, S) tokens, giving (rows, S, d) states and the last states."""
         lengths = tokens.ne(self.padding_idx).sum(dim=1)
-        # Packed sequences need right padding; the output is rotated back.
+        # Packed sequences need right padding; the output has the padding of the tokens again.
         left = tokens[:, 0].eq(self.padding_idx)
         shift = torch.where(left, tokens.size(1) - lengths, 0)
         x = self.dropout(self.embed_tokens(_rolled(tokens, shift)))
-        lengths = lengths.clamp(min=1).cpu()
-        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-        output, last = gru(packed, initial)
-        output, _ = pad_packed_sequence(output, batch_first=True, total_length=tokens.size(1))
-        return _rolled(output, -shift), last
+        places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
+        return read_rows(gru, x, lengths.clamp(min=1), initial, _rolled(places, shift))
 
     def _select(self, encoder_out, sentences, beams):
         return {
@@ -119,6 +118,37 @@ class GRUEncoder(SharedSource, FairseqEncoder):
     def max_positions(self):
         """Return the maximum source length."""
         return MAX_POSITIONS
+
+
+def read_rows(
+    gru: nn.GRU,
+    x: Tensor,
+    lengths: Tensor,
+    initial: Optional[Tensor] = None,
+    places: Optional[Tensor] = None,
+) -> Tuple[Tensor, Tensor]:
+    """Run a GRU over rows of different lengths.
+
+    Args:
+        gru: the GRU.
+        x: (rows, T, m) inputs, padded on the right.
+        lengths: (rows,) number of inputs of each row, at least 1.
+        initial: (layers, rows, d) initial states, default: zeros.
+        places: (rows, T) positions of the states in the flattened output; default: in order.
+
+    Returns:
+        (rows, T, d) states, zeros at padding, and the last states of all layers.
+    """
+    lengths = lengths.cpu()
+    if places is None:
+        places = torch.arange(x[..., 0].numel(), device=x.device).view(x.shape[:2])
+    packed, packed_places = (
+        pack_padded_sequence(values, lengths, batch_first=True, enforce_sorted=False)
+        for values in (x, places)
+    )
+    states, last = gru(packed, initial)
+    flat = placed(states.data, packed_places.data, places.numel())
+    return flat.unflatten(0, places.shape), last
 
 
 def _rolled(x: Tensor, shift: Tensor) -> Tensor:
@@ -171,7 +201,7 @@ class GRUState(NamedTuple):
         upper: (layers - 1, B * N, d) states of the layers above.
         source: projected source of B sentences.
         beams: number of beams N of each sentence.
-        history: representation of earlier sentences for B sentences, with
+        history: representation of earlier sentences for B sentences: a named tuple of tensors with
             ``of_sentences(sentences)``; None for none.
     """
 
@@ -202,15 +232,13 @@ class GRUState(NamedTuple):
             return [self]
         hidden, upper = groups.select(self.hidden), groups.select(self.upper.transpose(0, 1))
         sources = zip(*(groups.split(x) for x in self.source))
+        histories = repeat(None)
+        if self.history is not None:
+            parts = zip(*(groups.select(x) for x in self.history))
+            histories = (type(self.history)(*part) for part in parts)
         return [
-            GRUState(
-                one,
-                more.transpose(0, 1),
-                AttendedStates(*source),
-                1,
-                None if self.history is None else self.history.of_sentences(rows),
-            )
-            for rows, one, more, source in zip(groups.rows, hidden, upper, sources)
+            GRUState(one, more.transpose(0, 1), AttendedStates(*source), 1, history)
+            for one, more, source, history in zip(hidden, upper, sources, histories)
         ]
 
     def _of_sentences(self, sentences: Tensor) -> "GRUState":
@@ -391,7 +419,4 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         """Compute top layer states, and last states of all upper layers for each row."""
         if hidden.size(1) == 1:
             return self.upper(hidden, state.contiguous())
-        packed = pack_padded_sequence(hidden, lengths.cpu(), True, enforce_sorted=False)
-        output, state = self.upper(packed, state.contiguous())
-        output, _ = pad_packed_sequence(output, True, total_length=hidden.size(1))
-        return output, state
+        return read_rows(self.upper, hidden, lengths, state.contiguous())

@@ -6,9 +6,9 @@ output ``positions``: (N,) their indices in the flattened targets.
 
 from typing import Any, Callable, List, Optional, Tuple
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+from fairseq_docmt.ops.rows import gathered, scattered
 
 
 class RowGroups:
@@ -35,13 +35,13 @@ class RowGroups:
         lengths = self._grouping["lengths"]
         if x is None:
             return [None] * len(lengths)
-        return [y[:, self._columns(length)] for y, length in zip(self.select(x), lengths)]
+        return gathered(x, list(zip(self.rows, map(self._columns, lengths))))
 
     def select(self, x: Tensor) -> List[Tensor]:
         """Cut values of rows, (rows, ...), into groups."""
         if self._grouping is None:
             return [x]
-        return [x.index_select(0, rows) for rows in self._grouping["rows"]]
+        return gathered(x, [(rows, None) for rows in self.rows])
 
     def join(self, parts: List[Tensor], length: int) -> Tensor:
         """Put groups of (rows of the group, its length, C) together as (rows, ``length``, C).
@@ -50,11 +50,9 @@ class RowGroups:
         """
         if self._grouping is None:
             return parts[0]
-        gaps = (length - part.size(1) for part in parts)
-        left = self._grouping["left_padded"]
-        sides = ((0, 0, gap, 0) if left else (0, 0, 0, gap) for gap in gaps)
-        padded = [F.pad(part, side) for part, side in zip(parts, sides)]
-        return torch.cat(padded).index_select(0, self._grouping["order"])
+        columns = (self._columns(part.size(1)) for part in parts)
+        shape = (sum(map(len, parts)), length, *parts[0].shape[2:])
+        return scattered(parts, list(zip(self.rows, columns)), shape)
 
     def steps(self) -> Optional[List[slice]]:
         """Return the columns that the rows of each step of a stream use; None for all columns."""

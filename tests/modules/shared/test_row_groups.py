@@ -11,9 +11,8 @@ ROWS = [torch.tensor([2, 0, 4]), torch.tensor([1, 3])]
 
 @pytest.mark.parametrize("left", [True, False])
 def test_split_and_join(left):
-    width, order = 6, torch.cat(ROWS).argsort()
-    grouping = {"rows": ROWS, "order": order, "lengths": [3, 5], "steps": [5, 2]}
-    groups = RowGroups({**grouping, "left_padded": left})
+    width = 6
+    groups = RowGroups({"rows": ROWS, "lengths": [3, 5], "steps": [5, 2], "left_padded": left})
     x = torch.zeros(5, width, 2)
     for row, length in enumerate(LENGTHS):
         places = slice(-length, None) if left else slice(length)
