@@ -77,7 +77,8 @@ def hardware() -> dict:
 
 def run(command: list, log: Path) -> dict:
     """Run a command; return its exit status, seconds, CPU seconds and peak memory."""
-    began, before = time.time(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    code, began = commit(), time.time()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with open(log, "a", encoding="utf-8") as output:
         status = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -89,7 +90,7 @@ def run(command: list, log: Path) -> dict:
             after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1
         ),
         "peak_megabytes": after.ru_maxrss // 1024,
-        "commit": commit(),
+        "commit": code,
         "hardware": hardware(),
     }
 

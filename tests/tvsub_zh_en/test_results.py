@@ -32,6 +32,13 @@ def test_a_command_is_run_until_it_ends_well(tmp_path, capsys):
     assert runs.read_text() == "xx"
 
 
+def test_a_record_has_the_commit_of_the_code_that_ran(tmp_path, monkeypatch):
+    runs = tmp_path / "runs"
+    monkeypatch.setattr(measured, "commit", lambda: "later" if runs.exists() else "first")
+    measured.main(tmp_path / "train.json", [sys.executable, "-c", COUNT, str(runs), "0"])
+    assert json.loads((tmp_path / "train.json").read_text())[0]["commit"] == "first"
+
+
 def test_contexts_of_the_own_and_of_another_document(tmp_path):
     for side in ("zh", "en"):
         lines = [[f"{side}{d}.{i}" for i in range(14)] for d in range(3)]
