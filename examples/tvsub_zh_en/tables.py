@@ -114,7 +114,9 @@ def context_row(name: str, scores: dict) -> List[str]:
     over = next(found for context, found in usage.items() if " over " in context)
     begin = scores["usage"]["beginnings"]
     row = [name, gain(own["sentence"]), gain(over["sentence"]), number(begin["first_tokens"], 3)]
-    row += [f"{begin['lower_case_gain']:.0%}"]
+    # A share of a gain that may be 0 means nothing.
+    gains = over["sentence"]["low"] is not None and over["sentence"]["low"] > 0
+    row += [f"{begin['lower_case_gain']:.0%}" if gains else ""]
     row += [number(bleu.get(context)) for context in ("own", "other")]
     if "context-pronouns" in scores:
         pronouns = scores["context-pronouns"]["systems"]
@@ -229,7 +231,10 @@ def notes(systems: Dict[str, dict], used: Dict[str, dict]) -> str:
         found.append(OF_GAINS.format(usage["dropped_pronouns"]["pronouns"]))
     if used:
         share = next(iter(used.values()))["usage"]["beginnings"]["lower_case"]
-        found.append(f"{share:.0%} of the references begin in lower case.")
+        found.append(
+            f"{share:.0%} of the references begin in lower case; their share of the gain over "
+            "another document is given where that is above 0."
+        )
     found.append(f"Signatures: {'; '.join(signatures)}.")
     found.append(f"Decoding: {decoding_hardware(systems)}.")
     return " ".join(found)

@@ -161,6 +161,9 @@ def test_results_do_not_have_paths_of_a_machine(tmp_path):
     assert found[1] == ["bash", "examples/tvsub_zh_en/prepare.sh", "a /b/fairseq_docmt"]
 
 
+GAIN = "0.200 (0.100 to 0.300)"
+
+
 def made_up():
     """Return results of one system in the form that run.sh writes."""
 
@@ -241,13 +244,17 @@ def made_up():
     }
 
 
+def cells(text):
+    """Return the cells of each line."""
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n")]
+
+
 def test_tables():
     text = tables.text(made_up())
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n")]
+    rows = cells(text)
     scores = ["10.0*", "20.0*", "30.0*", "11.0", "0.99", "10.0*", "30.0*", "50.0", "25.0", "33.3*"]
     assert ["memory", "`stream`", *scores, "120", "300"] in rows
-    gain = "0.200 (0.100 to 0.300)"
-    assert ["memory", gain, gain, "0.150", "68%", "10.0", "11.0", gain, "33.3", "33.3"] in rows
+    assert ["memory", GAIN, GAIN, "0.150", "68%", "10.0", "11.0", GAIN, "33.3", "33.3"] in rows
     assert [
         "memory",
         "base",
@@ -270,6 +277,15 @@ def test_tables():
         "x",
         "y",
     ]
+
+
+@pytest.mark.parametrize("low", [None, -0.1, 0.0])
+def test_no_share_of_a_gain_that_may_be_zero(low):
+    results = made_up()
+    usage = results["systems"]["memory"]["scores"]["usage"]["usage"]
+    usage["3 over other-document:3"] = {"sentence": {"mean": 0.2, "low": low, "high": 0.3}}
+    (row,) = (row for row in cells(tables.text(results)) if row[:2] == ["memory", GAIN])
+    assert row[4] == ""
 
 
 def test_a_system_whose_context_is_cut_is_compared_with_the_same_with_context():
