@@ -59,7 +59,7 @@ def read_checkpoint(path: str) -> CheckpointFile:
     Raises:
         UserError: the file is missing, damaged, not a checkpoint, or has unknown objects in it.
     """
-    state = _load(path)
+    state = load_state(path)
     wanted = isinstance(state, dict) and isinstance(state.get("model"), dict)
     settings = (state.get("cfg") or state.get("args")) if wanted else None
     if not settings:
@@ -82,7 +82,12 @@ def read_language_model(path: str) -> CheckpointFile:
     return file
 
 
-def _load(path: str) -> Any:
+def load_state(path: str) -> Any:
+    """Return all that is in a file saved by torch, without running code from it.
+
+    Raises:
+        UserError: the file is missing, damaged, or has unknown objects in it.
+    """
     if os.path.isdir(path):
         raise UserError(f"checkpoint {path} is a folder; give a file in it")
     if not os.path.exists(path):

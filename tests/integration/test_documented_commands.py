@@ -86,7 +86,12 @@ PAGES: Dict[str, List[Block]] = {
         Run(said="s-BLEU"),
         Run(said="[['"),
     ],
-    "examples/guide/training.md": [Run(), CLUSTER, Run(replaced=RANK)],
+    "examples/guide/training.md": [
+        Run(),
+        Run(replaced={"-checkpoints 5": "-checkpoints 2"}, said="average of"),
+        CLUSTER,
+        Run(replaced=RANK),
+    ],
     "examples/guide/pretrained.md": [
         "needs a published model; test_pretrained.py starts from tiny ones in the same way"
     ],

@@ -1,0 +1,194 @@
+"""Average the parameters of checkpoints of one training (Vaswani et al., 2017, section 6.1).
+
+    average_checkpoints --inputs FOLDER --num-epoch-checkpoints 5 --output FILE
+    average_checkpoints --inputs FILE FILE ... --output FILE
+
+The output translates like any checkpoint, and --finetune-from-model starts from it.  All else in
+it, such as options and counts, is that of the last input; the state of the optimizer is left out.
+"""
+
+import argparse
+import os
+from typing import List, Optional, Sequence
+
+import torch
+from fairseq.checkpoint_utils import checkpoint_paths, torch_persistent_save
+from torch import Tensor
+
+from fairseq_docmt.checkpoint_file import CheckpointFile, load_state, read_checkpoint
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.tasks._training_text import KEY as TEXT
+
+#: fairseq's names of checkpoints; the group is the number of the epoch or update
+AFTER_EPOCHS = r"checkpoint(\d+)\.pt"
+AFTER_UPDATES = r"checkpoint_\d+_(\d+)\.pt"
+
+
+def average(paths: Sequence[str]) -> dict:
+    """Return the content of the last checkpoint, with the mean of the parameters of all.
+
+    Args:
+        paths: checkpoints, the oldest first.
+
+    Raises:
+        UserError: a checkpoint cannot be read, or differs in its parameters or dictionaries.
+    """
+    files = [read_checkpoint(path) for path in paths]
+    last = files[-1]
+    for file in files[:-1]:
+        _check_agreement(file, last)
+    state = load_state(last.path)
+    state["model"] = {name: _mean([file.weights[name] for file in files]) for name in last.weights}
+    state.pop("last_optimizer_state", None)
+    return state
+
+
+def _mean(values: List[Tensor]) -> Tensor:
+    """Return the mean of tensors, computed in single precision or better.
+
+    Of whole numbers, which count what a model has read, it is the last.
+    """
+    last = values[-1]
+    if not last.is_floating_point():
+        return last
+    precision = torch.promote_types(last.dtype, torch.float32)
+    return (sum(value.to(precision) for value in values) / len(values)).to(last.dtype)
+
+
+def _check_agreement(file: CheckpointFile, last: CheckpointFile) -> None:
+    """Check that two checkpoints have the same parameters and the same dictionaries."""
+    shapes = [{name: [*value.shape] for name, value in f.weights.items()} for f in (file, last)]
+    if file.arch != last.arch:
+        problem = f"they have --arch {file.arch} and {last.arch}"
+    elif shapes[0] != shapes[1]:
+        names = {**shapes[0], **shapes[1]}
+        name = next(name for name in names if shapes[0].get(name) != shapes[1].get(name))
+        known = [of.get(name, "missing") for of in shapes]
+        problem = f"{name} is {known[0]} in the first and {known[1]} in the second"
+    elif file.task_state.get(TEXT) != last.task_state.get(TEXT):
+        problem = "they were trained with other languages, dictionaries or subwords"
+    else:
+        return
+    raise UserError(
+        f"{file.path} and {last.path} cannot be averaged: {problem}; give checkpoints of one "
+        "training"
+    )
+
+
+def newest(folder: str, pattern: str, number: int, most: Optional[int] = None) -> List[str]:
+    """Return the newest checkpoints of a training, the oldest of them first.
+
+    Args:
+        folder: its ``--save-dir``.
+        pattern: ``AFTER_EPOCHS`` or ``AFTER_UPDATES``.
+        number: how many.
+        most: the last epoch or update to take.
+
+    Raises:
+        UserError: the folder has fewer.
+    """
+    found = checkpoint_paths(folder, pattern, keep_match=True)
+    paths = [path for path, at in found if most is None or at <= most]
+    if len(paths) < number:
+        example, keep = "checkpoint12.pt", "--keep-last-epochs"
+        if pattern == AFTER_UPDATES:
+            example, keep = "checkpoint_3_1500.pt", "--keep-interval-updates"
+        limit = "" if most is None else f" up to {most}"
+        raise UserError(
+            f"{folder} has {len(paths)} checkpoints with names like {example}{limit}, not "
+            f"{number}; take fewer, or keep more in training ({keep})"
+        )
+    return paths[:number][::-1]
+
+
+def chosen(args: argparse.Namespace) -> List[str]:
+    """Return the checkpoints that the command line selects, the oldest first.
+
+    Raises:
+        UserError: the options contradict each other, or there are too few checkpoints.
+    """
+    folders = [path for path in args.inputs if os.path.isdir(path)]
+    number = args.num_epoch_checkpoints or args.num_update_checkpoints
+    if number is None:
+        if folders:
+            raise UserError(
+                f"{folders[0]} is a folder; say which of its checkpoints to average with "
+                "--num-epoch-checkpoints or --num-update-checkpoints, or give files"
+            )
+        if args.checkpoint_upper_bound is not None:
+            raise UserError("--checkpoint-upper-bound is for a folder; leave it out")
+        return args.inputs
+    if folders != args.inputs or len(folders) > 1:
+        raise UserError(
+            "--num-epoch-checkpoints and --num-update-checkpoints are for one folder; got --inputs "
+            + " ".join(args.inputs)
+        )
+    pattern = AFTER_EPOCHS if args.num_epoch_checkpoints else AFTER_UPDATES
+    return newest(folders[0], pattern, number, args.checkpoint_upper_bound)
+
+
+def check_output(path: str) -> None:
+    """Check that a file can be written.
+
+    Raises:
+        UserError: it cannot.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise UserError(f"--output {path} is a folder; give a file")
+    if not os.path.isdir(folder):
+        raise UserError(f"folder {folder} of --output not found; make it first")
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"folder {folder} of --output cannot be written to; choose another")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_docmt.average_checkpoints",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--inputs", nargs="+", required=True, metavar="PATH", help="checkpoints, or one folder"
+    )
+    parser.add_argument("--output", required=True, metavar="FILE", help="checkpoint to write")
+    of_folder = parser.add_mutually_exclusive_group()
+    of_folder.add_argument(
+        "--num-epoch-checkpoints",
+        type=_positive,
+        metavar="N",
+        help="the last N checkpoints after epochs (checkpoint12.pt)",
+    )
+    of_folder.add_argument(
+        "--num-update-checkpoints",
+        type=_positive,
+        metavar="N",
+        help="the last N checkpoints of --save-interval-updates (checkpoint_3_1500.pt)",
+    )
+    parser.add_argument(
+        "--checkpoint-upper-bound",
+        type=_positive,
+        metavar="N",
+        help="take none after this epoch or update",
+    )
+    return parser
+
+
+def main() -> None:
+    """Run the command."""
+    args = _parser().parse_args()
+    check_output(args.output)
+    paths = chosen(args)
+    torch_persistent_save(average(paths), args.output)
+    print(f"average of {', '.join(paths)} in {args.output}")
+
+
+if __name__ == "__main__":
+    main()
