@@ -35,12 +35,14 @@ group() {
 
 # In the second stage, parameters of the first have a fifth of the learning rate.  Without context
 # there are no others.
+# Words are dropped in the epochs below 40 and 30, which count from 1.
 second=(--optimizer grouped_adam --pretrained-lr-scale 0.2)
 [ "$context" != 0 ] || second=(--optimizer adam --lr 0.0001)
 case $system in
   sentence) train --task sliding_window_translation --window-size 1 --arch transformer \
     --optimizer adam --seed 444 "$@" ;;
-  group) group "${second[@]}" --seed 444 "$@" ;;
-  group-scratch) group --optimizer adam --seed 555 "$@" ;;
+  group) group "${second[@]}" --word-dropout 0.1 --word-dropout-epochs 39 --seed 444 "$@" ;;
+  group-scratch)
+    group --optimizer adam --word-dropout 0.3 --word-dropout-epochs 29 --seed 555 "$@" ;;
   *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac

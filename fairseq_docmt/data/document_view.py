@@ -10,7 +10,12 @@ from torch import Tensor
 
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
-from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR, join_sentences
+from fairseq_docmt.data.symbols import (
+    BEGIN_OF_DOCUMENT,
+    DOCUMENT_SYMBOLS,
+    SENTENCE_SEPARATOR,
+    join_sentences,
+)
 from fairseq_docmt.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -88,6 +93,9 @@ class DocumentView(LanguagePairDataset):
             sentences at the end; None if they are equal.
         coword_dropout: probability of replacing a word of the last source sentence of a span by
             ``<unk>``, drawn anew for each epoch (Fernandes et al. 2021).
+        word_dropout: probability of replacing a word of the source and of the decoder's input by
+            ``<unk>``, drawn anew for each epoch (code of Bao et al., 2021).
+        word_dropout_epochs: number of epochs with ``word_dropout``, 0 for all.
         tags: language tags around every example.
 
     Attributes:
@@ -108,6 +116,8 @@ class DocumentView(LanguagePairDataset):
         fits: Optional[np.ndarray] = None,
         source_spans: Optional[Callable[[np.ndarray], np.ndarray]] = None,
         coword_dropout: float = 0.0,
+        word_dropout: float = 0.0,
+        word_dropout_epochs: int = 0,
         tags: LanguageTags = NO_TAGS,
     ):
         self.tags = tags
@@ -121,6 +131,7 @@ class DocumentView(LanguagePairDataset):
             read = corpus.index if fits is None else corpus.index.without(~fits)
             self._marked = np.searchsorted(self.index.line_ids, read.line_ids[read.starts[:-1]])
         self.coword_dropout = coword_dropout
+        self.word_dropout, self.word_dropout_epochs = word_dropout, word_dropout_epochs
         self.num_shards = 1
         self._source_spans_of = source_spans
         self._draw = spans if callable(spans) else None
@@ -167,7 +178,7 @@ class DocumentView(LanguagePairDataset):
 
         Otherwise each epoch needs a new iterator, whose worker processes get the new examples.
         """
-        return self._draw is None and self.coword_dropout == 0
+        return self._draw is None and self.coword_dropout == 0 and self.word_dropout == 0
 
     def set_epoch(self, epoch: int) -> None:
         """Draw the examples of an epoch."""
@@ -186,11 +197,13 @@ class DocumentView(LanguagePairDataset):
         example["id"] = int(self.ids[item])
         if self.coword_dropout > 0:
             example["source"] = self._without_some_words(item, example["source"])
-        if self.loss_on_last:
-            target = example["target"]
-            example["prev_output_tokens"] = target.roll(1)
+        if self._drops_words or self.loss_on_last:
+            example["prev_output_tokens"] = example["target"].roll(1)
             example["prev_output_tokens"][0] = self.eos
-            target = target.clone()
+        if self._drops_words:
+            self._drop_words_of_both_sides(item, example)
+        if self.loss_on_last:
+            target = example["target"].clone()
             target[: -int(self.last_sizes[item])] = self.tgt_dict.pad()
             example["target"] = target
         return example
@@ -206,6 +219,26 @@ class DocumentView(LanguagePairDataset):
         source = source.clone()
         source[first:end][dropped] = self.src_dict.unk()
         return source
+
+    @property
+    def _drops_words(self) -> bool:
+        """Whether words of both sides are dropped in the current epoch."""
+        last = self.word_dropout_epochs or self.epoch
+        return self.word_dropout > 0 and self.epoch <= last
+
+    def _drop_words_of_both_sides(self, item: int, example: dict) -> None:
+        """Replace words of the source and of the decoder's input by ``<unk>``, in place."""
+        random = np.random.RandomState([*self._epoch_seed(), item, 1])
+        tags = self.tags
+        for side, dictionary, around in (
+            ("source", self.src_dict, [*tags.source_start, *tags.source_end]),
+            ("prev_output_tokens", self.tgt_dict, [self.eos, *tags.target_start]),
+        ):
+            symbols = [*range(dictionary.nspecial), *map(dictionary.index, DOCUMENT_SYMBOLS)]
+            tokens = example[side]
+            dropped = torch.from_numpy(random.rand(len(tokens)) < self.word_dropout)
+            dropped &= ~torch.isin(tokens, torch.tensor([*symbols, *around]))
+            example[side] = tokens.masked_fill(dropped, dictionary.unk())
 
     def report_left_out(
         self, lines: Sequence[int], most: Tuple[int, int], ignore: bool, kept: int

@@ -47,6 +47,7 @@ from fairseq_docmt.tasks import (
     _sentence_data,
     _training_text,
     _validation_bleu,
+    _word_dropout,
 )
 from fairseq_docmt.tasks._decoding_input import DecodingInput, TypedLines
 from fairseq_docmt.tasks._prepared_text import PreparedTextTask
@@ -116,6 +117,7 @@ class DocumentTranslationTask(PreparedTextTask):
         """Raise UserError for values of options that do not work together in training."""
         _sentence_data.check_options(self.cfg)
         _validation_bleu.check_options(self.cfg)
+        _word_dropout.check_options(self.cfg)
 
     def examples_decided_by(self) -> dict:
         """Return the values of the options that determine the examples of an epoch, by option."""
@@ -130,6 +132,8 @@ class DocumentTranslationTask(PreparedTextTask):
             "--language-tags": None if self.tag_options is None else self.tag_options.kind,
             "--sentence-data": self.cfg.sentence_data is not None,
             "--sentence-ratio": self.cfg.sentence_ratio,
+            "--word-dropout": self.cfg.word_dropout,
+            "--word-dropout-epochs": self.cfg.word_dropout_epochs,
         }
 
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
@@ -189,6 +193,8 @@ class DocumentTranslationTask(PreparedTextTask):
             source_spans=self.source_spans(corpus.index, corpus.src_sizes, corpus.tgt_sizes),
             mark_document_start=self.options["mark_document_start"],
             fits=corpus.within([most for _, most in limits]),
+            word_dropout=self.cfg.word_dropout if trains else 0.0,
+            word_dropout_epochs=self.cfg.word_dropout_epochs,
             tags=self.tags,
             **self.view_options(trains),
         )

@@ -78,6 +78,17 @@ class DocumentTranslationConfig(TranslationConfig):
             "windows in an epoch"
         },
     )
+    word_dropout: float = field(
+        default=0.0,
+        metadata={
+            "help": "in training, probability of replacing a word by <unk>, in the source and in "
+            "the input of the decoder, not in what it has to predict (code of Bao et al., 2021)"
+        },
+    )
+    word_dropout_epochs: int = field(
+        default=0,
+        metadata={"help": "number of epochs with --word-dropout; 0: all"},
+    )
     freeze_pretrained: bool = field(
         default=False,
         metadata={

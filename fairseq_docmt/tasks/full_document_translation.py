@@ -181,6 +181,8 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
                     "documents; start from a model trained on sentence pairs instead "
                     "(--finetune-from-model)"
                 )
+            if self.cfg.word_dropout:
+                raise UserError(f"--word-dropout is not for {type(model).__name__}; leave it out")
             self.document_rows = DocumentRows(self)
             self.decoding, self.search = "iterative", SEARCHES["iterative"](self)
             wanted = not from_checkpoint and remembers_translations(model)

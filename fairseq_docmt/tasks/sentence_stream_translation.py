@@ -76,6 +76,8 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
                 "--sentence-data is not for streams; add sentence pairs to the training set as "
                 "documents of one sentence"
             )
+        if self.cfg.word_dropout:
+            raise UserError("--word-dropout is not for streams; leave it out")
 
     def examples_decided_by(self) -> dict:
         """See the base class."""

@@ -17,7 +17,7 @@ from fairseq_docmt.data import (
 )
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.tasks import _data_folder
+from fairseq_docmt.tasks import _data_folder, _word_dropout
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import DocumentTranslationConfig
 
@@ -115,11 +115,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
                 f"--window-stride {stride} with --loss-on last would train on one sentence in "
                 f"{stride} only; leave one of them out"
             )
-        if not 0 <= self.cfg.coword_dropout < 1:
-            raise UserError(
-                "--coword-dropout must be a probability below 1, got "
-                f"{self.cfg.coword_dropout}; 0 replaces no words"
-            )
+        _word_dropout.check_probability(self.cfg, "coword_dropout")
         if self.cfg.sample_window_size and stride == size:
             raise UserError(
                 "--sample-window-size draws sizes from --window-stride to --window-size, which are "

@@ -17,6 +17,7 @@ from fairseq_docmt.data.document_view import even_batches
 from fairseq_docmt.data.rows_view import RowsView
 
 EOS = 2
+SIDES = ("src_tokens", "prev_output_tokens")
 
 
 @pytest.fixture
@@ -130,6 +131,59 @@ def test_words_of_the_last_source_sentence_are_dropped(corpus, dictionary):
                 changed.add((item, tuple(wanted)))
         assert len(changed) > len(view) or p > 0.9
     assert unk not in torch.cat([whole[item]["source"] for item in range(6)]).tolist()
+
+
+@pytest.mark.parametrize("p", [0.3, 0.99999])
+@pytest.mark.parametrize("loss_on_last", [False, True])
+def test_words_of_both_sides_are_dropped(corpus, dictionary, p, loss_on_last):
+    """Word by word with the draws of the example; symbols and what is predicted stay."""
+    options = {"loss_on_last": loss_on_last, "mark_document_start": True}
+    whole, unk = view_of(corpus, 3, **options), dictionary.unk()
+    view = view_of(corpus, 3, **options, word_dropout=p, seed=5)
+    assert not view.can_reuse_epoch_itr_across_epochs
+    symbols = {EOS, unk, *map(dictionary.index, ("<sep>", "<bod>"))}
+    changed = set()
+    for epoch in range(1, 6):
+        view.set_epoch(epoch)
+        batch = view.collater([view[item] for item in range(6)])
+        plain = whole.collater([whole[item] for item in range(6)])
+        assert torch.equal(batch["target"], plain["target"])
+        for row, item in enumerate(batch["id"].argsort().argsort().tolist()):
+            random = np.random.RandomState([5, epoch, item, 1])
+            for key in SIDES:
+                found, given = (b["net_input"][key][row].tolist() for b in (batch, plain))
+                for place, word in enumerate(given):
+                    if word == dictionary.pad():
+                        continue
+                    if random.rand() < p and word not in symbols:
+                        given[place] = unk
+                assert found == given
+                changed.add((item, *given))
+    assert len(changed) > 3 * len(view) or p > 0.9
+
+
+def test_words_are_dropped_by_the_dictionary_of_their_side(dictionary):
+    """In the source dictionary, which is larger, the target's indices of symbols are words."""
+    larger = Dictionary()
+    for word in range(30):
+        larger.add_symbol(f"w{word}")
+    add_document_symbols(larger)
+    sides = [torch.tensor(row) for row in ([24, 25, EOS], [5, EOS])]
+    pairs = LanguagePairDataset([sides[0]] * 2, [3, 3], larger, [sides[1]] * 2, [2, 2], dictionary)
+    example = view_of(DocumentCorpus("tiny", pairs), 2, word_dropout=0.99999)[1]
+    assert example["source"].tolist() == [3, 3, larger.index("<sep>"), 3, 3, EOS]
+    assert example["prev_output_tokens"].tolist() == [EOS, 3, dictionary.index("<sep>"), 3]
+    assert example["target"].tolist() == [5, dictionary.index("<sep>"), 5, EOS]
+
+
+def test_words_of_both_sides_are_dropped_in_the_first_epochs(corpus, dictionary):
+    view = view_of(corpus, 2, word_dropout=0.99999, word_dropout_epochs=2)
+    found = {}
+    for epoch in (2, 3, 1, 4):
+        view.set_epoch(epoch)
+        net_input = view.collater([view[1], view[4]])["net_input"]
+        found[epoch] = [(net_input[key] == dictionary.unk()).sum().item() for key in SIDES]
+    assert found == {1: [5, 4], 2: [5, 4], 3: [0, 0], 4: [0, 0]}
 
 
 def test_only_the_source_has_the_next_sentences(corpus, dictionary):

@@ -85,6 +85,20 @@ def test_dropped_words_are_those_of_the_current_sentence(corpus, tags):
     assert plain[dropped] == 7
 
 
+@pytest.mark.parametrize(
+    "tags, want",
+    [
+        (AT_THE_END, [[3, 3, SEP, 3, EOS, 20], [21, 3, SEP, 3, 3], [15, SEP, 16, 17, EOS]]),
+        (
+            AT_THE_START,
+            [[20, 3, 3, SEP, 3, EOS], [EOS, 21, 3, SEP, 3, 3], [21, 15, SEP, 16, 17, EOS]],
+        ),
+    ],
+)
+def test_tags_are_not_dropped(corpus, tags, want):
+    assert example(corpus, tags, word_dropout=0.999999) == want
+
+
 def test_symbols_go_before_the_document_symbols():
     words = add_document_symbols(Dictionary())
     size = len(words)

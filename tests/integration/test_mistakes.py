@@ -3,7 +3,8 @@
 A case is a way to break things, the command line of a user, and the whole message.  Commands run in
 this process; test_errors.py shows once what a process makes of their exceptions.
 
-Covers checkpoint_file.py, tasks/_checkpoint_checks.py and tasks/_data_folder.py.
+Covers checkpoint_file.py, tasks/_checkpoint_checks.py, tasks/_data_folder.py and
+tasks/_word_dropout.py.
 """
 
 import gc
@@ -464,6 +465,28 @@ TRAINING = {
     "all words dropped": Case(
         "--coword-dropout must be a probability below 1, got 1.5; 0 replaces no words",
         [*WINDOWS, *NEW, "--coword-dropout", "1.5"],
+    ),
+    "words of both sides dropped": Case(
+        "--word-dropout must be a probability below 1, got 1.0; 0 replaces no words",
+        [*DOCUMENTS, *NEW, "--word-dropout", "1"],
+    ),
+    "fewer than no epochs of word dropout": Case(
+        "--word-dropout-epochs must not be negative, got -1; 0 replaces words in all epochs",
+        [*DOCUMENTS, *NEW, "--word-dropout", "0.1", "--word-dropout-epochs", "-1"],
+    ),
+    "epochs without word dropout": Case(
+        "--word-dropout-epochs is for --word-dropout; leave it out",
+        [*WINDOWS, *NEW, "--word-dropout-epochs", "3"],
+    ),
+    "word dropout in a stream": Case(
+        "--word-dropout is not for streams; leave it out",
+        [*STREAM, "--word-dropout", "0.1"],
+        model=tiny.memory(),
+    ),
+    "word dropout and memories of documents": Case(
+        "--word-dropout is not for MemnetRNNModel; leave it out",
+        [*DOCUMENTS, *NEW, "--gold-drafts", "--word-dropout", "0.1"],
+        model=tiny.memnet("--memory", "target"),
     ),
     "fewer than no next sentences": Case(
         "--next-sentences must not be negative, got -1; 0 reads no sentences after the window",

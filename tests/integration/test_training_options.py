@@ -26,6 +26,7 @@ OPTIONS = {
     "documents and pairs": [*DOCUMENTS, "--sentence-data", "PAIRS"],
     "lengths": [*DOCUMENTS, "--document-parts", "1,2,9", "--sample-document-parts"],
     "words": [*WINDOWS, "--coword-dropout", "0.3"],
+    "words of both sides": [*DOCUMENTS, "--word-dropout", "0.3", "--word-dropout-epochs", "3"],
 }
 
 
@@ -42,7 +43,9 @@ def sentence_pairs(binarised, made_once):
     return made_once("sentence pairs", build) / "bin"
 
 
-@pytest.fixture(params=long_but_for(["sizes", "documents and pairs", "words"], OPTIONS))
+@pytest.fixture(
+    params=long_but_for(["sizes", "documents and pairs", "words", "words of both sides"], OPTIONS)
+)
 def options(request, sentence_pairs):
     return [str(sentence_pairs) if word == "PAIRS" else word for word in OPTIONS[request.param]]
 
@@ -113,6 +116,12 @@ def test_epochs_and_seeds_differ(binarised, options):
     assert read(binarised, [*options, "--seed", "7"], epoch=1) != found[0]
 
 
+def test_epochs_after_word_dropout(binarised):
+    few = [*WINDOWS, "--word-dropout", "0.5", "--word-dropout-epochs", "1"]
+    plain = read(binarised, WINDOWS)
+    assert read(binarised, few, epoch=2) == plain != read(binarised, few, epoch=1)
+
+
 @pytest.mark.parametrize(
     "task, others",
     [
@@ -131,7 +140,15 @@ def test_epochs_and_seeds_differ(binarised, options):
                 DOCUMENTS,
             ],
         ),
-        (DOCUMENTS, [["--max-document-tokens", "10"], ["--document-parts", "1,2"], WINDOWS]),
+        (
+            DOCUMENTS,
+            [
+                ["--max-document-tokens", "10"],
+                ["--document-parts", "1,2"],
+                ["--word-dropout", "0.1"],
+                WINDOWS,
+            ],
+        ),
     ],
     ids=["windows", "documents"],
 )
