@@ -18,11 +18,12 @@ import tiny
 import torch
 import torch.nn.functional as F
 import yaml
+from architectures import ARCHITECTURES
 from fairseq.modules import MultiheadAttention
 from golden import systems
 from golden.test_golden import assert_same
 from integration.test_hydra import RUNS, SHARED, batches, group, state_of
-from models.test_contract import ARCHITECTURES, PAD, batch, following, previous
+from models.test_contract import PAD, batch, following, previous
 
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.ops.masked_attention import masked_attention

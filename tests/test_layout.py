@@ -55,9 +55,8 @@ def named():
 def test_the_tree_names_every_folder_and_no_other(named, folder):
     prefix = f"{folder}/" if folder else ""
     below = [path[len(prefix) :] for path in named if path.startswith(prefix)]
-    assert sorted(name for name in below if "/" not in name) == sorted(
-        sub_folders(tiny.ROOT / folder)
-    )
+    in_tree = sorted(name for name in below if "/" not in name)
+    assert in_tree == sorted(sub_folders(tiny.ROOT / folder)), "edit the tree under ## Layout"
 
 
 def test_the_tree_goes_no_deeper(named):

@@ -3,8 +3,8 @@
     python tests/golden/systems.py [NAME ...]      # makes checkpoints and outputs anew
 
 A checkpoint is saved in the middle of an epoch.  What it prints, and what it prints after training
-has gone on from it, lies beside it.  Make one anew only for a reason, and name it in the README's
-changes.
+has gone on from it, lies beside it.  Make one anew only for a reason, and name it in
+examples/guide/changes.md.
 """
 
 import gzip

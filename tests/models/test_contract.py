@@ -11,7 +11,15 @@ import inspect
 import pytest
 import tiny
 import torch
+from architectures import (
+    ARCHITECTURES,
+    ONE_OF_EACH,
+    ONE_TRANSFORMER_OF_EACH,
+    TRANSFORMERS,
+    model_class,
+)
 from fairseq.data.data_utils import collate_tokens
+from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.modules import FairseqDropout, MultiheadAttention
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
@@ -29,60 +37,6 @@ from fairseq_docmt.modules.rfa.rfa_attention import _RFA
 from fairseq_docmt.modules.shared.attention_projections import AttentionProjections
 from fairseq_docmt.modules.shared.encoder_output import EncoderOutput
 
-ARCHITECTURES = {
-    "transformer": tiny.MODEL,
-    "rfa": tiny.rfa(),
-    "rfa-decay": tiny.rfa("--sentence-gate", "decay"),
-    "rfa-average": tiny.rfa("--sentence-gate", "average"),
-    "rfa-cross-gate": tiny.rfa("--sentence-gate", "average", "--gate-cross-attention"),
-    "rfa-encoder": tiny.rfa("--rfa-encoder"),
-    "rfa-shared": tiny.rfa(
-        *["--sentence-gate", "average", "--gate-cross-attention", "--shared-gate"],
-        *["--share-random-matrices", "--same-matrices-in-decoding"],
-    ),
-    "rfa-positive": tiny.rfa("--feature-map", "positive"),
-    "rfa-learned-positions": tiny.rfa("--decoder-learned-pos", "--decoder-normalize-before"),
-    "window": tiny.window("--train-alignment", "sentence"),
-    "window-absolute": tiny.window("--train-alignment", "sentence", "--position", "absolute"),
-    "window-relative-over-all": tiny.window(
-        *["--train-alignment", "sentence", "--full-encoder-attention"],
-        *["--full-decoder-attention", "--full-cross-attention"],
-    ),
-    "window-over-all": tiny.window(
-        *["--train-alignment", "sentence", "--position", "absolute", "--full-encoder-attention"],
-        *["--full-decoder-attention", "--full-cross-attention"],
-    ),
-    "lst": tiny.lst(),
-    "lst-separate": tiny.lst("--separate-projections"),
-    "group": tiny.group("--encoder-layers", "2", "--decoder-layers", "2"),
-    "group-sentences": tiny.group(
-        *["--encoder-context-layers", "0", "--decoder-context-layers", "0"],
-        *["--cross-context-layers", "0"],
-    ),
-    "rnnsearch": tiny.rnnsearch(),
-    "rnnsearch-layers": tiny.rnnsearch("--encoder-layers", "2", "--decoder-layers", "3"),
-    "cache": tiny.cache(),
-    "cache-shallow": tiny.cache("--fusion", "shallow"),
-    "context-target": tiny.context(),
-    "context-attention": tiny.context("--context", "previous-source-attention"),
-    "context-hierarchical": tiny.context("--context", "hierarchical", "--encoder-layers", "2"),
-    "memnet": tiny.memnet(),
-    "memnet-output": tiny.memnet("--memory-to", "output", "--memory", "target"),
-    "han": tiny.han("--context-sentences", "2"),
-    "multi-encoder": tiny.multi_encoder("--context-side", "both"),
-    "multi-encoder-inside": tiny.multi_encoder(
-        *["--context-side", "both", "--context-integration", "inside"],
-        *["--context-fusion", "sum", "--share-context-encoder"],
-    ),
-    "memory": tiny.memory(),
-    "memory-normalized-before": tiny.memory(
-        "--decoder-normalize-before", "--encoder-normalize-before"
-    ),
-}
-#: of each architecture the one with the most parts
-ONE_OF_EACH = ["transformer", "rfa-shared", "window", "lst-separate", "group", "rnnsearch-layers"]
-ONE_OF_EACH += ["cache-shallow", "context-hierarchical", "memnet", "han", "multi-encoder-inside"]
-ONE_OF_EACH += ["memory"]
 DICTIONARY = tiny.dictionary()
 PAD, EOS, SEP = DICTIONARY.pad(), DICTIONARY.eos(), DICTIONARY.index("<sep>")
 
@@ -387,9 +341,7 @@ def test_prefixes_are_read_in_one_pass(model):
             ends = ends + torch.tensor(lengths)
 
 
-@pytest.mark.parametrize(
-    "name", ["transformer", "window", "lst", "group", "han", "multi-encoder", "memory"]
-)
+@pytest.mark.parametrize("name", [n for n in ONE_TRANSFORMER_OF_EACH if not n.startswith("rfa")])
 def test_the_attention_of_each_layer_is_its_own(name):
     """As in fairseq, a decoder gives the weights of a layer over the source on request."""
     model = tiny.model(*ARCHITECTURES[name], "--decoder-layers", "2")
@@ -407,7 +359,7 @@ def test_the_attention_of_each_layer_is_its_own(name):
     assert not torch.allclose(first, second)
 
 
-@pytest.mark.parametrize("name", ["transformer", "rfa", "window-absolute", "memory"])
+@pytest.mark.parametrize("name", sorted({*ONE_TRANSFORMER_OF_EACH, "window-absolute"} - {"window"}))
 def test_sinusoidal_positions_have_no_end(name):
     """fairseq's table begins with 1,024 positions."""
     model = tiny.model(*ARCHITECTURES[name])
@@ -420,6 +372,15 @@ def test_sinusoidal_positions_have_no_end(name):
         for end in range(1, 10):
             got, _ = model.decoder(words[:, :end], encoder_out=encoded, incremental_state=state)
             torch.testing.assert_close(got[:, -1], wanted[:, end - 1])
+
+
+def test_every_architecture_is_tested():
+    """Also where one variant of each is enough."""
+    own = {m for m in ARCH_MODEL_REGISTRY.values() if m.__module__.startswith("fairseq_docmt.")}
+    assert len(own) > 10
+    for names in (ARCHITECTURES, ONE_OF_EACH):
+        missing = own - set(map(model_class, names))
+        assert not missing, f"add {missing} to tests/architectures.py"
 
 
 def test_dropout_is_named_after_its_module(model):
@@ -447,10 +408,6 @@ def test_keys_of_the_encoder_output_are_listed():
 
 # ---- dropout ---------------------------------------------------------------------------------
 
-TRANSFORMERS = [
-    *["transformer", "rfa", "rfa-encoder", "window", "window-over-all", "lst", "group", "han"],
-    *["multi-encoder", "multi-encoder-inside", "memory"],
-]
 LAYERS = (TransformerDecoderLayerBase, TransformerEncoderLayerBase)
 ATTENTION = (MultiheadAttention, AttentionProjections, HierarchicalAttention)
 

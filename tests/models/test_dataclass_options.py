@@ -79,7 +79,8 @@ def defaults() -> dict:
 
 
 def test_no_default_has_changed():
-    assert defaults() == json.loads(DEFAULTS.read_text())
+    message = "if options were added, run python tests/models/test_dataclass_options.py"
+    assert defaults() == json.loads(DEFAULTS.read_text()), message
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,12 @@ ARCHITECTURES = {
     "previous target": tiny.context(),
     "previous source": tiny.context("--context", "previous-source-attention"),
     "hierarchical": tiny.context("--context", "hierarchical", "--encoder-layers", "2"),
+    **{
+        f"{name}, {side}": make("--context-side", side)
+        for name, make in (("han", tiny.han), ("multi-encoder", tiny.multi_encoder))
+        for side in ("source", "target", "both")
+    },
+    "multi-encoder, inside": tiny.multi_encoder("--context-integration", "inside"),
 }
 
 
@@ -98,12 +104,6 @@ GROUPED = {
     **ARCHITECTURES,
     "memory, norm before": tiny.memory("--encoder-normalize-before", "--decoder-normalize-before"),
     "previous target, layers": tiny.context("--decoder-layers", "2"),
-    **{
-        f"{name}, {side}": make("--context-side", side)
-        for name, make in (("han", tiny.han), ("multi-encoder", tiny.multi_encoder))
-        for side in ("source", "target", "both")
-    },
-    "multi-encoder, inside": tiny.multi_encoder("--context-integration", "inside"),
 }
 
 

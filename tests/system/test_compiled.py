@@ -8,7 +8,8 @@ import pytest
 import tiny
 import torch
 import torch._dynamo
-from models.test_contract import ARCHITECTURES, PAD, batch, following, previous
+from architectures import ARCHITECTURES
+from models.test_contract import PAD, batch, following, previous
 
 #: lengths of sources and targets: others than before are compiled anew or as variables
 LENGTHS = [
