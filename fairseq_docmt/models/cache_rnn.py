@@ -49,6 +49,7 @@ class CacheRNNModel(ExtendedModel, StreamModel, RNNSearchModel):
     """RNNSearch with a cache of recent target words and their attention contexts."""
 
     config, new_parameters = CacheConfig, NEW_PARAMETERS
+    doc_state_options = ("cache_size",)
     architecture = staticmethod(cache_rnn)
 
     @classmethod

@@ -59,6 +59,7 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
     """Transformer that attends to states of previous sentences, at the top of either side."""
 
     config, new_parameters = HANConfig, NEW_PARAMETERS
+    doc_state_options = ("context_sentences",)
     architecture = staticmethod(han_transformer)
     encoder_class, decoder_class = HANEncoder, HANDecoder
 

@@ -15,10 +15,13 @@ class DocumentModel(Protocol):
     """Attributes and methods that a model may have.
 
     Attributes:
-        is_document_recurrent: the model passes a state from sentence to sentence.
-            ``forward`` takes ``starts``, ``lanes`` and ``doc_state``
-            (:mod:`fairseq_docmt.data.batch`), and the extra outputs of the decoder have
-            ``doc_state``.  Default: False.
+        is_document_recurrent: the model passes a document state from sentence to sentence.
+            ``forward`` and the encoder take ``starts``, ``lanes``, ``doc_state`` and ``row_groups``
+            (:mod:`fairseq_docmt.data.batch`); searches call the encoder without ``lanes`` and
+            ``row_groups``.  The extra outputs of the decoder have the next ``doc_state``.
+            Default: False.
+        doc_state_options: names of options that determine the size of the document state, but not
+            that of parameters.  They cannot be changed within an epoch.  Default: none.
         reads_documents: the rows of a batch are the sentences of whole documents, and ``forward``
             takes ``documents`` (:mod:`fairseq_docmt.data.batch`).  Default: False.
         remembers_translations: the model also reads translations of the other sentences of a
@@ -28,6 +31,7 @@ class DocumentModel(Protocol):
     """
 
     is_document_recurrent: bool
+    doc_state_options: Tuple[str, ...]
     reads_documents: bool
     remembers_translations: bool
     full_context_alignment: bool
@@ -70,7 +74,8 @@ class DocumentDecoder(Protocol):
     """Attributes and methods that a decoder may have.
 
     Attributes:
-        has_attention_weights: the decoder gives attention weights while decoding.  Default: True.
+        has_attention_weights: the decoder gives attention weights while decoding.  Default: True,
+            but False for decoders based on ``StatefulDecoder``.
     """
 
     has_attention_weights: bool
@@ -119,6 +124,11 @@ class DocumentDecoder(Protocol):
 def is_document_recurrent(model) -> bool:
     """Return whether a model passes a state from sentence to sentence."""
     return getattr(model, "is_document_recurrent", False)
+
+
+def doc_state_options(model) -> Tuple[str, ...]:
+    """Return the names of options that determine the size of a model's document state."""
+    return getattr(model, "doc_state_options", ())
 
 
 def reads_documents(model) -> bool:

@@ -114,6 +114,7 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
     """Transformer with a recurrent memory; the cost of a sentence is independent of context."""
 
     config, new_parameters = MemoryConfig, NEW_PARAMETERS
+    doc_state_options = ("memory_gradient_sentences",)
     architecture = staticmethod(memory_transformer)
 
     @classmethod

@@ -79,6 +79,7 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
     """Transformer that reads previous sentences through separate encoders."""
 
     config, new_parameters = MultiEncoderConfig, NEW_PARAMETERS
+    doc_state_options = ("context_sentences",)
     architecture = staticmethod(multi_encoder_transformer)
     encoder_class, decoder_class = MultiEncoderEncoder, MultiEncoderDecoder
 

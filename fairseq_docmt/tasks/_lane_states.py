@@ -8,12 +8,10 @@ import torch
 from fairseq.distributed import utils as distributed_utils
 
 from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.models.interface import doc_state_options
 from fairseq_docmt.modules.shared.document_state import DocumentState, detached, moved
 
 logger = logging.getLogger(__name__)
-
-#: options of architectures that determine the size of a document state, not that of parameters
-SIZES = ("context_sentences", "cache_size", "memory_gradient_sentences")
 
 
 class LaneStates:
@@ -33,13 +31,14 @@ class LaneStates:
         self._update: Optional[int] = None
         self._of_all: Optional[List[Optional[DocumentState]]] = None
 
-    def of_model(self, cfg) -> None:
+    def of_model(self, model, cfg) -> None:
         """Record the options of a model that determine the size of its document states.
 
         Args:
-            cfg: configuration of the model.
+            model: model with a document state.
+            cfg: its options.
         """
-        self.decided_by = {flag(name): getattr(cfg, name) for name in SIZES if hasattr(cfg, name)}
+        self.decided_by = {flag(name): getattr(cfg, name) for name in doc_state_options(model)}
 
     @contextlib.contextmanager
     def of_batch(self, sample: dict, model, update: int, keep: bool = True):
@@ -67,6 +66,8 @@ class LaneStates:
         if keep and outputs:
             self._before[step] = before
             self._current = detached(outputs[-1][1]["doc_state"])
+            if not self._current:
+                raise ValueError(f"the doc_state of {type(model).__name__} has no tensors")
             self._of_all = None
 
     @staticmethod

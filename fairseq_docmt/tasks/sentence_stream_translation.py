@@ -99,7 +99,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
                 f"--arch {name_of(cfg)} has no document state; train it with --task "
                 "sliding_window_translation, where --window-size 1 is sentence level"
             )
-        self.training_states.of_model(cfg)
+        self.training_states.of_model(model, cfg)
         return model
 
     # ---- data ----------------------------------------------------------------------------------

@@ -1,13 +1,16 @@
 """Properties that every architecture with a document state must have, on whole documents.
 
 What a system does with its context is in tests/equations; these tests say only that documents do
-not see each other, and that a search goes on from the document state.
+not see each other, that a search goes on from the document state, and which options determine its
+size.
 """
+
+import dataclasses
 
 import pytest
 import tiny
 import torch
-from architectures import ARCHITECTURES, STREAMS
+from architectures import ARCHITECTURES, STREAMS, model_class
 from batches import (
     LANES,
     check,
@@ -18,6 +21,9 @@ from batches import (
     translate_by_random_search,
     without_padding,
 )
+
+from fairseq_docmt.errors import flag
+from fairseq_docmt.tasks._lane_states import LaneStates
 
 
 @pytest.fixture(params=STREAMS)
@@ -49,3 +55,34 @@ def test_a_search_goes_on_from_the_document_state(model):
     """The outputs of a search are those for its translations as references."""
     lanes, found = translate_by_random_search(model, LANES[:2])
     check(found, alone(model, lanes))
+
+
+def sizes_of(arguments):
+    """Return the shapes of the parameters of a model, and of its document state after lanes."""
+    model = tiny.model(*arguments, "--dropout", "0")
+    doc_state = run_lanes(model, LANES)[1]["doc_state"]
+    parameters = {name: value.shape for name, value in model.named_parameters()}
+    return parameters, {name: value.shape for name, value in doc_state.items()}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", STREAMS)
+def test_options_that_determine_the_size_of_the_document_state(name):
+    """Those that do not change the parameters must be known: they have to stay within an epoch."""
+    arguments, model = ARCHITECTURES[name], model_class(name)
+    parameters, doc_state = sizes_of(arguments)
+    for option in dataclasses.fields(model.config):
+        if type(option.default) is int and not option.name.endswith("_layers"):
+            other = [*arguments, flag(option.name), str(option.default + 3)]
+            of_parameters, of_state = sizes_of(other)
+            if of_parameters == parameters and of_state != doc_state:
+                assert option.name in model.doc_state_options
+
+
+def test_a_batch_without_a_document_state_is_refused():
+    sample = {"step": 0, "net_input": {"src_tokens": torch.ones(2, 3), "lanes": 2}}
+    model = torch.nn.Identity()
+    states = LaneStates()
+    with pytest.raises(ValueError, match="the doc_state of Identity has no tensors"):
+        with states.of_batch(sample, model, update=1):
+            model((None, {"doc_state": {}}))

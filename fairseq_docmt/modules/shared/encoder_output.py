@@ -19,7 +19,7 @@ class EncoderOutput(TypedDict, total=False):
     encoder_out: List[Tensor]
     #: [(B, S)] True at padding
     encoder_padding_mask: List[Tensor]
-    #: [(B, S, C)] embeddings of the source; not used here
+    #: [(B, S, C)] embeddings of the source, empty with ``row_groups``; not used here
     encoder_embedding: List[Tensor]
     #: states of all layers, if requested
     encoder_states: List[Tensor]

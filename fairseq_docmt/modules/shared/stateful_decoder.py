@@ -97,19 +97,22 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         raise NotImplementedError
 
     def init_layers(self, encoder_out: dict) -> tuple:
-        """Return the layer states before the first token, one row per sentence, and ``rest``."""
+        """Return the layer states before the first token, one row per sentence, and ``rest``.
+
+        See :class:`DecoderState`.
+        """
         raise NotImplementedError
 
     def read(self, x: Tensor, tokens: Tensor, state: DecoderState):
         """Continue a state by several tokens.
 
         Args:
-            x: (B, T, C) embeddings.
-            tokens: (B, T) the tokens, right-padded.
+            x: (rows, T, C) embeddings; in a search the beams of a sentence are adjacent rows.
+            tokens: (rows, T) the tokens, right-padded.
             state: state before these tokens.
 
         Returns:
-            (B, T, C) features, new layer states, new ``rest``, and a dict of extra outputs.
+            (rows, T, C) features, new layer states, new ``rest``, and a dict of extra outputs.
         """
         raise NotImplementedError
 

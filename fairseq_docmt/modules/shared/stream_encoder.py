@@ -13,7 +13,9 @@ from fairseq_docmt.modules.shared.stream import Stream
 class StreamEncoder(SharedSourceEncoder):
     """Transformer encoder with ``stream`` and ``doc_state`` in its output.
 
-    Subclasses define :meth:`with_context`.
+    Subclasses may define :meth:`with_context`, for context that comes after the last layer.  An
+    encoder whose layers read context has a ``forward`` of its own
+    (:class:`~fairseq_docmt.modules.recurrent_memory.memory_decoder.MemoryTransformerEncoder`).
 
     Args:
         cfg, dictionary, embed_tokens, separator: see the base class; with ``cfg.forget_context``
@@ -29,13 +31,15 @@ class StreamEncoder(SharedSourceEncoder):
     ) -> dict:
         """Return the output with context of previous sentences and the new document state.
 
+        By default the encoder reads no context and has no document state.
+
         Args:
             output: output of the encoder without context, ``encoder_out`` [(S, rows, C)].
             src_tokens: (rows, S) padded tokens.
             stream: documents of the rows.
             groups: rows of similar length, which are computed together.
         """
-        raise NotImplementedError
+        return output
 
     def forward(
         self,
@@ -74,7 +78,12 @@ class StreamEncoder(SharedSourceEncoder):
         states = [output["encoder_out"][0].transpose(0, 1) for output in outputs]
         states = groups.join(states, src_tokens.size(1)).transpose(0, 1)
         padding = src_tokens.eq(self.padding_idx)
-        output = {"encoder_out": [states], "encoder_padding_mask": [padding]}
+        output = {
+            "encoder_out": [states],
+            "encoder_padding_mask": [padding],
+            "encoder_embedding": [],
+            "src_lengths": [(~padding).sum(dim=1, keepdim=True)],
+        }
         return self._shared({**outputs[0], **output}, src_tokens)
 
     def _select(self, encoder_out, sentences, beams):
