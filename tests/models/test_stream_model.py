@@ -159,3 +159,20 @@ def test_groups_of_similar_length_change_nothing(grouped_rows, name, left_pad):
     assert len(found[0]) == len(found[1])
     for a, b in zip(*found):
         torch.testing.assert_close(a, b, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("name", [name for name in GROUPED if name.startswith(("han", "multi"))])
+def test_groups_of_an_encoder_have_the_keys_of_the_whole_batch(grouped_rows, name):
+    """Lengths and padding are those of all rows, in their order."""
+    rows, starts, _, group = grouped_rows
+    model = tiny.model(*GROUPED[name])
+    source = tensor_of([source for source, _ in rows])
+    whole, grouped = (
+        model.encoder(source, starts=starts, lanes=3, row_groups=groups)
+        for groups in (None, group(False))
+    )
+    assert grouped.keys() == whole.keys()
+    for key in ("encoder_padding_mask", "separators"):
+        assert torch.equal(grouped[key][0], whole[key][0])
+    assert grouped["src_lengths"][0].tolist() == [[len(words)] for words, _ in rows]
+    assert grouped["encoder_embedding"] == []

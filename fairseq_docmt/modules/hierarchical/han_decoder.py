@@ -10,11 +10,10 @@ from fairseq_docmt.modules.hierarchical.hierarchical_attention import (
     HierarchicalAttention,
 )
 from fairseq_docmt.modules.hierarchical.previous_states import PreviousStates
-from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoderLayer
+from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoder
 from fairseq_docmt.modules.shared.beam_rows import BeamRows
 from fairseq_docmt.modules.shared.row_groups import packed, target_groups, training_groups
-from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
-from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.shared.stateful_decoder import batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream
 from fairseq_docmt.modules.shared.stream_encoder import StreamEncoder
 
@@ -73,7 +72,7 @@ class SharedSentences(NamedTuple):
         return SharedSentences(self.sentences.of_sentences(owners), 1)
 
 
-class HANDecoder(StatefulDecoder):
+class HANDecoder(AttentionDecoder):
     """Transformer decoder whose output attends to previous target sentences.
 
     Args:
@@ -86,10 +85,6 @@ class HANDecoder(StatefulDecoder):
         if cfg.context_side != "source":
             self.hierarchical = _build_attention(cfg, cfg.decoder)
 
-    def build_decoder_layer(self, cfg, no_encoder_attn=False):
-        """See the base class."""
-        return wrapped(AttentionDecoderLayer(cfg, no_encoder_attn), cfg)
-
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """See the base class; the extra outputs include the new document state, ``doc_state``."""
         stream = encoder_out["stream"].for_rows(len(tokens))
@@ -97,11 +92,11 @@ class HANDecoder(StatefulDecoder):
         targets, sources = target_groups(groupings)
         source, padding, _ = batch_first_source(encoder_out)
         encoded = list(zip(sources.split(source), sources.split(padding)))
-        groups, weights = targets.split(x), []
-        for number, layer in enumerate(self.layers):
-            wanted = weights if number == weights_of else None
-            states = (layer.init_state(*each) for each in encoded)
-            groups = [layer(y, state, wanted) for y, state in zip(groups, states)]
+        groups, weights = self.run_layers(
+            targets.split(x),
+            lambda layer: (layer.init_state(*each) for each in encoded),
+            weights_of,
+        )
         x = super()._project(targets.join(groups, x.size(1)))
         doc_state = dict(encoder_out["doc_state"])
         if self.hierarchical is not None:
@@ -125,10 +120,7 @@ class HANDecoder(StatefulDecoder):
 
     def read(self, x, tokens, state):
         """See the base class."""
-        padding, layers = self._padding(tokens), []
-        for layer, before in zip(self.layers, state.layers):
-            x, after = layer.extend(x, before, padding)
-            layers.append(after)
+        x, layers = self.extend_layers(x, tokens, state)
         x = super()._project(x)
         if self.hierarchical is not None:
             x = self.hierarchical(x, state.rest.sentences)

@@ -14,7 +14,7 @@ from fairseq_docmt.modules.multi_encoder.context_encoder import (
     EncodedContext,
     encode_context,
 )
-from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoderLayer
+from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoder, AttentionDecoderLayer
 from fairseq_docmt.modules.shared.previous_sentences import TARGET_KEY, PreviousSentences
 from fairseq_docmt.modules.shared.row_groups import (
     RowGroups,
@@ -22,8 +22,7 @@ from fairseq_docmt.modules.shared.row_groups import (
     target_groups,
     training_groups,
 )
-from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
-from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.shared.stateful_decoder import batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream
 from fairseq_docmt.modules.shared.stream_encoder import StreamEncoder
 
@@ -84,12 +83,14 @@ class MultiEncoderDecoderLayer(AttentionDecoderLayer):
         return output
 
 
-class MultiEncoderDecoder(StatefulDecoder):
+class MultiEncoderDecoder(AttentionDecoder):
     """Transformer decoder that reads contexts, with an encoder of previous target sentences.
 
     Args:
         cfg, dictionary, embed_tokens, separator: see the base class.
     """
+
+    layer_class = MultiEncoderDecoderLayer
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens, separator)
@@ -100,15 +101,11 @@ class MultiEncoderDecoder(StatefulDecoder):
         sizes = context_sizes(cfg) if cfg.context_integration == "outside" else []
         self.context_attn = build_attentions(cfg, cfg.encoder.embed_dim, cfg.encoder, sizes)
 
-    def build_decoder_layer(self, cfg, no_encoder_attn=False):
-        """See the base class."""
-        return wrapped(MultiEncoderDecoderLayer(cfg, no_encoder_attn), cfg)
-
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """See the base class; the extra outputs include the new document state, ``doc_state``."""
         stream = encoder_out["stream"].for_rows(len(tokens))
         contexts = [context.for_rows(len(tokens)) for context in encoder_out["contexts"]]
-        doc_state, weights = dict(encoder_out["doc_state"]), []
+        doc_state = dict(encoder_out["doc_state"])
         if self.context_encoder is not None:
             previous = self._previous(tokens, stream)
             contexts.append(self._encode(previous))
@@ -117,11 +114,10 @@ class MultiEncoderDecoder(StatefulDecoder):
         targets, sources = target_groups(groupings)
         source, padding = self._source(encoder_out, contexts)
         parts = sources.split(source), sources.split(padding), _in_groups(contexts, sources)
-        encoded, groups = list(zip(*parts)), targets.split(x)
-        for number, layer in enumerate(self.layers):
-            wanted = weights if number == weights_of else None
-            states = (layer.begin(*each) for each in encoded)
-            groups = [layer(y, state, wanted) for y, state in zip(groups, states)]
+        encoded = list(zip(*parts))
+        groups, weights = self.run_layers(
+            targets.split(x), lambda layer: (layer.begin(*each) for each in encoded), weights_of
+        )
         extra = {"attn": weights or [None], "doc_state": doc_state}
         return packed(targets.join(groups, x.size(1)), extra, groupings)
 
@@ -137,11 +133,7 @@ class MultiEncoderDecoder(StatefulDecoder):
 
     def read(self, x, tokens, state):
         """See the base class."""
-        padding, layers = self._padding(tokens), []
-        for layer, before in zip(self.layers, state.layers):
-            x, after = layer.extend(x, before, padding)
-            layers.append(after)
-        return x, layers, None, {}
+        return (*self.extend_layers(x, tokens, state), None, {})
 
     def _source(self, encoder_out: dict, contexts: List[EncodedContext]):
         """Return source states (B, S, C), with contexts if integrated outside, and padding."""

@@ -7,7 +7,7 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
 from fairseq_docmt.modules.recurrent_memory.sentence_memory import MemoryState, SentenceMemory
-from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoderLayer
+from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoder, AttentionDecoderLayer
 from fairseq_docmt.modules.shared.batch_first_layer import Sublayers
 from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.layer_kwargs import pass_layer_kwargs
@@ -20,7 +20,7 @@ from fairseq_docmt.modules.shared.row_groups import (
     training_groups,
 )
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
-from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.shared.stateful_decoder import batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream, side_by_side
 
 
@@ -246,7 +246,7 @@ class MemoryDecoderLayer(AttentionDecoderLayer):
         return self.after_causal(x, cross)
 
 
-class MemoryTransformerDecoder(StatefulDecoder):
+class MemoryTransformerDecoder(AttentionDecoder):
     """Transformer decoder with memories in some layers (Feng et al. 2022).
 
     Args:
@@ -254,13 +254,11 @@ class MemoryTransformerDecoder(StatefulDecoder):
         memory_layers: numbers of the layers with a memory.
     """
 
+    layer_class = MemoryDecoderLayer
+
     def __init__(self, cfg, dictionary, embed_tokens, separator: int, memory_layers: List[int]):
         super().__init__(cfg, dictionary, embed_tokens, separator)
         self.memories = build_memories(cfg, cfg.decoder, memory_layers)
-
-    def build_decoder_layer(self, cfg, no_encoder_attn=False):
-        """See the base class."""
-        return wrapped(MemoryDecoderLayer(cfg, no_encoder_attn), cfg)
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute the features of whole sequences.
@@ -314,10 +312,9 @@ class MemoryTransformerDecoder(StatefulDecoder):
 
     def read(self, x, tokens, state):
         """See the base class."""
-        padding, layers = self._padding(tokens), []
-        for number, (layer, before) in enumerate(zip(self.layers, state.layers)):
-            x, after = layer.extend(x, before, padding, self._sublayer(number, before.memory))
-            layers.append(after)
+        x, layers = self.extend_layers(
+            x, tokens, state, lambda number, before: self._sublayer(number, before.memory)
+        )
         return x, layers, None, {}
 
     def _sublayer(self, layer: int, attended):
