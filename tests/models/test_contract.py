@@ -381,6 +381,11 @@ def test_every_architecture_is_tested():
     for names in (ARCHITECTURES, ONE_OF_EACH):
         missing = own - set(map(model_class, names))
         assert not missing, f"add {missing} to tests/architectures.py"
+    page = (tiny.ROOT / "examples" / "guide" / "systems.md").read_text(encoding="utf-8")
+    missing = {
+        name for name, m in ARCH_MODEL_REGISTRY.items() if m in own and f"`{name}`" not in page
+    }
+    assert not missing, f"describe {missing} in examples/guide/systems.md"
 
 
 def test_dropout_is_named_after_its_module(model):
