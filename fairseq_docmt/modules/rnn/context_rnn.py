@@ -23,7 +23,7 @@ from fairseq_docmt.modules.shared.stream import Stream
 PREVIOUS_STATE = "context.state"
 
 
-class ContextEncoder(GRUEncoder):
+class ContextGRUEncoder(GRUEncoder):
     """Base class of encoders with ``context`` and ``next_doc_state`` in their output."""
 
     def _select(self, encoder_out, sentences, beams):
@@ -32,7 +32,7 @@ class ContextEncoder(GRUEncoder):
         return {**selected, "context": context, "next_doc_state": encoder_out["next_doc_state"]}
 
 
-class PreviousSentenceEncoder(ContextEncoder):
+class PreviousSentenceEncoder(ContextGRUEncoder):
     """Encoder with a second GRU over the previous source sentence (Jean et al. 2017)."""
 
     def __init__(self, dictionary, embed_tokens, hidden_size: int, layers: int, dropout: float):
@@ -55,7 +55,7 @@ class PreviousSentenceEncoder(ContextEncoder):
         return {**output, "context": context, "next_doc_state": previous.doc_state}
 
 
-class HierarchicalEncoder(ContextEncoder):
+class HierarchicalEncoder(ContextGRUEncoder):
     """Encoder that starts from a summary of three previous source sentences (Wang et al. 2017).
 
     One GRU reads each sentence, another reads their last states; the last state of the second is

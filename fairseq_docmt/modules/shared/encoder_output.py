@@ -64,10 +64,10 @@ class EncoderOutput(TypedDict, total=False):
     #: MemoryTransformerEncoder: decoder memories by layer, reused to compute the document state
     #: after a search
     begun: Dict[int, Any]
-    #: ContextEncoder: tensors of :class:`~fairseq_docmt.modules.rnn.contextual_gru.SourceContext`:
+    #: ContextGRUEncoder: tensors of :class:`~fairseq_docmt.modules.rnn.contextual_gru.SourceContext`:
     #: (B, W, l) states of earlier source sentences and (B, W) True at padding
     context: List[Tensor]
-    #: ContextEncoder: document state after these sentences
+    #: ContextGRUEncoder: document state after these sentences
     next_doc_state: Dict[str, Tensor]
 
     # ---- MemnetEncoder and searches with document memories -------------------------------------
