@@ -64,8 +64,8 @@ class EncoderOutput(TypedDict, total=False):
     #: MemoryTransformerEncoder: decoder memories by layer, reused to compute the document state
     #: after a search
     begun: Dict[int, Any]
-    #: ContextGRUEncoder: tensors of :class:`~fairseq_docmt.modules.rnn.contextual_gru.SourceContext`:
-    #: (B, W, l) states of earlier source sentences and (B, W) True at padding
+    #: ContextGRUEncoder: (B, W, l) states of earlier source sentences and (B, W) True at padding,
+    #: the tensors of :class:`~fairseq_docmt.modules.rnn.contextual_gru.SourceContext`
     context: List[Tensor]
     #: ContextGRUEncoder: document state after these sentences
     next_doc_state: Dict[str, Tensor]
