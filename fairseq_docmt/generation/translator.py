@@ -5,7 +5,7 @@ import inspect
 import math
 import os
 from itertools import islice
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 from fairseq import hub_utils, registry, tasks, utils
@@ -69,7 +69,12 @@ class DocumentTranslator:
 
     @classmethod
     def from_pretrained(
-        cls, checkpoint: str, data: str = "", device: str = "cpu", half: bool = False, **options
+        cls,
+        checkpoint: Union[str, os.PathLike],
+        data: str = "",
+        device: str = "cpu",
+        half: bool = False,
+        **options,
     ) -> "DocumentTranslator":
         """Load a checkpoint, or several joined by ``:`` as an ensemble.
 
@@ -90,7 +95,7 @@ class DocumentTranslator:
             UserError: a file is missing, an option is unknown or contradicts the checkpoint, or the
                 checkpoint is of a multilingual task of fairseq.
         """
-        paths = checkpoint.split(os.pathsep)
+        paths = os.fspath(checkpoint).split(os.pathsep)
         files = [read_checkpoint(path) for path in paths]
         _refuse_multilingual(files)
         refuse_unknown(options, _options_of(files[0]))
@@ -165,6 +170,8 @@ class DocumentTranslator:
         Raises:
             UserError: see :meth:`translate`.
         """
+        if not isinstance(beam, int):
+            raise UserError(f"beam must be a whole number, got {beam!r}")
         if beam >= 1 and not 1 <= nbest <= beam:  # other beams are refused by the task
             raise UserError(f"nbest must be from 1 to the beam size {beam}, got {nbest}")
         stock = inspect.signature(self.hub.generate).parameters

@@ -5,6 +5,7 @@ texts must have the same segments, or are aligned with them (``--align``).
 """
 
 import argparse
+import re
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_docmt.data.document_index import DocumentIndex
@@ -15,6 +16,10 @@ from fairseq_docmt.scoring.readers import Input, Output, read_docids, read_input
 
 #: Number of suspicious segments that notes name.
 SHOWN = 5
+#: Part of a word that was not joined: ``re@@`` of BPE, ``▁word`` of SentencePiece.
+SUBWORD = re.compile(r"\S+@@(?= |$)|▁\S+")
+#: Share of the segments above which a note is given.
+MANY = 0.05
 
 
 class Translations(NamedTuple):
@@ -187,6 +192,13 @@ def read_translations(
     sentences = layout.sentences(wanted) if wanted else None
     result = Translations(layout.index, found, texts, sentences, {}, layout.ids, notes, reports)
     notes += [_alignment_note(name, align, result) for name in reports]
+    notes += [
+        f"{name}: words are cut into subwords (such as {piece}); join them before scoring, as "
+        "fairseq-generate does with the --bpe of training"
+        for name, sentences in found.items()
+        for piece in _subwords(sentences)
+        if not _subwords(texts[0])
+    ]
     if whole:
         return result._replace(
             whole={name: whole.get(name) or result.documents(name) for name in inputs}
@@ -242,6 +254,13 @@ def _own_references(inputs: Dict[str, Input], layout: Layout) -> List[str]:
             "reference by --reference"
         )
     return layout.sentences(Output(inputs[first].path, wanted, {}))
+
+
+def _subwords(sentences: Sequence[str]) -> List[str]:
+    """Return a subword if many sentences have some, as BPE or SentencePiece leave them."""
+    found = [SUBWORD.search(sentence) for sentence in sentences]
+    pieces = [match.group() for match in found if match]
+    return pieces[:1] if len(pieces) > MANY * len(sentences) else []
 
 
 def _aligned(layout: Layout, reference: List[str], documents: List[str], language: str):

@@ -282,7 +282,7 @@ class DocumentTranslationTask(PreparedTextTask):
         self.start = start
         if start is not None and start.resumes:
             override = self.cfg.override_checkpoint_options
-            adopted = self.stored.adopt(start.file.task_state, override)
+            adopted = self.stored.adopt(start.file.task_state, override, start.file.path)
             self.state.merge_state_dict({KEY: adopted})
         self.check_training_options()
 

@@ -18,6 +18,8 @@ def check(cfg) -> None:
     Raises:
         UserError: they are not.
     """
+    if not cfg.data:
+        raise UserError("no data directory given; give the folder of fairseq-preprocess")
     for path in utils.split_paths(cfg.data):
         if not os.path.isdir(path):
             raise UserError(

@@ -38,7 +38,8 @@ class LaneStates:
             model: model with a document state.
             cfg: its options.
         """
-        self.decided_by = {flag(name): getattr(cfg, name) for name in doc_state_options(model)}
+        names = [name for name in doc_state_options(model) if hasattr(cfg, name)]
+        self.decided_by = {flag(name): getattr(cfg, name) for name in names}
 
     @contextlib.contextmanager
     def of_batch(self, sample: dict, model, update: int, keep: bool = True):

@@ -1,7 +1,7 @@
 """Training options stored in the checkpoint, so that they need not be repeated in decoding."""
 
 from enum import Enum
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 from fairseq_docmt.errors import UserError, flag
 
@@ -31,13 +31,16 @@ class StoredOptions:
         """Return the values to train with and to store."""
         return {**self.learned, **self.defaults, **self.given, "task": self.task_name}
 
-    def adopt(self, task_state: dict, override: bool = False) -> Dict[str, Any]:
-        """Return the values to decode with, given the task state of a checkpoint.
+    def adopt(
+        self, task_state: dict, override: bool = False, resumed: Optional[str] = None
+    ) -> Dict[str, Any]:
+        """Return the values to decode or to resume with, given the task state of a checkpoint.
 
         Args:
             task_state: state of the task in the checkpoint.
             override: whether the command line overrides the checkpoint; it may then have another
                 task, whose other options have their defaults.
+            resumed: path of the checkpoint if training resumes from it.
 
         Raises:
             UserError: the task or options of the checkpoint contradict the command line or an
@@ -48,6 +51,12 @@ class StoredOptions:
             return self._of_another_task()
         if override:
             return {**self.chosen(), **self._known(stored), **self.given, "task": self.task_name}
+        if stored["task"] != self.task_name and resumed:
+            raise UserError(
+                f"training would resume from {resumed}, which was trained with --task "
+                f"{stored['task']}, not {self.task_name}; give another --save-dir to begin a new "
+                f"training, or use --task {stored['task']}"
+            )
         if stored["task"] != self.task_name:
             raise UserError(
                 f"the checkpoint was trained with --task {stored['task']}, not "
@@ -56,7 +65,7 @@ class StoredOptions:
             )
         for name, value in self.given.items():
             if name in stored and value != stored[name]:
-                raise contradiction(name, value, stored[name])
+                raise contradiction(name, value, stored[name], resumed)
         if self.loaded is not None:
             self._check_ensemble(stored)
         self.loaded = stored
@@ -85,8 +94,20 @@ class StoredOptions:
                 )
 
 
-def contradiction(name: str, given: Any, trained: Any) -> UserError:
-    """Return the error of an option that differs from the checkpoint's."""
+def contradiction(name: str, given: Any, trained: Any, resumed: Optional[str] = None) -> UserError:
+    """Return the error of an option that differs from the checkpoint's.
+
+    Args:
+        name: name of the option.
+        given, trained: its values.
+        resumed: path of the checkpoint if training resumes from it.
+    """
+    if resumed:
+        return UserError(
+            f"training would resume from {resumed}, which was trained with {flag(name)} {trained}, "
+            f"not {given}; give another --save-dir to begin a new training, leave the option out, "
+            "or add --override-checkpoint-options to go on with another value"
+        )
     return UserError(
         f"{flag(name)} {given} contradicts the checkpoint, which was trained with {flag(name)} "
         f"{trained}; leave the option out, or add --override-checkpoint-options to use another "

@@ -243,6 +243,7 @@ def test_a_recipe_trains(binarised, tmp_path, monkeypatch, recipe, system, sizes
         ("model.memory_size=0", "--memory-size must be at least 1, not 0"),
         ("task.chunk_sentences=0", "--chunk-sentences must be at least 1 sentence, got 0"),
         ("task.data=nowhere", "data directory nowhere not found"),
+        ("task.data=null", "no data directory given; give the folder of fairseq-preprocess"),
     ],
 )
 def test_a_wrong_value_gets_one_sentence(hydra_train, capfd, override, message):

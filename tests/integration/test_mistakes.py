@@ -35,6 +35,9 @@ CORRECT += "(--srcdict, --tgtdict of fairseq-preprocess)"
 ALL_THE_SAME = "or add --override-checkpoint-options to use it anyway"
 OTHER_VALUE = "leave the option out, or add --override-checkpoint-options to use another "
 OTHER_VALUE += "value anyway"
+RESUMED = "training would resume from {folder}/ck/checkpoint_last.pt, which was trained "
+GO_ON = "give another --save-dir to begin a new training, leave the option out, or add "
+GO_ON += "--override-checkpoint-options to go on with another value"
 PREFIX = "--prefix-size is for fairseq-generate with references, whose first words it takes; leave "
 PREFIX += "it out"
 DAMAGED = "is damaged or not a checkpoint; copy it again, use an earlier one or train again"
@@ -788,22 +791,19 @@ TRAINING = {
         [*WINDOWS, *NEW, "--restore-file", "{folder}/no.pt"],
     ),
     "resumed with another window": Case(
-        "--window-size 5 contradicts the checkpoint, which was trained with --window-size 3; "
-        + OTHER_VALUE,
+        RESUMED + "with --window-size 3, not 5; " + GO_ON,
         [*WINDOWS, *NEW, "--window-size", "5"],
         as_last,
     ),
     "resumed with another loss": Case(
-        "--loss-on last contradicts the checkpoint, which was trained with --loss-on window; "
-        + OTHER_VALUE,
+        RESUMED + "with --loss-on window, not last; " + GO_ON,
         [*WINDOWS, *NEW, "--loss-on", "last"],
         as_last,
     ),
     "resumed with another task": Case(
         (
-            "the checkpoint was trained with --task sliding_window_translation, not "
-            "full_document_translation; use --task sliding_window_translation, or add "
-            "--override-checkpoint-options to decode it in another way"
+            RESUMED + "with --task sliding_window_translation, not full_document_translation; give "
+            "another --save-dir to begin a new training, or use --task sliding_window_translation"
         ),
         [*DOCUMENTS, *NEW],
         as_last,
@@ -1286,7 +1286,7 @@ def test_loading_in_python(place, capsys, name):
 
 @pytest.fixture(scope="module")
 def translator(window_checkpoint):
-    return DocumentTranslator.from_pretrained(str(window_checkpoint))
+    return DocumentTranslator.from_pretrained(window_checkpoint)
 
 
 TRANSLATING = [
@@ -1319,6 +1319,8 @@ TRANSLATING = [
     ),
     ([["w1"]], {"beem": 3}, "unknown option beem; do you mean beam?"),
     ([["w1"]], {"beam": 0}, "--beam must be at least 1, got 0"),
+    ([["w1"]], {"beam": "4"}, "beam must be a whole number, got '4'"),
+    ([["w1"]], {"beam": 2.0}, "beam must be a whole number, got 2.0"),
     (
         [["w1"]],
         {"score_reference": True},

@@ -36,6 +36,22 @@ def test_sentences_of_a_system(write, system, wanted):
     assert found.joined(wanted) == [" ".join(wanted[:2]), wanted[2]]
 
 
+@pytest.mark.parametrize(
+    "system, piece",
+    [("A@@ a\nB\nC\n", "A@@"), ("A\nx b@@\nC\n", "b@@"), ("▁A a\n▁B\n▁C\n", "▁A")],
+)
+def test_subwords_that_were_not_joined_get_a_note(write, system, piece):
+    (note,) = read(write, system).notes
+    assert note.startswith(f"x: words are cut into subwords (such as {piece}); join them before")
+    cut = system.replace("\nC", "\n\nC")  # a reference in the same form
+    assert read(write, system, cut).notes == []
+
+
+def test_a_few_signs_of_subwords_are_words(write):
+    many = "".join(f"w{n}\n" for n in range(30))
+    assert read(write, many.replace("w7\n", "me@@ you\n"), many).notes == []
+
+
 TWO = "a\nb\nc\n\nd\ne\nf\n"
 
 
