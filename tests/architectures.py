@@ -8,6 +8,12 @@ from fairseq.models.transformer import TransformerModelBase
 
 import fairseq_docmt  # noqa: F401
 
+#: registered name -> class of the model, for those of this package
+OWN = {
+    name: model
+    for name, model in ARCH_MODEL_REGISTRY.items()
+    if model.__module__.startswith("fairseq_docmt.")
+}
 #: variant -> command line; the first two words are ``--arch`` and its name
 ARCHITECTURES = {
     "transformer": tiny.MODEL,

@@ -56,7 +56,7 @@ def test_the_tree_names_every_folder_and_no_other(named, folder):
     prefix = f"{folder}/" if folder else ""
     below = [path[len(prefix) :] for path in named if path.startswith(prefix)]
     in_tree = sorted(name for name in below if "/" not in name)
-    assert in_tree == sorted(sub_folders(tiny.ROOT / folder)), "edit the tree under ## Layout"
+    assert in_tree == sorted(sub_folders(tiny.ROOT / folder)), "edit README.md, ## Layout"
 
 
 def test_the_tree_goes_no_deeper(named):

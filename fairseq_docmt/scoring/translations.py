@@ -192,13 +192,14 @@ def read_translations(
     sentences = layout.sentences(wanted) if wanted else None
     result = Translations(layout.index, found, texts, sentences, {}, layout.ids, notes, reports)
     notes += [_alignment_note(name, align, result) for name in reports]
-    notes += [
-        f"{name}: words are cut into subwords (such as {piece}); join them before scoring, as "
-        "fairseq-generate does with the --bpe of training"
-        for name, sentences in found.items()
-        for piece in _subwords(sentences)
-        if not _subwords(texts[0])
-    ]
+    if _subword(texts[0]) is None:
+        pieces = {name: _subword(sentences) for name, sentences in found.items()}
+        notes += [
+            f"{name}: words are cut into subwords (such as {piece}); join them before scoring, as "
+            "fairseq-generate does with the --bpe of training"
+            for name, piece in pieces.items()
+            if piece
+        ]
     if whole:
         return result._replace(
             whole={name: whole.get(name) or result.documents(name) for name in inputs}
@@ -256,11 +257,11 @@ def _own_references(inputs: Dict[str, Input], layout: Layout) -> List[str]:
     return layout.sentences(Output(inputs[first].path, wanted, {}))
 
 
-def _subwords(sentences: Sequence[str]) -> List[str]:
+def _subword(sentences: Sequence[str]) -> Optional[str]:
     """Return a subword if many sentences have some, as BPE or SentencePiece leave them."""
     found = [SUBWORD.search(sentence) for sentence in sentences]
     pieces = [match.group() for match in found if match]
-    return pieces[:1] if len(pieces) > MANY * len(sentences) else []
+    return pieces[0] if len(pieces) > MANY * len(sentences) else None
 
 
 def _aligned(layout: Layout, reference: List[str], documents: List[str], language: str):
