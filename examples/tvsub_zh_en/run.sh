@@ -147,7 +147,7 @@ train() {
   # The options of systems.txt come last: they win over those of all systems.
   measured "$1/train" fairseq-train "$bin" --user-dir "$user_dir" "${common[@]}" "${schedule[@]}" \
     "${device[@]}" "${loading[@]}" --log-format simple --log-interval 50 \
-    --save-interval-updates 500 --keep-interval-updates 1 --save-dir "$work/$1" "${options[@]}"
+    --save-interval-updates 250 --keep-interval-updates 1 --save-dir "$work/$1" "${options[@]}"
   measured "$1/kept" python "$here/keep_weights.py" "$work/$1/checkpoint_best.pt"
 }
 
