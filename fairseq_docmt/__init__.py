@@ -1,8 +1,8 @@
 """Document-level neural machine translation as a fairseq plugin (``--user-dir``).
 
-Importing this package registers its tasks, models, optimizers, scorer and tokenizer with fairseq.
-It imports all its sub-packages itself, because fairseq imports only ``tasks/`` and ``models/``, and
-only if the package was not imported before.
+Importing this package registers its tasks, models, criteria, optimizers, scorer and tokenizer with
+fairseq.  It imports all its sub-packages itself, because fairseq imports only ``tasks/`` and
+``models/``, and only if the package was not imported before.
 """
 
 import os
@@ -23,7 +23,7 @@ hide_known_messages()
 allow_checkpoint_classes()
 show_user_errors_plainly()
 
-from fairseq_docmt import data, generation, models, optim, scoring, tasks  # noqa: E402
+from fairseq_docmt import criterions, data, generation, models, optim, scoring, tasks  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["data", "generation", "models", "optim", "scoring", "tasks"]
+__all__ = ["criterions", "data", "generation", "models", "optim", "scoring", "tasks"]

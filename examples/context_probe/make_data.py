@@ -13,7 +13,7 @@ import os
 import random
 import sys
 from pathlib import Path
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Tuple
 
 from language import (
     ARTICLES,
@@ -57,10 +57,17 @@ class Question(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """A sentence pair with its question, if any."""
+    """A sentence pair with its question, if any.
+
+    Attributes:
+        source, target: words.
+        special: positions of the words that are no fillers: (of the source, of the target).
+        question: word that depends on context.
+    """
 
     source: List[str]
     target: List[str]
+    special: Tuple[range, range]
     question: Optional[Question]
 
 
@@ -186,18 +193,19 @@ class DocumentWriter:
             Sentence(
                 fillers[:place] + source + fillers[place:],
                 translated[:place] + target + translated[place:],
+                (range(place, place + len(source)), range(place, place + len(target))),
                 question,
             )
         )
 
 
 def write_split(folder: Path, split: str, documents: List[List[Sentence]]) -> None:
-    """Write both sides of a split and, except for training, its questions.
+    """Write both sides of a split, supporting words and, except for training, questions.
 
     Questions are written twice: by line number, and as a contrastive set with the true context.
     """
     sides: dict = {"src": [], "tgt": []}
-    questions, items, line = [], [], 0
+    questions, items, supporting, line = [], [], [], 0
     for document in documents:
         if line > 0:
             sides["src"].append("")
@@ -211,12 +219,37 @@ def write_split(folder: Path, split: str, documents: List[List[Sentence]]) -> No
                 row["ceiling"] = CEILINGS[sentence.question.phenomenon]
                 questions.append(json.dumps(row))
                 items.append(json.dumps(contrastive_item(document[: number + 1])))
+                words = supporting_words(document[: number + 1], line)
+                supporting.append(json.dumps(words))
             line += 1
     for side, lines in sides.items():
         _write(folder / f"{split}.{side}", lines)
+    _write(folder / f"{split}.src-tgt.supporting.jsonl", supporting)
     if split != "train":
         _write(folder / f"{split}.probe.jsonl", questions)
         _write(folder / f"{split}.contrastive.jsonl", items)
+
+
+def supporting_words(document: List[Sentence], line: int) -> dict:
+    """Return the words that show the answer to the question of the last sentence.
+
+    Args:
+        document: document up to the question.
+        line: its line.
+    """
+    question = document[-1].question
+    first, nearest = (
+        document[-1 - distance].special
+        for distance in (question.distance_to_first, question.distance)
+    )
+    source, target = document[-1].special
+    return {
+        "line": line,
+        "source": list(source),
+        "target": list(target),
+        "supporting_source": {line - question.distance_to_first: list(first[0])},
+        "supporting_target": {line - question.distance: list(nearest[1])},
+    }
 
 
 def contrastive_item(document: List[Sentence]) -> dict:

@@ -5,7 +5,8 @@
 #
 #   bash run_options.sh FOLDER SYSTEM ...    (environment: UPDATES=1000, SEED=1)
 #
-# SYSTEM: window stride2 stride4 sampled coword next mixed | document lengths sampled-lengths
+# SYSTEM: window stride2 stride4 sampled coword next mixed attention |
+#         document lengths sampled-lengths document-attention
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 : "${2:?usage: bash run_options.sh FOLDER SYSTEM ...}"
@@ -25,7 +26,9 @@ options() {
     coword) given=(--coword-dropout 0.1) ;;
     next) given=(--next-sentences 1) ;;
     mixed) given=(--sentence-data "$work/bin") ;;
+    attention) given=(--criterion attention_regularization) ;;
     document) given=() ;;
+    document-attention) given=(--criterion attention_regularization) ;;
     lengths) given=(--document-parts 1,2,4,8,16) ;;
     sampled-lengths) given=(--document-parts 1,2,4,8,16 --sample-document-parts) ;;
     *) echo "error: unknown system $1; see the head of $0" >&2; exit 1 ;;
@@ -34,7 +37,7 @@ options() {
 
 for system in "$@"; do options "$system"; done
 case $1 in
-  document | lengths | sampled-lengths)
+  document | lengths | sampled-lengths | document-attention)
     task=(--task full_document_translation)
     decodings=(sequential-full-source sequential)
     # Models that have not learned enough write without end, and the next sentences after that.

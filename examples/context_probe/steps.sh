@@ -36,6 +36,7 @@ prepare() {
   quietly preprocess fairseq-preprocess -s src -t tgt --destdir "$work/bin" \
     --trainpref "$work/data/train" --validpref "$work/data/valid" --testpref "$work/data/test" \
     "${dictionaries[@]}"
+  cp "$work"/data/*.supporting.jsonl "$work/bin"
 }
 
 # train NAME UPDATES [options for task, architecture and batch size]

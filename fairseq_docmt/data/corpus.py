@@ -3,7 +3,7 @@
 import copy
 import os
 import struct
-from typing import List, Optional, Sequence
+from typing import Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -50,7 +50,8 @@ class DocumentCorpus:
             _cut_sources(pairs, longest_source)
         self._check_files()
         self._check_blank_lines()
-        self.index = DocumentIndex.from_sizes(pairs.src_sizes, _joints(pairs.src))
+        joints = [first for _, first, _ in parts_of(pairs.src)]
+        self.index = DocumentIndex.from_sizes(pairs.src_sizes, joints)
         if self.index.num_sentences == 0:
             raise UserError(f"{name} holds no sentence; give it at least one non-blank line")
         self.src_sizes = pairs.src_sizes[self.index.line_ids]
@@ -192,15 +193,23 @@ def _check_binary_file(dataset) -> None:
         )
 
 
-def _joints(dataset) -> List[int]:
-    """Return the first lines of the parts, and of their repetitions, of a concatenated split."""
+def parts_of(dataset) -> Iterator[Tuple[int, int, int]]:
+    """Yield the parts of a split, and their repetitions.
+
+    Args:
+        dataset: lines of one side; those of a concatenated split are of ``train``, ``train1``, ...
+
+    Yields:
+        Number of the part, its first line, and its number of lines.
+    """
     if not isinstance(dataset, ConcatDataset):
-        return []
-    joints, start = [], 0
-    for length, end in zip(dataset.real_sizes, dataset.cumulative_sizes):
-        joints.extend(range(start, end, max(length, 1)))
+        yield 0, 0, len(dataset)
+        return
+    start = 0
+    for number, (length, end) in enumerate(zip(dataset.real_sizes, dataset.cumulative_sizes)):
+        for first in range(start, end, max(length, 1)):
+            yield number, first, length
         start = end
-    return joints
 
 
 def target_ratio(corpus: DocumentCorpus) -> Optional[float]:

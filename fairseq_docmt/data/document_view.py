@@ -1,7 +1,7 @@
 """Training and validation data whose examples are spans of joined sentences."""
 
 import logging
-from typing import Callable, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
+from fairseq_docmt.data.supporting_words import SupportingWords, collate
 from fairseq_docmt.data.symbols import (
     BEGIN_OF_DOCUMENT,
     DOCUMENT_SYMBOLS,
@@ -58,7 +59,7 @@ class JoinedSentences(torch.utils.data.Dataset):
         self.begin = torch.tensor([dictionary.index(BEGIN_OF_DOCUMENT)])
         self.before, self.after = (torch.tensor(x, dtype=torch.long) for x in (before, after))
         self.marked = np.isin(spans[:, 0], marked)
-        ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        self.ends = ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self.sizes = ends[spans[:, 1]] - ends[spans[:, 0]] + self.marked + len(before) + len(after)
         # fairseq can prefetch only plain memory-mapped datasets.
         self.supports_prefetch = False
@@ -75,6 +76,14 @@ class JoinedSentences(torch.utils.data.Dataset):
     def mark(self, item: int) -> Tensor:
         """Return ``<bod>`` for an item that begins a marked document, else nothing."""
         return self.begin[: int(self.marked[item])]
+
+    def positions(self, item: int) -> Dict[int, range]:
+        """Return line id -> positions of its tokens in an item, without the end symbol."""
+        first, end = self.spans[item].tolist()
+        starts = self.ends[first : end + 1] - self.ends[first]
+        starts += len(self.before) + int(self.marked[item])
+        lines, starts = self.line_ids[first:end].tolist(), starts.tolist()
+        return {line: range(a, b - 1) for line, a, b in zip(lines, starts, starts[1:])}
 
 
 class DocumentView(LanguagePairDataset):
@@ -100,9 +109,12 @@ class DocumentView(LanguagePairDataset):
 
     Attributes:
         too_long: lines of sentences that are in no span because they are too long, for messages.
+        supporting_words: supporting words of the corpus; examples have theirs as
+            ``supporting_words``.
     """
 
     too_long: Sequence[int] = ()
+    supporting_words: Optional[SupportingWords] = None
 
     def __init__(
         self,
@@ -206,7 +218,18 @@ class DocumentView(LanguagePairDataset):
             target = example["target"].clone()
             target[: -int(self.last_sizes[item])] = self.tgt_dict.pad()
             example["target"] = target
+        if self.supporting_words is not None:
+            source, target = self.src.positions(item), self.tgt.positions(item)
+            with_loss = list(target)[-1:] if self.loss_on_last else target
+            example["supporting_words"] = self.supporting_words.links(source, target, with_loss)
         return example
+
+    def collater(self, samples, pad_to_length=None) -> dict:
+        """Collate examples as in fairseq; ``supporting_words`` are by rows of the batch."""
+        batch = super().collater(samples, pad_to_length=pad_to_length)
+        if batch and self.supporting_words is not None:
+            batch["supporting_words"] = collate(samples, batch, self.left_pad_source)
+        return batch
 
     def _without_some_words(self, item: int, source: Tensor) -> Tensor:
         """Replace words of the current sentence, not ``<sep>`` and ``</s>``, by ``<unk>``."""

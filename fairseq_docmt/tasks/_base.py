@@ -45,6 +45,7 @@ from fairseq_docmt.tasks import (
     _language_tags,
     _model_setup,
     _sentence_data,
+    _supporting_words,
     _training_text,
     _validation_bleu,
     _word_dropout,
@@ -101,6 +102,8 @@ class DocumentTranslationTask(PreparedTextTask):
         self.tag_options: Optional[_language_tags.TagOptions] = None
         #: whether the sentences of a batch form documents for the model
         self._rows_form_documents = False
+        #: whether the criterion needs supporting words
+        self._reads_supporting_words = False
         self.check_options()
         self.decoding = cfg.decoding or self.decodings[0]
         check_decoding(self)
@@ -314,11 +317,15 @@ class DocumentTranslationTask(PreparedTextTask):
         """Build the criterion.
 
         Raises:
-            UserError: it duplicates the rows of a batch, which together form documents.
+            UserError: it duplicates the rows of a batch, which together form documents, or it
+                regularizes attention that the model does not have.
         """
         criterion = super().build_criterion(cfg, from_checkpoint)
         if self._rows_form_documents:
             _criterion.refuse_copies_of_rows(criterion)
+        self._reads_supporting_words = _supporting_words.is_needed(
+            self, criterion, self._rows_form_documents
+        )
         return criterion
 
     # ---- data ----------------------------------------------------------------------------------
@@ -347,7 +354,9 @@ class DocumentTranslationTask(PreparedTextTask):
             trains = split == self.cfg.train_subset and not self.trained
             if trains:
                 self.learn_from(corpus)
-            self.datasets[split] = self.training_view(corpus, trains)
+            view = self.datasets[split] = self.training_view(corpus, trains)
+            if self._reads_supporting_words:
+                view.supporting_words = _supporting_words.read(corpus, required=trains)
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
         """Store values estimated from the training corpus."""

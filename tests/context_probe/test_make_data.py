@@ -84,7 +84,8 @@ def test_only_whole_files_are_left(folder):
     questions = {
         f"{s}.{kind}.jsonl" for s in ("valid", "test") for kind in ("probe", "contrastive")
     }
-    assert {p.name for p in folder.iterdir()} == names | questions
+    supporting = {f"{split}.src-tgt.supporting.jsonl" for split in ("train", "valid", "test")}
+    assert {p.name for p in folder.iterdir()} == names | questions | supporting
 
 
 def test_no_invented_word_is_a_reserved_one(monkeypatch):
@@ -113,6 +114,39 @@ def test_distances_lead_to_the_answer(folder):
             expected = (question.position - nearest,) * 2
         row = question.question
         assert (row["distance"], row["distance_to_first"]) == expected
+
+
+def test_supporting_words_show_the_answer(folder):
+    lines = {
+        side: dict(entry for document in read(folder, "test", side) for entry in document)
+        for side in ("src", "tgt")
+    }
+    text = (folder / "test.src-tgt.supporting.jsonl").read_text().splitlines()
+    words = language.build_vocabulary(12, 20, 4, seed=3)
+    greetings, cues = dict(language.GREETINGS), dict(language.CUES)
+    for question, record in zip(asked(folder), map(json.loads, text), strict=True):
+        line = record["line"]
+        assert line == question.question["line"]
+        (asks,) = (lines["src"][line][place] for place in record["source"])
+        assert [lines["tgt"][line][place] for place in record["target"]] == [question.answer]
+        shows, shown = (
+            [lines[side][int(n)][place] for n, places in record[name].items() for place in places]
+            for side, name in (("src", "supporting_source"), ("tgt", "supporting_target"))
+        )
+        if question.phenomenon == "pronoun":
+            translation, gender = words.nouns[shows[0]]
+            assert shown == [language.ARTICLES[gender], translation]
+            assert language.PRONOUNS[gender] == question.answer
+        elif question.phenomenon == "ellipsis":
+            assert words.verbs[shows[0]] == question.answer
+            assert shown == [question.answer]
+        elif question.phenomenon == "formality":
+            assert [greetings[shows[0]]] == shown
+            assert language.YOUS[list(greetings).index(shows[0])] == question.answer
+        else:
+            assert shows[1] == asks
+            assert words.terms[asks][list(cues).index(shows[0])] == question.answer
+            assert shown[-1] == question.answer
 
 
 @pytest.mark.parametrize("phenomenon", language.PHENOMENA)

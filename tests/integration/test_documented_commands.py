@@ -56,6 +56,7 @@ TRAIN = (
     "data/zh-en/bin --user-dir fairseq_docmt --task sliding_window_translation --arch transformer "
     "--optimizer adam --lr 0.01 --criterion cross_entropy --max-tokens 300 --save-dir checkpoints/2"
 )
+REGULARIZED = "--optimizer adam --lr 0.01 --max-tokens 300 --max-epoch 2 --save-dir checkpoints/5"
 PIECES = (
     "--source-lang de --target-lang en --train corpus/train --valid corpus/valid "
     "--test corpus/talks --destdir data/pieces"
@@ -89,6 +90,7 @@ PAGES: Dict[str, List[Block]] = {
     "examples/guide/training.md": [
         Run(),
         Run(replaced={"-checkpoints 5": "-checkpoints 2"}, said="average of"),
+        Run(replaced={"…": REGULARIZED}, said="attention_mass"),
         CLUSTER,
         Run(replaced=RANK),
     ],
@@ -236,6 +238,7 @@ def test_every_block_is_listed(page):
 WORDS = {
     "zh": "我 你 他 们 走 吧 看 见 了 书 这 是 那 个 什 么 时 候 来".split(),
     "en": "we you he they go away saw the book this is that what when comes".split(),
+    "fr": "nous vous il ils va loin vit le livre ce est cela quoi quand vient".split(),
     "de": "wir du er sie geht weg sah das Buch dies ist jenes was wann kommt".split(),
     "ru": "мы ты он она идёт прочь видел эта книга это есть то что когда".split(),
 }
@@ -259,6 +262,16 @@ def write_splits(folder: Path, languages, *more: str) -> None:
     lengths = {"train": [6] * 12, "valid": [3, 4], "test": [4, 1, 3], **{n: [2, 3] for n in more}}
     for name, sizes in lengths.items():
         write_text(folder, name, languages, sizes)
+
+
+def write_marked_text(folder: Path) -> None:
+    """Sentences with a marked word, and contexts with a word that supports it, as in SCAT."""
+    folder.mkdir(parents=True)
+    for language in ("en", "fr"):
+        words = WORDS[language]
+        for part, mark in (("train", "<p>{}</p>"), ("train.context", "<hon>{}<hoff>")):
+            lines = [f"{mark.format(word)} {words[number]}.\n" for number, word in enumerate(words)]
+            (folder / f"highlighted.{part}.{language}").write_text("".join(lines))
 
 
 @pytest.fixture(scope="module")
@@ -311,6 +324,8 @@ def test_configuration_files(shell, binarised):
 def test_a_corpus_of_your_own(shell):
     """From training to decoding to evaluation, each with the results of the page before."""
     write_splits(shell.top / "corpus", ("zh", "en"))
+    write_text(shell.top / "corpus", "valid", ("en", "fr"), [3, 4])
+    write_marked_text(shell.top / "scat")
     run_page(shell, "examples/guide/training.md")
     for name in ("test.zh", "test.en"):
         shutil.copy(shell.top / ZH_EN / "text" / "raw" / name, shell.top / name)

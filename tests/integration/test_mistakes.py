@@ -491,6 +491,28 @@ TRAINING = {
         [*DOCUMENTS, *NEW, "--gold-drafts", "--word-dropout", "0.1"],
         model=tiny.memnet("--memory", "target"),
     ),
+    "no supporting words": Case(
+        (
+            "{data}/train.src-tgt.supporting.jsonl not found or empty, but --criterion "
+            "attention_regularization needs it; write it with data_prep/supporting_words.py"
+        ),
+        [*WINDOWS, *NEW, "--criterion", "attention_regularization"],
+    ),
+    "supporting words in a stream": Case(
+        (
+            "--criterion attention_regularization is for models that read several sentences as "
+            "one sequence; choose another --criterion, or --arch transformer"
+        ),
+        [*STREAM, "--criterion", "attention_regularization"],
+        model=tiny.memory(),
+    ),
+    "supporting words of truncated sources": Case(
+        (
+            "--criterion attention_regularization does not work with --truncate-source; leave one "
+            "of them out"
+        ),
+        [*WINDOWS, *NEW, "--criterion", "attention_regularization", "--truncate-source"],
+    ),
     "fewer than no next sentences": Case(
         "--next-sentences must not be negative, got -1; 0 reads no sentences after the window",
         [*WINDOWS, *NEW, "--next-sentences", "-1"],

@@ -1,0 +1,256 @@
+r"""Prepare text with marked supporting words for attention regularization.
+
+    python data_prep/supporting_words.py strip marked.en marked.fr \
+        --out corpus/train.en corpus/train.fr
+    python data_prep/supporting_words.py link marked.en marked.fr \
+        --subwords data/text/subwords/train.en data/text/subwords/train.fr \
+        --out data/bin/train.en-fr.supporting.jsonl
+
+``<p>`` and ``</p>`` stand around ambiguous words, ``<hon>`` and ``<hoff>`` around the words that
+show how to translate them (the marks of SCAT, Yin et al., 2021).  In a document, the words of one
+number belong together, as in ``<p2>``, ``</p2>``, ``<hon2>``, ``<hoff2>``, or all without a number.
+``strip`` writes the text without marks, for prepare.py; ``link`` finds the marked words in the
+prepared text and writes which subwords belong together.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections import defaultdict
+from difflib import SequenceMatcher
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+
+from check_documents import CorpusError
+from documents import Document, check_not_read, paired_lines, run_reader
+from stages import write_whole
+
+MARK = re.compile(r"<(p|/p|hon|hoff)(\d*)>")
+#: opening mark -> closing mark
+CLOSING = {"p": "/p", "hon": "hoff"}
+SIDES = ("source", "target")
+
+
+class Marked(NamedTuple):
+    """A marked word: what marks it, its number ("" without), and its place in the text."""
+
+    kind: str
+    number: str
+    start: int
+    end: int
+
+
+def without_marks(text: str) -> Tuple[str, List[Marked]]:
+    """Return a line without its marks, and the marked words.
+
+    Marks without a counterpart mark nothing, nor do those around a part of a word, such as
+    ``sp<p>it</p>e``.
+    """
+    plain, words, opened, last = "", [], {}, 0
+    for mark in MARK.finditer(text):
+        plain += text[last : mark.start()]
+        last = mark.end()
+        name, number = mark.groups()
+        if name in CLOSING:
+            opened[CLOSING[name], number] = name, len(plain)
+        elif (name, number) in opened:
+            kind, start = opened.pop((name, number))
+            words.append(Marked(kind, number, start, len(plain)))
+    plain += text[last:]
+    return plain, [word for word in words if is_whole(plain, word)]
+
+
+def is_whole(text: str, word: Marked) -> bool:
+    """Return whether letters stand on neither side of a word, except in scripts without case."""
+
+    def inside(place: int) -> bool:
+        if not 0 < place < len(text):
+            return False
+        return all(letter.lower() != letter.upper() for letter in text[place - 1 : place + 1])
+
+    return not inside(word.start) and not inside(word.end)
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def marked_documents(args: argparse.Namespace) -> Iterator[Document]:
+    """Yield documents with their marks, without the pairs that have an empty side.
+
+    With ``--context``, a document is a line of context and its sentence.
+
+    Raises:
+        CorpusError: a file cannot be read, or has fewer lines than the others.
+    """
+    document: Document = []
+    for lines in paired_lines(args.source, args.target, *(args.context or [])):
+        if args.context:
+            document = [lines[2:], lines[:2]]
+        elif any(map(str.strip, lines)):
+            document.append(lines)
+            continue
+        yield from _kept(document)
+        document = []
+    yield from _kept(document)
+
+
+def _kept(document: Document) -> Iterator[Document]:
+    pairs = [pair for pair in document if all(without_marks(text)[0].strip() for text in pair)]
+    if pairs:
+        yield [tuple(text.strip() for text in pair) for pair in pairs]
+
+
+def plain_documents(args: argparse.Namespace) -> Iterator[Document]:
+    """Yield the documents of :func:`marked_documents` without their marks."""
+    for document in marked_documents(args):
+        yield [tuple(without_marks(text)[0] for text in pair) for pair in document]
+
+
+# ---- subwords ------------------------------------------------------------------------------------
+
+
+def tokens_of(text: str, words: Sequence[Marked], subwords: Sequence[str]) -> List[List[int]]:
+    """Return the subwords of each marked word of a line; none for one that is not found.
+
+    The letters of the text are aligned with those of its subwords, which the tokenizer may have
+    escaped and the truecaser changed in case.
+    """
+    places = [place for place, letter in enumerate(text) if not letter.isspace()]
+    letters = "".join(text[place].lower() for place in places)
+    joined, owners = "", []
+    for number, subword in enumerate(subwords):
+        shown = re.sub("@@$", "", subword).replace("\u2581", "").lower()
+        joined += shown
+        owners += [number] * len(shown)
+    owner_of: Dict[int, int] = {}
+    for first, second, size in SequenceMatcher(None, letters, joined, False).get_matching_blocks():
+        owner_of.update((places[first + i], owners[second + i]) for i in range(size))
+    return [
+        sorted({owner_of[place] for place in range(word.start, word.end) if place in owner_of})
+        for word in words
+    ]
+
+
+class Links:
+    """Marked words of a corpus by subwords.
+
+    Attributes:
+        found, missing: numbers of marked words that are in the prepared text, or not.
+        records: for each line with ambiguous words and their number, what
+            :mod:`fairseq_docmt.data.supporting_words` reads.
+    """
+
+    def __init__(self):
+        self.found, self.missing = 0, 0
+        self.records: List[dict] = []
+
+    def add(self, document: Document, subwords: Sequence[Tuple[str, ...]], first: int) -> None:
+        """Add a document.
+
+        Args:
+            document: pairs with marks.
+            subwords: the same pairs as prepared.
+            first: line of its first sentence.
+        """
+        ambiguous: dict = defaultdict(lambda: {side: [] for side in SIDES})
+        supporting: dict = defaultdict(lambda: {side: defaultdict(list) for side in SIDES})
+        for line, (pair, prepared) in enumerate(zip(document, subwords), start=first):
+            for side, marked, tokens in zip(SIDES, pair, prepared):
+                text, words = without_marks(marked)
+                for word, found in zip(words, tokens_of(text, words, tokens.split())):
+                    self.found += bool(found)
+                    self.missing += not found
+                    if word.kind == "p":
+                        ambiguous[line, word.number][side] += found
+                    elif found:
+                        supporting[word.number][side][line] += found
+        for (line, number), words in ambiguous.items():
+            words = {side: tokens for side, tokens in words.items() if tokens}
+            support = {f"supporting_{side}": x for side, x in supporting[number].items() if x}
+            if words and support:
+                self.records.append({"line": line, **words, **support})
+
+
+def link(documents: Iterable[Document], subwords: Iterator[Tuple[str, ...]], name: str) -> Links:
+    """Find the marked words of documents in the prepared text.
+
+    Args:
+        documents: pairs with marks.
+        subwords: line i of both sides of the prepared text.
+        name: name of the prepared text in messages.
+
+    Raises:
+        CorpusError: the prepared text has other lines, or many words are not in it.
+    """
+    links, line = Links(), 0
+    fix = "prepare the text that strip writes, without leaving out lines"
+    for document in documents:
+        if line > 0:
+            line += 1
+            if any(map(str.strip, next(subwords, ["x"]))):
+                raise CorpusError(f"{name}: line {line} should end a document; {fix}")
+        prepared = [next(subwords, ("", "")) for _ in document]
+        if not all(map(str.strip, (text for pair in prepared for text in pair))):
+            raise CorpusError(f"{name}: the document at line {line + 1} has other lines; {fix}")
+        links.add(document, prepared, line)
+        line += len(document)
+    if next(subwords, None) is not None:
+        raise CorpusError(f"{name} continues after line {line}; {fix}")
+    if links.missing > links.found // 9:
+        raise CorpusError(
+            f"{name}: {links.missing} of {links.found + links.missing} marked words were not "
+            f"found; {fix}"
+        )
+    return links
+
+
+# ---- commands ------------------------------------------------------------------------------------
+
+
+def parse_args(arguments=None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    pair = {"nargs": 2, "metavar": ("SOURCE", "TARGET")}
+    strip = commands.add_parser("strip", help="write the text without marks")
+    strip.add_argument("--out", **pair, required=True, help="files to write")
+    linking = commands.add_parser("link", help="write which subwords belong together")
+    linking.add_argument("--subwords", **pair, required=True, help="text prepared by prepare.py")
+    linking.add_argument("--out", required=True, metavar="FILE", help="file to write")
+    for command in (strip, linking):
+        command.add_argument("source", help="source text with marks")
+        command.add_argument("target", help="target text with marks")
+        command.add_argument(
+            "--context",
+            **pair,
+            help="contexts of the sentences, in files of their own (SCAT): each document is a line "
+            "of context and its sentence",
+        )
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None) -> None:
+    """Run a command; errors end the program with one sentence."""
+    args = parse_args(arguments)
+    if args.command == "strip":
+        args.min_sentences, args.complete_documents = 1, False
+        run_reader(plain_documents, args)
+        return
+    try:
+        given = [args.source, args.target, *(args.context or []), *args.subwords]
+        check_not_read([args.out], given)
+        subwords = paired_lines(*args.subwords)
+        links = link(marked_documents(args), subwords, " and ".join(args.subwords))
+        write_whole({args.out: [json.dumps(record) for record in links.records]})
+    except CorpusError as error:
+        sys.exit(f"error: {error}")
+    print(
+        f"lines with ambiguous words: {len(links.records):,}; marked words that were found: "
+        f"{links.found:,}, not found: {links.missing:,}"
+    )
+
+
+if __name__ == "__main__":
+    main()

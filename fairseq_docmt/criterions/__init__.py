@@ -1,0 +1,3 @@
+"""Losses for ``--criterion``."""
+
+from fairseq_docmt.criterions import attention_regularization  # noqa: F401

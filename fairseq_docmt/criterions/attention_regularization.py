@@ -1,0 +1,206 @@
+"""``--criterion attention_regularization``: attend to the words that translators look at."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Dict, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.criterions import register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
+from fairseq.logging import metrics
+from fairseq.modules import MultiheadAttention
+from torch import Tensor
+
+from fairseq_docmt.data.supporting_words import ATTENTION
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.modules.shared.attention_weights import log_weights, record_inputs
+
+#: attention -> places of its modules in a model
+MODULES = {
+    "encoder": ("encoder", "self_attn"),
+    "cross": ("decoder", "encoder_attn"),
+    "decoder": ("decoder", "self_attn"),
+}
+LOGGED = ("attention_loss", "attention_mass", "ambiguous_words")
+
+
+@dataclass
+class AttentionRegularizationConfig(LabelSmoothedCrossEntropyCriterionConfig):
+    """Options of ``attention_regularization``."""
+
+    attention_weight: float = field(
+        default=10.0,
+        metadata={
+            "help": "weight of the divergence between the attention of ambiguous words and their "
+            "supporting words"
+        },
+    )
+    regularized_attention: str = field(
+        default="encoder:0,cross:0,decoder:-1",
+        metadata={
+            "help": "attention that is regularized, each with a layer, counted from 0, or from the "
+            "last if negative: encoder (source words to source words), cross (target words to "
+            "source words), decoder (target words to target words)"
+        },
+    )
+    regularized_head: int = field(
+        default=0,
+        metadata={"help": "attention head that is regularized; -1: the mean of all heads"},
+    )
+
+
+@register_criterion("attention_regularization", dataclass=AttentionRegularizationConfig)
+class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
+    r"""Label-smoothed cross entropy, and the divergence of attention from supporting words.
+
+    Yin et al. (2021), section 5: for each ambiguous word, :math:`KL(p \| a)` is added, where
+    :math:`p` is uniform over its supporting words and :math:`a` are the attention weights of one
+    head of one layer.  In validation nothing is added.
+
+    ``attention_loss`` is the mean divergence of an ambiguous word in bits, and ``attention_mass``
+    the mean weight of its supporting words together.  ``loss`` does not include the divergence.
+
+    Raises:
+        UserError: the options name no attention.
+    """
+
+    def __init__(
+        self,
+        task,
+        sentence_avg,
+        label_smoothing,
+        ignore_prefix_size=0,
+        report_accuracy=False,
+        attention_weight=10.0,
+        regularized_attention="encoder:0,cross:0,decoder:-1",
+        regularized_head=0,
+    ):
+        super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
+        if attention_weight < 0:
+            raise UserError(f"--attention-weight must not be negative, got {attention_weight}")
+        self.attention_weight = attention_weight
+        self.layers = parse_layers(regularized_attention)
+        self.head = regularized_head
+
+    def forward(self, model, sample, reduce=True):
+        """Compute the loss of a batch; see fairseq's ``label_smoothed_cross_entropy``.
+
+        Raises:
+            UserError: the model does not have the attention, or recomputes it in the backward pass.
+        """
+        links = sample.get("supporting_words", {})
+        modules = {name: self.attention_of(model, name) for name in self.layers if name in links}
+        with record_inputs(modules.values()) as inputs:
+            loss, sample_size, logged = super().forward(model, sample, reduce)
+        logged.update({name: loss.new_zeros(()) for name in LOGGED})
+        for name, attention in modules.items():
+            # LayerDrop may have left the layer out.
+            if len(links[name]) == 0 or attention not in inputs:
+                continue
+            if torch.is_grad_enabled() != inputs[attention].has_graph:
+                raise UserError(
+                    "--criterion attention_regularization does not work with "
+                    "--checkpoint-activations; leave one of them out"
+                )
+            row, query, key = links[name].unbind(dim=1)
+            queries, of_link = torch.stack([row, query]).unique(dim=1, return_inverse=True)
+            weights = log_weights(attention, inputs[attention], *queries, self.head_number)
+            divergences, masses = divergence(weights, of_link, key)
+            if model.training:
+                loss = loss + self.attention_weight * divergences.sum()
+            logged["attention_loss"] += divergences.sum().detach()
+            logged["attention_mass"] += masses.sum().detach()
+            logged["ambiguous_words"] += len(divergences)
+        return loss, sample_size, logged
+
+    @property
+    def head_number(self):
+        """The regularized head, None for the mean of all."""
+        return None if self.head < 0 else self.head
+
+    def attention_of(self, model, name: str) -> MultiheadAttention:
+        """Return a regularized attention module of a model.
+
+        Raises:
+            UserError: the model does not have it.
+        """
+        side, module = MODULES[name]
+        layers = getattr(getattr(model, side), "layers", ())
+        number, last = self.layers[name], len(layers) - 1
+        if not -len(layers) <= number < len(layers):
+            raise UserError(
+                f"--regularized-attention {name}:{number}: the {side} has no such layer; give one "
+                f"from 0 to {last}"
+                if layers
+                else f"--regularized-attention {name}: the {side} has no layers of attention; "
+                "choose another --arch or --criterion"
+            )
+        attention = getattr(layers[number], module)
+        if getattr(type(attention), "forward", None) is not MultiheadAttention.forward:
+            raise UserError(
+                f"--regularized-attention {name}:{number}: {type(attention).__name__} does not "
+                "have the attention weights of all words; choose another attention, or --arch "
+                "transformer"
+            )
+        if self.head >= attention.num_heads:
+            raise UserError(
+                f"--regularized-head {self.head}: the attention has {attention.num_heads} heads; "
+                f"give one from 0 to {attention.num_heads - 1}, or -1 for the mean of all"
+            )
+        return attention
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs) -> None:
+        """Aggregate logging outputs from data parallel training."""
+        super().reduce_metrics(logging_outputs)
+        loss, mass, words = (
+            utils.item(sum(log.get(name, 0) for log in logging_outputs)) for name in LOGGED
+        )
+        if words > 0:
+            metrics.log_scalar("attention_loss", loss / words / math.log(2), words, round=3)
+            metrics.log_scalar("attention_mass", mass / words, words, round=3)
+
+
+def divergence(log_attention: Tensor, of_link: Tensor, key: Tensor) -> Tuple[Tensor, Tensor]:
+    r"""Compute the divergence of attention from the uniform distribution over supporting words.
+
+    .. math:: KL(p \| a) = -\log n - \frac{1}{n} \sum_{k} \log a_k
+
+    Args:
+        log_attention: (n, heads, S) logarithms of the attention weights of ambiguous words; their
+            mean over the heads is used.
+        of_link: (links,) number of an ambiguous word.
+        key: (links,) position of a supporting word of it.
+
+    Returns:
+        (n,) divergence in nats, and (n,) weight of all supporting words.
+    """
+    # Masked positions have -inf, whose mean would spoil the gradient: take the words first.
+    heads = log_attention.size(1)
+    of_links = log_attention[of_link, :, key].logsumexp(dim=1) - math.log(heads)
+    zeros = log_attention.new_zeros(len(log_attention))
+    number = zeros.index_add(0, of_link, torch.ones_like(of_links))
+    mass = zeros.index_add(0, of_link, of_links.exp())
+    return -number.log() - zeros.index_add(0, of_link, of_links) / number, mass
+
+
+def parse_layers(text: str) -> Dict[str, int]:
+    """Parse ``encoder:0,cross:0,decoder:-1``.
+
+    Raises:
+        UserError: it is not of this form.
+    """
+    found: Dict[str, int] = {}
+    for part in text.split(","):
+        name, _, layer = part.strip().partition(":")
+        if name not in ATTENTION or name in found or not layer.lstrip("-").isdecimal():
+            raise UserError(
+                f"--regularized-attention {text}: give some of {', '.join(ATTENTION)}, each with "
+                "its layer, such as encoder:0,cross:0,decoder:-1"
+            )
+        found[name] = int(layer)
+    return found

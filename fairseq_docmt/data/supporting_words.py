@@ -1,0 +1,223 @@
+"""Supporting words of a corpus: the words that show how to translate ambiguous words.
+
+Yin et al. (2021) let translators mark them.  A file has a JSON object per line:
+
+    {"line": 7, "source": [2], "target": [3, 4],
+     "supporting_source": {"6": [5]}, "supporting_target": {"6": [4, 5], "7": [0]}}
+
+``source`` and ``target`` are the ambiguous words of a sentence and of its translation, the others
+the words that support them.  Lines and tokens of lines are counted from 0, as in the binarised
+corpus; blank lines count.  Either side may be left out.
+"""
+
+import json
+import os
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairseq_docmt.data.corpus import DocumentCorpus, parts_of
+from fairseq_docmt.errors import UserError
+
+#: (line, token)
+Word = Tuple[int, int]
+
+SIDES = ("source", "target")
+FIELDS = ("line", *SIDES, *(f"supporting_{side}" for side in SIDES))
+
+#: attention -> sides of its queries and keys
+ATTENTION = {
+    "encoder": ("source", "source"),
+    "cross": ("target", "source"),
+    "decoder": ("target", "target"),
+}
+
+
+class Ambiguity(NamedTuple):
+    """Ambiguous words of a line, and the words that support them, by side."""
+
+    words: Dict[str, List[int]]
+    supporting: Dict[str, List[Word]]
+
+
+def path_of(corpus: DocumentCorpus, part: int = 0) -> str:
+    """Return the file of ``train`` (part 0), ``train1``, ...: ``train.zh-en.supporting.jsonl``."""
+    split, pair = corpus.name.rsplit(".", 1)
+    return f"{split}{part or ''}.{pair}.supporting.jsonl"
+
+
+class SupportingWords:
+    """Supporting words of a corpus.
+
+    Args:
+        of_line: line of the corpus -> its ambiguous words.
+    """
+
+    def __init__(self, of_line: Dict[int, List[Ambiguity]]):
+        self.of_line = of_line
+
+    @classmethod
+    def read(cls, corpus: DocumentCorpus) -> "SupportingWords":
+        """Read the files of a corpus, one for each of its parts that has ambiguous words.
+
+        Raises:
+            UserError: a file does not fit the corpus.
+        """
+        of_line: Dict[int, List[Ambiguity]] = {}
+        check = _Check(corpus)
+        for part, first, _ in parts_of(corpus.pairs.src):
+            path = path_of(corpus, part)
+            if os.path.exists(path):
+                for line, ambiguity in _read_file(path, first, check):
+                    of_line.setdefault(line, []).append(ambiguity)
+        return cls(of_line)
+
+    def links(
+        self,
+        source: Dict[int, range],
+        target: Dict[int, range],
+        lines: Iterable[int],
+    ) -> Dict[str, Tensor]:
+        """Return which word of an example is to attend to which.
+
+        Args:
+            source, target: line -> positions of its tokens in the example.
+            lines: lines whose ambiguous words are wanted.
+
+        Returns:
+            attention -> (n, 2) positions of queries and keys.  The decoder predicts an ambiguous
+            word where its query is, one position before the word is read; supporting words of the
+            target must have been read by then, others are left out, as are words outside the
+            example.
+        """
+        positions = {"source": source, "target": target}
+        found: Dict[str, Set[Tuple[int, int]]] = {attention: set() for attention in ATTENTION}
+        for line in lines:
+            for ambiguity in self.of_line.get(line, ()):
+                for attention in ATTENTION:
+                    found[attention].update(_links(attention, line, ambiguity, positions))
+        return {
+            attention: torch.tensor(sorted(links), dtype=torch.long).view(-1, 2)
+            for attention, links in found.items()
+        }
+
+
+def _links(
+    attention: str, line: int, ambiguity: Ambiguity, positions: Dict[str, Dict[int, range]]
+) -> Iterator[Tuple[int, int]]:
+    """Yield the positions of queries and keys of one attention.
+
+    Args:
+        attention: its name.
+        line: line of the ambiguous words.
+        ambiguity: ambiguous words and their supporting words.
+        positions: side -> line -> positions of its tokens.
+    """
+    of_query, of_key = ATTENTION[attention]
+    in_decoder = attention == "decoder"
+    for token in ambiguity.words[of_query]:
+        query = positions[of_query][line][token]
+        for place, supporting in ambiguity.supporting[of_key]:
+            if place not in positions[of_key]:
+                continue
+            key = positions[of_key][place][supporting] + in_decoder
+            if not in_decoder or key <= query:
+                yield query, key
+
+
+def collate(examples: Sequence[dict], batch: dict, left_pad_source: bool) -> Dict[str, Tensor]:
+    """Return which word of a batch is to attend to which.
+
+    Args:
+        examples: examples with ``id``, ``source`` and the ``supporting_words`` of
+            :meth:`SupportingWords.links`.
+        batch: batch of these examples, in another order.
+        left_pad_source: whether sources are padded on the left.
+
+    Returns:
+        attention -> (n, 3) rows, positions of queries, and positions of keys in the batch.
+    """
+    rows = {line: row for row, line in enumerate(batch["id"].tolist())}
+    width = batch["net_input"]["src_tokens"].size(1)
+    found: Dict[str, List[Tensor]] = {attention: [] for attention in ATTENTION}
+    for example in examples:
+        shift = {"target": 0, "source": width - len(example["source"]) if left_pad_source else 0}
+        for attention, sides in ATTENTION.items():
+            links = example["supporting_words"][attention]
+            moved = links + torch.tensor([shift[side] for side in sides])
+            row = moved.new_full((len(moved), 1), rows[example["id"]])
+            found[attention].append(torch.cat([row, moved], dim=1))
+    return {attention: torch.cat(links) for attention, links in found.items()}
+
+
+class _Check:
+    """Checks of the words of a file against a corpus."""
+
+    def __init__(self, corpus: DocumentCorpus):
+        pairs, index = corpus.pairs, corpus.index
+        self.sizes = {"source": pairs.src_sizes, "target": pairs.tgt_sizes}
+        self.document = np.full(len(pairs), -1)
+        self.document[index.line_ids] = index.document
+
+    def word(self, side: str, line: int, token: int, of_line: int) -> Word:
+        """Return a word.
+
+        Raises:
+            ValueError: it is not in the document of ``of_line``.
+        """
+        if not 0 <= line < len(self.document) or self.document[line] < 0:
+            raise ValueError(f"the corpus has no sentence in line {line}")
+        if not 0 <= token < self.sizes[side][line] - 1:
+            raise ValueError(
+                f"line {line} of the {side} has {self.sizes[side][line] - 1} tokens, but token "
+                f"{token} is named"
+            )
+        if self.document[line] != self.document[of_line]:
+            raise ValueError(f"line {line} is not in the document of line {of_line}")
+        return line, token
+
+
+def _read_file(path: str, first: int, check: _Check) -> Iterator[Tuple[int, Ambiguity]]:
+    """Yield the lines with ambiguous words, counted from ``first``.
+
+    Raises:
+        UserError: naming the line of the file that is wrong.
+    """
+    with open(path, encoding="utf-8") as file:
+        for number, text in enumerate(file, start=1):
+            try:
+                yield _parse(json.loads(text), first, check)
+            except (ValueError, TypeError, AttributeError) as error:
+                raise UserError(
+                    f"{path}: line {number}: {error}; write the file again with "
+                    "data_prep/supporting_words.py"
+                ) from None
+
+
+def _parse(record: dict, first: int, check: _Check) -> Tuple[int, Ambiguity]:
+    """Return a line and its ambiguous words.
+
+    Raises:
+        ValueError: the words do not fit the corpus.
+    """
+    if not isinstance(record, dict) or not isinstance(record.get("line"), int):
+        raise ValueError('an object with "line" is expected')
+    unknown = [name for name in record if name not in FIELDS]
+    if unknown:
+        raise ValueError(f"unknown field {unknown[0]}")
+    line = first + record["line"]
+    words = {
+        side: [check.word(side, line, token, line)[1] for token in record.get(side, [])]
+        for side in SIDES
+    }
+    supporting = {
+        side: [
+            check.word(side, first + int(place), token, line)
+            for place, tokens in record.get(f"supporting_{side}", {}).items()
+            for token in tokens
+        ]
+        for side in SIDES
+    }
+    return line, Ambiguity(words, supporting)

@@ -1,0 +1,91 @@
+"""Training with attention regularization: with stock commands, in windows, documents, processes.
+
+Covers tasks/_supporting_words.py.
+"""
+
+import json
+import re
+import shutil
+
+import pytest
+import tiny
+import torch
+from fairseq.data import data_utils
+
+WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
+DOCUMENTS = ["--task", "full_document_translation"]
+REGULARIZED = ["--criterion", "attention_regularization", "--label-smoothing", "0.1"]
+
+
+@pytest.fixture
+def data(binarised, tmp_path):
+    """Corpus in which the first words of sentences support those of the sentences after them."""
+    folder = tmp_path / "data"
+    shutil.copytree(binarised, folder)
+    for split in ("train", "valid"):
+        lines = data_utils.load_indexed_dataset(str(folder / f"{split}.src-tgt.src"))
+        sizes = lines.sizes.tolist()  # in memory that goes with `lines`
+        records = [
+            {
+                "line": line,
+                "source": [0],
+                "target": [0],
+                "supporting_source": {str(line - 1): [0]},
+                "supporting_target": {str(line - 1): [0]},
+            }
+            for line in range(1, len(sizes))
+            if sizes[line - 1] > 1 and sizes[line] > 1
+        ]
+        path = folder / f"{split}.src-tgt.supporting.jsonl"
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder
+
+
+def attention_masses(log, kind):
+    """Values of attention_mass in the lines of a log, such as those of validation."""
+    lines = [line for line in log.splitlines() if line.startswith(f"INFO:{kind}:")]
+    found = [re.search(r"attention_mass[ =]([\d.]+)", line) for line in lines]
+    return [float(match.group(1)) for match in found if match]
+
+
+def test_attention_is_drawn_to_supporting_words(data, tmp_path):
+    """In two processes, some of whose batches have no ambiguous word."""
+    options = [*tiny.TRAINING, *WINDOWS, *REGULARIZED, "--max-tokens", "40", "--lr", "0.01"]
+    epochs = ["--max-epoch", "12", "--no-epoch-checkpoints"]
+    log = tiny.train_in_processes(data, tmp_path / "ck", *options, *epochs)[0]
+    masses = attention_masses(log, "train")
+    assert len(masses) == len(attention_masses(log, "valid")) == 12
+    assert masses[0] < 0.3 and 0.4 < masses[-1] < 1
+
+
+@pytest.mark.parametrize("task", [WINDOWS, DOCUMENTS, [*WINDOWS, "--loss-on", "last"]])
+def test_without_weight_training_is_that_of_cross_entropy(data, tmp_path, task):
+    smoothed = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
+    weights = {
+        name: tiny.weights(tiny.train(data, tmp_path / name, *task, *options))
+        for name, options in {
+            "stock": smoothed,
+            "without": [*REGULARIZED, "--attention-weight", "0"],
+            "with": REGULARIZED,
+        }.items()
+    }
+    for name, stock in weights["stock"].items():
+        torch.testing.assert_close(weights["without"][name], stock)
+    name = "encoder.layers.0.self_attn.q_proj.weight"
+    assert not torch.equal(weights["with"][name], weights["stock"][name])
+
+
+def test_a_validation_set_without_supporting_words(data, tmp_path):
+    (data / "valid.src-tgt.supporting.jsonl").unlink()
+    tiny.train(data, tmp_path / "ck", *WINDOWS, *REGULARIZED)
+    # The checkpoint is like any other: translating needs neither the files nor the criterion.
+    (data / "train.src-tgt.supporting.jsonl").unlink()
+    output = tiny.generate(data, tmp_path / "ck/checkpoint_last.pt", *WINDOWS[:2])
+    assert len(tiny.lines_of(output)) == 15
+
+
+def test_resuming_is_exact(data, tmp_path):
+    options = [*WINDOWS, *REGULARIZED, "--max-tokens", "40"]
+    whole = tiny.train(data, tmp_path / "whole", *options, updates=9)
+    tiny.train(data, tmp_path / "parts", *options, updates=5)
+    tiny.assert_same_weights(whole, tiny.train(data, tmp_path / "parts", *options, updates=9))
