@@ -24,6 +24,11 @@ def check_decoding(task) -> None:
             f"--gold-context has no meaning with --decoding {task.decoding}, which does not "
             "translate sentences one after the other; leave it out"
         )
+    if task.cfg.force_sentence_count and task.decoding not in ("window", "segment"):
+        raise UserError(
+            f"--force-sentence-count has no meaning with --decoding {task.decoding}, which "
+            "translates one sentence at a time; leave it out"
+        )
     if task.cfg.normalize_with_context and not task.sequential:
         raise UserError(
             f"--normalize-with-context has no meaning with --decoding {task.decoding}, which "
@@ -55,6 +60,8 @@ def refuse_unsupported(task, models, args) -> None:
         )
     if getattr(args, "lm_path", None):
         _refuse_language_model(task, args)
+    elif getattr(args, "lm_weight", 0):
+        raise UserError("--lm-weight is for --lm-path; give both or neither")
     if getattr(args, "score_reference", False):
         _refuse_in_scoring(task, models, args)
         return

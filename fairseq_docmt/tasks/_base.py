@@ -397,6 +397,7 @@ class DocumentTranslationTask(PreparedTextTask):
         _training_text.refuse_typed_symbols(src_tokens, self.src_dict, before)
         if constraints is not None:  # the number of constraints comes first
             _training_text.refuse_typed_symbols(constraints[:, 1:], self.tgt_dict, before)
+        self._decoding_input.check_vocabulary(src_tokens)
         if self.longest_source is not None:
             src_tokens = [cut(line, self.longest_source) for line in src_tokens]
             src_lengths = [len(line) for line in src_tokens]

@@ -21,6 +21,37 @@ class TypedLines(LanguagePairDataset):
     """Input lines of fairseq-interactive or the Python interface, blank ones included."""
 
 
+class VocabularyCheck:
+    """Warning of input in another form than the training text, which is full of ``<unk>``.
+
+    Args:
+        unk: index of ``<unk>``.
+    """
+
+    #: number of tokens that are read first, and the share of ``<unk>`` that is too much
+    ENOUGH, MOST = 50, 0.1
+
+    def __init__(self, unk: int):
+        self.unk = unk
+        self.tokens, self.unknown, self.done = 0, 0, False
+
+    def read(self, lines: Iterable[Tensor]) -> None:
+        """Count the tokens of lines; warn once enough are known."""
+        if self.done:
+            return
+        for line in lines:
+            self.tokens += len(line) - 1
+            self.unknown += int(line.eq(self.unk).sum())
+        self.done = self.tokens >= self.ENOUGH
+        if self.done and self.unknown > self.MOST * self.tokens:
+            logger.warning(
+                "%d of the first %d tokens of the input are not in the dictionary; give the text "
+                "in the form of the training data, or --tokenizer and --bpe as in training",
+                self.unknown,
+                self.tokens,
+            )
+
+
 class DecodingInput:
     """Conversion of corpora and input lines into batches of decoding units.
 
@@ -34,6 +65,7 @@ class DecodingInput:
         self._typed_samples: List[Dict] = []
         #: number of lines of the input so far
         self.lines_read = 0
+        self._vocabulary = VocabularyCheck(task.src_dict.unk())
 
     # ---- units ---------------------------------------------------------------------------------
 
@@ -112,6 +144,10 @@ class DecodingInput:
         # Sentences that are too long have no translation and cannot be context.
         opened.advance(lines.src, sizes, units.index, window - 1)
         return units
+
+    def check_vocabulary(self, lines: Iterable[Tensor]) -> None:
+        """Warn once if many tokens of the input are not in the dictionary."""
+        self._vocabulary.read(lines)
 
     def encoded(self, lines: Iterable[str], encode: Callable[[str], str]) -> List[str]:
         """Tokenize input lines; a byte order mark before the first is left out.

@@ -14,11 +14,13 @@ from fairseq_docmt.errors import UserError
 
 
 def check_options(cfg) -> None:
-    """Refuse a ratio that is not a positive number.
+    """Refuse a ratio that is not a positive number, or has no effect.
 
     Raises:
-        UserError: it is not.
+        UserError: the ratio is one of these.
     """
+    if cfg.sentence_data is None and cfg.sentence_ratio != 1:
+        raise UserError("--sentence-ratio is for --sentence-data; leave it out")
     if not 0 < cfg.sentence_ratio < math.inf:
         raise UserError(
             f"--sentence-ratio must be a positive number, got {cfg.sentence_ratio}; to train on "

@@ -78,6 +78,11 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             )
         if self.cfg.word_dropout:
             raise UserError("--word-dropout is not for streams; leave it out")
+        if self.cfg.random_chunk and self.cfg.chunk_sentences == 1:
+            raise UserError(
+                "--random-chunk draws from 1 to --chunk-sentences, which is 1; give more "
+                "--chunk-sentences, or leave it out"
+            )
 
     def examples_decided_by(self) -> dict:
         """See the base class."""

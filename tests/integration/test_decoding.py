@@ -324,6 +324,20 @@ def test_interactive_gives_the_same(binarised, system, buffer, batch):
     assert all(found[row] == "" for row in found if not lines[row])
 
 
+@pytest.mark.parametrize("unknown", [6, 7])
+def test_text_in_another_form_is_warned_of(binarised, window_checkpoint, caplog, unknown):
+    """Once, when enough tokens were read: a tenth of 60 may be unknown."""
+    lines = ["x " * count + "w1 " * (15 - count) for count in (0, unknown, 0, 0, 15, 15)]
+    options = ["--task", "sliding_window_translation", "--buffer-size", "2"]
+    tiny.interactive(binarised, window_checkpoint, lines, *options)
+    found = [message for message in caplog.messages if "are not in the dictionary" in message]
+    warning = (
+        "7 of the first 60 tokens of the input are not in the dictionary; give the text in the "
+        "form of the training data, or --tokenizer and --bpe as in training"
+    )
+    assert found == ([warning] if unknown == 7 else [])
+
+
 @pytest.mark.parametrize(
     "system", long_but_for(FEW[:2] + OURS[-1:], ALL + OURS[:1] + OURS[-2:]), indirect=True, ids=str
 )

@@ -517,6 +517,18 @@ TRAINING = {
         "--next-sentences must not be negative, got -1; 0 reads no sentences after the window",
         [*WINDOWS, *NEW, "--next-sentences", "-1"],
     ),
+    "ratio of no sentence pairs": Case(
+        "--sentence-ratio is for --sentence-data; leave it out",
+        [*WINDOWS, *NEW, "--sentence-ratio", "0.5"],
+    ),
+    "random chunks of one sentence": Case(
+        (
+            "--random-chunk draws from 1 to --chunk-sentences, which is 1; give more "
+            "--chunk-sentences, or leave it out"
+        ),
+        [*STREAM, "--random-chunk"],
+        model=tiny.memory(),
+    ),
     "no sentence pairs": Case(
         "--sentence-data: folder {folder}/pairs not found; give a folder of binarised data",
         [*WINDOWS, *NEW, "--sentence-data", "{folder}/pairs"],
@@ -995,6 +1007,17 @@ DECODING = {
             "sentences one after the other; leave it out"
         ),
         [*WINDOWS, "--gold-context", "--decoding", "window"],
+    ),
+    "forced sentence count of single sentences": Case(
+        (
+            "--force-sentence-count has no meaning with --decoding sequential, which translates "
+            "one sentence at a time; leave it out"
+        ),
+        [*WINDOWS, "--force-sentence-count"],
+    ),
+    "weight of no language model": Case(
+        "--lm-weight is for --lm-path; give both or neither",
+        [*WINDOWS, "--lm-weight", "0.3"],
     ),
     "normalised context": Case(
         (
