@@ -17,7 +17,11 @@ from torch import Tensor
 
 from fairseq_docmt.data.supporting_words import ATTENTION
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.shared.attention_weights import log_weights, record_inputs
+from fairseq_docmt.modules.shared.attention_weights import (
+    AttentionInputs,
+    log_weights,
+    record_inputs,
+)
 
 #: attention -> places of its modules in a model
 MODULES = {
@@ -84,13 +88,13 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
             raise UserError(f"--attention-weight must not be negative, got {attention_weight}")
         self.attention_weight = attention_weight
         self.layers = parse_layers(regularized_attention)
-        self.head = regularized_head
+        self.head = regularized_head if regularized_head >= 0 else None
 
     def forward(self, model, sample, reduce=True):
         """Compute the loss of a batch; see fairseq's ``label_smoothed_cross_entropy``.
 
         Raises:
-            UserError: the model does not have the attention, or recomputes it in the backward pass.
+            UserError: the model does not have the attention.
         """
         links = sample.get("supporting_words", {})
         modules = {name: self.attention_of(model, name) for name in self.layers if name in links}
@@ -99,17 +103,9 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
         logged.update({name: loss.new_zeros(()) for name in LOGGED})
         for name, attention in modules.items():
             # LayerDrop may have left the layer out.
-            if len(links[name]) == 0 or attention not in inputs:
+            if attention not in inputs or len(links[name]) == 0:
                 continue
-            if torch.is_grad_enabled() != inputs[attention].has_graph:
-                raise UserError(
-                    "--criterion attention_regularization does not work with "
-                    "--checkpoint-activations; leave one of them out"
-                )
-            row, query, key = links[name].unbind(dim=1)
-            queries, of_link = torch.stack([row, query]).unique(dim=1, return_inverse=True)
-            weights = log_weights(attention, inputs[attention], *queries, self.head_number)
-            divergences, masses = divergence(weights, of_link, key)
+            divergences, masses = self.divergences(attention, inputs[attention], links[name])
             if model.training:
                 loss = loss + self.attention_weight * divergences.sum()
             logged["attention_loss"] += divergences.sum().detach()
@@ -117,10 +113,30 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
             logged["ambiguous_words"] += len(divergences)
         return loss, sample_size, logged
 
-    @property
-    def head_number(self):
-        """The regularized head, None for the mean of all."""
-        return None if self.head < 0 else self.head
+    def divergences(
+        self, attention: MultiheadAttention, inputs: AttentionInputs, links: Tensor
+    ) -> Tuple[Tensor, Tensor]:
+        """Compute the divergences of an attention from the supporting words of a batch.
+
+        Args:
+            attention: module.
+            inputs: its inputs.
+            links: (links, 3) rows, positions of ambiguous words, positions of supporting words.
+
+        Returns:
+            See :func:`divergence`.
+
+        Raises:
+            UserError: the inputs have no gradients, as they are recomputed in the backward pass.
+        """
+        if torch.is_grad_enabled() != inputs.has_graph:
+            raise UserError(
+                "--criterion attention_regularization does not work with --checkpoint-activations; "
+                "leave one of them out"
+            )
+        row, query, key = links.unbind(dim=1)
+        (rows, queries), of_link = torch.stack([row, query]).unique(dim=1, return_inverse=True)
+        return divergence(log_weights(attention, inputs, rows, queries, self.head), of_link, key)
 
     def attention_of(self, model, name: str) -> MultiheadAttention:
         """Return a regularized attention module of a model.
@@ -146,7 +162,7 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
                 "have the attention weights of all words; choose another attention, or --arch "
                 "transformer"
             )
-        if self.head >= attention.num_heads:
+        if self.head is not None and self.head >= attention.num_heads:
             raise UserError(
                 f"--regularized-head {self.head}: the attention has {attention.num_heads} heads; "
                 f"give one from 0 to {attention.num_heads - 1}, or -1 for the mean of all"

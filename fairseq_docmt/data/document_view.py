@@ -78,12 +78,12 @@ class JoinedSentences(torch.utils.data.Dataset):
         return self.begin[: int(self.marked[item])]
 
     def positions(self, item: int) -> Dict[int, range]:
-        """Return line id -> positions of its tokens in an item, without the end symbol."""
+        """Return line id -> positions of its tokens in an item, its end symbol included."""
         first, end = self.spans[item].tolist()
         starts = self.ends[first : end + 1] - self.ends[first]
         starts += len(self.before) + int(self.marked[item])
         lines, starts = self.line_ids[first:end].tolist(), starts.tolist()
-        return {line: range(a, b - 1) for line, a, b in zip(lines, starts, starts[1:])}
+        return {line: range(a, b) for line, a, b in zip(lines, starts, starts[1:])}
 
 
 class DocumentView(LanguagePairDataset):

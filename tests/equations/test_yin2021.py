@@ -14,6 +14,7 @@ import torch
 from equations import loops
 from equations.loops import BATCHES, heads, linear, softmax, weights_of
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.logging import metrics
 
 from fairseq_docmt.criterions.attention_regularization import AttentionRegularization
 from fairseq_docmt.errors import UserError
@@ -232,3 +233,23 @@ def test_unclear_attention_is_refused(text):
 def test_a_negative_weight_is_refused():
     with pytest.raises(UserError, match="--attention-weight must not be negative, got -1"):
         AttentionRegularization(TASK, False, 0.1, attention_weight=-1.0)
+
+
+def test_logged_means_are_those_of_ambiguous_words():
+    logs = [
+        {"loss": 8.0, "nll_loss": 6.0, "ntokens": 4, "sample_size": 4},
+        {"attention_loss": 3 * math.log(2), "attention_mass": 0.5, "ambiguous_words": 2},
+        {
+            "attention_loss": torch.tensor(3 * math.log(2)),
+            "attention_mass": 1,
+            "ambiguous_words": 4,
+        },
+    ]
+    with metrics.aggregate() as found:
+        AttentionRegularization.reduce_metrics(logs)
+    assert found["attention_loss"].avg == pytest.approx(1)
+    assert found["attention_mass"].avg == pytest.approx(0.25)
+    assert found["loss"].avg == pytest.approx(2 / math.log(2))
+    with metrics.aggregate() as found:
+        AttentionRegularization.reduce_metrics(logs[:1])
+    assert "attention_loss" not in found
