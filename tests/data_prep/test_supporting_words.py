@@ -1,6 +1,7 @@
 """Text with marked supporting words: without its marks, and as links between subwords."""
 
 import json
+import re
 
 import prepare
 import pytest
@@ -169,6 +170,7 @@ def test_contexts_in_files_of_their_own(tmp_path):
         (lambda text: text + "\nOne more.\n", "continues after line 4"),
         (lambda text: text.rsplit("\n", 2)[0] + "\n", "the document at line 4 has other lines"),
         (lambda text: "x\nx\n\nx\n", "10 of 10 marked words were not found"),
+        (lambda text: re.sub("They|Ils", "x", text), "2 of 10 marked words were not found"),
     ],
 )
 def test_other_text_than_the_prepared_one_is_refused(marked, tmp_path, change, message):
@@ -181,6 +183,17 @@ def test_other_text_than_the_prepared_one_is_refused(marked, tmp_path, change, m
     with pytest.raises(SystemExit, match=message):
         link(marked, subwords, tmp_path)
     assert not (tmp_path / "train.en-fr.supporting.jsonl").exists()
+
+
+def test_a_tenth_of_the_words_may_be_missing(marked, tmp_path, capsys):
+    subwords = strip(marked, tmp_path)
+    with open(subwords[0], encoding="utf-8") as file:
+        text = file.read()
+    with open(subwords[0], "w", encoding="utf-8") as file:
+        file.write(text.replace("They", "x"))
+    capsys.readouterr()
+    assert [record["line"] for record in link(marked, subwords, tmp_path)] == [1, 1, 3]
+    assert "found: 9, not found: 1" in capsys.readouterr().out
 
 
 def test_marked_text_is_not_overwritten(marked, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 import tiny
 import torch
 from fairseq.data import data_utils
+from integration.test_hydra import SHARED, group
 
 WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
 DOCUMENTS = ["--task", "full_document_translation"]
@@ -82,6 +83,24 @@ def test_a_validation_set_without_supporting_words(data, tmp_path):
     (data / "train.src-tgt.supporting.jsonl").unlink()
     output = tiny.generate(data, tmp_path / "ck/checkpoint_last.pt", *WINDOWS[:2])
     assert len(tiny.lines_of(output)) == 15
+
+
+def test_configurations_give_the_same(data, tmp_path, monkeypatch):
+    """With fairseq-hydra-train, whose configuration has the criterion's options."""
+    weight = ["--attention-weight", "3", "--regularized-attention", "cross:0"]
+    flags = tiny.train(data, tmp_path / "flags", *WINDOWS, *REGULARIZED, *weight, updates=2)
+    monkeypatch.chdir(tmp_path)
+    criterion = {"_name": "attention_regularization", "attention_weight": 3}
+    config = {
+        **SHARED,
+        "criterion": {**SHARED["criterion"], **criterion, "regularized_attention": "cross:0"},
+        "dataset": {**SHARED["dataset"], "max_tokens": 200},
+        "task": {**group(WINDOWS), "data": str(data)},
+        "model": group(tiny.MODEL),
+    }
+    (tmp_path / "tiny.yaml").write_text(json.dumps(config))
+    tiny.hydra_train(tmp_path, "tiny")
+    tiny.assert_same_weights(flags, tmp_path / "run/checkpoints/checkpoint_last.pt")
 
 
 def test_resuming_is_exact(data, tmp_path):
