@@ -226,9 +226,17 @@ class DocumentView(LanguagePairDataset):
 
     def collater(self, samples, pad_to_length=None) -> dict:
         """Collate examples as in fairseq; ``supporting_words`` are by rows of the batch."""
-        batch = super().collater(samples, pad_to_length=pad_to_length)
-        if batch and self.supporting_words is not None:
-            batch["supporting_words"] = collate(samples, batch, self.left_pad_source)
+        if self.supporting_words is None or not samples:
+            return super().collater(samples, pad_to_length=pad_to_length)
+        # fairseq sorts the examples, several of which may have the same id.
+        numbered = [{**sample, "id": number} for number, sample in enumerate(samples)]
+        batch = super().collater(numbered, pad_to_length=pad_to_length)
+        rows = [samples[number] for number in batch["id"].tolist()]
+        batch["id"] = torch.tensor([row["id"] for row in rows])
+        width = batch["net_input"]["src_tokens"].size(1)
+        shifts = [width - len(row["source"]) if self.left_pad_source else 0 for row in rows]
+        links = [row["supporting_words"] for row in rows]
+        batch["supporting_words"] = collate(links, shifts)
         return batch
 
     def _without_some_words(self, item: int, source: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tu
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_docmt.data.corpus import DocumentCorpus, parts_of
@@ -127,28 +128,21 @@ def _links(
                 yield query, key
 
 
-def collate(examples: Sequence[dict], batch: dict, left_pad_source: bool) -> Dict[str, Tensor]:
+def collate(rows: Sequence[Dict[str, Tensor]], shifts: Sequence[int]) -> Dict[str, Tensor]:
     """Return which word of a batch is to attend to which.
 
     Args:
-        examples: examples with ``id``, ``source`` and the ``supporting_words`` of
-            :meth:`SupportingWords.links`.
-        batch: batch of these examples, in another order.
-        left_pad_source: whether sources are padded on the left.
+        rows: what :meth:`SupportingWords.links` returns, for each row of the batch.
+        shifts: number of padding tokens before the source of each row.
 
     Returns:
         attention -> (n, 3) rows, positions of queries, and positions of keys in the batch.
     """
-    rows = {line: row for row, line in enumerate(batch["id"].tolist())}
-    width = batch["net_input"]["src_tokens"].size(1)
     found: Dict[str, List[Tensor]] = {attention: [] for attention in ATTENTION}
-    for example in examples:
-        shift = {"target": 0, "source": width - len(example["source"]) if left_pad_source else 0}
+    for number, (row, shift) in enumerate(zip(rows, shifts)):
         for attention, sides in ATTENTION.items():
-            links = example["supporting_words"][attention]
-            moved = links + torch.tensor([shift[side] for side in sides])
-            row = moved.new_full((len(moved), 1), rows[example["id"]])
-            found[attention].append(torch.cat([row, moved], dim=1))
+            moved = row[attention] + torch.tensor([shift * (side == "source") for side in sides])
+            found[attention].append(F.pad(moved, (1, 0), value=number))
     return {attention: torch.cat(links) for attention, links in found.items()}
 
 

@@ -145,6 +145,22 @@ def test_words_of_a_window_are_in_its_row_alone(tmp_path, dictionary):
     assert [len(links) for links in alone.values()] == [0, 0, 0]
 
 
+def test_examples_that_begin_with_the_same_sentence(tmp_path, dictionary):
+    """With ``--document-parts 1,3`` a document is read as a whole and in parts."""
+    corpus = corpus_of(tmp_path, dictionary)
+    spans = np.array([[0, 1], [1, 2], [2, 3], [0, 3], [0, 2]])
+    view = DocumentView(corpus, spans, id_of_last=False)
+    view.supporting_words = SupportingWords.read(corpus)
+    batch = batch_of(view)
+    assert batch["id"].tolist().count(0) == 3
+    assert tokens_of(batch) == {
+        name: {(q, k) for q, k in links if q not in (18, 20, 39, 40)}
+        for name, links in WANTED.items()
+    }
+    # those of the whole document, of two sentences, and of the last sentence alone
+    assert len(batch["supporting_words"]["cross"]) == 6 + 1 + 1
+
+
 def test_sources_with_following_sentences(tmp_path, dictionary):
     corpus = corpus_of(tmp_path, dictionary)
 

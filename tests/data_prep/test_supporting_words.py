@@ -9,7 +9,7 @@ import supporting_words
 from supporting_words import Marked, tokens_of, without_marks
 
 EN = """She bought <hon>the table<hoff> & a "chair".
-<p>It</p> was sp<p>it</p>eful, wasn't <p2>it</p2>? <hon2>Yes<hoff2>.
+<p>It</p> was sp<p>it</p>eful, was <p2>it</p2>? <hon2>Yes<hoff2>.
 
 <p>They</p> left<hon>.
 """
@@ -57,7 +57,7 @@ def test_marks_and_their_words(text, plain, words):
         ("l'eau", (2, 5), "l&apos; eau", [1]),
         ("l'eau", (2, 5), "l @-@ e@@ a@@ u", [2, 3, 4]),
         ('"it" & it', (7, 9), "&quot; it &quot; &amp; it", [4]),
-        ('"it" & it', (1, 3), "&qu@@ ot; it &quot; &amp; it", [2]),
+        ('"it" & it', (1, 3), "&quo@@ t; it &quot; &amp; it", [2]),
         ("a 它 b", (2, 3), "a b", []),
         ("a it b", (2, 4), "a <unk> b", []),
     ],
@@ -107,7 +107,7 @@ def test_from_marked_text_to_links(marked, tmp_path, monkeypatch, capsys):
     plain = strip(marked, tmp_path)
     with open(plain[0], encoding="utf-8") as file:
         assert file.read() == (
-            'She bought the table & a "chair".\nIt was spiteful, wasn\'t it? Yes.\n\nThey left.\n'
+            'She bought the table & a "chair".\nIt was spiteful, was it? Yes.\n\nThey left.\n'
         )
     monkeypatch.setattr(prepare, "_run", lambda command, folder: None)
     corpus = str(tmp_path / "train")
