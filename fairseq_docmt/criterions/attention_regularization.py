@@ -1,6 +1,7 @@
 """``--criterion attention_regularization``: attend to the words that translators look at."""
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Dict, Tuple
 
@@ -88,14 +89,24 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
             raise UserError(f"--attention-weight must not be negative, got {attention_weight}")
         self.attention_weight = attention_weight
         self.layers = parse_layers(regularized_attention)
+        if regularized_head < -1:
+            raise UserError(
+                f"--regularized-head must be the number of a head, or -1 for the mean of all, got "
+                f"{regularized_head}"
+            )
         self.head = regularized_head if regularized_head >= 0 else None
 
     def forward(self, model, sample, reduce=True):
         """Compute the loss of a batch; see fairseq's ``label_smoothed_cross_entropy``.
 
         Raises:
-            UserError: the model does not have the attention.
+            UserError: the model does not have the attention, or the task is not a document task.
         """
+        if model.training and "supporting_words" not in sample:
+            raise UserError(
+                "--criterion attention_regularization is for the document tasks; choose one of "
+                "them, or another --criterion"
+            )
         links = sample.get("supporting_words", {})
         modules = {name: self.attention_of(model, name) for name in self.layers if name in links}
         with record_inputs(modules.values()) as inputs:
@@ -155,11 +166,14 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
                 else f"--regularized-attention {name}: the {side} has no layers of attention; "
                 "choose another --arch or --criterion"
             )
-        attention = getattr(layers[number], module)
-        if getattr(type(attention), "forward", None) is not MultiheadAttention.forward:
+        attention = getattr(layers[number], module, None)
+        # With --cross-self-attention, the keys of the decoder begin with the source.
+        joined = name == "decoder" and getattr(model.decoder, "cross_self_attention", False)
+        if joined or getattr(type(attention), "forward", None) is not MultiheadAttention.forward:
+            found = "--cross-self-attention" if joined else type(attention).__name__
             raise UserError(
-                f"--regularized-attention {name}:{number}: {type(attention).__name__} does not "
-                "have the attention weights of all words; choose another attention, or --arch "
+                f"--regularized-attention {name}:{number}: {found} does not have "
+                "separate attention weights of these words; choose another attention, or --arch "
                 "transformer"
             )
         if self.head is not None and self.head >= attention.num_heads:
@@ -213,7 +227,7 @@ def parse_layers(text: str) -> Dict[str, int]:
     found: Dict[str, int] = {}
     for part in text.split(","):
         name, _, layer = part.strip().partition(":")
-        if name not in ATTENTION or name in found or not layer.lstrip("-").isdecimal():
+        if name not in ATTENTION or name in found or not re.fullmatch("-?[0-9]+", layer):
             raise UserError(
                 f"--regularized-attention {text}: give some of {', '.join(ATTENTION)}, each with "
                 "its layer, such as encoder:0,cross:0,decoder:-1"

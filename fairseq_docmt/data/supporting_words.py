@@ -161,6 +161,8 @@ class _Check:
         Raises:
             ValueError: it is not in the document of ``of_line``.
         """
+        if type(token) is not int:
+            raise ValueError(f"{token!r} is not the number of a token")
         if not 0 <= line < len(self.document) or self.document[line] < 0:
             raise ValueError(f"the corpus has no sentence in line {line}")
         if not 0 <= token < self.sizes[side][line] - 1:
@@ -179,10 +181,10 @@ def _read_file(path: str, first: int, check: _Check) -> Iterator[Tuple[int, Ambi
     Raises:
         UserError: naming the line of the file that is wrong.
     """
-    with open(path, encoding="utf-8") as file:
+    with open(path, "rb") as file:
         for number, text in enumerate(file, start=1):
             try:
-                yield _parse(json.loads(text), first, check)
+                yield _parse(json.loads(text.decode("utf-8")), first, check)
             except (ValueError, TypeError, AttributeError) as error:
                 raise UserError(
                     f"{path}: line {number}: {error}; write the file again with "
@@ -196,7 +198,7 @@ def _parse(record: dict, first: int, check: _Check) -> Tuple[int, Ambiguity]:
     Raises:
         ValueError: the words do not fit the corpus.
     """
-    if not isinstance(record, dict) or not isinstance(record.get("line"), int):
+    if not isinstance(record, dict) or type(record.get("line")) is not int:
         raise ValueError('an object with "line" is expected')
     unknown = [name for name in record if name not in FIELDS]
     if unknown:

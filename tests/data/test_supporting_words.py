@@ -203,13 +203,17 @@ def test_parts_of_a_training_set_have_their_own_files(tmp_path, dictionary, copi
         ),
         ('{"line": 2, "supporting_source": {"x": [0]}}', "invalid literal for int"),
         ('{"line": 2, "source": 0}', "not iterable"),
+        ('{"line": 2, "source": [0.0]}', "0.0 is not the number of a token"),
+        ('{"line": 2, "source": [true]}', "True is not the number of a token"),
+        ('{"line": true}', 'an object with "line" is expected'),
+        ("\xff", "codec can't decode"),
         ('{"line": 2, "supporting_source": [0]}', "no attribute 'items'"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(tmp_path, dictionary, record, problem):
     corpus = corpus_of(tmp_path, dictionary)
     path = tmp_path / "train.zh-en.supporting.jsonl"
-    path.write_text('{"line": 0}\n' + record + "\n")
+    path.write_text('{"line": 0}\n' + record + "\n", encoding="latin-1")
     with pytest.raises(UserError) as error:
         SupportingWords.read(corpus)
     assert str(error.value).startswith(f"{path}: line 2: ")

@@ -210,6 +210,11 @@ def test_attention_that_a_model_does_not_have():
     )
     assert "the encoder has no layers of attention" in refused(tiny.as_built(*tiny.rnnsearch()))
     assert "CrossRFA does not have" in refused(tiny.as_built(*tiny.rfa()), "cross:0")
+    joined = tiny.as_built(*MODEL, "--cross-self-attention", "--no-cross-attention")
+    assert "--cross-self-attention does not have" in refused(joined, "decoder:0")
+    assert "NoneType does not have" in refused(joined, "cross:0")
+    lstm = ["--arch", "lstm", "--encoder-embed-dim", "16", "--decoder-embed-dim", "16"]
+    assert "NoneType does not have" in refused(tiny.as_built(*lstm), "cross:0")
     criterion = AttentionRegularization(
         TASK, False, 0.1, regularized_attention="decoder:1,cross:-2"
     )
@@ -224,10 +229,27 @@ def test_recomputed_activations_are_refused():
     assert "does not work with --checkpoint-activations" in refused(model)
 
 
-@pytest.mark.parametrize("text", ["", "encoder", "encoder:x", "self:0", "cross:0,cross:1"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "encoder", "encoder:x", "encoder:--1", "encoder:\u0663", "self:0", "cross:0,cross:1"],
+)
 def test_unclear_attention_is_refused(text):
     with pytest.raises(UserError, match="such as encoder:0,cross:0,decoder:-1"):
         AttentionRegularization(TASK, False, 0.1, regularized_attention=text)
+
+
+def test_other_tasks_are_refused():
+    batch = batch_of(BATCHES["left-padded"], LINKS["left-padded"])
+    del batch["supporting_words"]
+    model, criterion = tiny.as_built(*MODEL), AttentionRegularization(TASK, False, 0.1)
+    criterion(model, batch)  # validation
+    with pytest.raises(UserError, match="is for the document tasks"):
+        criterion(model.train(), batch)
+
+
+def test_a_head_below_the_mean_is_refused():
+    with pytest.raises(UserError, match="or -1 for the mean of all, got -2"):
+        AttentionRegularization(TASK, False, 0.1, regularized_head=-2)
 
 
 def test_a_negative_weight_is_refused():
