@@ -26,6 +26,8 @@ from documents import Document, check_not_read, paired_lines, run_reader
 from stages import write_whole
 
 MARK = re.compile(r"<(p|/p|hon|hoff)(\d*)>")
+#: a mark within a mark, as SCAT has some: ``<ho <hon>n>``
+BROKEN = re.compile(r"(<[a-z/]*) ?<(?:p|/p|hon|hoff)> ?([a-z/]*>)")
 #: opening mark -> closing mark
 CLOSING = {"p": "/p", "hon": "hoff"}
 SIDES = ("source", "target")
@@ -46,6 +48,7 @@ def without_marks(text: str) -> Tuple[str, List[Marked]]:
     Marks without a counterpart mark nothing, nor do those around a part of a word, such as
     ``sp<p>it</p>e``.
     """
+    text = BROKEN.sub(r"\1\2", text)
     plain, words, opened, last = "", [], {}, 0
     for mark in MARK.finditer(text):
         plain += text[last : mark.start()]
@@ -115,8 +118,13 @@ def tokens_of(text: str, words: Sequence[Marked], subwords: Sequence[str]) -> Li
     The letters of the text are aligned with those of its subwords, which the tokenizer may have
     escaped and the truecaser changed in case.
     """
-    places = [place for place, letter in enumerate(text) if not letter.isspace()]
-    letters = "".join(text[place].lower() for place in places)
+    if not words:
+        return []
+    letters, places = "", []
+    for place, letter in enumerate(text):
+        lowered = "" if letter.isspace() else letter.lower()  # that of İ has two letters
+        letters += lowered
+        places += [place] * len(lowered)
     joined, owners = "", []
     for number, subword in enumerate(subwords):
         shown = re.sub("@@$", "", subword).replace("\u2581", "").lower()
@@ -246,8 +254,9 @@ def main(arguments=None) -> None:
         write_whole({args.out: [json.dumps(record) for record in links.records]})
     except CorpusError as error:
         sys.exit(f"error: {error}")
+    lines = {record["line"] for record in links.records}
     print(
-        f"lines with ambiguous words: {len(links.records):,}; marked words that were found: "
+        f"lines with ambiguous words: {len(lines):,}; marked words that were found: "
         f"{links.found:,}, not found: {links.missing:,}"
     )
 

@@ -85,8 +85,10 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
         regularized_head=0,
     ):
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
-        if attention_weight < 0:
-            raise UserError(f"--attention-weight must not be negative, got {attention_weight}")
+        if not 0 <= attention_weight < math.inf:
+            raise UserError(
+                f"--attention-weight must be a number of at least 0, got {attention_weight}"
+            )
         self.attention_weight = attention_weight
         self.layers = parse_layers(regularized_attention)
         if regularized_head < -1:
@@ -170,7 +172,8 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
         # With --cross-self-attention, the keys of the decoder begin with the source.
         joined = name == "decoder" and getattr(model.decoder, "cross_self_attention", False)
         if joined or getattr(type(attention), "forward", None) is not MultiheadAttention.forward:
-            found = "--cross-self-attention" if joined else type(attention).__name__
+            missing = "the layer" if attention is None else type(attention).__name__
+            found = "--cross-self-attention" if joined else missing
             raise UserError(
                 f"--regularized-attention {name}:{number}: {found} does not have "
                 "separate attention weights of these words; choose another attention, or --arch "

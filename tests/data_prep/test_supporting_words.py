@@ -38,6 +38,9 @@ FR = """Elle a acheté <hon>la table<hoff> & une « chaise ».
         ("l'<hon>eau<hoff>-là <p>it</p>'s", "l'eau-là it's", [("hon", "", 2, 5), ("p", "", 9, 11)]),
         ("我<p>它</p>是", "我它是", [("p", "", 1, 2)]),
         ("4<p>it</p>5", "4it5", [("p", "", 1, 3)]),
+        # marks in marks, as SCAT has some
+        ("<ho <hon>n> The boy<hoff> is", " The boy is", [("hon", "", 0, 8)]),
+        ("<hon>a<<hoff> hoff> b", "a b", [("hon", "", 0, 1)]),
     ],
 )
 def test_marks_and_their_words(text, plain, words):
@@ -59,6 +62,7 @@ def test_marks_and_their_words(text, plain, words):
         ('"it" & it', (7, 9), "&quot; it &quot; &amp; it", [4]),
         ('"it" & it', (1, 3), "&quo@@ t; it &quot; &amp; it", [2]),
         ("a 它 b", (2, 3), "a b", []),
+        ("İ it", (2, 4), "İ it", [1]),  # the lower case of İ has two letters
         ("a it b", (2, 4), "a <unk> b", []),
     ],
 )
@@ -120,7 +124,7 @@ def test_from_marked_text_to_links(marked, tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     records = link(marked, subwords, tmp_path)
     assert capsys.readouterr().out.startswith(
-        "lines with ambiguous words: 3; marked words that were found: 10, not found: 0"
+        "lines with ambiguous words: 2; marked words that were found: 10, not found: 0"
     )
     assert [record["line"] for record in records] == [1, 1, 3]
     shown = [

@@ -212,9 +212,9 @@ def test_attention_that_a_model_does_not_have():
     assert "CrossRFA does not have" in refused(tiny.as_built(*tiny.rfa()), "cross:0")
     joined = tiny.as_built(*MODEL, "--cross-self-attention", "--no-cross-attention")
     assert "--cross-self-attention does not have" in refused(joined, "decoder:0")
-    assert "NoneType does not have" in refused(joined, "cross:0")
+    assert "the layer does not have" in refused(joined, "cross:0")
     lstm = ["--arch", "lstm", "--encoder-embed-dim", "16", "--decoder-embed-dim", "16"]
-    assert "NoneType does not have" in refused(tiny.as_built(*lstm), "cross:0")
+    assert "the layer does not have" in refused(tiny.as_built(*lstm), "cross:0")
     criterion = AttentionRegularization(
         TASK, False, 0.1, regularized_attention="decoder:1,cross:-2"
     )
@@ -252,9 +252,10 @@ def test_a_head_below_the_mean_is_refused():
         AttentionRegularization(TASK, False, 0.1, regularized_head=-2)
 
 
-def test_a_negative_weight_is_refused():
-    with pytest.raises(UserError, match="--attention-weight must not be negative, got -1"):
-        AttentionRegularization(TASK, False, 0.1, attention_weight=-1.0)
+@pytest.mark.parametrize("weight", [-1.0, math.nan, math.inf])
+def test_an_impossible_weight_is_refused(weight):
+    with pytest.raises(UserError, match="--attention-weight must be a number of at least 0, got"):
+        AttentionRegularization(TASK, False, 0.1, attention_weight=weight)
 
 
 def test_logged_means_are_those_of_ambiguous_words():

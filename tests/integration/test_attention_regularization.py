@@ -13,6 +13,8 @@ from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from integration.test_hydra import SHARED, group
 
+from fairseq_docmt.errors import UserError
+
 WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
 DOCUMENTS = ["--task", "full_document_translation"]
 REGULARIZED = ["--criterion", "attention_regularization", "--label-smoothing", "0.1"]
@@ -107,6 +109,14 @@ def test_configurations_give_the_same(data, tmp_path, monkeypatch):
     (tmp_path / "tiny.yaml").write_text(json.dumps(config))
     tiny.hydra_train(tmp_path, "tiny")
     tiny.assert_same_weights(flags, tmp_path / "run/checkpoints/checkpoint_last.pt")
+
+
+def test_resuming_without_the_file_is_refused(data, tmp_path):
+    options = [*WINDOWS, *REGULARIZED, "--max-tokens", "40"]
+    tiny.train(data, tmp_path, *options, "--max-epoch", "1", updates=99)
+    (data / "train.src-tgt.supporting.jsonl").unlink()
+    with pytest.raises(UserError, match="supporting.jsonl not found or empty"):
+        tiny.train(data, tmp_path, *options, "--max-epoch", "3", updates=99)
 
 
 def test_resuming_is_exact(data, tmp_path):
