@@ -69,22 +69,23 @@ def log_weights(
     Args:
         attention: module.
         inputs: its inputs.
-        rows: (n,) row of each query in the batch.
+        rows: (n,) row of each query in the batch, in ascending order.
         positions: (n,) position of each query.
         head: number of a head, or None for all.
 
     Returns:
         (n, heads, S), at least single precision; -inf for masked keys.
     """
-    used, of_query = rows.unique(return_inverse=True)
+    used, numbers = rows.unique_consecutive(return_counts=True)
 
     def heads(states: Tensor) -> Tensor:
         states = states.view(*states.shape[:-1], attention.num_heads, attention.head_dim)
         return states if head is None else states[..., head : head + 1, :]
 
     query = heads(attention.q_proj(inputs.query[positions, rows]) * attention.scaling)
-    key = heads(attention.k_proj(inputs.key[:, used])).index_select(1, of_query)
-    logits = torch.einsum("nhd,snhd->nhs", query, key)
+    keys = heads(attention.k_proj(inputs.key[:, used])).unbind(dim=1)
+    of_rows = zip(query.split(numbers.tolist()), keys)
+    logits = torch.cat([torch.einsum("nhd,shd->nhs", *of_row) for of_row in of_rows])
     if inputs.attn_mask is not None:
         logits = logits + inputs.attn_mask[positions].unsqueeze(1)
     if inputs.key_padding_mask is not None:
