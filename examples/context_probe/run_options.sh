@@ -26,9 +26,8 @@ options() {
     coword) given=(--coword-dropout 0.1) ;;
     next) given=(--next-sentences 1) ;;
     mixed) given=(--sentence-data "$work/bin") ;;
-    attention) given=(--criterion attention_regularization) ;;
     document) given=() ;;
-    document-attention) given=(--criterion attention_regularization) ;;
+    attention | document-attention) given=(--criterion attention_regularization) ;;
     lengths) given=(--document-parts 1,2,4,8,16) ;;
     sampled-lengths) given=(--document-parts 1,2,4,8,16 --sample-document-parts) ;;
     *) echo "error: unknown system $1; see the head of $0" >&2; exit 1 ;;

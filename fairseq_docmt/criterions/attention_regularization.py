@@ -66,8 +66,9 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
     :math:`p` is uniform over its supporting words and :math:`a` are the attention weights of one
     head of one layer.  In validation nothing is added.
 
-    ``attention_loss`` is the mean divergence of an ambiguous word in bits, and ``attention_mass``
-    the mean weight of its supporting words together.  ``loss`` does not include the divergence.
+    ``attention_loss`` is the mean divergence of an ambiguous word in bits, over words and
+    attentions, and ``attention_mass`` the mean weight of its supporting words together.  ``loss``
+    does not include the divergence.
 
     Raises:
         UserError: the options name no attention.

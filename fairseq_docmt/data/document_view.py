@@ -1,6 +1,7 @@
 """Training and validation data whose examples are spans of joined sentences."""
 
 import logging
+from functools import partial
 from typing import Callable, Dict, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -17,6 +18,7 @@ from fairseq_docmt.data.symbols import (
     SENTENCE_SEPARATOR,
     join_sentences,
 )
+from fairseq_docmt.data.unsort import sample_and_order
 from fairseq_docmt.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -228,15 +230,12 @@ class DocumentView(LanguagePairDataset):
         """Collate examples as in fairseq; ``supporting_words`` are by rows of the batch."""
         if self.supporting_words is None or not samples:
             return super().collater(samples, pad_to_length=pad_to_length)
-        # fairseq sorts the examples, several of which may have the same id.
-        numbered = [{**sample, "id": number} for number, sample in enumerate(samples)]
-        batch = super().collater(numbered, pad_to_length=pad_to_length)
-        rows = [samples[number] for number in batch["id"].tolist()]
-        batch["id"] = torch.tensor([row["id"] for row in rows])
+        stock = partial(super().collater, pad_to_length=pad_to_length)
+        batch, order = sample_and_order(samples, stock)
+        rows = [samples[number] for number in order.tolist()]
         width = batch["net_input"]["src_tokens"].size(1)
         shifts = [width - len(row["source"]) if self.left_pad_source else 0 for row in rows]
-        links = [row["supporting_words"] for row in rows]
-        batch["supporting_words"] = collate(links, shifts)
+        batch["supporting_words"] = collate([row["supporting_words"] for row in rows], shifts)
         return batch
 
     def _without_some_words(self, item: int, source: Tensor) -> Tensor:

@@ -318,7 +318,7 @@ class DocumentTranslationTask(PreparedTextTask):
 
         Raises:
             UserError: it duplicates the rows of a batch, which together form documents, or it
-                regularizes attention that the model does not have.
+                regularizes attention between sentences, which the rows of the model do not have.
         """
         criterion = super().build_criterion(cfg, from_checkpoint)
         if self._rows_form_documents:
@@ -397,7 +397,7 @@ class DocumentTranslationTask(PreparedTextTask):
         _training_text.refuse_typed_symbols(src_tokens, self.src_dict, before)
         if constraints is not None:  # the number of constraints comes first
             _training_text.refuse_typed_symbols(constraints[:, 1:], self.tgt_dict, before)
-        self._decoding_input.check_vocabulary(src_tokens)
+        self._decoding_input.vocabulary.read(src_tokens)
         if self.longest_source is not None:
             src_tokens = [cut(line, self.longest_source) for line in src_tokens]
             src_lengths = [len(line) for line in src_tokens]

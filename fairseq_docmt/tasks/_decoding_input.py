@@ -65,7 +65,7 @@ class DecodingInput:
         self._typed_samples: List[Dict] = []
         #: number of lines of the input so far
         self.lines_read = 0
-        self._vocabulary = VocabularyCheck(task.src_dict.unk())
+        self.vocabulary = VocabularyCheck(task.src_dict.unk())
 
     # ---- units ---------------------------------------------------------------------------------
 
@@ -144,10 +144,6 @@ class DecodingInput:
         # Sentences that are too long have no translation and cannot be context.
         opened.advance(lines.src, sizes, units.index, window - 1)
         return units
-
-    def check_vocabulary(self, lines: Iterable[Tensor]) -> None:
-        """Warn once if many tokens of the input are not in the dictionary."""
-        self._vocabulary.read(lines)
 
     def encoded(self, lines: Iterable[str], encode: Callable[[str], str]) -> List[str]:
         """Tokenize input lines; a byte order mark before the first is left out.

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tiny
 import torch
 from fairseq.data import Dictionary, LanguagePairDataset
 
@@ -22,10 +23,7 @@ SIDES = ("src_tokens", "prev_output_tokens")
 
 @pytest.fixture
 def dictionary():
-    words = Dictionary()
-    for i in range(20):
-        words.add_symbol(f"w{i}")
-    return add_document_symbols(words)
+    return tiny.dictionary(20)
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ import json
 
 import numpy as np
 import pytest
+import tiny
 import torch
-from fairseq.data import ConcatDataset, Dictionary, LanguagePairDataset
+from fairseq.data import ConcatDataset, LanguagePairDataset
 
-from fairseq_docmt.data import DocumentCorpus, DocumentView, add_document_symbols, window_spans
+from fairseq_docmt.data import DocumentCorpus, DocumentView, window_spans
 from fairseq_docmt.data.language_tags import LanguageTags
 from fairseq_docmt.data.supporting_words import ATTENTION, SupportingWords, path_of
 from fairseq_docmt.errors import UserError
@@ -38,10 +39,7 @@ WANTED = {
 
 @pytest.fixture
 def dictionary():
-    words = Dictionary()
-    for i in range(50):
-        words.add_symbol(f"w{i}")
-    return add_document_symbols(words)
+    return tiny.dictionary(50)
 
 
 def lines_of(rows):

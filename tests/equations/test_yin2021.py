@@ -161,9 +161,7 @@ def test_loss_and_gradients(kind, text, head, norms):
 def test_padding_and_neighbours_change_nothing():
     """The divergence of a row alone is that of the row in its batch."""
     model, documents = tiny.model(*MODEL), BATCHES["left-padded"]
-    criterion = AttentionRegularization(
-        SimpleNamespace(target_dictionary=loops.DICTIONARY), False, 0.1
-    )
+    criterion = AttentionRegularization(TASK, False, 0.1)
     together = criterion(model, batch_of(documents, LINKS["left-padded"]))[2]
     alone = 0
     for row in range(3):
