@@ -240,6 +240,18 @@ compare_with_context() {
   done
 }
 
+# score_pronouns SYSTEM CONTROL: those that are marked, and on the first test set those of the reference.
+score_pronouns() {
+  find_outputs "$limited" "$1" "$2"
+  measured "$1/scores/pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
+    --source "$work/$marks" --reference "$reference" \
+    --format json --out "$work/$1/scores/pronouns.json" "${outputs[@]}"
+  find_outputs "${sets[0]}" "$1" "$2"
+  measured "$1/scores/test-pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
+    --source "$raw/test.$src_lang" --reference "$reference" --from-reference \
+    --format json --out "$work/$1/scores/test-pronouns.json" "${outputs[@]}"
+}
+
 # score SYSTEM: all its outputs beside the main output of the control that started from the same base.
 score() {
   local control=$1 system=$1 testset side
@@ -255,12 +267,10 @@ score() {
       --format json --out "$work/$system/scores/$testset.json" "${outputs[@]}"
   done
   [ -z "${context_of[$system]:-}" ] || compare_with_context "$system" "${context_of[$system]}"
-  find_outputs "$limited" "$system" "$control"
-  [ -z "$marks" ] || measured "$system/scores/pronouns-record" \
-    python -m fairseq_docmt.scoring dropped-pronouns --source "$work/$marks" --reference "$reference" \
-    --format json --out "$work/$system/scores/pronouns.json" "${outputs[@]}"
+  [ -z "$marks" ] || score_pronouns "$system" "$control"
   reads_context || return 0
   [[ $stages = *" contexts "* || -e $work/$system/contexts/other.json ]] || return 0
+  reference=$raw/$(subset_of "$limited").$tgt_lang
   outputs=()
   for side in own:test other:test1; do
     python "$here/contexts.py" take "$work/$system/contexts/${side%:*}/generate-${side#*:}.txt" \

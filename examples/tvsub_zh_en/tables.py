@@ -68,7 +68,7 @@ def translation_rows(name: str, system: dict, sets: List[str]) -> List[List[str]
                 number(metric(scores["test"], "s-BLEU")["scores"].get(f"{name}-{decoding}-1")),
                 number(system["length_ratios"][f"{decoding}/test-4"], 2),
                 *(x for s in sets[1:] for x in _scores_of(scores.get(s), full, "s-BLEU", "chrF2")),
-                *(_of_pronouns(scores["pronouns"], full) if "pronouns" in scores else []),
+                *(_of_pronouns(scores, full) if "pronouns" in scores else []),
                 number(run["cpu_seconds"], 0),
                 str(run["peak_megabytes"]),
             ]
@@ -82,11 +82,21 @@ def _scores_of(scores: Optional[dict], system: str, *labels: str) -> List[str]:
     return [against_control(metric(scores, label), system) for label in labels]
 
 
-def _of_pronouns(pronouns: dict, system: str) -> List[str]:
-    found = pronouns["systems"][system]["all"]
+def _of_pronouns(scores: dict, system: str) -> List[str]:
+    """Return precision, recall and F1 of the marked pronouns, and F1 on the test set.
+
+    Where the test set was not scored for pronouns, its F1 is left out.
+    """
+    marked = scores["pronouns"]["systems"][system]["all"]
+    shares = [number(100 * marked[x]) for x in ("precision", "recall")]
+    return [*shares, *(_f1(scores.get(x), system) for x in ("pronouns", "test-pronouns"))]
+
+
+def _f1(pronouns: Optional[dict], system: str) -> str:
+    if pronouns is None:
+        return ""
     star = "*" * is_other(pronouns["differences"].get(system))
-    shown = [number(100 * found[x]) for x in ("precision", "recall", "f1")]
-    return [*shown[:2], shown[2] + star]
+    return number(100 * pronouns["systems"][system]["all"]["f1"]) + star
 
 
 def translation_headers(sets: List[str], pronouns: bool) -> List[str]:
@@ -94,7 +104,7 @@ def translation_headers(sets: List[str], pronouns: bool) -> List[str]:
     return [
         *("system", "`--decoding`", "s-BLEU", "d-BLEU", "chrF2", "s-BLEU, beam 1", "length ratio"),
         *(f"{name} {label}" for name in sets[1:] for label in ("s-BLEU", "chrF2")),
-        *(["pronouns P", "R", "F1"] if pronouns else []),
+        *(["pronouns P", "R", "F1", "on test: F1"] if pronouns else []),
         *("CPU s", "MB"),
     ]
 

@@ -7,14 +7,17 @@ Dropped pronouns are marked in the source, as in ``<你>_S要不要去看电影`
 English forms (I, me, my, mine, myself) in the translation are counted, and the pronouns of that
 person that the source does have are subtracted.  The rest are restored pronouns.  Recall is the
 share of the marks that are restored; precision is the share of the restored pronouns, in all
-sentences, that are marked.  Recall alone rewards pronouns everywhere.  Precision is low for every
-text, since English needs pronouns that nobody marks, so the reference is scored too.  Recall is
+sentences, that are marked.  Recall alone rewards pronouns everywhere.  English needs pronouns that
+nobody marks, so that no text has a precision of 1; the reference is scored too.  Recall is
 also given over the marks that the reference restores.  The F1 of each further system is compared
 with that of the first, by bootstrap over sentences, because corpora with marks have few documents,
 of very different lengths.
 
 Only a mark with a suffix (``_S``, ``_O`` ...) counts.  Marks of other words, and pronouns in
 brackets without a suffix, are left out and reported.
+
+``--from-reference`` needs no marks: every pronoun counts that the reference has and the source
+lacks.  Some of these no Chinese sentence would have, such as "it" in "it is late".
 """
 
 import argparse
@@ -207,6 +210,29 @@ def _difference(counts: Sequence[np.ndarray]) -> Difference:
     return Difference(float(f1_difference(*counts)), low, high)
 
 
+def from_reference(texts: Translations) -> List[Dropped]:
+    """Take the pronouns for dropped that a reference has and the source lacks.
+
+    Marks of the source do not count.  With several references, the highest count of each person is
+    used.
+
+    Raises:
+        UserError: there are none.
+    """
+    sentences = []
+    for source, *references in zip(texts.source, *texts.references):
+        there = Dropped(Counter(), read_marks(source).there, Counter())
+        marked: Counter = Counter()
+        for reference in references:
+            marked |= produced_in(there, reference)
+        sentences.append(there._replace(marked=marked))
+    if not any(dropped.marked for dropped in sentences):
+        raise UserError(
+            "--from-reference: no reference has an English pronoun that the source lacks"
+        )
+    return sentences
+
+
 def marks_of(texts: Translations) -> List[Dropped]:
     """Read the marks of the source.
 
@@ -215,13 +241,21 @@ def marks_of(texts: Translations) -> List[Dropped]:
     """
     sentences = [read_marks(sentence) for sentence in texts.source]
     if not any(dropped.marked for dropped in sentences):
-        raise UserError("the source has no marks of dropped pronouns, such as <你>_S")
+        raise UserError(
+            "the source has no marks of dropped pronouns, such as <你>_S; without marks, give "
+            "--from-reference"
+        )
     return sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     translations.add_arguments(parser, source_required=True)
+    parser.add_argument(
+        "--from-reference",
+        action="store_true",
+        help="count the pronouns that the reference has and the source lacks, instead of marks",
+    )
     tags.add_argument(parser)
     _tables.add_arguments(parser)
 
@@ -229,7 +263,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Run the command."""
     texts = translations.from_arguments(args)
-    sentences = marks_of(texts)
+    sentences = from_reference(texts) if args.from_reference else marks_of(texts)
     counts = {
         name: count_restored(sentences, found, texts.references)
         for name, found in texts.systems.items()
@@ -240,11 +274,14 @@ def main(args: argparse.Namespace) -> None:
         tags.write(args.tags, texts, persons)
     left_out = sum((dropped.left_out for dropped in sentences), Counter())
     differences = f1_differences(sentences, texts)
-    signature = _signature(texts)
+    signature = _signature(texts, args.from_reference)
+    notes = [*texts.notes, signature]
+    if not args.from_reference:
+        notes.append(_left_out_note(left_out))
     _tables.show(
         args,
         [*tables_of(counts, reference), *_table_of_differences(differences, texts)],
-        [*texts.notes, signature, _left_out_note(left_out)],
+        notes,
         {
             "signature": signature,
             "notes": [*texts.notes],
@@ -256,10 +293,11 @@ def main(args: argparse.Namespace) -> None:
     )
 
 
-def _signature(texts: Translations) -> str:
+def _signature(texts: Translations, from_reference: bool) -> str:
     """Return what the figures depend on, in the format of sacreBLEU."""
     parts = [f"docs:{texts.index.num_documents}", f"sents:{texts.index.num_sentences}"]
     parts += [f"nrefs:{len(texts.references)}"]
+    parts += ["marks:reference"] if from_reference else []
     parts += [f"bs:{RESAMPLES}|seed:{SEED}"] if len(texts.systems) > 1 else []
     return "|".join([*parts, f"version:{fairseq_docmt.__version__}"])
 

@@ -124,16 +124,28 @@ def test_stages_of_a_comparison_from_one_base():
     base = f"fairseq-train keep_weights.py {8 * generate}{scoring}results.py {4 * generate}"
     programs = [
         "python bash contexts.py fairseq-preprocess",
-        base + 3 * scoring,
+        base + 4 * scoring,
         f"updates.py fairseq-train keep_weights.py {4 * generate}{scoring}{2 * generate}",
-        f"{3 * scoring}{2 * 'contexts.py '}{2 * scoring}results.py",
+        f"{4 * scoring}{2 * 'contexts.py '}{2 * scoring}results.py",
     ]
     calls = run.calls()
     assert [call.program for call in calls] == " ".join(programs).split()
-    marked = [call.arguments for call in calls if "dropped-pronouns" in call.arguments]
-    places = [word.split("/WORK/")[1] for word in marked[1] if "=" in word]
-    own = [f"memory-both/stream/zpdev-{beam}/generate-test1.txt" for beam in (4, 1)]
-    assert places == ["control/window/zpdev-4/generate-test1.txt", *own]
+    pronouns = [call.arguments for call in calls if "dropped-pronouns" in call.arguments]
+    marked, without_marks = pronouns[2:4]
+    for words, testset, subset in ((marked, "zpdev", "test1"), (without_marks, "test", "test")):
+        places = [word.split("/WORK/")[1] for word in words if "=" in word]
+        own = [f"memory-both/stream/{testset}-{beam}/generate-{subset}.txt" for beam in (4, 1)]
+        assert places == [f"control/window/{testset}-4/generate-{subset}.txt", *own]
+        assert ("--from-reference" in words) == (testset == "test")
+    (contexts,) = (
+        c.arguments for c in calls if "bootstrap,sign" in c.arguments and own_and_other(c)
+    )
+    assert contexts[contexts.index("--reference") + 1].endswith("/raw/test1.en")
+
+
+def own_and_other(call) -> bool:
+    """Whether a call compares translations with the own and another document's context."""
+    return sum(word.startswith(("own=", "other=")) for word in call.arguments) == 2
 
 
 def test_part_of_a_comparison():

@@ -143,8 +143,31 @@ def test_a_second_reference_adds_what_the_first_lacks(scoring, write, files):
 
 def test_mistakes(scoring, write, files):
     reference = files[3]
-    with pytest.raises(UserError, match="the source has no marks of dropped pronouns"):
+    with pytest.raises(UserError, match="the source has no marks .* give --from-reference"):
         scoring("dropped-pronouns", f"a={reference}", "--source", reference, *files[2:])
+    without_english = ["--source", files[1], "--reference", files[1], "--from-reference"]
+    with pytest.raises(UserError, match="no reference has an English pronoun that the source"):
+        scoring("dropped-pronouns", f"a={reference}", *without_english)
+
+
+def test_from_reference(scoring, write):
+    # The mark does not count; of two forms of "I" one is in the source.
+    source = write("zh", [["我来了 <她>_S", "没有"], ["你好"]])
+    reference = write("en", [["I came. My she", "it"], ["hello"]])
+    second = write("second", [["I came to me", "them"], ["you, it"]])
+    a = write("a", [["Mine! I did", "He"], ["you, it"]])
+    arguments = ["--source", source, "--reference", reference, "--from-reference"]
+    printed = scoring("dropped-pronouns", f"a={a}", *arguments)
+    rows = [line.split() for line in printed.splitlines()]
+    # I, she and it are dropped; a has I, and "he" and "it" besides.
+    assert ["all", "3", "33.3", "(33.3/33.3)", "100.0", "(100.0/100.0)"] in rows
+    assert printed.endswith("|nrefs:1|marks:reference|version:" + fairseq_docmt.__version__ + "\n")
+    arguments += ["--reference", second, "--format", "json"]
+    found = json.loads(scoring("dropped-pronouns", f"a={a}", *arguments))["systems"]["a"]
+    assert {person: count["marked"] for person, count in found.items()} == {
+        **{"I": 1, "she": 1, "it": 2, "they": 1},
+        "all": 5,
+    }
 
 
 def test_real_marks(scoring, shared_data):
@@ -154,5 +177,11 @@ def test_real_marks(scoring, shared_data):
         "dropped-pronouns", f"a={folder / 'zpdev.en'}", *arguments, "--format", "json"
     )
     # Marks were made where the English text has a pronoun; the count misses two of them.
-    found = json.loads(printed)["systems"]["a"]["all"]
-    assert found["found"] == found["marked"] - 2
+    marks = json.loads(printed)["systems"]["a"]["all"]
+    assert marks["found"] == marks["marked"] - 2 == 490
+    printed = scoring(
+        *("dropped-pronouns", f"a={folder / 'zpdev.en'}", *arguments, "--from-reference"),
+        *("--format", "json"),
+    )
+    # Most of the pronouns that count without marks are marked (guide/evaluation.md).
+    assert json.loads(printed)["systems"]["a"]["all"]["marked"] == marks["produced"] == 536

@@ -207,6 +207,10 @@ def made_up():
                         "systems": dict.fromkeys(both, pronouns),
                         "differences": {both[0]: {"f1": 0.1, "low": 0.05, "high": 0.2}},
                     },
+                    "test-pronouns": {
+                        "systems": {both[0]: {"all": {"f1": 0.4}}},
+                        "differences": {both[0]: {"f1": 0.1, "low": -0.05, "high": 0.2}},
+                    },
                     "context-pronouns": {"systems": dict.fromkeys(("own", "other"), pronouns)},
                     "usage": {
                         "usage": {"3": gains, "3 over other-document:3": gains},
@@ -252,8 +256,9 @@ def cells(text):
 def test_tables():
     text = tables.text(made_up())
     rows = cells(text)
-    scores = ["10.0*", "20.0*", "30.0*", "11.0", "0.99", "10.0*", "30.0*", "50.0", "25.0", "33.3*"]
-    assert ["memory", "`stream`", *scores, "120", "300"] in rows
+    scores = ["10.0*", "20.0*", "30.0*", "11.0", "0.99", "10.0*", "30.0*"]
+    of_pronouns = ["50.0", "25.0", "33.3*", "40.0"]
+    assert ["memory", "`stream`", *scores, *of_pronouns, "120", "300"] in rows
     assert ["memory", GAIN, GAIN, "0.150", "68%", "10.0", "11.0", GAIN, "33.3", "33.3"] in rows
     assert [
         "memory",
@@ -304,7 +309,7 @@ def test_a_system_whose_context_is_cut_is_compared_with_the_same_with_context():
 
 def test_tables_of_a_corpus_with_one_test_set_and_no_pronouns():
     results = {**made_up(), "sets": ["test"], "passages": [], "tried": {}}
-    for name in ("pronouns", "context-pronouns"):
+    for name in ("pronouns", "test-pronouns", "context-pronouns"):
         del results["systems"]["memory"]["scores"][name]
     del results["systems"]["memory"]["scores"]["usage"]["dropped_pronouns"]
     text = tables.text(results)
@@ -331,6 +336,7 @@ def test_systems_that_were_run_on_other_hardware_and_on_fewer_test_sets():
     row = next(line for line in text.split("\n") if line.startswith("| later") and "stream" in line)
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[2:5] == ["10.0*", "20.0*", "30.0*"] and cells[7:9] == ["", ""]
+    assert cells[-3] == "40.0"
     assert "Decoding: `memory`: P, torch 2, 2 cores" in text and "; `later`: Q, torch 2" in text
 
 
