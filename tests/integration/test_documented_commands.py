@@ -109,6 +109,7 @@ PAGES: Dict[str, List[Block]] = {
         Run(said="window4"),
         Run(said="d-BLEU"),
         Run(said="accuracy"),
+        Run(said="F1 over sentence"),
     ],
     "data_prep/README.md": [
         Run(said="in order"),
