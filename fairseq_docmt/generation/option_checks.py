@@ -7,6 +7,9 @@ from fairseq_docmt.models.interface import (
     reads_documents,
 )
 
+#: options that choose another search than beam search; fairseq has one at a time
+SEARCHES = ("sampling", "diverse_beam_groups", "diversity_rate", "match_source_len", "constraints")
+
 
 def check_decoding(task) -> None:
     """Refuse a ``--decoding`` that the task does not have, and options that it does not read.
@@ -65,6 +68,7 @@ def refuse_unsupported(task, models, args) -> None:
     if getattr(args, "score_reference", False):
         _refuse_in_scoring(task, models, args)
         return
+    _refuse_searches(args)
     # Whether the output is a single sentence, and whether the source is one too.
     writes_one = task.decoding == "iterative" or (
         task.decoding != "segment" and task.window_to_decode() == 1
@@ -87,6 +91,29 @@ def refuse_unsupported(task, models, args) -> None:
         if getattr(args, option, False):
             raise UserError(f"{flag(option)} is for non-autoregressive models; leave it out")
     _refuse_without_input(task, args)
+
+
+def _refuse_searches(args) -> None:
+    """Refuse options of a search that fairseq would fail at, or ignore, without naming them."""
+
+    def given(option: str) -> bool:
+        value = getattr(args, option, None)
+        return value > 0 if isinstance(value, (int, float)) else bool(value)
+
+    chosen = [flag(option) for option in SEARCHES if given(option)]
+    if len(chosen) > 1:
+        raise UserError(f"{' and '.join(chosen)} are different searches; give one of them")
+    for option in ("sampling_topk", "sampling_topp"):
+        if getattr(args, option, -1) >= 0 and not given("sampling"):
+            raise UserError(f"{flag(option)} needs --sampling")
+    groups = getattr(args, "diverse_beam_groups", -1)
+    if groups > 0 and args.beam % groups != 0:
+        raise UserError(
+            f"--beam {args.beam} must be divisible by --diverse-beam-groups {groups}; change one "
+            "of them"
+        )
+    if getattr(args, "temperature", 1.0) <= 0:
+        raise UserError(f"--temperature must be positive, got {args.temperature}")
 
 
 def _reads_lines(task) -> bool:

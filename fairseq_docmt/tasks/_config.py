@@ -147,6 +147,7 @@ class DocumentTranslationConfig(TranslationConfig):
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
     reset_optimizer: bool = II("checkpoint.reset_optimizer")
     best_checkpoint_metric: str = II("checkpoint.best_checkpoint_metric")
+    maximize_best_checkpoint_metric: bool = II("checkpoint.maximize_best_checkpoint_metric")
     store_ema: bool = II("ema.store_ema")
     seed: int = II("common.seed")
     no_progress_bar: bool = II("common.no_progress_bar")

@@ -4,6 +4,7 @@ import os
 
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
+from omegaconf import MissingMandatoryValue
 
 from fairseq_docmt.data import add_document_symbols
 from fairseq_docmt.data.text_form import SentencePieces, TextForm
@@ -64,7 +65,13 @@ class PreparedTextTask(TranslationTask):
             UserError: the codes or the model are missing, invalid or not those of the training
                 text.
         """
-        name, codes = getattr(args, "_name", None), getattr(args, "bpe_codes", None)
+        name = getattr(args, "_name", None)
+        try:
+            codes = getattr(args, "bpe_codes", None)
+        except MissingMandatoryValue:
+            raise UserError(
+                f"--bpe {name} needs --bpe-codes; give the codes of the training data"
+            ) from None
         TextForm(bpe_codes=codes).check_files()
         if name == "sentencepiece":
             pieces = SentencePieces(args)

@@ -36,6 +36,16 @@ def check_options(cfg) -> None:
     metric = cfg.best_checkpoint_metric
     if metric in ("bleu", "d_bleu") and not cfg.eval_bleu:
         raise UserError(f"--best-checkpoint-metric {metric} needs --eval-bleu; give both")
+    if metric in ("bleu", "d_bleu") and not cfg.maximize_best_checkpoint_metric:
+        raise UserError(
+            f"--best-checkpoint-metric {metric} would select the checkpoint with the lowest BLEU; "
+            "add --maximize-best-checkpoint-metric"
+        )
+    if metric in ("loss", "nll_loss", "ppl") and cfg.maximize_best_checkpoint_metric:
+        raise UserError(
+            "--maximize-best-checkpoint-metric would select the checkpoint with the highest "
+            f"{metric}; leave it out, or give another --best-checkpoint-metric"
+        )
     for name in ("eval_bleu_args", "eval_bleu_detok_args"):
         text = getattr(cfg, name)
         try:

@@ -293,6 +293,20 @@ TRAINING = {
         "--best-checkpoint-metric d_bleu needs --eval-bleu; give both",
         [*WINDOWS, *NEW, "--best-checkpoint-metric", "d_bleu"],
     ),
+    "the worst BLEU": Case(
+        (
+            "--best-checkpoint-metric bleu would select the checkpoint with the lowest BLEU; add "
+            "--maximize-best-checkpoint-metric"
+        ),
+        [*WINDOWS, *NEW, "--eval-bleu", "--best-checkpoint-metric", "bleu"],
+    ),
+    "the worst loss": Case(
+        (
+            "--maximize-best-checkpoint-metric would select the checkpoint with the highest loss; "
+            "leave it out, or give another --best-checkpoint-metric"
+        ),
+        [*WINDOWS, *NEW, "--maximize-best-checkpoint-metric"],
+    ),
     "options of validation that are no JSON": Case(
         (
             """--eval-bleu-args must be a JSON object such as '{"beam": 4, "max_len_a": 1.2}', """
@@ -1046,6 +1060,23 @@ DECODING = {
         more_words,
     ),
     "beam of 0": Case("--beam must be at least 1, got 0", [*WINDOWS, "--beam", "0"]),
+    "two searches": Case(
+        "--sampling and --diverse-beam-groups are different searches; give one of them",
+        [*WINDOWS, "--sampling", "--diverse-beam-groups", "3", "--nbest", "3"],
+    ),
+    "samples without sampling": Case(
+        "--sampling-topk needs --sampling", [*WINDOWS, "--sampling-topk", "5"]
+    ),
+    "nucleus without sampling": Case(
+        "--sampling-topp needs --sampling", [*WINDOWS, "--sampling-topp", "0.9"]
+    ),
+    "groups of the beam": Case(
+        "--beam 4 must be divisible by --diverse-beam-groups 3; change one of them",
+        [*WINDOWS, "--beam", "4", "--diverse-beam-groups", "3"],
+    ),
+    "temperature of 0": Case(
+        "--temperature must be positive, got 0.0", [*WINDOWS, "--temperature", "0"]
+    ),
     "no best": Case("--nbest must be at least 1, got 0", [*WINDOWS, "--nbest", "0"]),
     "prefix of windows": Case(
         (
@@ -1188,6 +1219,10 @@ DECODING = {
         [*WINDOWS, "--bpe", "gpt2"],
         trained_with(SUBWORDS, SUBWORDS),
     ),
+    "subwords without codes": Case(
+        "--bpe subword_nmt needs --bpe-codes; give the codes of the training data",
+        [*WINDOWS, "--bpe", "subword_nmt"],
+    ),
     "text as codes": Case(
         "{folder}/codes is not a file of merges of subword-nmt",
         [*WINDOWS, "--bpe", "subword_nmt", "--bpe-codes", "{folder}/codes"],
@@ -1255,6 +1290,11 @@ INTERACTIVE = {
         + ALL_THE_SAME,
         ["--tokenizer", "moses", "--source-lang", "src", "--target-lang", "tgt"],
         both(write("input", "w1\n"), trained_with(JIEBA, MOSES)),
+    ),
+    "constraints of samples": Case(
+        "--sampling and --constraints are different searches; give one of them",
+        ["--constraints", "--sampling", "--nbest", "2"],
+        write("input", "w1\tv1\n"),
     ),
     "prefix of typed text": Case(PREFIX, ["--prefix-size", "1"], write("input", "w1\n")),
     "soft alignment of typed text": Case(
