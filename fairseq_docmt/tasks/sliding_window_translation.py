@@ -93,7 +93,6 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
                 f"--window-size must be at least 1 sentence, got {self.options['window_size']}; "
                 "1 translates without context"
             )
-
         if self.options["next_sentences"] < 0:
             raise UserError(
                 "--next-sentences must not be negative, got "
