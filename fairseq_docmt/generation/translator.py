@@ -99,6 +99,11 @@ class DocumentTranslator:
         files = [read_checkpoint(path) for path in paths]
         _refuse_multilingual(files)
         refuse_unknown(options, _options_of(files[0]))
+        if "skip_invalid_size_inputs_valid_test" in options:
+            raise UserError(
+                "skip_invalid_size_inputs_valid_test is an option of the commands; give "
+                "skip_invalid_size_inputs=True to translate instead"
+            )
         # Training may have read several folders, whose dictionaries are the same.
         data = utils.split_paths(data or files[0].settings["task"]["data"])[0]
         if not os.path.isdir(data):

@@ -1335,6 +1335,11 @@ LOADING = {
         "unknown option windw_size; do you mean window_size?", {"windw_size": 2}
     ),
     "unknown option": Case("unknown option qqq; leave it out", {"qqq": 2}),
+    "option of the commands": Case(
+        "skip_invalid_size_inputs_valid_test is an option of the commands; give "
+        "skip_invalid_size_inputs=True to translate instead",
+        {"skip_invalid_size_inputs_valid_test": True},
+    ),
     "window": Case(
         "--window-size 2 contradicts the checkpoint, which was trained with --window-size 3; "
         + OTHER_VALUE,

@@ -23,7 +23,7 @@ KEPT = ROOT / ".mutants"
 GROUPS = {
     "modules": (("modules", "ops"), 95),
     "data": (("generation", "data"), 90),
-    "models": (("models", "tasks"), 90),
+    "models": (("models", "tasks", "criterions", "optim"), 90),
     "scoring": (("scoring", "analysis"), 90),
 }
 NOTICED = ("killed", "timeout")
