@@ -356,7 +356,7 @@ class DocumentTranslationTask(PreparedTextTask):
                 self.learn_from(corpus)
             view = self.datasets[split] = self.training_view(corpus, trains)
             if self._reads_supporting_words:
-                view.supporting_words = _supporting_words.read(corpus, trains and path == paths[0])
+                _supporting_words.add_to(view, corpus, trains and path == paths[0])
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
         """Store values estimated from the training corpus."""

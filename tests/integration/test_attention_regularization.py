@@ -84,6 +84,16 @@ def test_without_weight_training_is_that_of_cross_entropy(data, tmp_path, task):
     assert not torch.equal(weights["with"][name], weights["stock"][name])
 
 
+@pytest.mark.parametrize("size, warned", [("1", True), ("2", False)])
+def test_a_warning_of_examples_without_supporting_words(data, tmp_path, caplog, size, warned):
+    """Words are supported by those of the sentence before, which windows of 1 lack."""
+    windows = ["--task", "sliding_window_translation", "--window-size", size]
+    tiny.train(data, tmp_path, *windows, *REGULARIZED, updates=1)
+    found = [r.getMessage() for r in caplog.records if "supporting words" in r.getMessage()]
+    assert len(found) == (2 if warned else 0)
+    assert all("no attention is regularized; read longer windows" in message for message in found)
+
+
 def test_a_validation_set_without_supporting_words(data, tmp_path):
     (data / "valid.src-tgt.supporting.jsonl").unlink()
     tiny.train(data, tmp_path / "ck", *WINDOWS, *REGULARIZED)
