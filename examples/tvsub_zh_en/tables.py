@@ -21,6 +21,7 @@ MARKS = ("<!-- written by tables.py -->\n", "<!-- end of tables.py -->\n")
 OF_PRONOUNS = (
     "F1 of pronouns: the 95 % interval of the difference to the control leaves out 0 (star)."
 )
+OF_TEST_PRONOUNS = "On `test` all pronouns count that the reference has and the source lacks."
 PRONOUNS = ["a dropped pronoun, over another document", "pronouns F1, own context", "other"]
 OF_GAINS = (
     "The gain of dropped pronouns is measured on `test`: {} pronouns of persons that the source "
@@ -104,7 +105,7 @@ def translation_headers(sets: List[str], pronouns: bool) -> List[str]:
     return [
         *("system", "`--decoding`", "s-BLEU", "d-BLEU", "chrF2", "s-BLEU, beam 1", "length ratio"),
         *(f"{name} {label}" for name in sets[1:] for label in ("s-BLEU", "chrF2")),
-        *(["pronouns P", "R", "F1", "on test: F1"] if pronouns else []),
+        *(["pronouns P", "R", "F1", "test pronouns F1"] if pronouns else []),
         *("CPU s", "MB"),
     ]
 
@@ -236,6 +237,8 @@ def notes(systems: Dict[str, dict], used: Dict[str, dict]) -> str:
     ]
     if "pronouns" in some["scores"]:
         found.append(OF_PRONOUNS)
+    if any("test-pronouns" in system["scores"] for system in systems.values()):
+        found.append(OF_TEST_PRONOUNS)
     if used and "pronouns" in some["scores"]:
         usage = next(iter(used.values()))["usage"]
         found.append(OF_GAINS.format(usage["dropped_pronouns"]["pronouns"]))
@@ -296,8 +299,10 @@ def text(results: dict) -> str:
 
 
 def table(rows: List[List[str]], headers: List[str]) -> str:
-    """Format a table as Markdown."""
-    return tabulate(rows, headers, "github", disable_numparse=True)
+    """Format a table as Markdown, without columns that are empty."""
+    used = [number for number, cells in enumerate(zip(*rows)) if any(cells)]
+    rows = [[row[number] for number in used] for row in rows]
+    return tabulate(rows, [headers[number] for number in used], "github", disable_numparse=True)
 
 
 def plot(results: dict, path: Path) -> None:

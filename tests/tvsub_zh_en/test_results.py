@@ -272,7 +272,7 @@ def test_tables():
     ] in rows
     assert ["memory-long", "base", "60 of 90", "4.700", "`--arch m --lr 1`"] in rows
     assert ["memory-short", "base", "5", "5.000", "`--arch m`"] in rows
-    assert "on `test`: 12 pronouns of persons" in text
+    assert "on `test`: 12 pronouns of persons" in text and "On `test` all pronouns" in text
     assert "s-BLEU `sig-s-BLEU`" in text and "12% of the references begin in lower" in text
     (passage,) = (line for line in text.split("\n") if "zh 2" in line)
     assert [cell.strip() for cell in passage.replace("\\|", "/").split("|")[1:-1]] == [
@@ -289,8 +289,14 @@ def test_no_share_of_a_gain_that_may_be_zero(low):
     results = made_up()
     usage = results["systems"]["memory"]["scores"]["usage"]["usage"]
     usage["3 over other-document:3"] = {"sentence": {"mean": 0.2, "low": low, "high": 0.3}}
-    (row,) = (row for row in cells(tables.text(results)) if row[:2] == ["memory", GAIN])
-    assert row[4] == ""
+    other = json.loads(json.dumps(results["systems"]["memory"]).replace("memory-", "other-"))
+    gain = made_up()["systems"]["memory"]["scores"]["usage"]["usage"]
+    other["scores"]["usage"]["usage"] = gain
+    rows = cells(tables.text({**results, "systems": {**results["systems"], "other": other}}))
+    assert [row[4] for row in rows if row[1:2] == [GAIN]] == ["", "68%"]
+    # A column that would be empty is left out.
+    assert "share of the gain" in "".join(tables.context_headers(True))
+    assert "share of the gain" not in tables.text(results)
 
 
 def test_a_system_whose_context_is_cut_is_compared_with_the_same_with_context():
