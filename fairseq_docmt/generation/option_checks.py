@@ -106,11 +106,11 @@ def _refuse_searches(args) -> None:
     for option in ("sampling_topk", "sampling_topp"):
         if getattr(args, option, -1) >= 0 and not given("sampling"):
             raise UserError(f"{flag(option)} needs --sampling")
-    groups = getattr(args, "diverse_beam_groups", -1)
-    if groups > 0 and args.beam % groups != 0:
+    # --eval-bleu-args may lack the beam, which then is fairseq's default.
+    groups, beam = getattr(args, "diverse_beam_groups", -1), getattr(args, "beam", 5)
+    if groups > 0 and beam % groups != 0:
         raise UserError(
-            f"--beam {args.beam} must be divisible by --diverse-beam-groups {groups}; change one "
-            "of them"
+            f"--beam {beam} must be divisible by --diverse-beam-groups {groups}; change one of them"
         )
     if getattr(args, "temperature", 1.0) <= 0:
         raise UserError(f"--temperature must be positive, got {args.temperature}")

@@ -69,7 +69,7 @@ def _any_together(words: SupportingWords, view: DocumentView) -> bool:
     """Return whether an ambiguous word and a supporting word are in the same example."""
     place = {line: number for number, line in enumerate(view.index.line_ids.tolist())}
     first, end = view.source_spans.T
-    #: end of the longest reach of the spans that begin at a sentence or before it
+    # Last end of the spans that begin at a sentence or before it.
     reach = np.zeros(len(place), dtype=np.int64)
     np.maximum.at(reach, first, end)
     reach = np.maximum.accumulate(reach)

@@ -307,6 +307,10 @@ TRAINING = {
         ),
         [*WINDOWS, *NEW, "--maximize-best-checkpoint-metric"],
     ),
+    "groups of a beam that is not given": Case(
+        "--beam 5 must be divisible by --diverse-beam-groups 3; change one of them",
+        [*WINDOWS, *NEW, "--eval-bleu", "--eval-bleu-args", '{"diverse_beam_groups": 3}'],
+    ),
     "options of validation that are no JSON": Case(
         (
             """--eval-bleu-args must be a JSON object such as '{"beam": 4, "max_len_a": 1.2}', """
