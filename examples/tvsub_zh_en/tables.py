@@ -3,7 +3,8 @@
     python tables.py [FOLDER]
 
 FOLDER is that of the recipe; default: this one.  The tables go between the two comments in its
-README.md that name this script.
+README.md that name this script.  repeated.json, if it is there, has systems that were also trained
+from another base, in the form of the systems in results.json.
 """
 
 import json
@@ -40,11 +41,15 @@ def number(value: Optional[float], digits: int = 1) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def against_control(found: dict, name: str) -> str:
-    """Return the score of a system, with stars for its p-values in the bootstrap and sign test."""
+def stars(found: dict, name: str) -> str:
+    """Return a star for each of bootstrap and sign test in which a system differs."""
     tests = [test.get(name, {}).get("p") for test in found["tests"].values()]
-    stars = "*" * sum(p is not None and p < 0.05 for p in tests)
-    return f"{found['scores'][name]:.1f}{stars}"
+    return "*" * sum(p is not None and p < 0.05 for p in tests)
+
+
+def against_control(found: dict, name: str) -> str:
+    """Return the score of a system, with stars for its difference to the control."""
+    return f"{found['scores'][name]:.1f}{stars(found, name)}"
 
 
 def is_other(difference: Optional[dict]) -> bool:
@@ -117,12 +122,18 @@ def gain(found: Dict[str, float]) -> str:
     return f"{found['mean']:.3f} ({found['low']:.3f} to {found['high']:.3f})"
 
 
+def over_another(scores: dict) -> dict:
+    """Return the gain of a system's own context over that of another document."""
+    usage = scores["usage"]["usage"]
+    return next(found for context, found in usage.items() if " over " in context)
+
+
 def context_row(name: str, scores: dict) -> List[str]:
     """Return what a system makes of its own context and of another document's."""
     usage = scores["usage"]["usage"]
     bleu = metric(scores["contexts"], "s-BLEU")["scores"] if "contexts" in scores else {}
     own = next(found for context, found in usage.items() if context.isdigit())
-    over = next(found for context, found in usage.items() if " over " in context)
+    over = over_another(scores)
     begin = scores["usage"]["beginnings"]
     row = [name, gain(own["sentence"]), gain(over["sentence"]), number(begin["first_tokens"], 3)]
     # A share of a gain that may be 0 means nothing.
@@ -144,6 +155,39 @@ def context_headers(pronouns: bool) -> List[str]:
         *("s-BLEU, own context", "other"),
         *(PRONOUNS if pronouns else []),
     ]
+
+
+def repeated_row(name: str, twice: List[dict]) -> List[str]:
+    """Return how a system differs from its control, with this base and with another.
+
+    Args:
+        name: name of the system.
+        twice: the system with either base.
+    """
+    both = [(system["scores"], f"{name}-{system['decodings'][0]}-4") for system in twice]
+    return [
+        name,
+        *(_bleu_difference(metric(scores["test"], "s-BLEU"), main) for scores, main in both),
+        *(_f1_difference(scores["pronouns"]["differences"][main]) for scores, main in both),
+        *(gain(over_another(scores)["sentence"]) for scores, _ in both),
+    ]
+
+
+def _bleu_difference(found: dict, name: str) -> str:
+    control = next(iter(found["scores"].values()))  # run.sh scores it first
+    return f"{found['scores'][name] - control:+.2f}{stars(found, name)}"
+
+
+def _f1_difference(found: dict) -> str:
+    mean, low, high = (100 * found[value] for value in ("f1", "low", "high"))
+    return f"{mean:+.1f} ({low:.1f} to {high:.1f})"
+
+
+REPEATED = [
+    *("system", "s-BLEU against the control", "with the other base"),
+    *("pronouns F1 against the control", "with the other base"),
+    *("gain over another document, bits per sentence", "with the other base"),
+]
 
 
 def cut_rows(name: str, scores: dict, sets: List[str]) -> List[List[str]]:
@@ -274,6 +318,11 @@ def text(results: dict) -> str:
     pronouns = any("pronouns" in system["scores"] for system in systems.values())
     used = {n: s["scores"] for n, s in systems.items() if "usage" in s["scores"]}
     cut = [row for n, s in systems.items() for row in cut_rows(n, s["scores"], sets)]
+    repeated = [
+        repeated_row(name, [systems[name], results["repeated"][name]])
+        for name in used
+        if name in results["repeated"]
+    ]
     tables = [
         table(
             [row for n, s in systems.items() for row in translation_rows(n, s, sets)],
@@ -281,6 +330,7 @@ def text(results: dict) -> str:
         ),
         table([context_row(n, s) for n, s in used.items()], context_headers(pronouns)),
         *([table(cut, CUT)] if cut else []),
+        *([table(repeated, REPEATED)] if repeated else []),
         table([training_row(n, s) for n, s in systems.items()], TRAINING),
         notes(systems, used),
         "![Validation losses](losses.svg)",
@@ -326,9 +376,17 @@ def inserted(readme: str, tables: str) -> str:
     return pattern.sub(lambda found: f"{found[1]}\n{tables}\n{found[2]}", readme)
 
 
+def load(folder: Path) -> dict:
+    """Read the results of a recipe, and of systems that were also trained from another base."""
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    path = folder / "repeated.json"
+    repeated = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return {**results, "repeated": repeated}
+
+
 def main(folder: Path) -> None:
     """Write README.md and losses.svg of a recipe."""
-    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    results = load(folder)
     readme = folder / "README.md"
     readme.write_text(inserted(readme.read_text(encoding="utf-8"), text(results)), encoding="utf-8")
     if results["systems"]:

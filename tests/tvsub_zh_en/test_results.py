@@ -236,6 +236,7 @@ def made_up():
                 "curve": [{"updates": 5, "loss": 5}],
             },
         },
+        "repeated": {},
         "passages": [
             {
                 "before": ["zh 1"],
@@ -313,6 +314,30 @@ def test_a_system_whose_context_is_cut_is_compared_with_the_same_with_context():
     assert ["zpdev", "memory", "full", *both, *both] in rows
 
 
+def test_a_system_that_was_also_trained_from_another_base():
+    def system(bleu, f1, gain):
+        tests = {"bootstrap": {"m-stream-4": {"p": 0.01}}, "sign": {"m-stream-4": {"p": 0.2}}}
+        values = {"control": 10, "m-stream-4": bleu, "m-stream-1": 9}
+        difference = {"f1": f1, "low": f1 - 0.01, "high": f1 + 0.01}
+        over = {"sentence": {"mean": gain, "low": None, "high": None}}
+        scores = {
+            "test": {"metrics": [{"label": "s-BLEU", "scores": values, "tests": tests}]},
+            "pronouns": {"differences": {"m-stream-4": difference}},
+            "usage": {"usage": {"3": {}, "3 over other-document:3": over}},
+        }
+        return {"decodings": ["stream", "window"], "scores": scores}
+
+    row = tables.repeated_row("m", [system(10.256, 0.031, 0.5), system(9.9, -0.002, 0.25)])
+    assert row[1:3] == ["+0.26*", "-0.10*"] and row[5:] == ["0.500", "0.250"]
+    assert row[3:5] == ["+3.1 (2.1 to 4.1)", "-0.2 (-1.2 to 0.8)"]
+    assert len(row) == len(tables.REPEATED)
+    results = made_up()
+    assert "with the other base" not in tables.text(results)
+    memory = results["systems"]["memory"]
+    repeated = {**results, "repeated": {"memory": memory, "unknown": memory}}
+    assert "with the other base" in tables.text(repeated)
+
+
 def test_tables_of_a_corpus_with_one_test_set_and_no_pronouns():
     results = {**made_up(), "sets": ["test"], "passages": [], "tried": {}}
     for name in ("pronouns", "test-pronouns", "context-pronouns"):
@@ -354,7 +379,7 @@ def test_an_interval_with_zero_is_no_difference():
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda folder: folder.name)
 def test_the_readme_has_the_tables_of_the_results(recipe):
-    found = json.loads((recipe / "results.json").read_text(encoding="utf-8"))
+    found = tables.load(recipe)
     readme = (recipe / "README.md").read_text(encoding="utf-8")
     assert all(readme.count(mark) == 1 for mark in tables.MARKS)
     assert tables.inserted(readme, tables.text(found)) == readme
