@@ -189,8 +189,12 @@ class Doubled(torch.autograd.Function):
 
 
 @pytest.mark.parametrize("flags", [[], ["--amp"]])
-def test_automatic_mixed_precision_on_a_cpu(binarised, flags):
-    """The forward pass alone is in bfloat16; parameters and their gradients are not."""
+@pytest.mark.parametrize("source_length, target_length", [(128, 128), (129, 3), (3, 129)])
+def test_automatic_mixed_precision_on_a_cpu(binarised, flags, source_length, target_length):
+    """The forward pass alone is in bfloat16; parameters and their gradients are not.
+
+    Attention to short sequences does not use the fused kernel, which is slow in bfloat16.
+    """
     task = task_of(binarised, *WINDOW)
     args = ["data", *tiny.MODEL, *tiny.TRAINING, *flags]
     cfg = convert_namespace_to_omegaconf(
@@ -201,13 +205,21 @@ def test_automatic_mixed_precision_on_a_cpu(binarised, flags):
     wrapper = AMPOptimizer if flags else optim
     optimizer = wrapper.build_optimizer(cfg if flags else cfg.optimizer, parameters)
     model.set_num_updates = lambda _: None
-    outputs = []
+    outputs, fused = [], []
 
     def criterion(model, sample):
+        fused.append(torch.backends.cuda.flash_sdp_enabled())
         outputs.append(model(sample["target"]))
         return Doubled.apply(outputs[0]).float().sum(), 1, {}
 
-    task.train_step({"target": torch.ones(4, 3)}, model, criterion, optimizer, update_num=0)
+    net_input = {
+        "src_tokens": torch.ones(4, source_length),
+        "prev_output_tokens": torch.ones(4, target_length),
+    }
+    sample = {"target": torch.ones(4, 3), "net_input": net_input}
+    task.train_step(sample, model, criterion, optimizer, update_num=0)
+    assert fused == [not flags or max(source_length, target_length) > 128]
+    assert torch.backends.cuda.flash_sdp_enabled()
     assert Doubled.on == {"forward": bool(flags), "backward": False}
     assert outputs[0].dtype == (torch.bfloat16 if flags else torch.float32)
     assert all(p.dtype == p.grad.dtype == torch.float32 for p in parameters)
