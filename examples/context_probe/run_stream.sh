@@ -7,8 +7,9 @@
 # Transformers with recurrent memory: both, source, target (sides of the memory), forget (the memory is
 # reset after every sentence).  Transformers with hierarchical attention to the three previous sentences:
 # han, han-source, han-target, han-forget.  Transformers with encoders of the three previous sentences:
-# multi-encoder, multi-encoder-inside, multi-encoder-forget.  Recurrent models with a few previous sentences as context:
-# previous-target (needs UPDATES=4500), previous-source-attention, hierarchical.
+# multi-encoder, multi-encoder-inside, multi-encoder-forget.  Recurrent models with a few previous sentences
+# as context: previous-target (needs UPDATES=4500), previous-source-attention, hierarchical; the same with
+# -forget have their context cut.
 # Default: both and forget.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -40,11 +41,12 @@ for system in "${systems[@]}"; do
         *-forget) options+=(--forget-context) ;;
       esac
       ;;
-    previous-* | hierarchical)
+    previous-* | hierarchical | hierarchical-forget)
       sizes=("${recurrent[@]}")
-      options=(--arch context_rnn --context "$system" --share-decoder-input-output-embed)
+      options=(--arch context_rnn --context "${system%-forget}" --share-decoder-input-output-embed)
+      [[ $system != *-forget ]] || options+=(--forget-context)
       # It learns to use its context only if the learning rate stays high for longer.
-      [ "$system" != previous-target ] || options+=(--warmup-updates 1000)
+      [[ $system != previous-target* ]] || options+=(--warmup-updates 1000)
       ;;
     *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
   esac

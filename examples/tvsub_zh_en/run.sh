@@ -189,7 +189,7 @@ translate_all() {
 
 # Succeeds if the system reads more than single sentences.
 reads_context() {
-  case " ${options[*]} " in *" --window-size 1 "* | *" --forget-memory "*) return 1 ;; esac
+  case " ${options[*]} " in *" --window-size 1 "* | *" --forget-memory "* | *" --forget-context "*) return 1 ;; esac
 }
 
 # Measures how much the context helps to predict the test set.

@@ -21,12 +21,18 @@ from fairseq_docmt.modules.rnn.context_rnn import (
     SourceContextDecoder,
 )
 from fairseq_docmt.modules.rnn.contextual_gru import AttendingToPrevious, GatedContext
+from fairseq_docmt.modules.rnn.rnnsearch import GRUEncoder
 
 logger = logging.getLogger(__name__)
 
 #: parameters that rnnsearch lacks
 NEW_PARAMETERS = (".context_",)
-CONTEXTS = ("previous-target", "previous-source-attention", "hierarchical")
+#: --context, and the encoder that goes with it
+ENCODERS = {
+    "previous-target": GRUEncoder,
+    "previous-source-attention": PreviousSentenceEncoder,
+    "hierarchical": HierarchicalEncoder,
+}
 
 
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
@@ -34,13 +40,16 @@ CONTEXTS = ("previous-target", "previous-source-attention", "hierarchical")
 class ContextConfig(FairseqDataclass):
     """Options of ``context_rnn``."""
 
-    context: ChoiceEnum(CONTEXTS) = field(
+    context: ChoiceEnum(tuple(ENCODERS)) = field(
         default="previous-target",
         metadata={
             "help": "last decoder state of the previous sentence; attention to the words of the "
             "previous source sentence (Jean et al. 2017); or a summary of the three previous "
             "source sentences (Wang et al. 2017)"
         },
+    )
+    forget_context: bool = field(
+        default=False, metadata={"help": "translate every sentence without context, as a control"}
     )
 
 
@@ -68,11 +77,9 @@ class ContextRNNModel(ExtendedModel, StreamModel, RNNSearchModel):
     @classmethod
     def build_encoder(cls, args, *parts):
         """Build the encoder, with previous source sentences if ``--context`` uses them."""
-        if args.context == "previous-source-attention":
-            return PreviousSentenceEncoder(*parts)
-        if args.context == "hierarchical":
-            return HierarchicalEncoder(*parts)
-        return super().build_encoder(args, *parts)
+        encoder = ENCODERS[str(args.context)](*parts)
+        encoder.forget_context = args.forget_context
+        return encoder
 
     @classmethod
     def build_decoder(cls, args, *parts):

@@ -120,6 +120,22 @@ def test_a_document_begins_as_rnnsearch(system):
             assert ((output - wanted).abs().max() < 1e-9) == first
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("context", LOOPS)
+def test_without_context_every_sentence_is_a_document(context):
+    """``--forget-context``, for references and in a search."""
+    model = tiny.model(*tiny.context("--context", context, *LAYERS, "--forget-context"))
+    parameters = loops.Parameters(model)
+
+    def alone(lanes):
+        wanted = [[[LOOPS[context](parameters, [x])[0] for x in d] for d in lane] for lane in lanes]
+        return in_lanes(wanted, None)[0]
+
+    check(run_in_chunks(model, LANES, (2, 4)), alone(LANES))
+    lanes, found = translate_by_random_search(model, LANES[:2])
+    check(found, alone(lanes))
+
+
 #: context, which side of an earlier sentence, and from how many sentences back it arrives
 REACH = [
     ("previous-target", "source", 6),

@@ -45,7 +45,7 @@ class PreviousSentenceEncoder(ContextGRUEncoder):
         self, src_tokens, src_lengths=None, starts=None, lanes=None, doc_state=None, **kwargs
     ):
         """See the base class; adds ``context`` [(B, W, 2 d), (B, W)] and ``next_doc_state``."""
-        stream = Stream.of(src_tokens, starts, lanes, doc_state)
+        stream = self.stream_of(src_tokens, starts, lanes, doc_state)
         previous = PreviousSentences.of(src_tokens, stream, 1, self.padding_idx)
         states, _ = self.read(self.context_gru, previous.tokens)
         place = previous.place[:, 0]
@@ -76,7 +76,7 @@ class HierarchicalEncoder(ContextGRUEncoder):
         self, src_tokens, src_lengths=None, starts=None, lanes=None, doc_state=None, **kwargs
     ):
         """See the base class; ``context`` has one state per sentence, (B, 1, d)."""
-        stream = Stream.of(src_tokens, starts, lanes, doc_state)
+        stream = self.stream_of(src_tokens, starts, lanes, doc_state)
         previous = PreviousSentences.of(src_tokens, stream, self.sentences_back, self.padding_idx)
         _, last = self.read(self.context_gru, previous.tokens)
         summary = self._sum_up(last[-1][previous.place], previous.known)

@@ -36,7 +36,12 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         hidden_size: size of the state of each direction.
         layers: number of layers.
         dropout: dropout of embeddings, between layers and of the output.
+
+    Attributes:
+        forget_context: whether every sentence is read as a document of its own.
     """
+
+    forget_context = False
 
     def __init__(
         self, dictionary, embed_tokens: nn.Embedding, hidden_size: int, layers: int, dropout: float
@@ -86,11 +91,15 @@ class GRUEncoder(SharedSource, FairseqEncoder):
             "encoder_out": [self.dropout(output).transpose(0, 1)],
             "encoder_padding_mask": [padding],
             "summary": [torch.cat([last[-2], last[-1]], dim=-1)],
-            "stream": Stream.of(src_tokens, starts, lanes, doc_state),
+            "stream": self.stream_of(src_tokens, starts, lanes, doc_state),
             "remembered": {},
             "row_groups": row_groups,
             "beams": 1,
         }
+
+    def stream_of(self, src_tokens, starts, lanes, doc_state) -> Stream:
+        """Return the layout of (rows, S) tokens, for decoders with a document state."""
+        return Stream.of(src_tokens, None if self.forget_context else starts, lanes, doc_state)
 
     def read(self, gru: nn.GRU, tokens: Tensor, initial: Optional[Tensor] = None):
         """Run a GRU over (rows, S) tokens, giving (rows, S, d) states and the last states."""
