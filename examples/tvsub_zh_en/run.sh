@@ -252,10 +252,13 @@ score_pronouns() {
     --format json --out "$work/$1/scores/test-pronouns.json" "${outputs[@]}"
 }
 
+# Prints the control of a base: the first system that starts from it.
+control_of() { grep -E "^[^#|]*\| *$1 *\|" "$recipe/systems.txt" | head -n 1 | cut -d'|' -f1 | tr -d ' '; }
+
 # score SYSTEM: all its outputs beside the main output of the control that started from the same base.
 score() {
   local control=$1 system=$1 testset side
-  case $start in base) control=control ;; rnnsearch) control=rnn-control ;; esac
+  [ "$start" = - ] || control=$(control_of "$start")
   mkdir -p "$work/$system/scores"
   for testset in "${sets[@]}"; do
     find_outputs "$testset" "$system" "$control"
