@@ -65,7 +65,6 @@ class GroupedAdam(FairseqAdam):
     """
 
     def __init__(self, cfg: GroupedAdamConfig, params: Iterable[nn.Parameter]):
-
         if cfg.pretrained_lr_scale < 0:
             raise UserError(
                 f"--pretrained-lr-scale must not be negative, got {cfg.pretrained_lr_scale}"
