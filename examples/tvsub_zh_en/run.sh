@@ -253,7 +253,7 @@ score_pronouns() {
 }
 
 # Prints the control of a base: the first system that starts from it.
-control_of() { grep -E "^[^#|]*\| *$1 *\|" "$recipe/systems.txt" | head -n 1 | cut -d'|' -f1 | tr -d ' '; }
+control_of() { grep -m 1 -E "^[^#|]*\| *$1 *\|" "$recipe/systems.txt" | cut -d'|' -f1 | tr -d ' '; }
 
 # score SYSTEM: all its outputs beside the main output of the control that started from the same base.
 score() {

@@ -28,7 +28,7 @@ def test_local_contexts_reach_as_far_as_they_look(local_contexts, context, pheno
     reach, output = LOCAL[context], found[f"{context}_stream"].hypotheses
     near = [q for q in questions if q["distance"] <= reach]
     far = [q for q in questions if q["distance"] > reach]
-    if near:
+    if reach:
         assert score.pooled(score.accuracy(near, output), phenomenon, 99).rate > 0.9
     if phenomenon in {q["phenomenon"] for q in far}:
         probe.assert_at_ceiling(score.pooled(score.accuracy(far, output), phenomenon, 99))
