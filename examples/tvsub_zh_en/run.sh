@@ -101,12 +101,12 @@ read_memories() {
       --sentence-lm-embed-dim "$lm_size" --sentence-lm-hidden-size "$lm_size") ;;
   esac
   case " ${options[*]} " in *" --memory target "* | *" --memory both "*)
-    options+=(--drafts "$work/drafts")
-    search+=(--drafts "$work/drafts") ;;
+    options+=(--drafts "$work/$start/drafts")
+    search+=(--drafts "$work/$start/drafts") ;;
   esac
 }
 
-# Trains the language models for a source memory, and translates everything by rnnsearch for a target memory.
+# Trains the language models for a source memory, and translates everything by the base for a target memory.
 make_memories() {
   case " ${options[*]} " in *" --sentence-lm "*)
     measured lm/record env SIZE=$lm_size EPOCHS=3 bash "$recipes/maruf2018_memnet/train_sentence_lm.sh" \
@@ -116,8 +116,8 @@ make_memories() {
       --ddp-backend legacy_ddp "${device[@]}" "${loading[@]}" --log-format simple ;;
   esac
   case " ${options[*]} " in *" --drafts "*)
-    measured drafts/record bash "$recipes/maruf2018_memnet/make_drafts.sh" "$bin" "$src_lang" "$tgt_lang" \
-      "$work/rnnsearch/checkpoint_best.pt" "$work/drafts" train valid $(for testset in "${sets[@]}"; do
+    measured "$start/drafts/record" bash "$recipes/maruf2018_memnet/make_drafts.sh" "$bin" "$src_lang" "$tgt_lang" \
+      "$work/$start/checkpoint_best.pt" "$work/$start/drafts" train valid $(for testset in "${sets[@]}"; do
         subset_of "$testset"
       done) \
       -- --max-len-a 1.5 --max-len-b 10 --max-tokens 6000 "${device[@]}" "${loading[@]}" ;;
