@@ -78,13 +78,8 @@ def length_ratios(folder: Path) -> Dict[str, float]:
     return ratios
 
 
-def of_system(folder: Path) -> dict:
-    """Return everything that was recorded about a system."""
-    records = {
-        str(path.relative_to(folder).with_suffix("")): read(path)
-        for path in sorted(folder.glob("**/*.json"))
-        if path.parent.name != "scores" and path.name != "valid.json"
-    }
+def scores_of(folder: Path) -> dict:
+    """Return all scores of a system, each with the command that made it."""
     scores = {
         path.stem: {**read(path), "made_by": read(path.with_name(f"{path.stem}-record.json"))[-1]}
         for path in sorted((folder / "scores").glob("*.json"))
@@ -97,20 +92,38 @@ def of_system(folder: Path) -> dict:
         usage.update(gains.summary(usage, *texts, pronouns="pronouns" in scores))
         # Those of single sentences would take megabytes.
         del usage["sentences"]
+    return scores
+
+
+def of_system(folder: Path) -> dict:
+    """Return everything that was recorded about a system."""
+    records = {
+        str(path.relative_to(folder).with_suffix("")): read(path)
+        for path in sorted(folder.glob("**/*.json"))
+        if path.parent.name != "scores" and path.name != "valid.json"
+    }
     log = read_log(folder)
     return {
         "curve": curve(log),
         "anew": begun_anew(log),
         "length_ratios": length_ratios(folder),
         "runs": records,
-        "scores": scores,
+        "scores": scores_of(folder),
     }
 
 
-def of_trial(log: str) -> dict:
-    """Return the validation losses of a training that may have been interrupted, and its GPU."""
+def of_trial(folder: Path) -> dict:
+    """Return the validation losses of a training that may have been interrupted, and its GPU.
+
+    Its scores are there if some were made.
+    """
+    log = read_log(folder)
     gpu = re.search(r"rank +0: .* name = (.*)", log)
-    return {"curve": curve(log), "gpu": gpu[1].strip() if gpu else ""}
+    return {
+        "curve": curve(log),
+        "gpu": gpu[1].strip() if gpu else "",
+        "scores": scores_of(folder),
+    }
 
 
 def collect(work: Path, recipe: Path, sets: List[str]) -> dict:
@@ -121,7 +134,7 @@ def collect(work: Path, recipe: Path, sets: List[str]) -> dict:
         if (work / name / "scored").exists()
     }
     trials = {
-        name: {**line, **of_trial(read_log(work / name))}
+        name: {**line, **of_trial(work / name)}
         for name, line in settings(recipe / "tried.txt").items()
         if (work / name / "train.log").exists()
     }

@@ -237,15 +237,19 @@ TRAINING = [
 
 
 def trial_row(name: str, trial: dict) -> List[str]:
-    """Return how far the training of a setting came, and its options."""
+    """Return how far the training of a setting came, its gain through context, and its options."""
     last = trial["curve"][-1]
     options = re.sub(r" --(max|total-num)-update \d+", "", trial["options"])
     planned = re.search(r"--max-update (\d+)", trial["options"])
     updates = f"{last['updates']} of {planned[1]}" if planned else str(last["updates"])
-    return [name, trial["start"], updates, number(last["loss"], 3), f"`{options}`"]
+    gained = gain(over_another(trial["scores"])["sentence"]) if trial["scores"] else ""
+    return [name, trial["start"], updates, number(last["loss"], 3), gained, f"`{options}`"]
 
 
-TRIALS = ["tried besides", "starts from", "updates", "validation loss", "options"]
+TRIALS = [
+    *("tried besides", "starts from", "updates", "validation loss"),
+    *("gain over another document, bits per sentence", "options"),
+]
 
 
 def passage_row(found: dict) -> List[str]:

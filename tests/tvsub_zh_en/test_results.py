@@ -149,6 +149,7 @@ def test_settings_that_were_tried_need_only_a_validation_in_a_log(tmp_path, rank
             "options": "--task t --arch l",
             "curve": [{"updates": 200, "loss": 5.2}],
             "gpu": gpu,
+            "scores": {},
         }
     }
 
@@ -229,11 +230,13 @@ def made_up():
                 "start": "base",
                 "options": "--arch m --max-update 90 --total-num-update 90 --lr 1",
                 "curve": [{"updates": 30, "loss": 4.8}, {"updates": 60, "loss": 4.7}],
+                "scores": {"usage": {"usage": {"3": {}, "3 over other-document:3": gains}}},
             },
             "memory-short": {
                 "start": "base",
                 "options": "--arch m",
                 "curve": [{"updates": 5, "loss": 5}],
+                "scores": {},
             },
         },
         "repeated": {},
@@ -271,8 +274,8 @@ def test_tables():
         "G, torch 2",
         "abc",
     ] in rows
-    assert ["memory-long", "base", "60 of 90", "4.700", "`--arch m --lr 1`"] in rows
-    assert ["memory-short", "base", "5", "5.000", "`--arch m`"] in rows
+    assert ["memory-long", "base", "60 of 90", "4.700", GAIN, "`--arch m --lr 1`"] in rows
+    assert ["memory-short", "base", "5", "5.000", "", "`--arch m`"] in rows
     assert "on `test`: 12 pronouns of persons" in text and "On `test` all pronouns" in text
     assert "s-BLEU `sig-s-BLEU`" in text and "12% of the references begin in lower" in text
     (passage,) = (line for line in text.split("\n") if "zh 2" in line)
