@@ -136,7 +136,7 @@ train() {
     if [ ! -e "$work/$1/updates" ]; then
       mkdir -p "$work/$1"
       most=$(python "$here/updates.py" "${TOKENS:-${tokens[$start]}}" "$bin" --user-dir "$user_dir" \
-        "${options[@]}" "${common[@]}" \
+        "${common[@]}" "${options[@]}" \
         2> "$work/$1/updates.log") || { tail -n 5 "$work/$1/updates.log" >&2; exit 1; }
       echo "$most" > "$work/$1/updates"
     fi
