@@ -122,6 +122,11 @@ def gain(found: Dict[str, float]) -> str:
     return f"{found['mean']:.3f} ({found['low']:.3f} to {found['high']:.3f})"
 
 
+def over_none(scores: dict) -> dict:
+    """Return the gain of a system's own context over none."""
+    return next(found for context, found in scores["usage"]["usage"].items() if context.isdigit())
+
+
 def over_another(scores: dict) -> dict:
     """Return the gain of a system's own context over that of another document."""
     usage = scores["usage"]["usage"]
@@ -130,10 +135,8 @@ def over_another(scores: dict) -> dict:
 
 def context_row(name: str, scores: dict) -> List[str]:
     """Return what a system makes of its own context and of another document's."""
-    usage = scores["usage"]["usage"]
     bleu = metric(scores["contexts"], "s-BLEU")["scores"] if "contexts" in scores else {}
-    own = next(found for context, found in usage.items() if context.isdigit())
-    over = over_another(scores)
+    own, over = over_none(scores), over_another(scores)
     begin = scores["usage"]["beginnings"]
     row = [name, gain(own["sentence"]), gain(over["sentence"]), number(begin["first_tokens"], 3)]
     # A share of a gain that may be 0 means nothing.
@@ -237,18 +240,20 @@ TRAINING = [
 
 
 def trial_row(name: str, trial: dict) -> List[str]:
-    """Return how far the training of a setting came, its gain through context, and its options."""
+    """Return how far the training of a setting came, its gains through context, and its options."""
     last = trial["curve"][-1]
     options = re.sub(r" --(max|total-num)-update \d+", "", trial["options"])
     planned = re.search(r"--max-update (\d+)", trial["options"])
     updates = f"{last['updates']} of {planned[1]}" if planned else str(last["updates"])
-    gained = gain(over_another(trial["scores"])["sentence"]) if trial["scores"] else ""
-    return [name, trial["start"], updates, number(last["loss"], 3), gained, f"`{options}`"]
+    gains = ["", ""]
+    if trial["scores"]:
+        gains = [gain(over(trial["scores"])["sentence"]) for over in (over_none, over_another)]
+    return [name, trial["start"], updates, number(last["loss"], 3), *gains, f"`{options}`"]
 
 
 TRIALS = [
     *("tried besides", "starts from", "updates", "validation loss"),
-    *("gain over another document, bits per sentence", "options"),
+    *("CXMI, bits per sentence", "over another document", "options"),
 ]
 
 

@@ -230,7 +230,7 @@ def made_up():
                 "start": "base",
                 "options": "--arch m --max-update 90 --total-num-update 90 --lr 1",
                 "curve": [{"updates": 30, "loss": 4.8}, {"updates": 60, "loss": 4.7}],
-                "scores": {"usage": {"usage": {"3": {}, "3 over other-document:3": gains}}},
+                "scores": {"usage": {"usage": {"3": gains, "3 over other-document:3": gains}}},
             },
             "memory-short": {
                 "start": "base",
@@ -274,8 +274,8 @@ def test_tables():
         "G, torch 2",
         "abc",
     ] in rows
-    assert ["memory-long", "base", "60 of 90", "4.700", GAIN, "`--arch m --lr 1`"] in rows
-    assert ["memory-short", "base", "5", "5.000", "", "`--arch m`"] in rows
+    assert ["memory-long", "base", "60 of 90", "4.700", GAIN, GAIN, "`--arch m --lr 1`"] in rows
+    assert ["memory-short", "base", "5", "5.000", "", "", "`--arch m`"] in rows
     assert "on `test`: 12 pronouns of persons" in text and "On `test` all pronouns" in text
     assert "s-BLEU `sig-s-BLEU`" in text and "12% of the references begin in lower" in text
     (passage,) = (line for line in text.split("\n") if "zh 2" in line)
