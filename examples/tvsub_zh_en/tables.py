@@ -246,7 +246,7 @@ def trial_row(name: str, trial: dict) -> List[str]:
     planned = re.search(r"--max-update (\d+)", trial["options"])
     updates = f"{last['updates']} of {planned[1]}" if planned else str(last["updates"])
     gains = ["", ""]
-    if trial["scores"]:
+    if "usage" in trial["scores"]:
         gains = [gain(over(trial["scores"])["sentence"]) for over in (over_none, over_another)]
     return [name, trial["start"], updates, number(last["loss"], 3), *gains, f"`{options}`"]
 

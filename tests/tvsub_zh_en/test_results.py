@@ -236,7 +236,7 @@ def made_up():
                 "start": "base",
                 "options": "--arch m",
                 "curve": [{"updates": 5, "loss": 5}],
-                "scores": {},
+                "scores": {"test": scores("memory-short-stream-4")},
             },
         },
         "repeated": {},
