@@ -113,10 +113,7 @@ def of_system(folder: Path) -> dict:
 
 
 def of_trial(folder: Path) -> dict:
-    """Return the validation losses of a training that may have been interrupted, and its GPU.
-
-    Its scores are there if some were made.
-    """
+    """Return validation losses, GPU and scores, if any, of a training that may be unfinished."""
     log = read_log(folder)
     gpu = re.search(r"rank +0: .* name = (.*)", log)
     return {
