@@ -270,19 +270,25 @@ def passage_headers(found: dict) -> List[str]:
     return ["source", "reference", "gains", *found["outputs"]]
 
 
+def passages_text(passages: List[dict]) -> str:
+    """Return a table of passages after a sentence on it; nothing without passages."""
+    if not passages:
+        return ""
+    named = ", ".join(f"`{name}`" for name in passages[0]["gains"])
+    return (
+        "Sentences (bold, after those before them) that context improved: found by `passages.py`; "
+        f"gains over another document's context of {named}, in bits.\n\n"
+    ) + table([passage_row(p) for p in passages], passage_headers(passages[0]))
+
+
 def hardware_of(run: dict) -> str:
     """Return the GPU of a run, or its processor."""
     hardware = run["hardware"]
     return f"{hardware.get('gpu') or hardware['processor']}, torch {hardware['torch']}"
 
 
-def notes(systems: Dict[str, dict], used: Dict[str, dict]) -> str:
-    """Return what the tables need to be understood.
-
-    Args:
-        systems: all systems.
-        used: scores of those that read context.
-    """
+def translation_notes(systems: Dict[str, dict]) -> str:
+    """Return what the table of translations needs to be understood."""
     some = next(iter(systems.values()))
     signatures = [f"{m['label']} `{m['signature']}`" for m in some["scores"]["test"]["metrics"]]
     found = [
@@ -292,17 +298,24 @@ def notes(systems: Dict[str, dict], used: Dict[str, dict]) -> str:
         found.append(OF_PRONOUNS)
     if any("test-pronouns" in system["scores"] for system in systems.values()):
         found.append(OF_TEST_PRONOUNS)
-    if used and "pronouns" in some["scores"]:
-        usage = next(iter(used.values()))["usage"]
-        found.append(OF_GAINS.format(usage["dropped_pronouns"]["pronouns"]))
-    if used:
-        share = next(iter(used.values()))["usage"]["beginnings"]["lower_case"]
-        found.append(
-            f"{share:.0%} of the references begin in lower case; their share of the gain over "
-            "another document is given where that is above 0."
-        )
     found.append(f"Signatures: {'; '.join(signatures)}.")
     found.append(f"Decoding: {decoding_hardware(systems)}.")
+    return " ".join(found)
+
+
+def context_notes(used: Dict[str, dict], pronouns: bool) -> str:
+    """Return what the table of contexts needs to be understood.
+
+    Args:
+        used: scores of the systems that read context; at least one.
+        pronouns: whether dropped pronouns are marked.
+    """
+    usage = next(iter(used.values()))["usage"]
+    found = [OF_GAINS.format(usage["dropped_pronouns"]["pronouns"])] if pronouns else []
+    found.append(
+        f"{usage['beginnings']['lower_case']:.0%} of the references begin in lower case; their "
+        "share of the gain over another document is given where that is above 0."
+    )
     return " ".join(found)
 
 
@@ -332,29 +345,23 @@ def text(results: dict) -> str:
         for name in used
         if name in results["repeated"]
     ]
-    tables = [
-        table(
+    of_contexts = context_headers(pronouns)
+    tables = {
+        "Translations": table(
             [row for n, s in systems.items() for row in translation_rows(n, s, sets)],
             translation_headers(sets, pronouns),
-        ),
-        table([context_row(n, s) for n, s in used.items()], context_headers(pronouns)),
-        *([table(cut, CUT)] if cut else []),
-        *([table(repeated, REPEATED)] if repeated else []),
-        table([training_row(n, s) for n, s in systems.items()], TRAINING),
-        notes(systems, used),
-        "![Validation losses](losses.svg)",
-    ]
-    if results["tried"]:
-        tables.append(table([trial_row(n, t) for n, t in results["tried"].items()], TRIALS))
-    passages = results["passages"]
-    if passages:
-        named = ", ".join(f"`{name}`" for name in passages[0]["gains"])
-        tables += [
-            f"Sentences (bold, after those before them) that context improved: found by "
-            f"`passages.py`; gains over another document's context of {named}, in bits.",
-            table([passage_row(p) for p in passages], passage_headers(passages[0])),
-        ]
-    return "\n\n".join(tables) + "\n"
+        )
+        + f"\n\n{translation_notes(systems)}",
+        "Use of context": table([context_row(n, s) for n, s in used.items()], of_contexts)
+        + (f"\n\n{context_notes(used, pronouns)}" if used else ""),
+        "With and without context": table(cut, CUT),
+        "From another base": table(repeated, REPEATED),
+        "Training": table([training_row(n, s) for n, s in systems.items()], TRAINING)
+        + "\n\n![Validation losses](losses.svg)",
+        "Further settings": table([trial_row(n, t) for n, t in results["tried"].items()], TRIALS),
+        "Passages": passages_text(results["passages"]),
+    }
+    return "\n".join(f"### {title}\n\n{part}\n" for title, part in tables.items() if part)
 
 
 def table(rows: List[List[str]], headers: List[str]) -> str:

@@ -257,8 +257,14 @@ def cells(text):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n")]
 
 
+def headings(text):
+    return [line[4:] for line in text.split("\n") if line.startswith("### ")]
+
+
 def test_tables():
     text = tables.text(made_up())
+    titles = ["Translations", "Use of context", "Training", "Further settings", "Passages"]
+    assert headings(text) == titles
     rows = cells(text)
     scores = ["10.0*", "20.0*", "30.0*", "11.0", "0.99", "10.0*", "30.0*"]
     of_pronouns = ["50.0", "25.0", "33.3*", "40.0"]
@@ -315,6 +321,7 @@ def test_a_system_whose_context_is_cut_is_compared_with_the_same_with_context():
     lines = tables.text(results).split("\n")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert ["zpdev", "memory", "full", *both, *both] in rows
+    assert "With and without context" in headings(tables.text(results))
 
 
 def test_a_system_that_was_also_trained_from_another_base():
@@ -352,6 +359,7 @@ def test_tables_of_a_corpus_with_one_test_set_and_no_pronouns():
     assert ["memory", "`stream`", *scores, "120", "300"] in rows
     assert ["memory", *["0.200 (0.100 to 0.300)"] * 2, "0.150", "68%", "10.0", "11.0"] in rows
     assert "ronoun" not in text and "passages" not in text and "tried" not in text
+    assert headings(text) == ["Translations", "Use of context", "Training"]
 
 
 def test_systems_that_were_run_on_other_hardware_and_on_fewer_test_sets():
