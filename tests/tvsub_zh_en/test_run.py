@@ -13,7 +13,7 @@ import tables
 import tiny
 from commands import Shell
 
-NAMES = "base base2 control2 memory-both2 memory-control2 lst rnnsearch rnn-control memnet-target"
+NAMES = "base base2 control2 memory-both2 memory-control2 lst rnnsearch rnn-control memnet-both"
 RUN = f"bash run.sh WORK {NAMES}"
 
 
@@ -59,7 +59,7 @@ def records(folder: Path) -> dict:
     return {path: path.stat().st_mtime_ns for path in (folder / "WORK").glob("**/*.json")}
 
 
-@pytest.mark.long  # two minutes; test_recipes.py has a dry run
+@pytest.mark.long  # a few minutes; test_recipes.py has a dry run
 def test_every_stage_of_every_system(recipe):
     folder, _ = recipe
     systems = json.loads((folder / "WORK" / "results.json").read_text())["systems"]
@@ -70,14 +70,14 @@ def test_every_stage_of_every_system(recipe):
         for part in ("test", "zpdev"):
             found = tables.metric(scores[part], "s-BLEU")["scores"]
             assert {f"{name}-{decoding}-{beam}" for beam in (4, 1)} <= set(found)
-        reads = name in ("memory-both2", "lst", "memnet-target")
+        reads = name in ("memory-both2", "lst", "memnet-both")
         assert all((part in scores) == reads for part in ("usage", "contexts", "context-pronouns"))
-    for name, control in (("memory-both2", "control2"), ("memnet-target", "rnn-control")):
+    for name, control in (("memory-both2", "control2"), ("memnet-both", "rnn-control")):
         found = tables.metric(systems[name]["scores"]["test"], "s-BLEU")
         assert next(iter(found["scores"])) == control
     cut = systems["memory-control2"]["scores"]
     assert {"with-context-test", "with-context-zpdev"} <= set(cut)
-    command = systems["memnet-target"]["runs"]["train"][-1]["command"]
+    command = systems["memnet-both"]["runs"]["train"][-1]["command"]
     assert command[command.index("--drafts") + 1] == "WORK/rnnsearch/drafts"
 
 
