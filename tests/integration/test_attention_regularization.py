@@ -67,7 +67,15 @@ def test_attention_is_drawn_to_supporting_words(data, tmp_path):
     assert first["train"] < 0.3 and 0.4 < last["train"] < 1
 
 
-@pytest.mark.parametrize("task", [WINDOWS, DOCUMENTS, [*WINDOWS, "--loss-on", "last"]])
+@pytest.mark.parametrize(
+    "task",
+    [
+        WINDOWS,
+        DOCUMENTS,
+        [*WINDOWS, "--loss-on", "last"],
+        [*WINDOWS, "--ignore-prefix-size", "2"],
+    ],
+)
 def test_without_weight_training_is_that_of_cross_entropy(data, tmp_path, task):
     smoothed = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
     weights = {
