@@ -192,7 +192,8 @@ translate_all() {
 
 # Succeeds if the system reads more than single sentences.
 reads_context() {
-  case " ${options[*]} " in *" --window-size 1 "* | *" --forget-memory "* | *" --forget-context "*) return 1 ;; esac
+  [ -z "${context_of[$1]:-}" ] || return 1
+  case " ${options[*]} " in *" --window-size 1 "*) return 1 ;; esac
 }
 
 # Measures how much the context helps to predict the test set.
@@ -274,7 +275,7 @@ score() {
   done
   [ -z "${context_of[$system]:-}" ] || compare_with_context "$system" "${context_of[$system]}"
   [ -z "$marks" ] || score_pronouns "$system" "$control"
-  reads_context || return 0
+  reads_context "$system" || return 0
   [[ $stages = *" contexts "* || -e $work/$system/contexts/other.json ]] || return 0
   reference=$raw/$(subset_of "$limited").$tgt_lang
   outputs=()
@@ -302,8 +303,8 @@ for system in "${names[@]}"; do
   case $stages in *" train "*) train "$system" ;; esac
   [ "$system" != base ] || tune
   case $stages in *" translate "*) translate_all "$system" ;; esac
-  case $stages in *" usage "*) ! reads_context || measure_usage "$system" ;; esac
-  case $stages in *" contexts "*) ! reads_context || use_contexts "$system" ;; esac
+  case $stages in *" usage "*) ! reads_context "$system" || measure_usage "$system" ;; esac
+  case $stages in *" contexts "*) ! reads_context "$system" || use_contexts "$system" ;; esac
   case $stages in *" score "*) score "$system"; touch "$work/$system/scored" ;; esac
 done
 python "$here/results.py" collect "$work" "$recipe" "${sets[@]}" > "$work/results.$$"
