@@ -61,9 +61,8 @@ def _append_new_rows(module, state_dict: dict, name: str, new: Sequence[str], as
         logger.info("%s: added %s", key, symbols)
         if not parameter.requires_grad:
             logger.warning(
-                "%s: the parameters of %s are %s, and --freeze-pretrained does not train them; "
+                "%s: the parameters of %s are new, and --freeze-pretrained does not train them; "
                 "leave it out if examples have several sentences",
                 key,
                 symbols,
-                "the mean of the others" if as_mean else "random",
             )

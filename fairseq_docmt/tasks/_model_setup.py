@@ -7,6 +7,8 @@ from fairseq_docmt.models.interface import load_pretrained_parts, reads_document
 from fairseq_docmt.tasks import _checkpoint_checks, _data_folder
 from fairseq_docmt.tasks._extend_positions import extend_positions
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
+from fairseq_docmt.tasks._new_separator import begin_as_end, joins_sentences
+from fairseq_docmt.tasks._stored_options import KEY
 
 
 def let_load(model: nn.Module, task) -> None:
@@ -43,8 +45,19 @@ def start_training(model: nn.Module, task, arch: str) -> None:
     if task.start is not None:
         if not task.start.resumes:
             extend_positions(model, task.cfg.extend_positions, task.start.file.path)
+            _begin_separator(model, task)
         _checkpoint_checks.check_fit(model, task.start.file, arch, task.start.resumes)
     load_pretrained_parts(model, _data_folder.training_sources(task.cfg))
+
+
+def _begin_separator(model: nn.Module, task) -> None:
+    """Let ``<sep>`` begin as ``</s>`` if it is new to the checkpoint.
+
+    Symbols of a multilingual model begin as the mean of the others, see :func:`let_load`.
+    """
+    trained = task.start.file.task_state.get(KEY, {})
+    if joins_sentences(task.options) and not joins_sentences(trained) and not task.tag_options:
+        begin_as_end(model, task.src_dict, task.tgt_dict)
 
 
 def _check_averages(model: nn.Module) -> None:

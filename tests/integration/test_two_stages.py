@@ -52,6 +52,54 @@ def test_memory_starts_from_a_sentence_level_model(binarised, sentence_level, tm
     assert all(name in old or ".memories." in name for name in new)
 
 
+def rows_of(path):
+    """Parameters of <sep> and </s>, which are the last row but one and row 2."""
+    layers = "embed_tokens", "output_projection", "fc_out"
+    values = [v for name, v in tiny.weights(path).items() if name.split(".")[-2] in layers]
+    assert len(values) >= 3
+    return tuple(torch.cat([value[row].view(-1) for value in values]) for row in (-2, 2))
+
+
+def started(binarised, folder, start, *task, model):
+    """Checkpoint of a second stage that changes the parameters by next to nothing."""
+    arguments = [*task, "--finetune-from-model", str(start), "--lr", "3e-9"]
+    return tiny.train(binarised, folder, *arguments, model=model, updates=1)
+
+
+NEXT = [*SENTENCE, "--next-sentences", "1"]
+DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "40"]
+WINDOWS = [*SENTENCE[:2], "--window-size", "2"]
+
+
+@pytest.mark.parametrize("task", [WINDOWS, NEXT, DOCUMENTS], ids=["windows", "next", "documents"])
+def test_separators_begin_as_ends_of_sentences(binarised, sentence_level, tmp_path, task):
+    """Where the sequences have several sentences, after training on single ones."""
+    path = started(binarised, tmp_path, sentence_level, *task, model=tiny.MODEL)
+    (separator, end), (_, before) = rows_of(path), rows_of(sentence_level)
+    torch.testing.assert_close(separator, before, atol=1e-6, rtol=0)
+    torch.testing.assert_close(end, before, atol=1e-6, rtol=0)
+
+
+def test_separators_of_an_lstm_begin_as_ends_of_sentences(binarised, tmp_path):
+    model = tiny.RECURRENT_MODEL
+    base = tiny.train(binarised, tmp_path / "a", *SENTENCE, model=model, updates=2)
+    path = started(binarised, tmp_path / "b", base, *WINDOWS, model=model)
+    torch.testing.assert_close(rows_of(path)[0], rows_of(base)[1], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [(SENTENCE, SENTENCE), (SENTENCE, STREAM), (WINDOWS, WINDOWS), (DOCUMENTS, WINDOWS)],
+    ids=["sentences", "stream", "windows", "documents"],
+)
+def test_separators_stay_as_they_are(binarised, tmp_path, first, second):
+    """Where they have been learned, or are not read."""
+    model = tiny.memory() if second is STREAM else tiny.MODEL
+    base = tiny.train(binarised, tmp_path / "a", *first, model=tiny.MODEL, updates=2)
+    path = started(binarised, tmp_path / "b", base, *second, model=model)
+    torch.testing.assert_close(rows_of(path)[0], rows_of(base)[0], atol=1e-6, rtol=0)
+
+
 def test_cache_starts_from_rnnsearch(binarised, tmp_path):
     """In the second stage of Tu et al. (2018), only the gate is trained."""
     base = tiny.train(binarised, tmp_path / "a", *SENTENCE, model=tiny.rnnsearch(), updates=5)
@@ -123,7 +171,7 @@ def test_frozen_symbols_are_warned_of(binarised, tmp_path, caplog):
     path = tiny.train(binarised, tmp_path / "a", "--task", "translation", model=GATED, updates=1)
     arguments = [*task, "--finetune-from-model", str(path), "--freeze-pretrained"]
     tiny.train(binarised, tmp_path / "b", *arguments, model=model, updates=1)
-    assert "the parameters of <sep>, <bod> are random" in caplog.text
+    assert "the parameters of <sep>, <bod> are new" in caplog.text
 
 
 def test_negative_scale(binarised, tmp_path):

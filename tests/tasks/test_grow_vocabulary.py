@@ -71,7 +71,7 @@ def test_frozen_rows_are_reported(dictionary, caplog):
     let_vocabulary_grow(new, dictionary)
     with caplog.at_level(logging.WARNING):
         new.load_state_dict(old)
-    assert "embed.weight: the parameters of <sep>, <bod> are random" in caplog.text
+    assert "embed.weight: the parameters of <sep>, <bod> are new" in caplog.text
 
 
 def test_new_rows_begin_as_the_mean_of_the_others(dictionary):
