@@ -113,6 +113,28 @@ def window_attention(q, k, v, centers, size: int, causal=False, key_padding=None
     return torch.stack(rows).view(q.shape)
 
 
+def sentence_positions(positions: Tensor, separators: Tensor, ends: bool) -> Tensor:
+    """Count positions (B, T) anew in each sentence, token by token.
+
+    Args:
+        positions: position of each token in its row, from 1; 0 at padding.
+        separators: True at ``<sep>``.
+        ends: whether ``<sep>`` ends a sentence; otherwise it begins one.
+    """
+    found = torch.zeros_like(positions)
+    for b, row in enumerate(positions.tolist()):
+        start = 0  # position before the sentence
+        for t, position in enumerate(row):
+            if position == 0:
+                continue
+            if separators[b, t] and not ends:
+                start = position - 1
+            found[b, t] = position - start
+            if separators[b, t] and ends:
+                start = position
+    return found
+
+
 def _positions(x: Tensor):
     return [(h, b, t) for h in range(x.size(0)) for b in range(x.size(1)) for t in range(x.size(2))]
 

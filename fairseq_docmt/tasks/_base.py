@@ -85,10 +85,10 @@ class DocumentTranslationTask(PreparedTextTask):
             cfg.rebuild_batches = True
         # With the default of -1, fairseq gives a concatenated training set a negative length.
         cfg.upsample_primary = max(cfg.upsample_primary, 1)
-        given = {name: getattr(cfg, name) for name in self.stored_defaults}
-        # A flag that is False counts as not given.
-        given["mark_document_start"] = cfg.mark_document_start or None
         defaults = {"mark_document_start": False, **self.stored_defaults}
+        given = {name: getattr(cfg, name) for name in defaults}
+        # A flag that is False counts as not given.
+        given = {name: None if value is False else value for name, value in given.items()}
         self.stored = StoredOptions(
             self.task_name, given, defaults, self.learned_defaults, self.sentence_level
         )
@@ -303,6 +303,8 @@ class DocumentTranslationTask(PreparedTextTask):
         if not from_checkpoint:
             complete_in_place(cfg, self.cfg)
         model = super().build_model(cfg, from_checkpoint)
+        if self.options.get("restart_positions"):
+            _model_setup.count_positions_by_sentence(model, self, name_of(cfg))
         if not torch.cuda.is_available():
             use_onednn(model)
         _model_setup.let_load(model, self)

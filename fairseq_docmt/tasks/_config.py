@@ -151,3 +151,17 @@ class DocumentTranslationConfig(TranslationConfig):
     store_ema: bool = II("ema.store_ema")
     seed: int = II("common.seed")
     no_progress_bar: bool = II("common.no_progress_bar")
+
+
+@dataclass
+class JoinedTranslationConfig(DocumentTranslationConfig):
+    """Options of the tasks that join sentences into one sequence."""
+
+    restart_positions: bool = field(
+        default=False,
+        metadata={
+            "help": "count the positions of tokens anew in each sentence, so that a sentence-level "
+            "model that training starts from reads every sentence as it has learned to; for "
+            "transformers with positional embeddings"
+        },
+    )

@@ -2,13 +2,29 @@
 
 from torch import nn
 
+from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models.interface import load_pretrained_parts, reads_documents
+from fairseq_docmt.modules.shared.restarted_positions import restart_positions
 from fairseq_docmt.tasks import _checkpoint_checks, _data_folder
 from fairseq_docmt.tasks._extend_positions import extend_positions
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
 from fairseq_docmt.tasks._new_separator import begin_as_end, joins_sentences
 from fairseq_docmt.tasks._stored_options import KEY
+
+
+def count_positions_by_sentence(model: nn.Module, task, arch: str) -> None:
+    """Let a model count positions anew in each sentence (``--restart-positions``).
+
+    Raises:
+        UserError: it has no positional embeddings.
+    """
+    parts = (getattr(model, side, None) for side in ("encoder", "decoder"))
+    if any(getattr(part, "embed_positions", None) is None for part in parts):
+        raise UserError(
+            f"--restart-positions: --arch {arch} has no positional embeddings; leave it out"
+        )
+    restart_positions(model, *map(separator_index, (task.src_dict, task.tgt_dict)))
 
 
 def let_load(model: nn.Module, task) -> None:

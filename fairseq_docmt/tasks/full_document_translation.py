@@ -25,13 +25,13 @@ from fairseq_docmt.generation.iterative import ORDERS
 from fairseq_docmt.models.interface import reads_documents, remembers_translations
 from fairseq_docmt.tasks import _data_folder
 from fairseq_docmt.tasks._base import DocumentTranslationTask
-from fairseq_docmt.tasks._config import DocumentTranslationConfig
+from fairseq_docmt.tasks._config import JoinedTranslationConfig
 from fairseq_docmt.tasks._document_rows import DocumentRows
 
 
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
-class FullDocumentTranslationConfig(DocumentTranslationConfig):
+class FullDocumentTranslationConfig(JoinedTranslationConfig):
     """Options of ``full_document_translation``."""
 
     decoding: Optional[
@@ -110,7 +110,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
 
     task_name = "full_document_translation"
     decodings = ["segment", "sequential", "sequential-full-source", "iterative"]
-    stored_defaults = {"max_document_tokens": 1000}
+    stored_defaults = {"max_document_tokens": 1000, "restart_positions": False}
     learned_defaults = {"target_ratio": 1.0}
     #: data of models whose batch rows are sentences; set when the model is built, before loading
     document_rows: Optional[DocumentRows] = None

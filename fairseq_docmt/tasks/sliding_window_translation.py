@@ -19,11 +19,11 @@ from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.tasks import _data_folder, _word_dropout
 from fairseq_docmt.tasks._base import DocumentTranslationTask
-from fairseq_docmt.tasks._config import DocumentTranslationConfig
+from fairseq_docmt.tasks._config import JoinedTranslationConfig
 
 
 @dataclass
-class SlidingWindowTranslationConfig(DocumentTranslationConfig):
+class SlidingWindowTranslationConfig(JoinedTranslationConfig):
     """Options of ``sliding_window_translation``."""
 
     window_size: Optional[int] = field(
@@ -83,7 +83,12 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
 
     task_name = "sliding_window_translation"
     decodings = ["sequential", "window", "segment"]
-    stored_defaults = {"window_size": 4, "loss_on": "window", "next_sentences": 0}
+    stored_defaults = {
+        "window_size": 4,
+        "loss_on": "window",
+        "next_sentences": 0,
+        "restart_positions": False,
+    }
     sentence_level = {"window_size": 1}
 
     def check_options(self) -> None:

@@ -1,6 +1,6 @@
 """Reading a prefix in one pass equals teacher forcing, at odd lengths, in float64.
 
-Covers generation/prefix_ensemble.py.
+Covers generation/prefix_ensemble.py and restarted positions.
 """
 
 import pytest
@@ -10,6 +10,7 @@ import torch
 from fairseq_docmt.data import pad_rows
 from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
+from fairseq_docmt.modules.shared.restarted_positions import restart_positions
 
 WORDS = 12
 KINDS = {
@@ -17,12 +18,17 @@ KINDS = {
     "lstm": tiny.RECURRENT_MODEL,
     "rfa-decay": tiny.rfa("--sentence-gate", "decay"),
     "rfa-average": tiny.rfa("--sentence-gate", "average"),
+    "restarted": tiny.MODEL,
+    "rfa-restarted": tiny.rfa(),
 }
 PARALLEL = [kind for kind in KINDS if kind != "lstm"]
 
 
 def build(kind, *options, seed=0):
-    return tiny.model(*KINDS[kind], *options, seed=seed), tiny.dictionary()
+    model, words = tiny.model(*KINDS[kind], *options, seed=seed), tiny.dictionary()
+    if kind.endswith("restarted"):
+        restart_positions(model, words.index("<sep>"), words.index("<sep>"))
+    return model, words
 
 
 def rows_of(lengths, words, first=()):
@@ -61,6 +67,21 @@ def test_reading_in_chunks_equals_teacher_forcing(kind, learned, normalize_befor
             want = teacher_forced(model, encoder_out, row, so_far[row])
             # fairseq computes its attention weights in single precision, whatever the model.
             torch.testing.assert_close(prefix.features[row, 0], want, atol=1e-6, rtol=1e-6)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["rfa-decay", "rfa-restarted"])
+def test_rows_without_new_tokens_keep_their_position(kind):
+    model, words = build(kind)
+    encoder_out, _ = encode(model, words, 2)
+    state, so_far = {}, torch.empty(0, dtype=torch.long)
+    for lengths in ((6, 3), (2, 0), (1, 4)):
+        rows = rows_of(lengths, words)
+        tokens = pad_rows(rows, words)
+        features, _ = model.decoder.prefill(tokens, encoder_out, state)
+        so_far = torch.cat([so_far, rows[1]])
+    want = teacher_forced(model, encoder_out, 1, so_far)
+    torch.testing.assert_close(features[1, lengths[1] - 1], want, atol=1e-6, rtol=1e-6)
 
 
 @torch.no_grad()

@@ -7,13 +7,14 @@ Here each layer defines its state, and the states of all layers are reordered as
 from typing import Any, List, NamedTuple, Optional
 
 import torch
-import torch.nn.functional as F
 from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor
 
 from fairseq_docmt.modules.shared.beam_rows import split_order
 from fairseq_docmt.modules.shared.incremental_state import KeepsState, store_state
+from fairseq_docmt.modules.shared.restarted_positions import look_up
+from fairseq_docmt.ops.sentence_positions import sentence_positions
 
 
 class DecoderState(NamedTuple):
@@ -22,7 +23,8 @@ class DecoderState(NamedTuple):
     Attributes:
         layers: state of each layer, with ``reorder(rows: BeamRows)`` and ``unshare_beams()``.
         rest: state shared by all layers, with the same methods; or None.
-        positions: (B * N,) number of tokens read by each row; the beams of a sentence are adjacent.
+        positions: (B * N,) position of the last token that each row has read, from 1; 0 before the
+            first. The beams of a sentence are adjacent.
         most: upper bound of ``positions``.
         bsz: number of sentences B.
         beams: number of beams N of each sentence.
@@ -72,6 +74,8 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
 
     #: whether :meth:`step` returns attention weights over the source, as fairseq's decoder does
     has_attention_weights = False
+    #: whether positions are counted anew in each sentence
+    restarts_positions = False
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens)
@@ -143,15 +147,16 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
     ):
         """See the base class."""
         if incremental_state is None:
-            x = self._embed(prev_output_tokens, None, 0)
+            x = self._embed(prev_output_tokens)
             encoder_out = _for_rows(encoder_out, len(prev_output_tokens))
             x, extra = self.forward_sequence(x, prev_output_tokens, encoder_out, alignment_layer)
             return self._project(x), {"attn": [None], "inner_states": [], **extra}
         state = self.current_state(incremental_state, encoder_out, len(prev_output_tokens))
-        tokens = prev_output_tokens[:, -1]
-        x = self._embed(tokens.unsqueeze(1), state.positions.unsqueeze(1), state.most + 1)
-        x, layers, rest, extra = self.step(x.squeeze(1), tokens, state)
-        self._store(incremental_state, state, layers, rest, torch.ones_like(tokens), 1)
+        last = prev_output_tokens[:, -1:]
+        positions = self._positions(last, state)
+        x = self._embed(last, positions, state.most + 1)
+        x, layers, rest, extra = self.step(x.squeeze(1), last.squeeze(1), state)
+        self._store(incremental_state, state, layers, rest, positions.squeeze(1), 1)
         extra = {"attn": [None], "inner_states": [], **extra}
         return self._project(x).unsqueeze(1), extra
 
@@ -163,10 +168,13 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         """
         state = self.current_state(incremental_state, encoder_out, len(new_tokens))
         length = new_tokens.size(1)
-        x = self._embed(new_tokens, state.positions.unsqueeze(1), state.most + length)
+        positions = self._positions(new_tokens, state)
+        x = self._embed(new_tokens, positions, state.most + length)
         x, layers, rest, extra = self.read(x, new_tokens, state)
-        read = new_tokens.ne(self.padding_idx).sum(dim=1)
-        self._store(incremental_state, state, layers, rest, read, length)
+        read = new_tokens.ne(self.padding_idx).sum(dim=1, keepdim=True)
+        last = positions.gather(1, (read - 1).clamp(min=0))
+        last = torch.where(read > 0, last, state.positions.unsqueeze(1)).squeeze(1)
+        self._store(incremental_state, state, layers, rest, last, length)
         return self._project(x), {"attn": [None], "inner_states": [], **extra}
 
     def init_state(self, encoder_out):
@@ -177,9 +185,9 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return DecoderState(layers, rest, positions, 0, bsz, 1)
 
     @staticmethod
-    def _store(incremental_state, state, layers, rest, read, most: int) -> None:
+    def _store(incremental_state, state, layers, rest, positions: Tensor, length: int) -> None:
         state = state._replace(
-            layers=layers, rest=rest, positions=state.positions + read, most=state.most + most
+            layers=layers, rest=rest, positions=positions, most=state.most + length
         )
         store_state(incremental_state, state)
 
@@ -190,34 +198,44 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         padding = tokens.eq(self.padding_idx)
         return padding if padding.any() else None
 
-    def _embed(self, tokens, read: Optional[Tensor], most: int):
-        """Embed tokens (B, T) that follow ``read`` (B, 1) earlier tokens, giving (B, T, C)."""
+    def _positions(self, tokens: Tensor, state: DecoderState) -> Tensor:
+        """Return the (rows, T) positions of right-padded tokens after a state, 0 at padding."""
+        is_token = tokens.ne(self.padding_idx)
+        positions = (is_token.cumsum(dim=1) + state.positions.unsqueeze(1)) * is_token
+        if not self.restarts_positions:
+            return positions
+        return sentence_positions(positions, tokens.eq(self.separator), ends=False)
+
+    def _embed(self, tokens: Tensor, positions: Optional[Tensor] = None, most: int = 0) -> Tensor:
+        """Embed tokens, giving (B, T, C).
+
+        Args:
+            tokens: (B, T) tokens.
+            positions: (B, T) their positions; default: those of whole sequences.
+            most: upper bound of ``positions``.
+        """
         x = self.embed_scale * self.embed_tokens(tokens)
         if self.quant_noise is not None:
             x = self.quant_noise(x)
         if self.project_in_dim is not None:
             x = self.project_in_dim(x)
         if self.embed_positions is not None:
-            if read is None:
+            if positions is None:
                 x = x + self.embed_positions(tokens)
             else:
-                x = x + self._positions(tokens, read, most).to(x.dtype)
+                x = x + self._embedded(positions, most).to(x.dtype)
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
-    def _positions(self, tokens, read, most: int):
-        """Return positional embeddings for rows that have read different numbers of tokens."""
-        is_token = tokens.ne(self.padding_idx)
-        positions = (is_token.cumsum(dim=1) + read) * is_token + self.padding_idx
-        if not isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
-            return F.embedding(positions, self.embed_positions.weight)
-        table = self.embed_positions.weights
-        if len(table) <= most + self.padding_idx:
+    def _embedded(self, positions: Tensor, most: int) -> Tensor:
+        """Return the embeddings of positions."""
+        embed = self.embed_positions
+        sinusoidal = isinstance(embed, SinusoidalPositionalEmbedding)
+        if sinusoidal and len(embed.weights) <= most + self.padding_idx:
             # A call with a longer sequence extends the sinusoidal table.
-            self.embed_positions(tokens.new_full((1, 2 * most), self.padding_idx))
-            table = self.embed_positions.weights
-        return F.embedding(positions, table)
+            embed(positions.new_full((1, 2 * most), self.padding_idx))
+        return look_up(embed, positions)
 
     def _project(self, x):
         if self.layer_norm is not None:

@@ -1,0 +1,46 @@
+"""Positional embeddings that begin anew in each sentence."""
+
+from functools import partial
+
+import torch.nn.functional as F
+from fairseq.modules import SinusoidalPositionalEmbedding
+from torch import Tensor, nn
+
+from fairseq_docmt.ops.sentence_positions import sentence_positions
+
+
+def look_up(embed_positions: nn.Module, positions: Tensor) -> Tensor:
+    """Return the (B, T, C) embeddings of positions (B, T), counted from 1; 0 is padding.
+
+    Args:
+        embed_positions: learned or sinusoidal positional embedding of fairseq, large enough.
+    """
+    sinusoidal = isinstance(embed_positions, SinusoidalPositionalEmbedding)
+    table = embed_positions.weights if sinusoidal else embed_positions.weight
+    return F.embedding(positions + embed_positions.padding_idx, table)
+
+
+def restart_positions(model: nn.Module, src_separator: int, tgt_separator: int) -> None:
+    """Let the encoder and decoder of a transformer count positions anew in each sentence.
+
+    Lupo et al. (2022), "Focused Concatenation for Context-Aware Neural Machine Translation",
+    separate the positions of sentences too, but by shifting them.
+
+    Args:
+        model: transformer with positional embeddings, of fairseq or of this package.
+        src_separator, tgt_separator: index of ``<sep>``.
+    """
+    for part, separator, ends in (
+        (model.encoder, src_separator, True),
+        (model.decoder, tgt_separator, False),
+    ):
+        part.restarts_positions = True
+        part.embed_positions.register_forward_hook(partial(_of_sentences, separator, ends))
+
+
+def _of_sentences(separator: int, ends: bool, module: nn.Module, inputs: tuple, _) -> Tensor:
+    """Return the embeddings of the positions in sentences for the tokens that were read."""
+    tokens = inputs[0]
+    is_token = tokens.ne(module.padding_idx)
+    positions = is_token.cumsum(dim=1) * is_token
+    return look_up(module, sentence_positions(positions, tokens.eq(separator), ends))
