@@ -160,8 +160,8 @@ class JoinedTranslationConfig(DocumentTranslationConfig):
     restart_positions: bool = field(
         default=False,
         metadata={
-            "help": "count the positions of tokens anew in each sentence, so that a sentence-level "
-            "model that training starts from reads every sentence as it has learned to; for "
-            "transformers with positional embeddings"
+            "help": "count the positions of tokens anew in each sentence, like the sentence-level "
+            "model that training starts from; for transformers whose attention knows the sentences "
+            "(g_transformer, lst_transformer)"
         },
     )

@@ -1,6 +1,7 @@
 """Training in two stages: a sentence-level model, then the parameters that an architecture adds.
 
-Covers models/_document_transformer.py, models/_options.py, optim/grouped_adam.py.
+Covers models/_document_transformer.py, models/_options.py, optim/grouped_adam.py,
+tasks/_new_separator.py.
 """
 
 import pytest
