@@ -1,13 +1,14 @@
 """Give every sentence of a test set a limited context: of its own or of another document.
 
     python contexts.py make SENTENCES TEXT.zh TEXT.en OUT
-    python contexts.py take OUTPUT_OF_FAIRSEQ_GENERATE OUT/own.zh > hypotheses
+    python contexts.py take OUTPUT_OF_FAIRSEQ_GENERATE OUT/own.zh TEXT.en > hypotheses
 
 ``make`` writes OUT/own and OUT/other, both with one document for each sentence: up to SENTENCES
 that precede it, then the sentence.  In ``other`` the preceding sentences are those of another
 document, as in ``context-usage --context other-document:SENTENCES``.  ``take`` prints the
-translations of the last sentence of each such document, in order; it needs the source of OUT/own
-or OUT/other that was translated.
+translations of the last sentence of each such document, with the blank lines of the test set, so
+that empty translations are told from ends of documents; it needs the source of OUT/own or OUT/other
+that was translated.
 """
 
 import sys
@@ -30,8 +31,8 @@ def make(sentences: int, source: str, target: str, out: Path) -> None:
             (out / f"{name}{Path(path).suffix}").write_text(text + "\n", encoding="utf-8")
 
 
-def take(output: str, source: str) -> List[str]:
-    """Return the translations of the last sentence of each document.
+def take(output: str, source: str, text: str) -> List[str]:
+    """Return the translations of the last sentence of each document, in the lines of a text.
 
     Raises:
         UserError: a sentence of the source has no translation.
@@ -44,7 +45,9 @@ def take(output: str, source: str) -> List[str]:
         raise UserError(
             f"{output} has no translation of line {missing + 1} of {source}; generate it again"
         )
-    return [hypotheses[row] for row in place if row + 1 not in place]
+    last = iter([hypotheses[row] for row in place if row + 1 not in place])
+    lines = Path(text).read_text(encoding="utf-8").rstrip("\n").split("\n")
+    return [next(last) if line else "" for line in lines]
 
 
 if __name__ == "__main__":

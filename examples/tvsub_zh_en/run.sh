@@ -281,7 +281,7 @@ score() {
   outputs=()
   for side in own:test other:test1; do
     python "$here/contexts.py" take "$work/$system/contexts/${side%:*}/generate-${side#*:}.txt" \
-      "$work/contexts/${side%:*}.$src_lang" > "$work/$system/contexts/${side%:*}.$tgt_lang"
+      "$work/contexts/${side%:*}.$src_lang" "$reference" > "$work/$system/contexts/${side%:*}.$tgt_lang"
     outputs+=("${side%:*}=$work/$system/contexts/${side%:*}.$tgt_lang")
   done
   measured "$system/scores/contexts-record" python -m fairseq_docmt.scoring metrics \

@@ -66,7 +66,9 @@ def test_the_last_sentence_of_each_document_is_taken(tmp_path):
     output = "".join(f"T-{n}\tt\nH-{n}\t-0.5\t{text}\n" for n, text in lines.items())
     (tmp_path / "out").write_text(output)
     (tmp_path / "text").write_text("x\nx\n\nx\n\nx\nx\nx\n")
-    assert contexts.take(str(tmp_path / "out"), str(tmp_path / "text")) == ["b", "c", "f"]
+    (tmp_path / "test").write_text("x\nx\n\nx\n")
+    taken = contexts.take(*(str(tmp_path / name) for name in ("out", "text", "test")))
+    assert taken == ["b", "c", "", "f"]
 
 
 @pytest.mark.parametrize("missing", [1, 6])
@@ -76,7 +78,7 @@ def test_no_sentence_takes_the_place_of_a_missing_one(tmp_path, missing):
     (tmp_path / "text").write_text("x\nx\n\nx\nx\n\nx\n")
     message = f"/out has no translation of line {missing + 1} of .*/text; generate it again"
     with pytest.raises(UserError, match=message):
-        contexts.take(str(tmp_path / "out"), str(tmp_path / "text"))
+        contexts.take(str(tmp_path / "out"), str(tmp_path / "text"), "")
 
 
 def test_weights_are_kept_in_half_precision(tmp_path):
