@@ -67,12 +67,14 @@ def start_training(model: nn.Module, task, arch: str) -> None:
 
 
 def _begin_separator(model: nn.Module, task) -> None:
-    """Let ``<sep>`` begin as ``</s>`` if it is new to the checkpoint.
+    """Let ``<sep>`` begin as ``</s>`` if the model reads it and the checkpoint has not learned it.
 
     Symbols of a multilingual model begin as the mean of the others, see :func:`let_load`.
     """
     trained = task.start.file.task_state.get(KEY, {})
-    if joins_sentences(task.options) and not joins_sentences(trained) and not task.tag_options:
+    if task.tag_options or reads_documents(model) or joins_sentences(trained):
+        return
+    if joins_sentences(task.options):
         begin_as_end(model, task.src_dict, task.tgt_dict)
 
 
