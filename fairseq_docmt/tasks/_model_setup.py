@@ -1,7 +1,9 @@
 """What the tasks do with a model that has just been built."""
 
+from fairseq.data import Dictionary
 from torch import nn
 
+from fairseq_docmt.checkpoint_file import CheckpointFile
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models.interface import load_pretrained_parts, reads_documents
@@ -71,11 +73,19 @@ def _begin_separator(model: nn.Module, task) -> None:
 
     Symbols of a multilingual model begin as the mean of the others, see :func:`let_load`.
     """
-    trained = task.start.file.task_state.get(KEY, {})
-    if task.tag_options or reads_documents(model) or joins_sentences(trained):
+    if task.tag_options or reads_documents(model) or not joins_sentences(task.options):
         return
-    if joins_sentences(task.options):
+    if not _knows_separator(task.start.file, task.src_dict):
         begin_as_end(model, task.src_dict, task.tgt_dict)
+
+
+def _knows_separator(file: CheckpointFile, src_dict: Dictionary) -> bool:
+    """Return whether a checkpoint was trained on sequences with ``<sep>``."""
+    if KEY in file.task_state:
+        return joins_sentences(file.task_state[KEY])
+    # In a stock task, <sep> may have been a word of the user's.
+    words = file.weights.get("encoder.embed_tokens.weight")
+    return words is not None and len(words) == len(src_dict)
 
 
 def _check_averages(model: nn.Module) -> None:

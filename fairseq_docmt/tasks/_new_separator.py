@@ -23,9 +23,9 @@ def joins_sentences(options: dict) -> bool:
     """Return whether sequences have several sentences, joined by ``<sep>``.
 
     Args:
-        options: options of a document task, as stored in its checkpoints; empty for another task.
+        options: options of a document task, as stored in its checkpoints.
     """
-    if options.get("task") == "full_document_translation":
+    if options["task"] == "full_document_translation":
         return True
     return options.get("window_size", 1) > 1 or options.get("next_sentences", 0) > 0
 

@@ -4,6 +4,9 @@ Covers models/_document_transformer.py, models/_options.py, optim/grouped_adam.p
 tasks/_new_separator.py.
 """
 
+import shutil
+from pathlib import Path
+
 import pytest
 import tiny
 import torch
@@ -79,6 +82,15 @@ def test_separators_begin_as_ends_of_sentences(binarised, sentence_level, tmp_pa
     (separator, end), (_, before) = rows_of(path), rows_of(sentence_level)
     torch.testing.assert_close(separator, before, atol=1e-6, rtol=0)
     torch.testing.assert_close(end, before, atol=1e-6, rtol=0)
+
+
+def test_separators_of_a_stock_model_that_had_them_stay(binarised, tmp_path):
+    data = Path(shutil.copytree(binarised, tmp_path / "data"))
+    for dictionary in data.glob("dict.*.txt"):
+        dictionary.write_text(dictionary.read_text() + "<sep> 1\n<bod> 1\n")
+    base = tiny.train(data, tmp_path / "a", "--task", "translation", updates=2)
+    path = started(data, tmp_path / "b", base, *WINDOWS, model=tiny.MODEL)
+    torch.testing.assert_close(rows_of(path)[0], rows_of(base)[0], atol=1e-6, rtol=0)
 
 
 def test_separators_of_an_lstm_begin_as_ends_of_sentences(binarised, tmp_path):
