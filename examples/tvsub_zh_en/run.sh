@@ -108,10 +108,11 @@ read_memories() {
 
 # Trains the language models for a source memory, and translates everything by the base for a target memory.
 make_memories() {
-  # An adaptive softmax is faster, and needs more types than its last cutoff.
-  local softmax=(--adaptive-softmax-cutoff 1000,4000 --criterion adaptive_loss)
-  [ "$(wc -l < "$bin/dict.$src_lang.txt")" -gt 4000 ] || softmax=()
+  local softmax
   case " ${options[*]} " in *" --sentence-lm "*)
+    # An adaptive softmax is faster, and needs more types than its last cutoff.
+    softmax=(--adaptive-softmax-cutoff 1000,4000 --criterion adaptive_loss)
+    [ "$(wc -l < "$bin/dict.$src_lang.txt")" -gt 4000 ] || softmax=()
     measured lm/record env SIZE=$lm_size EPOCHS=3 bash "$recipes/maruf2018_memnet/train_sentence_lm.sh" \
       "$work/data/text/subwords/train.$src_lang" "$work/data/text/subwords/valid.$src_lang" \
       "$bin/dict.$src_lang.txt" \

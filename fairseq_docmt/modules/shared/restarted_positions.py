@@ -4,6 +4,7 @@ from functools import partial
 
 import torch.nn.functional as F
 from fairseq.modules import SinusoidalPositionalEmbedding
+from fairseq.utils import make_positions
 from torch import Tensor, nn
 
 from fairseq_docmt.ops.sentence_positions import sentence_positions
@@ -41,6 +42,5 @@ def restart_positions(model: nn.Module, src_separator: int, tgt_separator: int) 
 def _of_sentences(separator: int, ends: bool, module: nn.Module, inputs: tuple, _) -> Tensor:
     """Return the embeddings of the positions in sentences for the tokens that were read."""
     tokens = inputs[0]
-    is_token = tokens.ne(module.padding_idx)
-    positions = is_token.cumsum(dim=1) * is_token
+    positions = make_positions(tokens, module.padding_idx) - module.padding_idx
     return look_up(module, sentence_positions(positions, tokens.eq(separator), ends))
