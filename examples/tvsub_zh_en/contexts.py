@@ -35,7 +35,8 @@ def take(output: str, source: str, text: str) -> List[str]:
     """Return the translations of the last sentence of each document, in the lines of a text.
 
     Raises:
-        UserError: a sentence of the source has no translation.
+        UserError: a sentence of the source has no translation, or the text is not the test set that
+            the source was made from.
     """
     hypotheses = read_output(output).hypotheses
     lines = Path(source).read_text(encoding="utf-8").split("\n")
@@ -45,9 +46,16 @@ def take(output: str, source: str, text: str) -> List[str]:
         raise UserError(
             f"{output} has no translation of line {missing + 1} of {source}; generate it again"
         )
-    last = iter([hypotheses[row] for row in place if row + 1 not in place])
+    last = [hypotheses[row] for row in place if row + 1 not in place]
     lines = Path(text).read_text(encoding="utf-8").rstrip("\n").split("\n")
-    return [next(last) if line else "" for line in lines]
+    sentences = sum(map(bool, lines))
+    if sentences != len(last):
+        raise UserError(
+            f"{source} has {len(last)} documents, but {text} has {sentences} sentences; "
+            "give the test set that was given to make"
+        )
+    remaining = iter(last)
+    return [next(remaining) if line else "" for line in lines]
 
 
 if __name__ == "__main__":

@@ -71,6 +71,16 @@ def test_the_last_sentence_of_each_document_is_taken(tmp_path):
     assert taken == ["b", "c", "", "f"]
 
 
+@pytest.mark.parametrize("text", ["x\n", "x\n\nx\nx\n"])
+def test_the_text_must_be_the_one_that_got_contexts(tmp_path, text):
+    (tmp_path / "out").write_text("T-0\tt\nH-0\t-0.5\tx\nT-2\tt\nH-2\t-0.5\tx\n")
+    (tmp_path / "text").write_text("x\n\nx\n")
+    (tmp_path / "test").write_text(text)
+    message = f"/text has 2 documents, but .*/test has {text.count('x')} sentences; give the test"
+    with pytest.raises(UserError, match=message):
+        contexts.take(*(str(tmp_path / name) for name in ("out", "text", "test")))
+
+
 @pytest.mark.parametrize("missing", [1, 6])
 def test_no_sentence_takes_the_place_of_a_missing_one(tmp_path, missing):
     output = "".join(f"T-{n}\tt\nH-{n}\t-0.5\tx\n" for n in (0, 1, 3, 4, 6) if n != missing)
