@@ -169,6 +169,25 @@ def test_part_of_a_comparison():
     assert places == [f"memory-{x}/stream/test-4/generate-test.txt" for x in ("control", "both")]
 
 
+@pytest.mark.parametrize("recipe", ["tvsub_zh_en", "ende_docs"])
+def test_every_setting_can_be_trained(recipe):
+    """Those that were only tried, too; their updates are counted with the options of training."""
+    files = [recipes.EXAMPLES / recipe / f"{name}.txt" for name in ("systems", "tried")]
+    lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
+    names = [line.split("|")[0].strip() for line in lines if "|" in line and line[0] != "#"]
+    environment = {"CORPUS": "CORPUS", "STAGES": "train"}
+    environment["RECIPE"] = str(recipes.EXAMPLES / recipe)
+    run = recipes.Run("tvsub_zh_en/run.sh", f"WORK {' '.join(names)}", environment=environment)
+    calls = run.calls()
+    trained = [call.arguments for call in calls if call.program == "fairseq-train"]
+    folders = [words[words.index("--save-dir") + 1] for words in trained]
+    assert [Path(folder).name for folder in folders] == names
+    counted = [call.arguments[1:] for call in calls if call.program == "updates.py"]
+    assert len(counted) == sum("--finetune-from-model" in words for words in trained)
+    for words in trained + counted:
+        recipes.parse("fairseq-train", words)
+
+
 def values(script: str, name: str, **environment) -> list:
     """Values of an option in all calls of a script with this option."""
     runs = [run for run in recipes.RUNS if run.script == script]
