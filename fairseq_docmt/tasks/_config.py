@@ -162,6 +162,6 @@ class JoinedTranslationConfig(DocumentTranslationConfig):
         metadata={
             "help": "count the positions of tokens anew in each sentence, like the sentence-level "
             "model that training starts from; for transformers whose attention knows the sentences "
-            "(g_transformer, lst_transformer)"
+            "(g_transformer)"
         },
     )
