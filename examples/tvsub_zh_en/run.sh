@@ -140,7 +140,7 @@ train() {
     if [ ! -e "$work/$1/updates" ]; then
       mkdir -p "$work/$1"
       most=$(python "$here/updates.py" "${TOKENS:-${tokens[$start]}}" "$bin" --user-dir "$user_dir" \
-        "${common[@]}" --lr-scheduler polynomial_decay "${options[@]}" \
+        "${common[@]}" --lr-scheduler polynomial_decay --total-num-update 1 "${options[@]}" \
         2> "$work/$1/updates.log") || { tail -n 5 "$work/$1/updates.log" >&2; exit 1; }
       echo "$most" > "$work/$1/updates"
     fi
