@@ -7,4 +7,4 @@ limited=zpdev marks=zpdev.zp.zh
 # target tokens that are read after each base
 declare -A tokens=([base]=12000000 [rnnsearch]=6000000 [base2]=8000000 [rnnsearch2]=4000000)
 # systems whose context is cut, and the same with their context
-context_of=([memory-control2]=memory-both2 [group-control2]=group2 [control2-16m]=window2-16m)
+context_of=([memory-control2]=memory-both2 [group-control2]=group2 [group-control3]=group3)

@@ -240,26 +240,19 @@ TRAINING = [
 
 
 def trial_row(name: str, trial: dict) -> List[str]:
-    """Return how far the training of a setting came, its scores, and its options.
-
-    BLEU is that of the main decoding of the test set, with a beam of 4.
-    """
+    """Return how far the training of a setting came, its gains through context, and its options."""
     last = trial["curve"][-1]
     options = re.sub(r" --(max|total-num)-update \d+", "", trial["options"])
     planned = re.search(r"--max-update (\d+)", trial["options"])
     updates = f"{last['updates']} of {planned[1]}" if planned else str(last["updates"])
-    scores = trial["scores"]
-    bleu, gains = "", ["", ""]
-    if "test" in scores:
-        main = f"{name}-{trial['decodings'][0]}-4"
-        bleu = number(metric(scores["test"], "s-BLEU")["scores"][main])
-    if "usage" in scores:
-        gains = [gain(over(scores)["sentence"]) for over in (over_none, over_another)]
-    return [name, trial["start"], updates, number(last["loss"], 3), bleu, *gains, f"`{options}`"]
+    gains = ["", ""]
+    if "usage" in trial["scores"]:
+        gains = [gain(over(trial["scores"])["sentence"]) for over in (over_none, over_another)]
+    return [name, trial["start"], updates, number(last["loss"], 3), *gains, f"`{options}`"]
 
 
 TRIALS = [
-    *("tried besides", "starts from", "updates", "validation loss", "s-BLEU"),
+    *("tried besides", "starts from", "updates", "validation loss"),
     *("CXMI, bits per sentence", "over another document", "options"),
 ]
 
@@ -346,8 +339,7 @@ def text(results: dict) -> str:
         return EMPTY
     pronouns = any("pronouns" in system["scores"] for system in systems.values())
     used = {n: s["scores"] for n, s in systems.items() if "usage" in s["scores"]}
-    trained = {**systems, **results["tried"]}
-    cut = [row for n, s in trained.items() for row in cut_rows(n, s["scores"], sets)]
+    cut = [row for n, s in systems.items() for row in cut_rows(n, s["scores"], sets)]
     repeated = [
         repeated_row(name, [systems[name], results["repeated"][name]])
         for name in used
