@@ -42,9 +42,15 @@ def number(value: Optional[float], digits: int = 1) -> str:
 
 
 def stars(found: dict, name: str) -> str:
-    """Return a star for each of bootstrap and sign test in which a system differs."""
-    tests = [test.get(name, {}).get("p") for test in found["tests"].values()]
-    return "*" * sum(p is not None and p < 0.05 for p in tests)
+    """Return a star for each of bootstrap and sign test in which a system differs.
+
+    A sign test in which the system with the lower score has more better segments has none.
+    """
+    tests = [test[name] for test in found["tests"].values() if name in test]
+    differs = [test for test in tests if test["p"] is not None and test["p"] < 0.05]
+    is_better = found["scores"][name] > next(iter(found["scores"].values()))
+    agree = [t for t in differs if "better" not in t or (t["better"] > t["worse"]) == is_better]
+    return "*" * len(agree)
 
 
 def against_control(found: dict, name: str) -> str:
@@ -292,7 +298,8 @@ def translation_notes(systems: Dict[str, dict]) -> str:
     some = next(iter(systems.values()))
     signatures = [f"{m['label']} `{m['signature']}`" for m in some["scores"]["test"]["metrics"]]
     found = [
-        "One star: p < 0.05 against the control in one of bootstrap and sign test; two: in both."
+        "One star: p < 0.05 against the control in one of bootstrap and sign test; two: in both. "
+        "A sign test that points the other way than the score does not count."
     ]
     if "pronouns" in some["scores"]:
         found.append(OF_PRONOUNS)

@@ -196,9 +196,16 @@ def tables_of(results: List[MetricResult]) -> List[Table]:
 
 
 def is_significant(result: MetricResult, system: str) -> bool:
-    """Return whether all tests that were run find a significant difference to the baseline."""
-    found = [test[system].p for test in result.tests.values() if system in test]
-    return bool(found) and all(p is not None and p < SIGNIFICANT for p in found)
+    """Return whether all tests that were run find a significant difference to the baseline.
+
+    They have to agree: the system with the higher score can have more segments that are worse.
+    """
+    found = [test[system] for test in result.tests.values() if system in test]
+    if not found or any(test.p is None or test.p >= SIGNIFICANT for test in found):
+        return False
+    baseline = next(iter(result.scores.values()))
+    is_better = (result.scores[system] > baseline) == result.higher_is_better
+    return all(t.better is None or (t.better > t.worse) == is_better for t in found)
 
 
 def _score(result: MetricResult, system: str) -> str:
@@ -223,8 +230,9 @@ def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
         return notes
     baseline = texts.names[0]
     notes.append(
-        f"star: differs from {baseline} by every test, p < {SIGNIFICANT}; ± is half of the "
-        "95 % confidence interval of the score, + and - are segments that are better and worse"
+        f"star: differs from {baseline} by every test in the same direction, p < {SIGNIFICANT}; "
+        "± is half of the 95 % confidence interval of the score, + and - are segments that are "
+        "better and worse"
     )
     if any(c.p is None for r in results for test in r.tests.values() for c in test.values()):
         notes.append(

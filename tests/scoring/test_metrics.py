@@ -17,6 +17,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import corpus_metrics
 from fairseq_docmt.scoring.corpus_metrics import Options
 from fairseq_docmt.scoring.meteor import Meteor
+from fairseq_docmt.scoring.metrics import is_significant
 from fairseq_docmt.scoring.translations import read_translations
 
 LENGTHS = (4, 1, 7, 3, 5, 2, 6, 3, 4, 2, 5, 3)
@@ -172,6 +173,29 @@ def test_ter_is_better_when_it_is_lower(texts):
     result = corpus_metrics.corpus_metrics(found, ["ter"], ["sign"])[0]
     assert result.scores["base"] < result.scores["bad"]
     assert result.tests["sign"]["base"].better > result.tests["sign"]["base"].worse
+
+
+@pytest.mark.parametrize(
+    ("score", "better", "p", "higher_is_better", "expected"),
+    [
+        (11, 30, 0.01, True, True),
+        (9, 10, 0.01, True, True),
+        (11, 10, 0.01, True, False),  # more segments are worse
+        (9, 30, 0.01, True, False),
+        (9, 30, 0.01, False, True),
+        (11, 30, 0.01, False, False),
+        (11, 30, 0.05, True, False),
+        (11, 30, None, True, False),
+    ],
+)
+def test_significant_tests_have_to_agree(score, better, p, higher_is_better, expected):
+    tests = {
+        "bootstrap": {"x": corpus_metrics.Comparison(0.01)},
+        "sign": {"x": corpus_metrics.Comparison(p, better=better, worse=20)},
+    }
+    result = corpus_metrics.MetricResult("m", "", higher_is_better, {"base": 10, "x": score}, tests)
+    assert is_significant(result, "x") == expected
+    assert not is_significant(result, "base")
 
 
 def test_few_documents_have_no_p(scoring, write):

@@ -306,6 +306,15 @@ def test_tables():
     ]
 
 
+@pytest.mark.parametrize(("score", "better", "expected"), [(11, 3, "*"), (11, 1, ""), (9, 1, "*")])
+def test_no_star_for_a_sign_test_that_points_the_other_way(score, better, expected):
+    tests = {
+        "bootstrap": {"x": {"p": 0.2}},
+        "sign": {"x": {"p": 0.01, "better": better, "worse": 2}},
+    }
+    assert tables.stars({"scores": {"control": 10, "x": score}, "tests": tests}, "x") == expected
+
+
 @pytest.mark.parametrize("low", [None, -0.1, 0.0])
 def test_no_share_of_a_gain_that_may_be_zero(low):
     results = made_up()
