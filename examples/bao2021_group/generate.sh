@@ -4,7 +4,8 @@
 #   bash generate.sh WORK SYSTEM CHECKPOINT OUT [more options]
 #
 # SYSTEM is a system of train.sh.  Environment: BATCH, sentences or parts of documents side by side
-# (16).  Before this: train.sh.
+# (16); DECODING of whole documents, segment (as the authors; default), sequential or
+# sequential-full-source.  Before this: train.sh.
 set -euo pipefail
 : "${4:?usage: bash generate.sh WORK SYSTEM CHECKPOINT OUT [more options]}"
 work=$1 system=$2 checkpoint=$3 out=$4
@@ -20,8 +21,10 @@ translate() {
 
 case $system in
   sentence) translate --task sliding_window_translation "$@" ;;
-  group | group-scratch) translate --task full_document_translation --decoding segment \
-    --force-sentence-count "$@" ;;
+  group | group-scratch)
+    decoding=(--decoding "${DECODING:-segment}")
+    [ "${decoding[1]}" != segment ] || decoding+=(--force-sentence-count)
+    translate --task full_document_translation "${decoding[@]}" "$@" ;;
   *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac
 

@@ -257,8 +257,14 @@ def test_every_system_of_bao2021_is_trained_and_decoded():
         assert values(script, f"--{part}-context-layers", CONTEXT="0") == ["0", "0"]
     # Without context, the second stage has no new parameters, but the rate of the others.
     assert values(script, "--optimizer", CONTEXT="0") == ["adam", "adam", "adam"]
-    tasks = values("bao2021_group/generate.sh", "--task")
+    script = "bao2021_group/generate.sh"
+    tasks = values(script, "--task")
     assert tasks == ["sliding_window_translation"] + 2 * ["full_document_translation"]
+    # Only the search over whole outputs can go wrong in their number.
+    for run in (run for run in recipes.RUNS if run.script == script and "group" in run.system):
+        for decoding, forced in (("segment", True), ("sequential", False)):
+            (call,) = (c for c in run.calls(DECODING=decoding) if c.program == "fairseq-generate")
+            assert ("--force-sentence-count" in call.arguments) == forced
 
 
 def test_every_system_of_miculicich2018_is_trained_and_decoded():
@@ -285,6 +291,7 @@ def test_every_system_of_li2020_is_trained_and_decoded():
         ("herold2023_window_attention/train.sh", "DROPOUT", "0.7", "--dropout"),
         ("herold2023_window_attention/prepare.sh", "BPE", "99", "--bpe-operations"),
         ("feng2022_memory/train.sh", "WARMUP", "99", "--warmup-updates"),
+        ("bao2021_group/generate.sh", "DECODING", "sequential-full-source", "--decoding"),
     ],
 )
 def test_a_variable_overrides_the_value_of_the_corpus(script, name, value, option):
