@@ -198,7 +198,7 @@ def tables_of(results: List[MetricResult]) -> List[Table]:
 def is_significant(result: MetricResult, system: str) -> bool:
     """Return whether all tests that were run find a significant difference to the baseline.
 
-    They have to agree: the system with the higher score can have more segments that are worse.
+    A sign test has to agree with the scores: the better system can have more worse segments.
     """
     found = [test[system] for test in result.tests.values() if system in test]
     if not found or any(test.p is None or test.p >= SIGNIFICANT for test in found):
@@ -230,9 +230,9 @@ def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
         return notes
     baseline = texts.names[0]
     notes.append(
-        f"star: differs from {baseline} by every test in the same direction, p < {SIGNIFICANT}; "
-        "± is half of the 95 % confidence interval of the score, + and - are segments that are "
-        "better and worse"
+        f"star: every test finds a difference to {baseline} in the direction of the score, "
+        f"p < {SIGNIFICANT}; ± is half of the 95 % confidence interval of the score, + and - are "
+        "segments that are better and worse"
     )
     if any(c.p is None for r in results for test in r.tests.values() for c in test.values()):
         notes.append(
