@@ -10,7 +10,7 @@
 #
 # Environment: RECIPE, folder of corpus.sh, prepare.sh and systems.txt (default: this one); TOKENS, the
 # target tokens that each system reads after its base (those of corpus.sh); SETS, how many of the
-# test sets of corpus.sh are used (all); STAGES, some of "memories train translate usage contexts score" (all); DEVICE, cpu or cuda (cpu); THREADS (1); WORKERS that load
+# test sets of corpus.sh are used (all); STAGES, some of "memories train translate usage contexts gold score" (all); DEVICE, cpu or cuda (cpu); THREADS (1); WORKERS that load
 # batches for a GPU (2); BEAMS ("4 1").  Several of these commands may run at the same time for
 # different systems, after the bases have been trained.
 set -euo pipefail
@@ -45,7 +45,7 @@ case $DEVICE in
   cuda) device=() loading=(--num-workers "${WORKERS:-2}" --data-buffer-size 0) ;;
   *) echo "error: DEVICE is $DEVICE; choose cpu or cuda" >&2; exit 1 ;;
 esac
-stages=" ${STAGES:-memories train translate usage contexts score} "
+stages=" ${STAGES:-memories train translate usage contexts gold score} "
 
 transformer=(--encoder-layers 3 --decoder-layers 2
   --encoder-embed-dim 256 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4
@@ -216,6 +216,23 @@ use_contexts() {
   translate "$1/contexts/other" "$work/contexts/bin" test1 "$decoding" 4 "$lenpen" "$checkpoint"
 }
 
+# Succeeds if there is the same system with its context cut, and the search reads previous translations.
+has_gold_context() {
+  case " ${context_of[*]} " in *" $1 "*) ;; *) return 1 ;; esac
+  case ${decodings%%,*} in stream | sequential*) ;; *) return 1 ;; esac
+}
+
+# Translates the test sets with the references of the previous sentences as target context.
+use_gold_context() {
+  local testset lenpen
+  lenpen=$(cat "$work/lenpen")
+  search+=(--gold-context)
+  for testset in "${sets[@]}"; do
+    translate "$1/gold/$testset-4" "$bin" "$(subset_of "$testset")" "${decodings%%,*}" 4 "$lenpen" \
+      "$work/$1/checkpoint_best.pt"
+  done
+}
+
 # find_outputs SET SYSTEM CONTROL: sets reference, and outputs to the main one of CONTROL and all of SYSTEM.
 find_outputs() {
   local decoding beam file
@@ -231,18 +248,25 @@ find_outputs() {
 }
 
 # compare_with_context CUT FULL: the main outputs of a system whose context is cut and of the same with its
-# context, if that has been scored.
+# context, if that has been scored; also with references as context.
 compare_with_context() {
   [ -e "$work/$2/scored" ] || return 0
-  local testset subset output
+  local testset subset output gold
   for testset in "${sets[@]}"; do
     subset=$(subset_of "$testset")
     output=${decodings%%,*}/$testset-4/generate-$subset.txt
-    measured "$1/scores/with-context-$testset-record" python -m fairseq_docmt.scoring metrics \
-      --metrics s-bleu,chrf --tests bootstrap,sign --reference "$raw/$subset.$tgt_lang" \
-      --format json --out "$work/$1/scores/with-context-$testset.json" \
-      "$1=$work/$1/$output" "$2=$work/$2/$output"
+    compare "$1" "with-context-$testset" "$1=$work/$1/$output" "$2=$work/$2/$output"
+    gold=$work/$2/gold/$testset-4
+    [ ! -e "$gold.json" ] ||
+      compare "$1" "with-gold-$testset" "$1=$work/$1/$output" "$2-gold=$gold/generate-$subset.txt"
   done
+}
+
+# compare SYSTEM NAME OUTPUTS: on the set with this subset
+compare() {
+  measured "$1/scores/$2-record" python -m fairseq_docmt.scoring metrics \
+    --metrics s-bleu,chrf --tests bootstrap,sign --reference "$raw/$subset.$tgt_lang" \
+    --format json --out "$work/$1/scores/$2.json" "${@:3}"
 }
 
 # score_pronouns SYSTEM CONTROL: those that are marked, and on the first test set those of the reference.
@@ -306,6 +330,7 @@ for system in "${names[@]}"; do
   case $stages in *" translate "*) translate_all "$system" ;; esac
   case $stages in *" usage "*) ! reads_context "$system" || measure_usage "$system" ;; esac
   case $stages in *" contexts "*) ! reads_context "$system" || use_contexts "$system" ;; esac
+  case $stages in *" gold "*) ! has_gold_context "$system" || use_gold_context "$system" ;; esac
   case $stages in *" score "*) score "$system"; touch "$work/$system/scored" ;; esac
 done
 python "$here/results.py" collect "$work" "$recipe" "${sets[@]}" > "$work/results.$$"

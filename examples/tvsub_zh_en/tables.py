@@ -10,6 +10,7 @@ from another base, in the form of the systems in results.json.
 import json
 import re
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Dict, List, Optional
 
@@ -27,6 +28,12 @@ PRONOUNS = ["a dropped pronoun, over another document", "pronouns F1, own contex
 OF_GAINS = (
     "The gain of dropped pronouns is measured on `test`: {} pronouns of persons that the source "
     "does not name."
+)
+#: end of the name of a system whose context is references
+GOLD = "-gold"
+OF_GOLD = (
+    f"`{GOLD}`: translated with the references of the sentences before as target context, not with "
+    "its own translations (`--gold-context`)."
 )
 EMPTY = "No system has been trained to the end yet.\n"
 
@@ -200,10 +207,13 @@ REPEATED = [
 
 
 def cut_rows(name: str, scores: dict, sets: List[str]) -> List[List[str]]:
-    """Return the scores of a system whose context is cut, and of the same with its context."""
+    """Return the scores of a system whose context is cut, and of the same with its context.
+
+    The latter also with references as context.
+    """
     rows = []
-    for testset in sets:
-        found = scores.get(f"with-context-{testset}")
+    for testset, context in product(sets, ("context", "gold")):
+        found = scores.get(f"with-{context}-{testset}")
         if found is None:
             continue
         (full,) = (system for system in metric(found, "s-BLEU")["scores"] if system != name)
@@ -361,7 +371,8 @@ def text(results: dict) -> str:
         + f"\n\n{translation_notes(systems)}",
         "Use of context": table([context_row(n, s) for n, s in used.items()], of_contexts)
         + (f"\n\n{context_notes(used, pronouns)}" if used else ""),
-        "With and without context": table(cut, CUT),
+        "With and without context": table(cut, CUT)
+        + (f"\n\n{OF_GOLD}" if any(row[2].endswith(GOLD) for row in cut) else ""),
         "From another base": table(repeated, REPEATED),
         "Training": table([training_row(n, s) for n, s in systems.items()], TRAINING)
         + "\n\n![Validation losses](losses.svg)",

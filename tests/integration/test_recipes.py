@@ -169,6 +169,20 @@ def test_part_of_a_comparison():
     assert places == [f"memory-{x}/stream/test-4/generate-test.txt" for x in ("control", "both")]
 
 
+def test_references_as_context():
+    """Only for a system that is compared with the same without context."""
+    environment = {"CORPUS": "CORPUS", "RECIPE": str(recipes.EXAMPLES / "ende_docs")}
+    environment["STAGES"] = "translate gold"
+    arguments = "WORK base control memory-both memory-control"
+    calls = recipes.Run("tvsub_zh_en/run.sh", arguments, environment=environment).calls()
+    places = [
+        words[words.index("--results-path") + 1].split("/WORK/")[1]
+        for words in (call.arguments for call in calls)
+        if "--gold-context" in words
+    ]
+    assert places == [f"memory-both/gold/{name}-4" for name in ("test", "news", "europarl")]
+
+
 @pytest.mark.parametrize("recipe", ["tvsub_zh_en", "ende_docs"])
 def test_every_setting_can_be_trained(recipe):
     """Those that were only tried, too; their updates are counted with the options of training."""

@@ -338,11 +338,17 @@ def test_a_system_whose_context_is_cut_is_compared_with_the_same_with_context():
     tests = {"bootstrap": {"full": {"p": 0.0321}}, "sign": {"full": {"p": 0.2}}}
     found = [{"label": label, "scores": values, "tests": tests} for label in ("s-BLEU", "chrF2")]
     scores["with-context-zpdev"] = {"metrics": found}
+    gold = json.dumps({"metrics": found}).replace("full", "full-gold").replace("11", "12")
+    scores["with-gold-zpdev"] = json.loads(gold)
     both = ["10.12", "11.00", "0.032", "0.200"]
     lines = tables.text(results).split("\n")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert ["zpdev", "memory", "full", *both, *both] in rows
+    with_gold = ["10.12", "12.00", *both[2:]]
+    assert ["zpdev", "memory", "full-gold", *with_gold, *with_gold] in rows
     assert "With and without context" in headings(tables.text(results))
+    del scores["with-gold-zpdev"]
+    assert tables.OF_GOLD in "\n".join(lines) and tables.OF_GOLD not in tables.text(results)
 
 
 def test_a_system_that_was_also_trained_from_another_base():
