@@ -10,9 +10,10 @@
 #
 # Environment: RECIPE, folder of corpus.sh, prepare.sh and systems.txt (default: this one); TOKENS, the
 # target tokens that each system reads after its base (those of corpus.sh); SETS, how many of the
-# test sets of corpus.sh are used (all); STAGES, some of "memories train translate usage contexts gold score" (all); DEVICE, cpu or cuda (cpu); THREADS (1); WORKERS that load
-# batches for a GPU (2); BEAMS ("4 1").  Several of these commands may run at the same time for
-# different systems, after the bases have been trained.
+# test sets of corpus.sh are used (all); STAGES, some of "memories train translate usage contexts gold
+# score" (all); DEVICE, cpu or cuda (cpu); THREADS (1); WORKERS that load batches for a GPU (2);
+# BEAMS ("4 1").  Several of these commands may run at the same time for different systems, after the
+# bases have been trained.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$here/../..
@@ -251,9 +252,10 @@ find_outputs() {
 # context, if that has been scored; also with references as context.
 compare_with_context() {
   [ -e "$work/$2/scored" ] || return 0
-  local testset subset output gold
+  local testset subset reference output gold
   for testset in "${sets[@]}"; do
     subset=$(subset_of "$testset")
+    reference=$raw/$subset.$tgt_lang
     output=${decodings%%,*}/$testset-4/generate-$subset.txt
     compare "$1" "with-context-$testset" "$1=$work/$1/$output" "$2=$work/$2/$output"
     gold=$work/$2/gold/$testset-4
@@ -262,10 +264,10 @@ compare_with_context() {
   done
 }
 
-# compare SYSTEM NAME OUTPUTS: on the set with this subset
+# compare SYSTEM NAME OUTPUT=FILE ...: scores of outputs by the reference, under this name in those of SYSTEM.
 compare() {
   measured "$1/scores/$2-record" python -m fairseq_docmt.scoring metrics \
-    --metrics s-bleu,chrf --tests bootstrap,sign --reference "$raw/$subset.$tgt_lang" \
+    --metrics s-bleu,chrf --tests bootstrap,sign --reference "$reference" \
     --format json --out "$work/$1/scores/$2.json" "${@:3}"
 }
 
@@ -309,9 +311,7 @@ score() {
       "$work/contexts/${side%:*}.$src_lang" "$reference" > "$work/$system/contexts/${side%:*}.$tgt_lang"
     outputs+=("${side%:*}=$work/$system/contexts/${side%:*}.$tgt_lang")
   done
-  measured "$system/scores/contexts-record" python -m fairseq_docmt.scoring metrics \
-    --metrics s-bleu,chrf --tests bootstrap,sign --reference "$reference" \
-    --format json --out "$work/$system/scores/contexts.json" "${outputs[@]}"
+  compare "$system" contexts "${outputs[@]}"
   [ -z "$marks" ] || measured "$system/scores/context-pronouns-record" \
     python -m fairseq_docmt.scoring dropped-pronouns --source "$work/$marks" --reference "$reference" \
     --format json --out "$work/$system/scores/context-pronouns.json" "${outputs[@]}"

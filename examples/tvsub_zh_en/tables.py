@@ -18,6 +18,9 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from tabulate import tabulate
 
+from fairseq_docmt.scoring.corpus_metrics import Comparison
+from fairseq_docmt.scoring.metrics import finds_difference
+
 HERE = Path(__file__).parent
 MARKS = ("<!-- written by tables.py -->\n", "<!-- end of tables.py -->\n")
 OF_PRONOUNS = (
@@ -49,15 +52,10 @@ def number(value: Optional[float], digits: int = 1) -> str:
 
 
 def stars(found: dict, name: str) -> str:
-    """Return a star for each of bootstrap and sign test in which a system differs.
-
-    A sign test in which the system with the lower score has more better segments has none.
-    """
-    tests = [test[name] for test in found["tests"].values() if name in test]
-    differs = [test for test in tests if test["p"] is not None and test["p"] < 0.05]
+    """Return a star for each of bootstrap and sign test in which a system differs."""
     is_better = found["scores"][name] > next(iter(found["scores"].values()))
-    agree = [t for t in differs if "better" not in t or (t["better"] > t["worse"]) == is_better]
-    return "*" * len(agree)
+    tests = [Comparison(**test[name]) for test in found["tests"].values() if name in test]
+    return "*" * sum(finds_difference(test, is_better) for test in tests)
 
 
 def against_control(found: dict, name: str) -> str:

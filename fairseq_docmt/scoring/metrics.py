@@ -196,16 +196,24 @@ def tables_of(results: List[MetricResult]) -> List[Table]:
 
 
 def is_significant(result: MetricResult, system: str) -> bool:
-    """Return whether all tests that were run find a significant difference to the baseline.
-
-    A sign test has to agree with the scores: the better system can have more worse segments.
-    """
-    found = [test[system] for test in result.tests.values() if system in test]
-    if not found or any(test.p is None or test.p >= SIGNIFICANT for test in found):
-        return False
+    """Return whether all tests that were run find a significant difference to the baseline."""
     baseline = next(iter(result.scores.values()))
     is_better = (result.scores[system] > baseline) == result.higher_is_better
-    return all(t.better is None or (t.better > t.worse) == is_better for t in found)
+    found = [test[system] for test in result.tests.values() if system in test]
+    return bool(found) and all(finds_difference(test, is_better) for test in found)
+
+
+def finds_difference(test: Comparison, is_better: bool) -> bool:
+    """Return whether a test finds a significant difference, in the direction of the scores.
+
+    A sign test can find more segments better in the system with the lower score.
+
+    Args:
+        is_better: whether the system has the better score.
+    """
+    if test.p is None or test.p >= SIGNIFICANT:
+        return False
+    return test.better is None or (test.better > test.worse) == is_better
 
 
 def _score(result: MetricResult, system: str) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import recipes
+import results
 
 STOCK = ("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess")
 TRANSLATE = "fairseq-interactive fairseq_docmt.scoring"
@@ -187,8 +188,7 @@ def test_references_as_context():
 def test_every_setting_can_be_trained(recipe):
     """Those that were only tried, too; their updates are counted with the options of training."""
     files = [recipes.EXAMPLES / recipe / f"{name}.txt" for name in ("systems", "tried")]
-    lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
-    names = [line.split("|")[0].strip() for line in lines if "|" in line and line[0] != "#"]
+    names = [name for file in files for name in results.settings(file)]
     environment = {"CORPUS": "CORPUS", "STAGES": "train"}
     environment["RECIPE"] = str(recipes.EXAMPLES / recipe)
     run = recipes.Run("tvsub_zh_en/run.sh", f"WORK {' '.join(names)}", environment=environment)
