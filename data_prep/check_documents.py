@@ -13,6 +13,8 @@ from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
+from sanity import Side, check_lengths, swapped_scripts
+
 # str.splitlines and some programs break lines at these characters, which would split a sentence.
 # Python's file objects, and so fairseq, do not: for them they are white space.
 LINE_BREAKS_OF_OTHERS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -221,10 +223,21 @@ def _first_mismatch(
 def check_files(src_path: str, tgt_path: str) -> Counts:
     """Check the two files of a corpus.
 
+    Warnings are printed if a side is not in the script of the language that its suffix names, or
+    if blank lines seem to be missing.
+
     Raises:
         CorpusError: the first error; files that cannot be read are reported first.
     """
-    return check_lines(iterate_lines(src_path), iterate_lines(tgt_path), src_path, tgt_path)
+    paths = (src_path, tgt_path)
+    counts = check_lines(*map(iterate_lines, paths), *paths)
+    languages = (path.rpartition(".")[2] for path in paths)
+    sides = (Side(*side, iterate_lines(side[0])) for side in zip(paths, languages))
+    fault = swapped_scripts(*sides)
+    if fault:
+        raise CorpusError(fault)
+    check_lengths(src_path, *counts)
+    return counts
 
 
 def main() -> None:

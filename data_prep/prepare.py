@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import line_functions
+import sanity
 from check_documents import CorpusError, check_files, iterate_lines
 from stages import Stages, count_lines, map_lines, progress, run_together, write_lines
 from subwords import learn_codes, learn_sentencepiece, pieces_of
@@ -86,6 +87,7 @@ class Preparation:
     def _run(self) -> Path:
         self._check_and_copy()
         kind = self._map_files("raw", "tokenized", self._tokenizer)
+        self._check_splits(kind)
         if self.args.truecase:
             self._learn_truecasing()
             kind = self._map_files(kind, "truecased", self._truecaser)
@@ -111,6 +113,30 @@ class Preparation:
 
                 raw = self.text("raw", split, language)
                 self.stages.run(f"raw.{split}.{language}", [Path(path)], raw, {}, copy)
+
+    def _check_splits(self, kind: str) -> None:
+        """Compare validation and test sets with the training text, and with each other.
+
+        Raises:
+            CorpusError: the sides of a set are swapped.
+        """
+
+        def sides(split: str) -> List[sanity.Side]:
+            lines = (iterate_lines(str(self.text(kind, split, name))) for name in self.languages)
+            files = (f"{self.prefixes[split]}.{name}" for name in self.languages)
+            return [sanity.Side(*side) for side in zip(files, self.languages, lines)]
+
+        def lines(split: str) -> sanity.Sides:
+            source, target = sides(split)
+            return source.lines, target.lines
+
+        others = [split for split in self.prefixes if split != "train"]
+        known = sanity.KnownWords(sides("train"))
+        for split in others:
+            fault = known.swapped(sides(split))
+            if fault:
+                raise CorpusError(fault)
+        sanity.check_repetition(lines("train"), {split: lines(split) for split in others})
 
     def _map_files(self, before: str, after: str, choose: Callable[[str], Step]) -> str:
         """Apply a line function to every file and return the new kind of text."""
@@ -431,6 +457,7 @@ def _check(args: argparse.Namespace) -> None:
         raise CorpusError(f"--destdir {args.destdir} is a file; give a folder")
     if args.bpe_operations < 0 or args.workers < 1:
         raise CorpusError("--bpe-operations must not be negative and --workers at least 1")
+    _check_prefixes(args)
     model = args.sentencepiece_model
     if model is not None and not Path(model).is_file():
         raise CorpusError(f"--sentencepiece-model {model} not found")
@@ -441,6 +468,21 @@ def _check(args: argparse.Namespace) -> None:
             "--separate-bpe learns subwords, which --sentencepiece-model gives; leave one of them "
             "out"
         )
+
+
+def _check_prefixes(args: argparse.Namespace) -> None:
+    """Refuse the same text as two splits.
+
+    Raises:
+        CorpusError: it is given twice.
+    """
+    given: Dict[Path, str] = {}
+    options = [("--train", args.train), ("--valid", args.valid)]
+    for option, prefix in (*options, *(("--test", prefix) for prefix in args.test or [])):
+        path = Path(f"{prefix}.{args.source_lang}").resolve()
+        if path in given:
+            raise CorpusError(f"{given[path]} and {option} {prefix} are the same text; give others")
+        given[path] = f"{option} {prefix}"
 
 
 def main(arguments=None) -> None:

@@ -1549,6 +1549,38 @@ PREPARATION = {
         [],
         write("test.de", TEXT.replace("five", "<sep>")),
     ),
+    "one text for two splits": Case(
+        "--train {folder}/train and --valid {folder}/out/../train are the same text; give others",
+        ["--valid", "{folder}/out/../train"],
+    ),
+    "one test set twice": Case(
+        "--test {folder}/test and --test {folder}/test are the same text; give others",
+        ["--test", "{folder}/test", "{folder}/test"],
+    ),
+    "sides in the script of the other": Case(
+        (
+            "{folder}/train.ru is in Latin script and {folder}/train.en in Cyrillic; the sides are "
+            "swapped: exchange the two files"
+        ),
+        ["--source-lang", "ru"],
+        both(
+            *(write(f"{split}.ru", TEXT) for split in ("train", "valid", "test")),
+            write("train.en", "раз два два\nтри три раз\n\nчетыре пять четыре пять\n"),
+        ),
+    ),
+    "sides with the words of the other": Case(
+        (
+            "{folder}/test.de: 100% of the words are words of {folder}/train.en, and 0% of "
+            "{folder}/train.de; the sides are swapped: exchange the file and {folder}/test.en"
+        ),
+        [],
+        both(
+            *(write(f"{split}.de", 9 * "ein Wort\n") for split in ("train", "valid")),
+            *(write(f"{split}.en", 9 * "this is one word\n") for split in ("train", "valid")),
+            write("test.de", 50 * "one word\n"),
+            write("test.en", 50 * "ein Wort\n"),
+        ),
+    ),
     "file for a folder": Case(
         "--destdir {folder}/train.de is a file; give a folder", ["--destdir", "{folder}/train.de"]
     ),
