@@ -40,6 +40,7 @@ from fairseq_docmt.modules.cpu.packed_weights import pack_weights
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.tasks import (
     _checkpoint_checks,
+    _corpus_checks,
     _criterion,
     _data_folder,
     _language_tags,
@@ -158,6 +159,11 @@ class DocumentTranslationTask(PreparedTextTask):
         It is 0 if all sentences of a span are translated.
         """
         raise NotImplementedError
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether a sentence is translated with others of its document."""
+        return True
 
     @property
     def sequential(self) -> bool:
@@ -347,6 +353,7 @@ class DocumentTranslationTask(PreparedTextTask):
             return self.datasets[split]
 
         corpus = open_corpus(name, load_pairs, self.longest_source)
+        _corpus_checks.check_corpus(self, corpus)
         if self.cfg.checkpoint_to_decode:
             options = self.decoding_options(corpus)
             self.datasets[split] = self._decoding_input.units_of_corpus(corpus, **options)
@@ -399,7 +406,7 @@ class DocumentTranslationTask(PreparedTextTask):
         _training_text.refuse_typed_symbols(src_tokens, self.src_dict, before)
         if constraints is not None:  # the number of constraints comes first
             _training_text.refuse_typed_symbols(constraints[:, 1:], self.tgt_dict, before)
-        self._decoding_input.vocabulary.read(src_tokens)
+        self._decoding_input.text.read(src_tokens)
         if self.longest_source is not None:
             src_tokens = [cut(line, self.longest_source) for line in src_tokens]
             src_lengths = [len(line) for line in src_tokens]

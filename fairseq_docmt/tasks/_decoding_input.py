@@ -12,6 +12,7 @@ from fairseq_docmt.data import DecodingUnits, DocumentCorpus, DocumentIndex
 from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.progress import DecodingProgress
+from fairseq_docmt.tasks._corpus_checks import TypedText
 from fairseq_docmt.tasks._open_document import OpenDocument
 
 logger = logging.getLogger(__name__)
@@ -19,37 +20,6 @@ logger = logging.getLogger(__name__)
 
 class TypedLines(LanguagePairDataset):
     """Input lines of fairseq-interactive or the Python interface, blank ones included."""
-
-
-class VocabularyCheck:
-    """Warning of input in another form than the training text, which is full of ``<unk>``.
-
-    Args:
-        unk: index of ``<unk>``.
-    """
-
-    #: number of tokens that are read first, and the share of ``<unk>`` that is too much
-    ENOUGH, MOST = 50, 0.1
-
-    def __init__(self, unk: int):
-        self.unk = unk
-        self.tokens, self.unknown, self.done = 0, 0, False
-
-    def read(self, lines: Iterable[Tensor]) -> None:
-        """Count the tokens of lines; warn once enough are known."""
-        if self.done:
-            return
-        for line in lines:
-            self.tokens += len(line) - 1
-            self.unknown += int(line.eq(self.unk).sum())
-        self.done = self.tokens >= self.ENOUGH
-        if self.done and self.unknown > self.MOST * self.tokens:
-            logger.warning(
-                "%d of the first %d tokens of the input are not in the dictionary; give the text "
-                "in the form of the training data, or --tokenizer and --bpe as in training",
-                self.unknown,
-                self.tokens,
-            )
 
 
 class DecodingInput:
@@ -65,7 +35,7 @@ class DecodingInput:
         self._typed_samples: List[Dict] = []
         #: number of lines of the input so far
         self.lines_read = 0
-        self.vocabulary = VocabularyCheck(task.src_dict.unk())
+        self.text = TypedText(task.src_dict.unk())
 
     # ---- units ---------------------------------------------------------------------------------
 
@@ -141,6 +111,8 @@ class DecodingInput:
             first_position=opened.position,
             constraints=lines.constraints,
         )
+        if self.task.reads_context:
+            self.text.read_documents(units.index, opened.number, opened.position)
         # Sentences that are too long have no translation and cannot be context.
         opened.advance(lines.src, sizes, units.index, window - 1)
         return units

@@ -104,6 +104,11 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
                 f"{self.options['next_sentences']}; 0 reads no sentences after the window"
             )
 
+    @property
+    def reads_context(self) -> bool:
+        """See the base class."""
+        return self.options["window_size"] > 1 or self.options["next_sentences"] > 0
+
     def check_training_options(self) -> None:
         """See the base class."""
         super().check_training_options()

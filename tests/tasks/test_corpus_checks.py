@@ -1,0 +1,119 @@
+"""Warnings of documents and words that are probably not what the user means."""
+
+import shutil
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from fairseq.data import indexed_dataset
+
+from fairseq_docmt.data import DocumentIndex
+from fairseq_docmt.tasks import _corpus_checks
+from fairseq_docmt.tasks._corpus_checks import TypedText, check_documents
+
+LONG = "3 sentences form 1 document(s); put a blank line between documents, or sentences get the "
+LONG += "context of other documents"
+SINGLE = "each of the 10 documents has one sentence, so that there is no context; put blank lines "
+SINGLE += "between documents only"
+TYPED = "7 of the first {} tokens of the input are not in the dictionary; give the text in the "
+TYPED += "form of the training data, or --tokenizer and --bpe as in training"
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Documents of more than two sentences are long."""
+    monkeypatch.setattr(_corpus_checks, "MOST_SENTENCES", 2)
+
+
+@pytest.mark.parametrize(
+    "lengths, warning",
+    [
+        ([3], LONG),
+        ([2], None),
+        ([3, 1], None),
+        ([1] * 10, SINGLE),
+        ([1] * 9, None),
+        ([1] * 9 + [2], None),
+    ],
+)
+def test_documents(short, caplog, lengths, warning):
+    check_documents("x", DocumentIndex.from_lengths(lengths))
+    assert caplog.messages == ([f"x: {warning}"] if warning else [])
+
+
+@pytest.mark.parametrize(
+    "lines, warning",
+    [
+        ([(4, 5)], None),  # too few to say
+        ([(4, 5), (3, 5)], TYPED.format(10)),
+        ([(7, 10), (30, 99)], TYPED.format(10)),  # once
+        ([(2, 10), (3, 39)], None),
+        ([(2, 10), (5, 40)], TYPED.format(50)),
+        ([(2, 10), (0, 40), (90, 90)], None),  # only the beginning is read
+    ],
+)
+def test_typed_words(caplog, lines, warning):
+    text = TypedText(unk=3)
+    for unknown, tokens in lines:
+        text.read([torch.tensor([3] * unknown + [9] * (tokens - unknown) + [2])])
+    assert caplog.messages == ([warning] if warning else [])
+
+
+def test_a_long_typed_document(short, caplog):
+    """It may come in several buffers, and others may come before it in the same one."""
+    for lengths, number, position, named in (
+        ([1, 2, 3], 4, 0, 7),
+        ([1, 2], 4, 2, 5),
+        ([1, 2], 4, 1, None),
+        ([], 4, 2, None),
+    ):
+        caplog.clear()
+        text, index = TypedText(unk=3), DocumentIndex.from_lengths(lengths)
+        for _ in range(2):
+            text.read_documents(index, number, position)
+        wanted = f"document {named} of the input has more than 2 sentences; put a blank line "
+        wanted += "between documents, or sentences get the context of other documents"
+        assert caplog.messages == ([wanted] if named else [])
+
+
+WINDOWS = ["--task", "sliding_window_translation"]
+
+
+@pytest.mark.parametrize("size, warned", [(1, 0), (2, 3)])
+def test_long_documents_in_training(short, tmp_path, caplog, size, warned):
+    """A model without context does not mind."""
+    data = tiny.corpus(tmp_path, train=[9], valid=[9], test=[9])
+    path = tiny.train(data, tmp_path / "ck", *WINDOWS, "--window-size", str(size), updates=1)
+    tiny.generate(data, path, *WINDOWS)
+    found = [text for text in caplog.messages if "9 sentences form 1 document(s)" in text]
+    assert [text.split(":")[0].split("/")[-1] for text in found] == [
+        "valid.src-tgt",
+        "train.src-tgt",
+        "test.src-tgt",
+    ][:warned]
+
+
+@pytest.mark.parametrize("known, warned", [(0, True), (3, False)])
+def test_swapped_sides(window_checkpoint, binarised, tmp_path, caplog, known, warned):
+    """Nearly all words are unknown; fairseq-preprocess writes them as <unk>, 3."""
+    data = tmp_path / "data"
+    shutil.copytree(binarised, data)
+    for side in ("src", "tgt"):
+        path = str(data / f"test.src-tgt.{side}")
+        builder = indexed_dataset.make_builder(f"{path}.bin", "mmap", vocab_size=20)
+        for _ in range(4):
+            builder.add_item(torch.tensor([9] * known + [3] + [2]))
+        builder.finalize(f"{path}.idx")
+    tiny.generate(data, window_checkpoint, *WINDOWS)
+    assert [text for text in caplog.messages if "not in the dictionary" in text] == [
+        f"{data}/test.src-tgt: 100 % of the {side} tokens are not in the dictionary; look whether "
+        "the sides are swapped, and prepare the text as that of training"
+        for side in ("source", "target")
+        if warned
+    ]
+
+
+def test_the_share_of_unknown_tokens():
+    lines = [torch.tensor([3, 9, 3, 2]), torch.tensor([9, 2])]
+    assert np.isclose(_corpus_checks._share_of(3, lines), 0.5)
