@@ -23,6 +23,10 @@ hide_known_messages()
 allow_checkpoint_classes()
 show_user_errors_plainly()
 
+from fairseq_docmt._stock_tasks import check_stock_tasks  # noqa: E402
+
+check_stock_tasks()
+
 from fairseq_docmt import criterions, data, generation, models, optim, scoring, tasks  # noqa: E402
 
 __version__ = "0.1.0"

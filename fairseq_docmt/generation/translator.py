@@ -135,6 +135,8 @@ class DocumentTranslator:
                 )
             if "bpe" not in options:
                 hub.bpe = _Conversion(source.segment(), target.join())
+        elif not {"tokenizer", "bpe"} & set(options):
+            hub.task.report_missing_options(None, None)
         return cls(_placed(hub, device, half))
 
     def translate(

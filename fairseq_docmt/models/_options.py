@@ -7,7 +7,10 @@ from typing import Callable, Optional, Sequence
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from torch import nn
 
+from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.models._dataclass_options import name_of
+from fairseq_docmt.models.interface import needed_task
 from fairseq_docmt.optim.grouped_adam import NEW
 
 logger = logging.getLogger(__name__)
@@ -137,7 +140,17 @@ class ExtendedModel:
 
     @classmethod
     def build_model(cls, args, task):
-        """Build a model and mark its new parameters."""
+        """Build a model and mark its new parameters.
+
+        Raises:
+            UserError: the model reads context that the task does not give.
+        """
+        needed = needed_task(cls)
+        if needed and separator_index(task.source_dictionary) < 0:  # it is a task of fairseq
+            raise UserError(
+                f"--arch {name_of(args)} gets no context from fairseq's own tasks, of which "
+                f"translation is the default; give --task {needed}"
+            )
         model = super().build_model(args, task)
         mark_new(model, cls.new_parameters)
         return model

@@ -71,6 +71,7 @@ class GTransformerModel(DocumentTransformer):
     architecture = staticmethod(g_transformer)
     encoder_class, decoder_class = GroupTransformerEncoder, GroupTransformerDecoder
     new_parameters = NEW_PARAMETERS
+    needs_several_sentences = True
 
     @classmethod
     def build_model(cls, args, task):

@@ -26,6 +26,8 @@ class DocumentModel(Protocol):
             takes ``documents`` (:mod:`fairseq_docmt.data.batch`).  Default: False.
         remembers_translations: the model also reads translations of the other sentences of a
             document.  Default: False.
+        needs_several_sentences: what the model adds to a transformer has no effect on a sequence
+            of one sentence.  Default: False.
         full_context_alignment: alignments need the whole output (fairseq's ``transformer_align``).
             Default: False.
     """
@@ -34,6 +36,7 @@ class DocumentModel(Protocol):
     doc_state_options: Tuple[str, ...]
     reads_documents: bool
     remembers_translations: bool
+    needs_several_sentences: bool
     full_context_alignment: bool
 
     def load_pretrained_parts(self, sentences: Iterable[Tensor]) -> None:
@@ -136,9 +139,25 @@ def reads_documents(model) -> bool:
     return getattr(model, "reads_documents", False)
 
 
+def needed_task(model) -> Optional[str]:
+    """Return the task that gives a model its context, None for a model of whole sequences.
+
+    Args:
+        model: model, or its class.
+    """
+    if is_document_recurrent(model):
+        return "sentence_stream_translation"
+    return "full_document_translation" if reads_documents(model) else None
+
+
 def remembers_translations(model) -> bool:
     """Return whether a model reads translations of the other sentences of a document."""
     return getattr(model, "remembers_translations", False)
+
+
+def needs_several_sentences(model) -> bool:
+    """Return whether what a model adds has no effect on a sequence of one sentence."""
+    return getattr(model, "needs_several_sentences", False)
 
 
 def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:

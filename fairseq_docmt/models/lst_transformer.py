@@ -50,6 +50,7 @@ class LSTTransformerModel(DocumentTransformer):
     config = LSTConfig
     architecture = staticmethod(lst_transformer)
     encoder_class, decoder_class = LSTTransformerEncoder, LSTTransformerDecoder
+    needs_several_sentences = True
 
     @classmethod
     def build_model(cls, args, task):

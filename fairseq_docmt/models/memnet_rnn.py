@@ -206,6 +206,8 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
             UserError: if a language model is not given, does not exist or has another size.
         """
         if self.encoder.source_memory is None:
+            if self.sentence_lm:
+                raise UserError("--sentence-lm is for a source memory; leave it out")
             return
         paths = (self.sentence_lm or "").split(os.pathsep)
         if len(paths) != len(DIRECTIONS):

@@ -170,7 +170,9 @@ class RFATransformerModel(DocumentTransformer):
             raise UserError(
                 "--key-rescale-with-padding contradicts --no-key-rescale; leave one out"
             )
-        return super().build_model(args, task)
+        model = super().build_model(args, task)
+        model.needs_several_sentences = args.sentence_gate != "none"
+        return model
 
 
 def _check_pool(args) -> None:

@@ -14,7 +14,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
 from torch import Tensor
 
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
@@ -160,6 +160,9 @@ class WindowAttentionTransformerModel(DocumentTransformer):
         require_at_least(args, encoder_layers=1, decoder_layers=1)
         if args.attention_window < 0:
             raise UserError(f"--attention-window must not be negative, got {args.attention_window}")
+        for name in ("alignment", "train_alignment"):
+            if args.full_cross_attention and getattr(args, name) != getattr(cls.config, name):
+                logger.warning("--full-cross-attention has no window for %s to place", flag(name))
         if args.position == "relative":
             args.no_token_positional_embeddings = True
         return super().build_model(args, task)

@@ -48,6 +48,7 @@ from fairseq_docmt.tasks import (
     _sentence_data,
     _supporting_words,
     _training_text,
+    _unused_options,
     _validation_bleu,
     _word_dropout,
 )
@@ -119,6 +120,7 @@ class DocumentTranslationTask(PreparedTextTask):
 
     def check_training_options(self) -> None:
         """Raise UserError for values of options that do not work together in training."""
+        _unused_options.check_in_training(self)
         _sentence_data.check_options(self.cfg)
         _validation_bleu.check_options(self.cfg)
         _word_dropout.check_options(self.cfg)
@@ -274,6 +276,8 @@ class DocumentTranslationTask(PreparedTextTask):
             task.trained = True
             return task
         if task.cfg.checkpoint_to_decode:
+            _data_folder.check_input(task.cfg.input_file)
+            _unused_options.report_in_decoding(task)
             _checkpoint_checks.check_checkpoints_to_decode(task)
             if task.cfg.language_model:
                 _checkpoint_checks.check_language_model(task)
@@ -309,6 +313,8 @@ class DocumentTranslationTask(PreparedTextTask):
         if not from_checkpoint:
             complete_in_place(cfg, self.cfg)
         model = super().build_model(cfg, from_checkpoint)
+        if not from_checkpoint:
+            _model_setup.check_context(model, self, name_of(cfg))
         if self.options.get("restart_positions"):
             _model_setup.count_positions_by_sentence(model, self, name_of(cfg))
         if not torch.cuda.is_available():

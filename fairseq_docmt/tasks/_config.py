@@ -140,6 +140,7 @@ class DocumentTranslationConfig(TranslationConfig):
     valid_subset: str = II("dataset.valid_subset")
     disable_validation: bool = II("dataset.disable_validation")
     language_model: Optional[str] = II("generation.lm_path")
+    input_file: str = II("interactive.input")
     checkpoint_shards: int = II("checkpoint.checkpoint_shard_count")
     restore_file: str = II("checkpoint.restore_file")
     continue_once: Optional[str] = II("checkpoint.continue_once")

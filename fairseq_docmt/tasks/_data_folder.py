@@ -28,6 +28,18 @@ def check(cfg) -> None:
     _check_languages(cfg)
 
 
+def check_input(path: str) -> None:
+    """Check that fairseq-interactive can read its input.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    if path != "-" and not os.path.exists(path):
+        raise UserError(f"--input {path} not found; give a text file, or - for standard input")
+    if os.path.isdir(path):
+        raise UserError(f"--input {path} is a folder; give a text file")
+
+
 def refuse_training_set_in_validation(cfg) -> None:
     """Refuse to validate on the training set with a task whose iterators fairseq keeps.
 

@@ -179,7 +179,7 @@ def of_dictionaries(options: TagOptions, src_dict, tgt_dict) -> LanguageTags:
 
 
 def _none(cfg) -> None:
-    for name in ("source_tag", "target_tag", "tag_languages"):
+    for name in ("source_tag", "target_tag", "tag_languages", "add_language_tags"):
         if getattr(cfg, name):
             raise UserError(f"{flag(name)} needs --language-tags")
     return None

@@ -1,18 +1,27 @@
 """What the tasks do with a model that has just been built."""
 
+import logging
+
 from fairseq.data import Dictionary
 from torch import nn
 
 from fairseq_docmt.checkpoint_file import CheckpointFile
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models.interface import load_pretrained_parts, reads_documents
+from fairseq_docmt.models.interface import (
+    load_pretrained_parts,
+    needed_task,
+    needs_several_sentences,
+    reads_documents,
+)
 from fairseq_docmt.modules.shared.restarted_positions import restart_positions
 from fairseq_docmt.tasks import _checkpoint_checks, _data_folder
 from fairseq_docmt.tasks._extend_positions import extend_positions
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
 from fairseq_docmt.tasks._new_separator import begin_as_end, joins_sentences
 from fairseq_docmt.tasks._stored_options import KEY
+
+logger = logging.getLogger(__name__)
 
 
 def count_positions_by_sentence(model: nn.Module, task, arch: str) -> None:
@@ -27,6 +36,27 @@ def count_positions_by_sentence(model: nn.Module, task, arch: str) -> None:
             f"--restart-positions: --arch {arch} has no positional embeddings; leave it out"
         )
     restart_positions(model, *map(separator_index, (task.src_dict, task.tgt_dict)))
+
+
+def check_context(model: nn.Module, task, arch: str) -> None:
+    """Check that the task of training gives a model the context that it reads.
+
+    A warning names a model that is made for several sentences, but gets single ones.
+
+    Raises:
+        UserError: the model reads context that another task gives.
+    """
+    needed = needed_task(model)
+    if needed not in (None, task.task_name):
+        raise UserError(
+            f"--arch {arch} gets no context from --task {task.task_name}; give --task {needed}"
+        )
+    if not task.reads_context and needs_several_sentences(model):
+        logger.warning(
+            "--window-size 1 trains --arch %s on single sentences, where its context options have "
+            "no effect; give a larger --window-size for context",
+            arch,
+        )
 
 
 def let_load(model: nn.Module, task) -> None:

@@ -1,6 +1,7 @@
 """Base class of tasks that remember how their text was prepared."""
 
 import os
+from typing import Optional
 
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
@@ -20,6 +21,7 @@ class PreparedTextTask(TranslationTask):
 
     def __init__(self, cfg, src_dict, tgt_dict):
         super().__init__(cfg, src_dict, tgt_dict)
+        self._tokenizer_name: Optional[str] = None
         self.training_text = _training_text.describe(cfg, src_dict, tgt_dict)
         self.state.merge_state_dict({_training_text.KEY: self.training_text})
 
@@ -55,7 +57,8 @@ class PreparedTextTask(TranslationTask):
         Raises:
             UserError: it is not that of the training text.
         """
-        self._text_options().check_tokenizer(getattr(args, "_name", None))
+        self._tokenizer_name = getattr(args, "_name", None)
+        self._text_options().check_tokenizer(self._tokenizer_name)
         return super().build_tokenizer(args)
 
     def build_bpe(self, args):
@@ -66,6 +69,8 @@ class PreparedTextTask(TranslationTask):
                 text.
         """
         name = getattr(args, "_name", None)
+        if self.cfg.checkpoint_to_decode and not self.datasets:
+            self.report_missing_options(self._tokenizer_name, name)
         try:
             codes = getattr(args, "bpe_codes", None)
         except MissingMandatoryValue:
@@ -82,6 +87,14 @@ class PreparedTextTask(TranslationTask):
             return super().build_bpe(args)
         except SystemExit:  # of subword-nmt, which has printed the line
             raise UserError(f"{codes} is not a file of merges of subword-nmt") from None
+
+    def report_missing_options(self, tokenizer: Optional[str], bpe: Optional[str]) -> None:
+        """Warn if input must be in the form of the training text for lack of options.
+
+        Args:
+            tokenizer, bpe: ``--tokenizer`` and ``--bpe``.
+        """
+        self._text_options().report_missing(tokenizer, bpe)
 
     def _text_options(self) -> _training_text.TextOptions:
         stored = getattr(self.state, _training_text.KEY)

@@ -21,7 +21,7 @@ class StoredOptions:
 
     def __init__(self, task_name, given, defaults, learned, sentence_level):
         self.task_name = task_name
-        self.given = {name: _plain(value) for name, value in given.items() if value is not None}
+        self.given = {name: plain(value) for name, value in given.items() if value is not None}
         self.defaults = defaults
         self.learned = learned
         self.sentence_level = sentence_level
@@ -64,8 +64,9 @@ class StoredOptions:
                 "--override-checkpoint-options to decode it in another way"
             )
         for name, value in self.given.items():
-            if name in stored and value != stored[name]:
-                raise contradiction(name, value, stored[name], resumed)
+            trained = stored.get(name, self.defaults[name])
+            if value != trained:
+                raise contradiction(name, value, trained, resumed)
         if self.loaded is not None:
             self._check_ensemble(stored)
         self.loaded = stored
@@ -115,6 +116,6 @@ def contradiction(name: str, given: Any, trained: Any, resumed: Optional[str] = 
     )
 
 
-def _plain(value):
+def plain(value):
     """Convert a choice of the command line, a member of an anonymous enum, to a plain value."""
     return value.value if isinstance(value, Enum) else value

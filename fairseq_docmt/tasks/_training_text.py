@@ -1,6 +1,7 @@
 """Languages, dictionaries and form of the text that a checkpoint was trained with."""
 
 import hashlib
+import logging
 from typing import Dict, Optional
 
 from fairseq import utils
@@ -9,6 +10,8 @@ from fairseq.data import Dictionary
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.data.text_form import SUBWORDS, checksum, read_text_forms
 from fairseq_docmt.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 KEY = "training_text"
 IGNORE = "or add --override-checkpoint-options to use it anyway"
@@ -96,6 +99,31 @@ class TextOptions:
         forms = (training_text or {}).get("forms")
         self.forms = forms and (forms[:1] if typed else forms)
         self.text = "source text" if typed else "text"
+
+    def report_missing(self, tokenizer: Optional[str], bpe: Optional[str]) -> None:
+        """Warn if typed lines must be in the form of training because options are missing.
+
+        Args:
+            tokenizer, bpe: ``--tokenizer`` and ``--bpe``.
+        """
+        form = self.forms[0] if self.forms else {}
+        kinds = [kind for kind, key in SUBWORDS.items() if form.get(key)]
+        forms, options = [], []
+        if not tokenizer and form.get("tokenizer", "none") != "none":
+            forms.append(f"tokenized with {form['tokenizer']}")
+            options.append(f"--tokenizer {form['tokenizer']}")
+        if form.get("truecaser"):
+            forms.append("truecased")
+        if not bpe and kinds:
+            forms.append("split into subwords")
+            options.append(f"--bpe {kinds[0]}")
+        if forms:
+            logger.warning(
+                "the text of the checkpoint is %s; give lines in this form "
+                "(data_prep/apply_form.py makes them)%s",
+                ", ".join(forms),
+                f", or {' and '.join(options)}" if options else "",
+            )
 
     def check_tokenizer(self, name: Optional[str]) -> None:
         """Refuse a tokenizer that is not that of training.

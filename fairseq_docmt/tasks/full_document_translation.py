@@ -4,7 +4,7 @@ import json
 from argparse import Namespace
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Optional
+from typing import Iterable, Optional
 
 import numpy as np
 from fairseq.dataclass import ChoiceEnum
@@ -173,7 +173,8 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
             others = "segment or sequential" if iterative else "iterative"
             raise UserError(f"{arch} is decoded by --decoding {others}, not {self.decoding}")
         if not as_rows:
-            self._refuse_options_of_memories(type(model).__name__)
+            memories = ("drafts", "gold_drafts", "decode_passes", "decode_order")
+            self._refuse_given(memories, f"memnet_rnn, not for {type(model).__name__}")
         else:
             if self.cfg.sentence_data:
                 raise UserError(
@@ -185,8 +186,10 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
                 raise UserError(f"--word-dropout is not for {type(model).__name__}; leave it out")
             self.document_rows = DocumentRows(self)
             self.decoding, self.search = "iterative", SEARCHES["iterative"](self)
-            wanted = not from_checkpoint and remembers_translations(model)
-            if wanted and not (self.cfg.drafts or self.cfg.gold_drafts):
+            remembers = remembers_translations(model)
+            if not from_checkpoint and not remembers:
+                self._refuse_given(("drafts", "gold_drafts"), "a target memory, not for the source")
+            if not from_checkpoint and remembers and not (self.cfg.drafts or self.cfg.gold_drafts):
                 raise UserError(
                     "a target memory needs --drafts, translations of the training and validation "
                     "sets (examples/maruf2018_memnet/make_drafts.sh), or --gold-drafts"
@@ -196,12 +199,12 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
                 self.sequence_generator = self.build_generator([model], given)
         return model
 
-    def _refuse_options_of_memories(self, arch: str) -> None:
-        """Refuse options that a model without document memories would ignore."""
+    def _refuse_given(self, names: Iterable[str], purpose: str) -> None:
+        """Refuse options that the model would ignore; ``purpose`` says what they are for."""
         config = FullDocumentTranslationConfig
-        for name in ("drafts", "gold_drafts", "decode_passes", "decode_order"):
+        for name in names:
             if getattr(self.cfg, name) != getattr(config, name):
-                raise UserError(f"{flag(name)} is for memnet_rnn, not for {arch}; leave it out")
+                raise UserError(f"{flag(name)} is for {purpose}; leave it out")
 
     # ---- data ----------------------------------------------------------------------------------
 

@@ -105,6 +105,14 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
                 "sliding_window_translation, where --window-size 1 is sentence level"
             )
         self.training_states.of_model(model, cfg)
+        reach, chunk = getattr(cfg, "memory_gradient_sentences", 0), self.cfg.chunk_sentences
+        if not from_checkpoint and reach >= chunk:
+            logger.warning(
+                "--chunk-sentences %d lets no gradient reach the %d sentence(s) before of "
+                "--memory-gradient-sentences; give more than that",
+                chunk,
+                reach,
+            )
         return model
 
     # ---- data ----------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """``--task sliding_window_translation``: each sentence with the previous ones on both sides."""
 
+import logging
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Optional
@@ -20,6 +21,8 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.tasks import _data_folder, _word_dropout
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import JoinedTranslationConfig
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -125,10 +128,24 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
                 f"{stride} only; leave one of them out"
             )
         _word_dropout.check_probability(self.cfg, "coword_dropout")
+        self._report_context_options()
         if self.cfg.sample_window_size and stride == size:
             raise UserError(
                 "--sample-window-size draws sizes from --window-stride to --window-size, which are "
                 f"both {size}; give a larger --window-size or leave it out"
+            )
+
+    def _report_context_options(self) -> None:
+        """Warn of options for several sentences if each example has a single one."""
+        given = {
+            "--restart-positions": self.options["restart_positions"],
+            "--coword-dropout": self.cfg.coword_dropout,
+            "--loss-on last": self.options["loss_on"] == "last",
+        }
+        names = [name for name, value in given.items() if value]
+        if names and not self.reads_context:
+            logger.warning(
+                "made for several sentences, but --window-size is 1: %s", ", ".join(names)
             )
 
     def examples_decided_by(self) -> dict:

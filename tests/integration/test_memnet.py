@@ -473,6 +473,12 @@ def test_wrong_options_are_refused(binarised, tmp_path, options, arguments, mess
         train(binarised, tmp_path, *arguments, options=options)
 
 
+def test_a_source_memory_has_no_drafts(binarised, sentence_lm, tmp_path):
+    options = ["--memory", "source", "--sentence-lm", sentence_lm]
+    with pytest.raises(UserError, match="--gold-drafts is for a target memory, not for the source"):
+        train(binarised, tmp_path, "--gold-drafts", options=options)
+
+
 def test_other_sizes_and_other_text_are_refused(binarised, sentence_lm, drafts, tmp_path):
     options = ["--sentence-lm", sentence_lm, "--sentence-lm-hidden-size", "9"]
     with pytest.raises(UserError, match="has states of 7 and embeddings of 5, not 9 and 5"):

@@ -783,7 +783,61 @@ TRAINING = {
             "--freeze-pretrained leaves nothing to train: this --arch adds no parameters to a "
             "pre-trained model"
         ),
+        [*FROM, "--freeze-pretrained"],
+        changed_checkpoint(lambda state: None, "other.pt"),
+    ),
+    "nothing that is pre-trained": Case(
+        (
+            "--freeze-pretrained needs a model to start from; give --finetune-from-model, or leave "
+            "it out"
+        ),
         [*WINDOWS, *NEW, "--freeze-pretrained"],
+        model=tiny.group(),
+    ),
+    "no positions to extend": Case(
+        "--extend-positions needs a model to start from; give --finetune-from-model, or leave it "
+        "out",
+        [*WINDOWS, *NEW, "--extend-positions", "repeat"],
+    ),
+    "added tags of no model": Case(
+        "--add-language-tags needs --language-tags", [*WINDOWS, *NEW, "--add-language-tags"]
+    ),
+    "options of BLEU that is not computed": Case(
+        "--eval-bleu-remove-bpe is for --eval-bleu; give both or neither",
+        [*WINDOWS, *NEW, "--eval-bleu-remove-bpe"],
+    ),
+    "BLEU without validation": Case(
+        "--eval-bleu has no effect with --disable-validation; leave one of them out",
+        [*WINDOWS, *NEW, "--eval-bleu", "--disable-validation"],
+    ),
+    "memory in windows": Case(
+        (
+            "--arch memory_transformer gets no context from --task sliding_window_translation; "
+            "give --task sentence_stream_translation"
+        ),
+        [*WINDOWS, *NEW],
+        model=tiny.memory(),
+    ),
+    "previous sentences in whole documents": Case(
+        (
+            "--arch han_transformer gets no context from --task full_document_translation; give "
+            "--task sentence_stream_translation"
+        ),
+        [*DOCUMENTS, *NEW],
+        model=tiny.han(),
+    ),
+    "memories of documents in a stream": Case(
+        (
+            "--arch memnet_rnn gets no context from --task sentence_stream_translation; give "
+            "--task full_document_translation"
+        ),
+        STREAM,
+        model=tiny.memnet("--memory", "target"),
+    ),
+    "language models without a source memory": Case(
+        "--sentence-lm is for a source memory; leave it out",
+        [*DOCUMENTS, *NEW, "--gold-drafts"],
+        model=tiny.memnet("--memory", "target", "--sentence-lm", "a:b"),
     ),
     "no new parameters": Case(
         (
@@ -1018,6 +1072,14 @@ DECODING = {
         "--window-size 2 contradicts the checkpoint, which was trained with --window-size 3; "
         + OTHER_VALUE,
         [*WINDOWS, "--window-size", "2"],
+    ),
+    "positions that the checkpoint does not know": Case(
+        "--restart-positions True contradicts the checkpoint, which was trained with "
+        "--restart-positions False; " + OTHER_VALUE,
+        [*WINDOWS, "--restart-positions"],
+        changed_checkpoint(
+            lambda state: state["task_state"]["document_options"].pop("restart_positions")
+        ),
     ),
     "gold context of windows": Case(
         (
@@ -1299,6 +1361,13 @@ INTERACTIVE = {
         "--sampling and --constraints are different searches; give one of them",
         ["--constraints", "--sampling", "--nbest", "2"],
         write("input", "w1\tv1\n"),
+    ),
+    "absent input": Case(
+        "--input {folder}/input not found; give a text file, or - for standard input",
+        [],
+    ),
+    "folder as input": Case(
+        "--input {folder}/input is a folder; give a text file", [], write("input/a", "w1\n")
     ),
     "prefix of typed text": Case(PREFIX, ["--prefix-size", "1"], write("input", "w1\n")),
     "soft alignment of typed text": Case(

@@ -92,6 +92,50 @@ def test_python_takes_and_returns_raw_text(prepared, checkpoint):
     assert not any("@@" in line for document in found for line in document)
 
 
+FORM = "the text of the checkpoint is {}; give lines in this form (data_prep/apply_form.py makes "
+FORM += "them)"
+LACKING = {
+    "nothing": ([], "tokenized with moses, truecased, split into subwords"),
+    "no BPE": (["--tokenizer", "moses"], "truecased, split into subwords"),
+    "no truecaser": (["--tokenizer", "moses", "--bpe", "subword_nmt"], "truecased"),
+}
+FIX = {
+    "nothing": ", or --tokenizer moses and --bpe subword_nmt",
+    "no BPE": ", or --bpe subword_nmt",
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_typed_text_in_another_form_than_that_of_training(prepared, checkpoint, caplog, name):
+    """fairseq-interactive says what it does not do with the lines; fairseq has no truecaser."""
+    options, lacking = LACKING[name]
+    languages = ["--source-lang", "de", "--target-lang", "en"]
+    codes = ["--bpe-codes", str(prepared / "codes")] if "--bpe" in options else []
+    line = as_prepared(prepared, "de", "Das Haus")
+    tiny.interactive(prepared / "bin", checkpoint, [line], *WINDOW, *languages, *options, *codes)
+    assert FORM.format(lacking) + FIX.get(name, "") in caplog.messages
+
+
+def test_plain_text_needs_no_options(binarised, window_checkpoint, caplog):
+    tiny.interactive(binarised, window_checkpoint, ["w1"], *WINDOW)
+    assert not [text for text in caplog.messages if "in this form" in text]
+
+
+def test_python_without_the_form_of_the_data(prepared, checkpoint, tmp_path, caplog):
+    """The dictionaries alone are not enough for raw text."""
+    for name in ("dict.de.txt", "dict.en.txt"):
+        (tmp_path / name).write_text((prepared / "bin" / name).read_text())
+    (tmp_path / "train.de-en.de.idx").touch()  # names the languages
+    wanted = FORM.format(LACKING["nothing"][1]) + FIX["nothing"]
+    for options, warned in (({}, 1), ({"tokenizer": None}, 0)):
+        caplog.clear()
+        DocumentTranslator.from_pretrained(str(checkpoint), data=str(tmp_path), **options)
+        assert caplog.messages.count(wanted) == warned
+    caplog.clear()
+    DocumentTranslator.from_pretrained(str(checkpoint))
+    assert wanted not in caplog.messages
+
+
 def test_context_usage_takes_raw_text(prepared, checkpoint):
     kinds = {"raw": [], "subwords": ["--as-prepared"]}
     kinds["truecased"] = ["--bpe-codes", prepared / "codes"]

@@ -279,7 +279,7 @@ def test_following_sentences_keep_the_size_of_a_batch(binarised):
 def test_the_text_of_validation_bleu(binarised, tokenized):
     """Without BPE; 13a cuts words unless they are tokenized; unknown words do not match."""
     more = ["--eval-tokenized-bleu"] if tokenized else []
-    task = task_of(binarised, *WINDOW, "--eval-bleu-remove-bpe", "@@ ", *more)
+    task = task_of(binarised, *WINDOW, "--eval-bleu", "--eval-bleu-remove-bpe", "@@ ", *more)
     one, two, unknown = *(task.tgt_dict.add_symbol(word) for word in ("v@@", "w.")), 3
     target = torch.tensor([[one, two, unknown, task.tgt_dict.eos()]])
     hypothesis = {"tokens": target[0].clone()}

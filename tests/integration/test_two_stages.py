@@ -228,9 +228,12 @@ def test_frozen_parameters_stay_as_they_are(binarised, tmp_path, stage, optimize
         (["--freeze-pretrained"], "--freeze-pretrained leaves nothing to train"),
     ],
 )
-def test_architectures_without_new_parameters_are_refused(binarised, tmp_path, options, message):
+def test_architectures_without_new_parameters_are_refused(
+    binarised, window_checkpoint, tmp_path, options, message
+):
+    start = ["--finetune-from-model", str(window_checkpoint)]
     with pytest.raises(UserError, match=message):
-        tiny.train(binarised, tmp_path, *SENTENCE, *options)
+        tiny.train(binarised, tmp_path, *SENTENCE, *start, *options)
 
 
 HALF_PRECISION = {

@@ -1,0 +1,97 @@
+"""What a command of fairseq says if ``--task`` was forgotten, so that fairseq's default runs.
+
+fairseq's ``translation`` reads the blank lines between documents as sentences.  It is no class of
+this package, but a command logs its configuration just before it sets up the task.
+"""
+
+import logging
+import os
+import struct
+
+import numpy as np
+
+from fairseq_docmt.data.document_index import BLANK_SIZE
+from fairseq_docmt.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+#: command of fairseq -> option group and name of the split that it reads
+SPLITS = {"train": "train_subset", "generate": "gen_subset", "interactive": None}
+
+
+class StockTaskCheck(logging.Filter):
+    """Filter that lets everything pass, and checks the configuration of a command.
+
+    Args:
+        split: name of the option with the split that the command reads; None without one.
+    """
+
+    def __init__(self, split):
+        super().__init__()
+        self.split = split
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return True.
+
+        Raises:
+            UserError: the checkpoint to decode was trained with a document task.
+        """
+        cfg = record.msg
+        if type(cfg).__name__ == "DictConfig" and _is_default(cfg.get("task")):
+            _refuse_document_checkpoint(cfg.common_eval.path)
+            if self.split and _has_blank_lines(cfg.task, cfg.dataset[self.split]):
+                logger.warning(
+                    "--task translation, the default, reads the blank lines between documents of "
+                    "%s as sentences; give a document task, such as --task "
+                    "sliding_window_translation",
+                    cfg.task.data,
+                )
+        return True
+
+
+def check_stock_tasks() -> None:
+    """Let the commands of fairseq check their configuration."""
+    for command, split in SPLITS.items():
+        command_logger = logging.getLogger(f"fairseq_cli.{command}")
+        if not any(isinstance(known, StockTaskCheck) for known in command_logger.filters):
+            command_logger.addFilter(StockTaskCheck(split))
+
+
+def _is_default(task) -> bool:
+    return getattr(task, "_name", None) == "translation"
+
+
+def _refuse_document_checkpoint(paths) -> None:
+    from fairseq import utils
+
+    from fairseq_docmt.checkpoint_file import read_checkpoint
+    from fairseq_docmt.tasks._stored_options import KEY
+
+    for path in utils.split_paths(paths or ""):
+        if not os.path.isfile(path):
+            continue  # fairseq reports it
+        stored = read_checkpoint(path).task_state.get(KEY)
+        if stored is not None:
+            raise UserError(
+                f"{path} was trained with --task {stored['task']}, not with translation, the "
+                f"default; give --task {stored['task']}"
+            )
+
+
+def _has_blank_lines(task, split: str) -> bool:
+    """Return whether the source of a split has blank lines; False if it cannot be read."""
+    from fairseq import utils
+    from fairseq.data import data_utils
+
+    folder = next(iter(utils.split_paths(task.data or "")), "")
+    if not os.path.isdir(folder):
+        return False
+    pair = (task.source_lang, task.target_lang)
+    if None in pair:
+        pair = data_utils.infer_language_pair(folder)
+    name = os.path.join(folder, f"{split}.{pair[0]}-{pair[1]}.{pair[0]}")
+    try:
+        lines = data_utils.load_indexed_dataset(name)
+    except (OSError, ValueError, EOFError, AssertionError, struct.error):
+        return False
+    return lines is not None and bool(np.any(np.asarray(lines.sizes) <= BLANK_SIZE))

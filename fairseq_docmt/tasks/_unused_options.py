@@ -1,0 +1,72 @@
+"""Options that would have no effect in training, or in decoding."""
+
+import logging
+from typing import Iterable, List
+
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
+
+from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.tasks._stored_options import plain
+
+logger = logging.getLogger(__name__)
+
+#: options of ``--eval-bleu``
+OF_BLEU = ("eval_bleu_args", "eval_bleu_detok", "eval_bleu_detok_args", "eval_bleu_remove_bpe")
+OF_BLEU += ("eval_tokenized_bleu", "eval_bleu_print_samples")
+#: options of translation, which training does only for ``--eval-bleu``
+OF_DECODING = ("decoding", "force_sentence_count", "wrong_sentence_count", "gold_context")
+OF_DECODING += ("normalize_with_context", "decode_passes", "decode_order")
+#: options of training that checkpoints do not store
+OF_TRAINING = ("eval_bleu", *OF_BLEU, "freeze_pretrained", "extend_positions", "sentence_data")
+OF_TRAINING += ("sentence_ratio", "word_dropout", "word_dropout_epochs", "coword_dropout")
+OF_TRAINING += ("window_stride", "sample_window_size", "document_parts", "sample_document_parts")
+OF_TRAINING += ("gold_drafts", "chunk_sentences", "random_chunk")
+#: options of training that need a model to start from
+OF_START = ("freeze_pretrained", "extend_positions")
+
+
+def check_in_training(task) -> None:
+    """Refuse options of validation BLEU without it, and options of a start without one.
+
+    Training could translate with options of decoding, so that only a warning names them.
+
+    Args:
+        task: document task, whose ``start`` is known.
+
+    Raises:
+        UserError: naming the option.
+    """
+    if task.start is None:
+        for option in _given(task, OF_START):
+            raise UserError(
+                f"{option} needs a model to start from; give --finetune-from-model, or leave it out"
+            )
+    if not task.cfg.eval_bleu:
+        for option in _given(task, OF_BLEU):
+            raise UserError(f"{option} is for --eval-bleu; give both or neither")
+        _report(task, OF_DECODING, "no effect in training without --eval-bleu: %s")
+    elif task.cfg.disable_validation:
+        raise UserError(
+            "--eval-bleu has no effect with --disable-validation; leave one of them out"
+        )
+
+
+def report_in_decoding(task) -> None:
+    """Warn of options of training that decoding does not read."""
+    _report(task, OF_TRAINING, "no effect in decoding, as options of training: %s")
+
+
+def _report(task, names: Iterable[str], warning: str) -> None:
+    given = _given(task, names)
+    if given:
+        logger.warning(warning, ", ".join(given))
+
+
+def _given(task, names: Iterable[str]) -> List[str]:
+    """Return the flags of options that do not have their default."""
+    defaults = TASK_DATACLASS_REGISTRY[task.task_name]
+    return [
+        flag(name)
+        for name in names
+        if hasattr(defaults, name) and plain(getattr(task.cfg, name)) != getattr(defaults, name)
+    ]

@@ -1,0 +1,73 @@
+"""What commands of fairseq say if --task was forgotten."""
+
+import logging
+
+import pytest
+import tiny
+
+from fairseq_docmt._stock_tasks import StockTaskCheck, check_stock_tasks
+from fairseq_docmt.errors import UserError
+
+STOCK = ["--task", "translation"]
+BLANK = "--task translation, the default, reads the blank lines between documents of {} as "
+BLANK += "sentences; give a document task, such as --task sliding_window_translation"
+
+
+@pytest.fixture(autouse=True)
+def logs_as_the_commands_do(caplog):
+    with caplog.at_level(logging.INFO):
+        yield
+
+
+def about_blank_lines(caplog):
+    return [text for text in caplog.messages if "blank lines" in text]
+
+
+@pytest.mark.parametrize("lengths, warned", [((9, 10), True), ((19,), False)])
+def test_a_corpus_of_documents(tmp_path, caplog, lengths, warned):
+    """Training and decoding say so; a corpus without blank lines is what fairseq reads."""
+    data = tiny.corpus(tmp_path, train=lengths, valid=(8,), test=lengths)
+    path = tiny.train(data, tmp_path / "ck", *STOCK, updates=1)
+    assert about_blank_lines(caplog) == [BLANK.format(data)] * warned
+    tiny.generate(data, path, *STOCK)
+    assert about_blank_lines(caplog) == [BLANK.format(data)] * warned * 2
+
+
+def test_what_cannot_be_read_is_left_to_fairseq(tmp_path, caplog):
+    with pytest.raises(Exception, match="Could not infer language pair"):
+        tiny.train(tmp_path, tmp_path / "ck", *STOCK)
+    assert not about_blank_lines(caplog)
+
+
+@pytest.mark.parametrize("command", [tiny.generate, lambda *a: tiny.interactive(*a[:2], ["w1"])])
+def test_a_checkpoint_of_documents(binarised, window_checkpoint, command):
+    """Its dictionaries have more symbols, so that fairseq would fail."""
+    with pytest.raises(UserError) as refused:
+        command(binarised, window_checkpoint)
+    assert str(refused.value) == (
+        f"{window_checkpoint} was trained with --task sliding_window_translation, not with "
+        "translation, the default; give --task sliding_window_translation"
+    )
+
+
+@pytest.mark.parametrize(
+    "model, task",
+    [
+        (tiny.memory(), "sentence_stream_translation"),
+        (tiny.cache(), "sentence_stream_translation"),
+        (tiny.memnet(), "full_document_translation"),
+    ],
+)
+def test_models_of_documents(binarised, tmp_path, model, task):
+    with pytest.raises(UserError) as refused:
+        tiny.train(binarised, tmp_path, *STOCK, model=model)
+    assert str(refused.value) == (
+        f"--arch {model[1]} gets no context from fairseq's own tasks, of which translation is the "
+        f"default; give --task {task}"
+    )
+
+
+def test_each_command_is_checked_once():
+    check_stock_tasks()
+    filters = logging.getLogger("fairseq_cli.train").filters
+    assert sum(isinstance(known, StockTaskCheck) for known in filters) == 1
