@@ -7,13 +7,14 @@ blank lines on both sides.  The first error is reported with its file and line.
 """
 
 import argparse
+import filecmp
 import re
 import sys
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from sanity import Side, check_lengths, swapped_scripts
+from sanity import Side, check_lengths, swapped_scripts, warn
 
 # str.splitlines and some programs break lines at these characters, which would split a sentence.
 # Python's file objects, and so fairseq, do not: for them they are white space.
@@ -223,8 +224,8 @@ def _first_mismatch(
 def check_files(src_path: str, tgt_path: str) -> Counts:
     """Check the two files of a corpus.
 
-    Warnings are printed if a side is not in the script of the language that its suffix names, or
-    if blank lines seem to be missing.
+    Warnings are printed if a side is not in the script of the language that its suffix names, if
+    both sides are the same text, or if blank lines seem to be missing.
 
     Raises:
         CorpusError: the first error; files that cannot be read are reported first.
@@ -236,6 +237,8 @@ def check_files(src_path: str, tgt_path: str) -> Counts:
     fault = swapped_scripts(*sides)
     if fault:
         raise CorpusError(fault)
+    if filecmp.cmp(*paths, shallow=False):
+        warn(f"{src_path} and {tgt_path} are the same text; one should be the translation")
     check_lengths(src_path, *counts)
     return counts
 

@@ -4,6 +4,7 @@ Used for the second stage of Feng et al. (2022), section 4.2: 3e-4 for new and 6
 parameters.  fairseq's own composite optimizer cannot be selected on the command line.
 """
 
+import logging
 from dataclasses import dataclass, field
 from typing import Iterable
 
@@ -12,6 +13,8 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import nn
 
 from fairseq_docmt.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 #: ``param_group`` (an attribute read by fairseq) of parameters that a pre-trained model lacks.
 NEW = "new"
@@ -82,6 +85,10 @@ class GroupedAdam(FairseqAdam):
         pretrained = [p for p in params if not is_new(p)]
         if pretrained:
             groups.append({"params": pretrained, "lr_scale": cfg.pretrained_lr_scale})
+        elif cfg.pretrained_lr_scale != 1:
+            logger.warning(
+                "no effect without pre-trained parameters to train: --pretrained-lr-scale"
+            )
         super().__init__(cfg, groups)
 
     @property

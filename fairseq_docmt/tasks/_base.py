@@ -121,6 +121,7 @@ class DocumentTranslationTask(PreparedTextTask):
     def check_training_options(self) -> None:
         """Raise UserError for values of options that do not work together in training."""
         _unused_options.check_in_training(self)
+        _corpus_checks.check_splits(self.cfg)
         _sentence_data.check_options(self.cfg)
         _validation_bleu.check_options(self.cfg)
         _word_dropout.check_options(self.cfg)
@@ -277,7 +278,7 @@ class DocumentTranslationTask(PreparedTextTask):
             return task
         if task.cfg.checkpoint_to_decode:
             _data_folder.check_input(task.cfg.input_file)
-            _unused_options.report_in_decoding(task)
+            _unused_options.check_in_decoding(task)
             _checkpoint_checks.check_checkpoints_to_decode(task)
             if task.cfg.language_model:
                 _checkpoint_checks.check_language_model(task)

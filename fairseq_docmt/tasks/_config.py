@@ -139,6 +139,7 @@ class DocumentTranslationConfig(TranslationConfig):
     max_batch_tokens: Optional[int] = II("dataset.max_tokens")
     valid_subset: str = II("dataset.valid_subset")
     disable_validation: bool = II("dataset.disable_validation")
+    num_shards: int = II("dataset.num_shards")
     language_model: Optional[str] = II("generation.lm_path")
     input_file: str = II("interactive.input")
     checkpoint_shards: int = II("checkpoint.checkpoint_shard_count")

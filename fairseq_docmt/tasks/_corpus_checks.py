@@ -1,9 +1,12 @@
 """Warnings of text that is probably not what the user means it to be."""
 
+import filecmp
 import logging
+import os
 from typing import Iterable
 
 import numpy as np
+from fairseq import utils
 from torch import Tensor
 
 from fairseq_docmt.data import DocumentCorpus, DocumentIndex
@@ -26,6 +29,28 @@ def check_corpus(task, corpus: DocumentCorpus) -> None:
     if task.reads_context:
         check_documents(corpus.name, corpus.index)
     check_words(corpus, task.src_dict.unk(), task.tgt_dict.unk())
+
+
+def check_splits(cfg) -> None:
+    """Warn if a validation set is the training set under another name.
+
+    Args:
+        cfg: options of the task.
+    """
+    folder, pair = utils.split_paths(cfg.data)[0], f"{cfg.source_lang}-{cfg.target_lang}"
+
+    def text_of(split: str) -> str:
+        return os.path.join(folder, f"{split}.{pair}.{cfg.source_lang}.bin")
+
+    train = text_of(cfg.train_subset)
+    for split in () if cfg.disable_validation else cfg.valid_subset.split(","):
+        path = text_of(split)
+        if all(map(os.path.isfile, (path, train))) and filecmp.cmp(path, train, shallow=False):
+            logger.warning(
+                "%s and %s have the same source text; keep the text of the splits apart",
+                path,
+                train,
+            )
 
 
 def check_documents(name: str, index: DocumentIndex) -> None:

@@ -51,9 +51,26 @@ def check_in_training(task) -> None:
         )
 
 
-def report_in_decoding(task) -> None:
-    """Warn of options of training that decoding does not read."""
+def check_in_decoding(task) -> None:
+    """Refuse shards, which fairseq ignores; warn of options of training.
+
+    Raises:
+        UserError: each process would translate everything.
+    """
+    if task.cfg.num_shards > 1:
+        raise UserError(
+            f"--num-shards {task.cfg.num_shards} is ignored by fairseq, so that each process would "
+            "translate everything; give --distributed-world-size and --distributed-rank instead"
+        )
     _report(task, OF_TRAINING, "no effect in decoding, as options of training: %s")
+
+
+def report_in_streams(task) -> None:
+    """Warn of options for the order of batches, which streams do not read."""
+    given = {"--curriculum": task.cfg.curriculum, "--grouped-shuffling": task.cfg.grouped_shuffling}
+    names = [name for name, value in given.items() if value]
+    if names:
+        logger.warning("no effect on streams, which shuffle documents: %s", ", ".join(names))
 
 
 def _report(task, names: Iterable[str], warning: str) -> None:

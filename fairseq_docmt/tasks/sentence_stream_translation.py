@@ -16,6 +16,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.validation_units import units_of_stream
 from fairseq_docmt.models._dataclass_options import name_of
 from fairseq_docmt.models.interface import is_document_recurrent
+from fairseq_docmt.tasks import _unused_options
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import DocumentTranslationConfig
 from fairseq_docmt.tasks._lane_states import LaneStates
@@ -47,6 +48,8 @@ class SentenceStreamTranslationConfig(DocumentTranslationConfig):
     )
     save_interval_updates: int = II("checkpoint.save_interval_updates")
     max_update: int = II("optimization.max_update")
+    curriculum: int = II("dataset.curriculum")
+    grouped_shuffling: bool = II("dataset.grouped_shuffling")
 
 
 @register_task("sentence_stream_translation", dataclass=SentenceStreamTranslationConfig)
@@ -83,6 +86,11 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
                 "--random-chunk draws from 1 to --chunk-sentences, which is 1; give more "
                 "--chunk-sentences, or leave it out"
             )
+
+    def check_training_options(self) -> None:
+        """See the base class."""
+        super().check_training_options()
+        _unused_options.report_in_streams(self)
 
     def examples_decided_by(self) -> dict:
         """See the base class."""

@@ -109,10 +109,20 @@ def test_repeated_passages(capsys):
     assert not capsys.readouterr().err
 
 
+def test_the_same_text_on_both_sides(tmp_path, capsys):
+    for name, text in (("c.x", "a\nb\n"), ("c.y", "a\nb\n"), ("c.z", "a\nc\n")):
+        (tmp_path / name).write_text(text)
+    check_files(str(tmp_path / "c.x"), str(tmp_path / "c.z"))
+    assert not capsys.readouterr().err
+    check_files(str(tmp_path / "c.x"), str(tmp_path / "c.y"))
+    said = f"warning: {tmp_path}/c.x and {tmp_path}/c.y are the same text; one should be the "
+    assert capsys.readouterr().err == said + "translation\n"
+
+
 @pytest.mark.parametrize("sentences, warned", [(2000, False), (2001, True)])
 def test_missing_blank_lines(tmp_path, capsys, sentences, warned):
     for name in ("c.x", "c.y"):
-        (tmp_path / name).write_text("a\n" * sentences)
+        (tmp_path / name).write_text(f"{name}\n" * sentences)
     check_files(str(tmp_path / "c.x"), str(tmp_path / "c.y"))
     said = f"warning: {tmp_path}/c.x: 2,001 sentences form 1 document(s); put a blank line between "
     said += "documents, or sentences get the context of other documents\n"

@@ -1125,6 +1125,13 @@ DECODING = {
         WINDOWS,
         more_words,
     ),
+    "shards that fairseq ignores": Case(
+        (
+            "--num-shards 2 is ignored by fairseq, so that each process would translate "
+            "everything; give --distributed-world-size and --distributed-rank instead"
+        ),
+        [*WINDOWS, "--num-shards", "2"],
+    ),
     "beam of 0": Case("--beam must be at least 1, got 0", [*WINDOWS, "--beam", "0"]),
     "two searches": Case(
         "--sampling and --diverse-beam-groups are different searches; give one of them",

@@ -236,6 +236,17 @@ def test_architectures_without_new_parameters_are_refused(
         tiny.train(binarised, tmp_path, *SENTENCE, *start, *options)
 
 
+def test_a_scale_of_parameters_that_are_frozen(caplog):
+    """With --freeze-pretrained, only new parameters are left."""
+    new, old = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+    new.param_group = "new"
+    cfg = OmegaConf.structured(GroupedAdamConfig(pretrained_lr_scale=0.2, lr=[0.1], tpu=False))
+    for parameters, warned in (([new, old], 0), ([new], 1)):
+        GroupedAdam(cfg, parameters)
+        text = "no effect without pre-trained parameters to train: --pretrained-lr-scale"
+        assert caplog.messages.count(text) == warned
+
+
 HALF_PRECISION = {
     "amp": (AMPOptimizer, ["--amp"]),
     "memory efficient": (MemoryEfficientFP16Optimizer, ["--memory-efficient-fp16"]),

@@ -114,6 +114,18 @@ def test_swapped_sides(window_checkpoint, binarised, tmp_path, caplog, known, wa
     ]
 
 
+@pytest.mark.parametrize("options, warned", [([], 1), (["--disable-validation"], 0)])
+def test_validation_on_the_training_set(binarised, tmp_path, caplog, options, warned):
+    data = tmp_path / "data"
+    shutil.copytree(binarised, data)
+    for path in data.glob("train.*"):
+        shutil.copy(path, data / path.name.replace("train", "valid"))
+    tiny.train(data, tmp_path / "ck", *WINDOWS, *options, updates=1)
+    names = (data / f"{split}.src-tgt.src.bin" for split in ("valid", "train"))
+    wanted = f"{' and '.join(map(str, names))} have the same source text; keep the text of the "
+    assert caplog.messages.count(wanted + "splits apart") == warned
+
+
 def test_the_share_of_unknown_tokens():
     lines = [torch.tensor([3, 9, 3, 2]), torch.tensor([9, 2])]
     assert np.isclose(_corpus_checks._share_of(3, lines), 0.5)

@@ -50,6 +50,11 @@ def warnings(caplog):
         ([*STREAM, "--chunk-sentences", "2"], tiny.memory(), None),
         ([*STREAM], tiny.han(), None),
         (
+            [*STREAM, "--curriculum", "1", "--grouped-shuffling"],
+            tiny.han(),
+            "no effect on streams, which shuffle documents: --curriculum, --grouped-shuffling",
+        ),
+        (
             [*WINDOWS],
             tiny.window("--full-cross-attention", "--alignment", "linear"),
             "--full-cross-attention has no window for --alignment to place",
