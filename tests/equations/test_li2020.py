@@ -28,8 +28,8 @@ from equations.loops import inside, layer_norm, linear, weights_of
 
 from fairseq_docmt.modules.multi_encoder.context_attention import AttendedContext, AttendedContexts
 from fairseq_docmt.modules.shared.beam_rows import split_order
+from fairseq_docmt.modules.shared.decoder_layer import LayerState
 from fairseq_docmt.modules.shared.full_attention import AttendedSource
-from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
 
 
 class Variant(NamedTuple):
@@ -191,11 +191,12 @@ def test_contexts_follow_their_sentence_in_a_search():
     number = torch.arange(3.0)
     source = AttendedSource(*2 * [number.view(3, 1, 1, 1)], None)
     context = AttendedContext(source, number)
-    state = AttentionLayerState(None, source, 2, AttendedContexts((context, context)))
+    state = LayerState(None, source, 2, AttendedContexts((context, context)))
     after = state.reorder(split_order(torch.tensor([5, 4, 0, 1]), 3, 2))
     for one in after.memory.contexts:
         assert one.known.tolist() == one.source.keys.flatten().tolist() == [2, 0]
-    for one in state.unshare_beams().memory.contexts:
+    owners = torch.tensor([0, 0, 1, 1, 2, 2])
+    for one in state.unshare_beams(owners).memory.contexts:
         assert one.known.tolist() == one.source.values.flatten().tolist() == [0, 0, 1, 1, 2, 2]
 
 

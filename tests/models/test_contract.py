@@ -1,8 +1,8 @@
 """Properties that every architecture must have.
 
-Covers modules/shared/attention_projections.py, modules/shared/batch_first_layer.py,
-modules/shared/encoder_output.py, modules/shared/layer_state.py,
-modules/shared/shared_source_encoder.py, modules/shared/stateful_decoder.py, ops/autocast.py.
+Covers modules/shared/attention_projections.py, modules/shared/decoder_layer.py,
+modules/shared/encoder_output.py, modules/shared/shared_source_encoder.py,
+modules/shared/stateful_decoder.py, ops/autocast.py.
 """
 
 import functools

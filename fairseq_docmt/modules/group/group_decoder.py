@@ -7,11 +7,8 @@ from fairseq_docmt.modules.group.group_attention import (
     EncoderGroupAttention,
     SourceGroupAttention,
 )
-from fairseq_docmt.modules.shared.sentence_decoder import (
-    SentenceDecoder,
-    SentenceDecoderLayer,
-    SentenceEncoder,
-)
+from fairseq_docmt.modules.shared.decoder_layer import DecoderLayer
+from fairseq_docmt.modules.shared.sentence_decoder import SentenceDecoder, SentenceEncoder
 from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
 
 
@@ -38,7 +35,7 @@ class GroupTransformerEncoder(SentenceEncoder):
         return wrapped(layer, cfg)
 
 
-class GroupDecoderLayer(SentenceDecoderLayer):
+class GroupDecoderLayer(DecoderLayer):
     """Decoder layer with group attention to the target and to the source."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
@@ -51,31 +48,18 @@ class GroupDecoderLayer(SentenceDecoderLayer):
         heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout
         return SourceGroupAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
 
-    def project_source(self, source, padding, separators):
-        """See the base class."""
-        return self.encoder_attn.project_source(source, padding, separators)
-
-    def cross(self, x, source, sentences):
-        """See the base class."""
-        return self.encoder_attn(x, source, sentences)
-
-    def cross_weights(self, x, source, sentences):
-        """See the base class."""
-        return self.encoder_attn.weights(x, source, sentences)
-
 
 class GroupTransformerDecoder(SentenceDecoder):
     """Transformer decoder with group attention, combined attention in the top layers."""
 
+    layer_class = GroupDecoderLayer
     _layers_built = 0
 
-    def build_decoder_layer(self, cfg, no_encoder_attn=False):
-        """See the base class."""
-        layer = GroupDecoderLayer(cfg, no_encoder_attn)
-        top = cfg.decoder.layers - self._layers_built
-        if top <= cfg.decoder_context_layers:
+    def layer_built(self, layer):
+        """Add attention to the document in the top layers."""
+        top = self.cfg.decoder.layers - self._layers_built
+        if top <= self.cfg.decoder_context_layers:
             layer.self_attn.combine()
-        if top <= cfg.cross_context_layers:
+        if top <= self.cfg.cross_context_layers:
             layer.encoder_attn.combine()
         self._layers_built += 1
-        return wrapped(layer, cfg)

@@ -10,10 +10,9 @@ from fairseq_docmt.modules.hierarchical.hierarchical_attention import (
     HierarchicalAttention,
 )
 from fairseq_docmt.modules.hierarchical.previous_states import PreviousStates
-from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoder
 from fairseq_docmt.modules.shared.beam_rows import BeamRows
 from fairseq_docmt.modules.shared.row_groups import packed, target_groups, training_groups
-from fairseq_docmt.modules.shared.stateful_decoder import batch_first_source
+from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream
 from fairseq_docmt.modules.shared.stream_encoder import StreamEncoder
 
@@ -48,31 +47,20 @@ class HANEncoder(StreamEncoder):
 
 
 class SharedSentences(NamedTuple):
-    """Previous sentences in a search.
-
-    Attributes:
-        sentences: previous sentences of each sentence, shared by its beams.
-        beams: number of beams of each sentence.
-    """
+    """Previous sentences of each sentence in a search, shared by its beams."""
 
     sentences: AttendedSentences
-    beams: int
 
     def reorder(self, rows: BeamRows) -> "SharedSentences":
         """Select sentences."""
-        chosen = self.sentences
-        if rows.sentences is not None:
-            chosen = chosen.of_sentences(rows.sentences)
-        return SharedSentences(chosen, rows.beams)
+        return self if rows.sentences is None else self.unshare_beams(rows.sentences)
 
-    def unshare_beams(self) -> "SharedSentences":
+    def unshare_beams(self, owners: Tensor) -> "SharedSentences":
         """Return the state with each beam as a separate sentence."""
-        owners = torch.arange(len(self.sentences.known), device=self.sentences.known.device)
-        owners = owners.repeat_interleave(self.beams)
-        return SharedSentences(self.sentences.of_sentences(owners), 1)
+        return SharedSentences(self.sentences.of_sentences(owners))
 
 
-class HANDecoder(AttentionDecoder):
+class HANDecoder(StatefulDecoder):
     """Transformer decoder whose output attends to previous target sentences.
 
     Args:
@@ -92,10 +80,10 @@ class HANDecoder(AttentionDecoder):
         targets, sources = target_groups(groupings)
         source, padding, _ = batch_first_source(encoder_out)
         encoded = list(zip(sources.split(source), sources.split(padding)))
-        groups, weights = self.run_layers(
+        groups, _, weights = self.run_layers(
             targets.split(x),
-            lambda layer: (layer.init_state(*each) for each in encoded),
-            weights_of,
+            lambda number, layer, _: [layer.init_state(*each) for each in encoded],
+            weights_of=weights_of,
         )
         x = super()._project(targets.join(groups, x.size(1)))
         doc_state = dict(encoder_out["doc_state"])
@@ -116,11 +104,11 @@ class HANDecoder(AttentionDecoder):
         x = self.embed_tokens.weight.new_zeros(len(source), 1, self.hierarchical.gate.out_features)
         present = torch.zeros_like(x[..., 0], dtype=torch.bool)
         previous = self._previous(x, present, encoder_out["stream"])
-        return layers, SharedSentences(self.hierarchical.attended(previous), 1)
+        return layers, SharedSentences(self.hierarchical.attended(previous))
 
     def read(self, x, tokens, state):
         """See the base class."""
-        x, layers = self.extend_layers(x, tokens, state)
+        x, layers = self.extend_layers(x, state, self._padding(tokens))
         x = super()._project(x)
         if self.hierarchical is not None:
             x = self.hierarchical(x, state.rest.sentences)

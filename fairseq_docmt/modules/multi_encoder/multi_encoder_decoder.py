@@ -14,7 +14,7 @@ from fairseq_docmt.modules.multi_encoder.context_encoder import (
     EncodedContext,
     encode_context,
 )
-from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoder, AttentionDecoderLayer
+from fairseq_docmt.modules.shared.decoder_layer import DecoderLayer
 from fairseq_docmt.modules.shared.previous_sentences import TARGET_KEY, PreviousSentences
 from fairseq_docmt.modules.shared.row_groups import (
     RowGroups,
@@ -22,7 +22,7 @@ from fairseq_docmt.modules.shared.row_groups import (
     target_groups,
     training_groups,
 )
-from fairseq_docmt.modules.shared.stateful_decoder import batch_first_source
+from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream
 from fairseq_docmt.modules.shared.stream_encoder import StreamEncoder
 
@@ -62,7 +62,7 @@ class MultiEncoderEncoder(StreamEncoder):
         return {**super()._select(encoder_out, sentences, beams), "contexts": contexts}
 
 
-class MultiEncoderDecoderLayer(AttentionDecoderLayer):
+class MultiEncoderDecoderLayer(DecoderLayer):
     """Decoder layer whose cross attention may also attend to contexts ("inside")."""
 
     def __init__(self, cfg, no_encoder_attn=False):
@@ -75,7 +75,7 @@ class MultiEncoderDecoderLayer(AttentionDecoderLayer):
         attended = (attention.attended(x) for attention, x in zip(self.context_attn, contexts))
         return self.init_state(source, padding)._replace(memory=AttendedContexts(tuple(attended)))
 
-    def cross(self, x, state):
+    def cross(self, x, state, **marks):
         """See the base class."""
         output = self.encoder_attn(x, state.source)
         for attention, context in zip(self.context_attn, state.memory.contexts):
@@ -83,7 +83,7 @@ class MultiEncoderDecoderLayer(AttentionDecoderLayer):
         return output
 
 
-class MultiEncoderDecoder(AttentionDecoder):
+class MultiEncoderDecoder(StatefulDecoder):
     """Transformer decoder that reads contexts, with an encoder of previous target sentences.
 
     Args:
@@ -115,8 +115,10 @@ class MultiEncoderDecoder(AttentionDecoder):
         source, padding = self._source(encoder_out, contexts)
         parts = sources.split(source), sources.split(padding), _in_groups(contexts, sources)
         encoded = list(zip(*parts))
-        groups, weights = self.run_layers(
-            targets.split(x), lambda layer: (layer.begin(*each) for each in encoded), weights_of
+        groups, _, weights = self.run_layers(
+            targets.split(x),
+            lambda number, layer, _: [layer.begin(*each) for each in encoded],
+            weights_of=weights_of,
         )
         extra = {"attn": weights or [None], "doc_state": doc_state}
         return packed(targets.join(groups, x.size(1)), extra, groupings)
@@ -133,7 +135,7 @@ class MultiEncoderDecoder(AttentionDecoder):
 
     def read(self, x, tokens, state):
         """See the base class."""
-        return (*self.extend_layers(x, tokens, state), None, {})
+        return (*self.extend_layers(x, state, self._padding(tokens)), None, {})
 
     def _source(self, encoder_out: dict, contexts: List[EncodedContext]):
         """Return source states (B, S, C), with contexts if integrated outside, and padding."""

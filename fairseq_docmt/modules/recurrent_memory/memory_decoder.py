@@ -7,11 +7,9 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
 from fairseq_docmt.modules.recurrent_memory.sentence_memory import MemoryState, SentenceMemory
-from fairseq_docmt.modules.shared.attention_decoder import AttentionDecoder, AttentionDecoderLayer
-from fairseq_docmt.modules.shared.batch_first_layer import Sublayers
+from fairseq_docmt.modules.shared.decoder_layer import Sublayers
 from fairseq_docmt.modules.shared.document_state import DocumentState
 from fairseq_docmt.modules.shared.layer_kwargs import pass_layer_kwargs
-from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
 from fairseq_docmt.modules.shared.row_groups import (
     RowGroups,
     groups_of,
@@ -20,7 +18,7 @@ from fairseq_docmt.modules.shared.row_groups import (
     training_groups,
 )
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
-from fairseq_docmt.modules.shared.stateful_decoder import batch_first_source
+from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.shared.stream import Stream, side_by_side
 
 
@@ -214,47 +212,13 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
         return {**selected, "stream": stream, "doc_state": {}, "begun": {}, "row_groups": None}
 
 
-class MemoryDecoderLayer(AttentionDecoderLayer):
-    """Decoder layer with an optional memory between causal and cross attention."""
-
-    def forward(self, groups: List[Tensor], sources, memory=None, weights=None) -> List[Tensor]:
-        """Compute whole sequences.
-
-        Args:
-            groups: (rows, T, C) input of rows of similar length.
-            sources: :class:`AttendedSource` of each group.
-            memory: function of such groups, or None.
-            weights: list to which attention weights (rows, T, S) are appended; None for none.
-
-        Returns:
-            (rows, T, C) output of each group.
-        """
-        groups = [self.residual(x, self.self_attn_layer_norm, self._attend) for x in groups]
-        if memory is not None:
-            groups = memory(groups)
-        return [self._read(x, source, weights) for x, source in zip(groups, sources)]
-
-    def _attend(self, x):
-        return self.self_attn(x)[0]
-
-    def _read(self, x, source, weights):
-        def cross(y):
-            if weights is not None:
-                weights.append(self.encoder_attn.weights(y, source).mean(dim=1))
-            return self.encoder_attn(y, source)
-
-        return self.after_causal(x, cross)
-
-
-class MemoryTransformerDecoder(AttentionDecoder):
+class MemoryTransformerDecoder(StatefulDecoder):
     """Transformer decoder with memories in some layers (Feng et al. 2022).
 
     Args:
         cfg, dictionary, embed_tokens, separator: see the base class.
         memory_layers: numbers of the layers with a memory.
     """
-
-    layer_class = MemoryDecoderLayer
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int, memory_layers: List[int]):
         super().__init__(cfg, dictionary, embed_tokens, separator)
@@ -280,11 +244,12 @@ class MemoryTransformerDecoder(AttentionDecoder):
         reader = MemoryReader("decoder", self.memories, stream, present, targets, begun)
         source, padding, _ = batch_first_source(encoder_out)
         encoded = list(zip(sources.split(source), sources.split(padding)))
-        groups, weights = targets.split(x), []
-        for number, layer in enumerate(self.layers):
-            attended = [layer.encoder_attn.project_source(*each) for each in encoded]
-            memory, wanted = reader.sublayer(number), number == weights_of
-            groups = layer(groups, attended, memory, weights if wanted else None)
+        groups, _, weights = self.run_layers(
+            targets.split(x),
+            lambda number, layer, _: [layer.init_state(*each) for each in encoded],
+            reader.sublayer,
+            weights_of,
+        )
         x = targets.join(groups, x.size(1))
         if stream.copied:  # copies have no loss
             (x,) = stream.originals(x)
@@ -306,21 +271,18 @@ class MemoryTransformerDecoder(AttentionDecoder):
                 if not torch.is_grad_enabled():  # no gradients: the result can be reused
                     encoder_out["begun"][number] = begun
                 memory = memory.project_memory(begun[0])
-            attended = layer.encoder_attn.project_source(source, padding)
-            layers.append(AttentionLayerState(None, attended, 1, memory))
+            layers.append(layer.init_state(source, padding)._replace(memory=memory))
         return layers, None
 
     def read(self, x, tokens, state):
         """See the base class."""
-        x, layers = self.extend_layers(
-            x, tokens, state, lambda number, before: self._sublayer(number, before.memory)
-        )
-        return x, layers, None, {}
 
-    def _sublayer(self, layer: int, attended):
-        """Return the memory sublayer of a layer, given its projected memory; None without one."""
-        memory = self._memory(layer)
-        return None if memory is None else lambda y: memory(y, attended)
+        def sublayer(number):
+            memory, attended = self._memory(number), state.layers[number].memory
+            return memory and (lambda groups: [memory(y, attended) for y in groups])
+
+        x, layers = self.extend_layers(x, state, self._padding(tokens), between=sublayer)
+        return x, layers, None, {}
 
     def _memory(self, layer: int) -> Optional[SentenceMemory]:
         return self.memories[str(layer)] if str(layer) in self.memories else None

@@ -3,7 +3,7 @@
 Parameters keep the names of fairseq's attention, so they can come from a trained transformer.
 """
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -96,25 +96,34 @@ class CausalRFA(_RFA):
     def forward(
         self,
         x: Tensor,
-        separators: Optional[Tensor] = None,
         padding: Optional[Tensor] = None,
         before: Optional[CausalState] = None,
         need_state: bool = False,
+        *,
+        separators: Optional[Tensor] = None,
         matrices: Optional[Tensor] = None,
-    ) -> Tuple[Tensor, Optional[CausalState], Optional[Tensor]]:
-        """Attend over whole sequences.
+        bsz: Optional[int] = None,
+        keep_log_decay: Optional[Callable[[Tensor], None]] = None,
+    ) -> Tuple[Tensor, Optional[CausalState]]:
+        """Attend over whole sequences, or in a single step.
 
         Args:
-            x: (B, T, C) input.
-            separators: (B, T) True at separators; required with a gate.
+            x: (B, T, C) input; in a single step (B * N, C), the N beams of a sentence adjacent.
             padding: (B, T) True at padding; None without padding.
-            before: state before the first token, one row per sentence; None for none.
+            before: state before the first token, one row per sentence or, in a single step, with N
+                beams; None for none.
             need_state: whether to return the state after the last token.
+            separators: (B, T) True at separators, required with a gate; in a single step (B * N,),
+                or None without separators.
             matrices: (H, d, D) random matrices, None to draw from the layer's own pool.
+            bsz: number of sentences B of a single step.
+            keep_log_decay: called with the (H or 1, B, T) logarithm of the gates of sequences.
 
         Returns:
-            (B, T, C) output; state or None; (H or 1, B, T) logarithm of the gates or None.
+            Output like ``x``, and the new state or None.
         """
+        if x.dim() == 2:
+            return self._step(x, bsz, separators, before, matrices)
         bsz, length = x.shape[:2]
         phi_q, phi_k, v = (y.unflatten(1, (bsz, length)) for y in self._features(x, matrices))
         gates = None
@@ -125,6 +134,8 @@ class CausalRFA(_RFA):
         if padding is not None:
             phi_k = phi_k.masked_fill(padding.unsqueeze(-1), 0.0)
         log_decay = None if gates is None else gates.log_decay[..., :-1]
+        if keep_log_decay is not None and log_decay is not None:
+            keep_log_decay(log_decay)
         output, summary = causal_attention(
             phi_q,
             phi_k,
@@ -135,7 +146,7 @@ class CausalRFA(_RFA):
             need_summary=need_state,
         )
         state = self._state(summary, gates, x.dtype) if need_state else None
-        return self.out_proj(self._joined(output)), state, log_decay
+        return self.out_proj(self._joined(output)), state
 
     def _state(self, summary: Summary, gates, dtype) -> CausalState:
         if gates is None:
@@ -145,7 +156,7 @@ class CausalRFA(_RFA):
         memory = memory.decay(gates.log_decay[..., -1:].exp())
         return CausalState(memory, None if weight is None else weight[..., -1:])
 
-    def step(
+    def _step(
         self,
         x: Tensor,
         bsz: int,
@@ -153,18 +164,7 @@ class CausalRFA(_RFA):
         state: Optional[CausalState],
         matrices: Optional[Tensor] = None,
     ) -> Tuple[Tensor, CausalState]:
-        """Attend from one new token per row.
-
-        Args:
-            x: (B * N, C) input; the N beams of a sentence are adjacent.
-            bsz: number of sentences B.
-            separators: (B * N,) True at separators; None without separators or without a gate.
-            state: state before this token, None at the beginning.
-            matrices: see :meth:`forward`.
-
-        Returns:
-            (B * N, C) output and the new state.
-        """
+        """Attend from one new token of each beam; see :meth:`forward`."""
         phi_q, phi_k, v = (y.unflatten(1, (bsz, -1)) for y in self._features(x, matrices))
         if state is None:
             memory = BeamMemory.empty(phi_k, self.head_dim, self.weight_heads)
@@ -287,16 +287,27 @@ class CrossRFA(_RFA):
         weights = log_weights.exp() * self.feature_map.scale
         return weights if token_weight is None else weights * token_weight[..., :-1]
 
-    def forward(self, x: Tensor, memory: SourceFeatures) -> Tensor:
+    def project_source(
+        self, source: Tensor, padding: Optional[Tensor], queries: Optional[int] = None, **given
+    ) -> SourceFeatures:
+        """Compute what queries read of a source; see :meth:`summarise_source`."""
+        memory = self.summarise_source(source, padding, queries=queries, **given)
+        return memory if queries else memory.for_few_queries()
+
+    def forward(self, x: Tensor, memory: SourceFeatures, **_) -> Tensor:
         """Attend to a source.
 
         Args:
-            x: (B, T, C) input: target tokens, or the beams of one step.
+            x: (B, T, C) target tokens; in a single step (B * N, C), the beams of a sentence
+                adjacent.
             memory: the source, see :meth:`summarise_source`.
 
         Returns:
-            (B, T, C) output.
+            Output like ``x``.
         """
+        if x.dim() == 2:
+            features = memory.values if memory.summary is None else memory.summary.sums
+            return self(x.unflatten(0, (features.size(1), -1)), memory).flatten(0, 1)
         q = self._by_head(self.q_proj(x))
         phi_q = self.feature_map(q, memory.matrices).unflatten(1, x.shape[:2])
         floor = self.feature_map.floor

@@ -5,8 +5,7 @@ from typing import Optional
 import torch
 
 from fairseq_docmt.modules.rfa.random_feature_map import SharedMatrices
-from fairseq_docmt.modules.rfa.rfa_layers import RFADecoderLayer, RFALayerState, feature_options
-from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
+from fairseq_docmt.modules.rfa.rfa_layers import RFADecoderLayer, feature_options
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 
 
@@ -16,6 +15,8 @@ class RFATransformerDecoder(StatefulDecoder):
     For whole sequences the extra outputs include ``log_decay``, the (layers, H, B, T) logarithm of
     the sentential gate before each token. H is 1 if heads share a gate; without a gate it is None.
     """
+
+    layer_class = RFADecoderLayer
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens, separator)
@@ -35,42 +36,41 @@ class RFATransformerDecoder(StatefulDecoder):
         """Return the random matrices of each layer; None for layers with their own pool."""
         return [None] * len(self.layers) if shared is None else shared.draw()
 
-    def build_decoder_layer(self, cfg, no_encoder_attn=False):
-        """See the base class."""
-        return wrapped(RFADecoderLayer(cfg, no_encoder_attn), cfg)
-
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """See the base class."""
-        source, source_padding, source_separators = batch_first_source(encoder_out)
-        padding, separators = self._padding(tokens), self._separators(tokens)
-        inner_states, gates = [x], []
-        matrices = zip(self._draw(self.causal_matrices), self._draw(self.cross_matrices))
-        for layer, own in zip(self.layers, matrices):
-            x, log_decay = layer(
-                x, source, source_padding, source_separators, separators, padding, *own
-            )
-            inner_states.append(x)
-            gates.append(log_decay)
+        source, padding, separators = batch_first_source(encoder_out)
+        causal, cross = self._draw(self.causal_matrices), self._draw(self.cross_matrices)
+        marks, log_decays = {"separators": separators, "queries": x.size(1)}, []
+        (x,), _, _ = self.run_layers(
+            [x],
+            lambda n, layer, _: [layer.init_state(source, padding, matrices=cross[n], **marks)],
+            padding=self._padding(tokens),
+            separators=self._separators(tokens),
+            matrices=causal,
+            keep_log_decay=log_decays.append,
+        )
         # LayerDrop may have left out all layers.
-        log_decay = torch.stack(gates).detach() if self.gated and gates else None
-        return x, {"inner_states": inner_states, "log_decay": log_decay}
+        log_decay = torch.stack(log_decays).detach() if log_decays else None
+        return x, {"log_decay": log_decay}
 
     def init_layers(self, encoder_out):
         """See the base class."""
         source, padding, separators = batch_first_source(encoder_out)
         layers = [
-            RFALayerState(None, layer.project_source(source, padding, separators, matrices))
+            layer.init_state(source, padding, separators=separators, matrices=matrices)
             for layer, matrices in zip(self.layers, self._draw(self.cross_matrices))
         ]
         return layers, None
 
     def read(self, x, tokens, state):
         """See the base class."""
-        padding, separators = self._padding(tokens), self._separators(tokens)
-        layers, matrices = [], self._draw(self.causal_matrices)
-        for layer, before, own in zip(self.layers, state.layers, matrices):
-            x, after, _ = layer.read(x, before, separators, padding, own)
-            layers.append(after)
+        x, layers = self.extend_layers(
+            x,
+            state,
+            self._padding(tokens),
+            separators=self._separators(tokens),
+            matrices=self._draw(self.causal_matrices),
+        )
         return x, layers, None, {}
 
     def step(self, x, tokens, state):
@@ -78,10 +78,10 @@ class RFATransformerDecoder(StatefulDecoder):
         separators = self._separators(tokens)
         if separators is not None and not separators.any():
             separators = None
-        layers, matrices = [], self._draw(self.causal_matrices)
-        for layer, before, own in zip(self.layers, state.layers, matrices):
-            x, after = layer.step(x, state.bsz, separators, before, own)
-            layers.append(after)
+        matrices = self._draw(self.causal_matrices)
+        x, layers = self.extend_layers(
+            x, state, separators=separators, matrices=matrices, bsz=state.bsz
+        )
         return x, layers, None, {}
 
     def _separators(self, tokens):

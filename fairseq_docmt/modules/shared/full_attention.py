@@ -56,6 +56,7 @@ class CachedCausalAttention:
         padding: Optional[Tensor] = None,
         before: Optional[RecentTokens] = None,
         need_state: bool = False,
+        **_,
     ) -> Tuple[Tensor, Optional[RecentTokens]]:
         """Attend from one or more new tokens of each row.
 
@@ -119,17 +120,19 @@ class CausalAttention(CachedCausalAttention, _FullAttention):
 class SourceAttention(_FullAttention):
     """Attention to a source; the queries of several beams can share a source."""
 
-    def project_source(self, source: Tensor, padding: Optional[Tensor] = None) -> AttendedSource:
+    def project_source(
+        self, source: Tensor, padding: Optional[Tensor] = None, **_
+    ) -> AttendedSource:
         """Compute keys and values of a source (B, S, C) with padding mask (B, S)."""
         return AttendedSource(*self.keys_and_values(source), padding)
 
-    def forward(self, x: Tensor, source: AttendedSource) -> Tensor:
+    def forward(self, x: Tensor, source: AttendedSource, **_) -> Tensor:
         """Attend from queries (B * N, T, C), N consecutive rows for each source."""
         by_source = x.unflatten(0, (len(source.keys), -1)).flatten(1, 2)
         seen = None if source.padding is None else ~source.padding[:, None, None]
         return self._attend(self.queries(by_source), source.keys, source.values, seen).view_as(x)
 
-    def weights(self, x: Tensor, source: AttendedSource) -> Tensor:
+    def weights(self, x: Tensor, source: AttendedSource, **_) -> Tensor:
         """Compute (B, H, T, S) attention weights of queries (B, T, C)."""
         q = self.queries(x) * self.head_dim**-0.5
         logits = q @ source.keys.transpose(-1, -2)

@@ -74,3 +74,7 @@ class RecentTokens(NamedTuple):
     def reorder(self, rows: BeamRows) -> "RecentTokens":
         """Reorder the rows."""
         return RecentTokens(*(None if x is None else x.index_select(0, rows.order) for x in self))
+
+    def unshare_beams(self) -> "RecentTokens":
+        """Return the cache unchanged: beams do not share it."""
+        return self

@@ -51,20 +51,23 @@ class CausalSentenceAttention:
     def forward(
         self,
         x: Tensor,
-        sentences: Tensor,
         padding: Optional[Tensor] = None,
         before: Optional[RecentTokens] = None,
-    ) -> Tuple[Tensor, RecentTokens]:
+        need_state: bool = False,
+        *,
+        sentences: Tensor,
+    ) -> Tuple[Tensor, Optional[RecentTokens]]:
         """Attend from one or more new tokens of each row.
 
         Args:
             x: (rows, T, C) input, right-padded.
-            sentences: (rows, T) sentence number of the token predicted at each position.
             padding: (rows, T) True at padding; None without padding.
-            before: previously read tokens, None for none.
+            before: earlier tokens, None for none.
+            need_state: whether to return the tokens that later ones attend to.
+            sentences: (rows, T) sentence number of the token predicted at each position.
 
         Returns:
-            (rows, T, C) output, and all tokens read.
+            (rows, T, C) output, and all tokens so far, or None.
         """
         q, k, v = self.project(x)
         tokens = RecentTokens.of(k, v, padding, sentences)
@@ -76,4 +79,4 @@ class CausalSentenceAttention:
         seen = (columns <= own) & ~tokens.hidden.unsqueeze(1) | (columns == own)
         same = sentences.unsqueeze(2) == tokens.sentences.unsqueeze(1)
         output = self.attend(q, tokens.keys, tokens.values, seen, same)
-        return output, tokens.packed(padding)
+        return output, tokens.packed(padding) if need_state else None

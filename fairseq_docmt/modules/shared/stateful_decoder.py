@@ -4,14 +4,20 @@ fairseq's decoder stores keys and values of all tokens and copies them at every 
 Here each layer defines its state, and the states of all layers are reordered as one value.
 """
 
-from typing import Any, List, NamedTuple, Optional
+import contextlib
+from functools import partial
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import torch
+from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor
+from torch.autograd.graph import save_on_cpu
+from torch.utils.checkpoint import checkpoint
 
 from fairseq_docmt.modules.shared.beam_rows import split_order
+from fairseq_docmt.modules.shared.decoder_layer import DecoderLayer, LayerState
 from fairseq_docmt.modules.shared.incremental_state import KeepsState, store_state
 from fairseq_docmt.modules.shared.restarted_positions import look_up
 from fairseq_docmt.ops.sentence_positions import sentence_positions
@@ -21,8 +27,9 @@ class DecoderState(NamedTuple):
     """Incremental state of a decoder for B sentences with N beams each.
 
     Attributes:
-        layers: state of each layer, with ``reorder(rows: BeamRows)`` and ``unshare_beams()``.
-        rest: state shared by all layers, with the same methods; or None.
+        layers: state of each layer.
+        rest: state shared by all layers, with ``reorder(rows: BeamRows)`` and
+            ``unshare_beams(owners)`` like theirs; or None.
         positions: (B * N,) position of the last token that each row has read, from 1; 0 before the
             first. The beams of a sentence are adjacent.
         most: upper bound of ``positions``.
@@ -30,7 +37,7 @@ class DecoderState(NamedTuple):
         beams: number of beams N of each sentence.
     """
 
-    layers: List[Any]
+    layers: List[LayerState]
     rest: Any
     positions: Tensor
     most: int
@@ -52,9 +59,10 @@ class DecoderState(NamedTuple):
 
     def _unshare_beams(self) -> "DecoderState":
         """Return the state with each beam as a separate sentence."""
+        owners = torch.arange(self.bsz, device=self.positions.device).repeat_interleave(self.beams)
         return self._replace(
-            layers=[layer.unshare_beams() for layer in self.layers],
-            rest=None if self.rest is None else self.rest.unshare_beams(),
+            layers=[layer.unshare_beams(owners) for layer in self.layers],
+            rest=None if self.rest is None else self.rest.unshare_beams(owners),
             bsz=self.bsz * self.beams,
             beams=1,
         )
@@ -64,14 +72,16 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
     """Base class of the transformer decoders; layers are batch-first.
 
     Subclasses define the pass over whole sequences (:meth:`forward_sequence`), the initial state
-    (:meth:`init_layers`) and its continuation by several tokens (:meth:`read`); for one token they
-    may have a faster :meth:`step`.
+    (:meth:`init_layers`) and its continuation by several tokens (:meth:`read`), with
+    :meth:`run_layers` and :meth:`extend_layers`; for one token they may have a faster :meth:`step`.
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's decoder.
         separator: index of ``<sep>``.
     """
 
+    #: class of the layers
+    layer_class = DecoderLayer
     #: whether :meth:`step` returns attention weights over the source, as fairseq's decoder does
     has_attention_weights = False
     #: whether positions are counted anew in each sentence
@@ -133,6 +143,88 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         """
         x, layers, rest, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
         return x.squeeze(1), layers, rest, extra
+
+    # ---- layers ----------------------------------------------------------------------------------
+
+    def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        """Build a layer; :meth:`run_layers` checkpoints activations."""
+        layer = self.layer_class(cfg, no_encoder_attn)
+        self.layer_built(layer)
+        least = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
+        return fsdp_wrap(layer, min_num_params=least)
+
+    def layer_built(self, layer: DecoderLayer) -> None:
+        """Change a new layer, the first layer first."""
+
+    def run_layers(
+        self,
+        groups: List[Tensor],
+        begin: Callable[[int, DecoderLayer, List[Tensor]], List[LayerState]],
+        between: Callable = lambda number: None,
+        weights_of: Optional[int] = None,
+        **given,
+    ) -> Tuple[List[Tensor], List[List[LayerState]], List[Tensor]]:
+        """Continue states by one or more tokens through all layers.
+
+        Args:
+            groups: (rows, T, C) embeddings of rows of similar length.
+            begin: function from the number of a layer, the layer and its input to the state of each
+                group before these tokens.
+            between: function from the number of a layer to the sublayer between its attentions.
+            weights_of: see :meth:`forward_sequence`.
+            **given: further arguments of :meth:`DecoderLayer.forward`; a list has one for each
+                layer.
+
+        Returns:
+            Outputs of the groups, new states by layer and group, and attention weights as in
+            ``attn``, empty without ``weights_of``.
+        """
+        after, weights = [], []
+        for number, layer in enumerate(self.layers):
+            own = {name: x[number] if isinstance(x, list) else x for name, x in given.items()}
+            wanted = weights if number == weights_of else None
+            groups, states = self._run(layer)(
+                groups, partial(begin, number), between=between(number), weights=wanted, **own
+            )
+            after.append(states)
+        return groups, after, weights
+
+    def _run(self, layer: DecoderLayer) -> Callable:
+        """Return the layer, or in training with ``--checkpoint-activations`` a call that does so.
+
+        fairseq's wrapper of layers only passes gradients to arguments that are tensors.
+        """
+        if not (self.cfg.checkpoint_activations and self.training):
+            return layer
+
+        def checkpointed(*args, **kwargs):
+            with save_on_cpu() if self.cfg.offload_activations else contextlib.nullcontext():
+                return checkpoint(layer, *args, use_reentrant=False, **kwargs)
+
+        return checkpointed
+
+    def extend_layers(
+        self, x: Tensor, state: DecoderState, padding: Optional[Tensor] = None, **given
+    ) -> Tuple[Tensor, List[LayerState]]:
+        """Continue the state of a search through all layers.
+
+        Args:
+            x: (rows, T, C) embeddings.
+            state: state before these tokens.
+            padding: (rows, T) True at padding; None without padding.
+            **given: further arguments of :meth:`run_layers`.
+
+        Returns:
+            (rows, T, C) output and the new layer states.
+        """
+        (x,), after, _ = self.run_layers(
+            [x],
+            lambda number, *_: [state.layers[number]],
+            padding=padding,
+            need_state=True,
+            **given,
+        )
+        return x, [new for (new,) in after]
 
     # ---- methods that fairseq calls ------------------------------------------------------------
 

@@ -2,12 +2,8 @@
 
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 
-from fairseq_docmt.modules.shared.full_attention import SourceAttention
-from fairseq_docmt.modules.shared.sentence_decoder import (
-    SentenceDecoder,
-    SentenceDecoderLayer,
-    SentenceEncoder,
-)
+from fairseq_docmt.modules.shared.decoder_layer import DecoderLayer
+from fairseq_docmt.modules.shared.sentence_decoder import SentenceDecoder, SentenceEncoder
 from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
 from fairseq_docmt.modules.window.lst_attention import CausalLSTAttention, EncoderLSTAttention
 
@@ -29,7 +25,7 @@ class LSTTransformerEncoder(SentenceEncoder):
         return wrapped(LSTEncoderLayer(cfg), cfg)
 
 
-class LSTDecoderLayer(SentenceDecoderLayer):
+class LSTDecoderLayer(DecoderLayer):
     """Decoder layer with long-short term self-attention and full cross attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
@@ -37,15 +33,8 @@ class LSTDecoderLayer(SentenceDecoderLayer):
         options = (cfg.attention_dropout, cfg.separate_projections)
         return CausalLSTAttention(embed_dim, cfg.decoder.attention_heads, *options)
 
-    def build_encoder_attention(self, embed_dim, cfg):
-        """See the base class."""
-        heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout
-        return SourceAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
-
 
 class LSTTransformerDecoder(SentenceDecoder):
     """Transformer decoder with long-short term self-attention."""
 
-    def build_decoder_layer(self, cfg, no_encoder_attn=False):
-        """See the base class."""
-        return wrapped(LSTDecoderLayer(cfg, no_encoder_attn), cfg)
+    layer_class = LSTDecoderLayer

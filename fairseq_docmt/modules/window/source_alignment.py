@@ -116,7 +116,7 @@ class SourcePointer(NamedTuple):
         state = (x.index_select(0, rows.order) for x in self[1:])
         return SourcePointer(self.source.of_rows(rows.order), *state)
 
-    def unshare_beams(self) -> "SourcePointer":
+    def unshare_beams(self, owners: Tensor) -> "SourcePointer":
         """Return the alignment unchanged: beams do not share it."""
         return self
 

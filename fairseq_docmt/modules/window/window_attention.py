@@ -56,6 +56,13 @@ class _WindowAttention(AttentionProjections):
 class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
     """Causal attention of target tokens to themselves and the ``window`` tokens before."""
 
+    def forward(self, x, padding=None, before=None, need_state=False, **_):
+        """See the base class; in a single step, input and output are (rows, C)."""
+        if x.dim() > 2:
+            return super().forward(x, padding, before, need_state)
+        x, tokens = super().forward(x.unsqueeze(1), padding, before, need_state)
+        return x.squeeze(1), tokens
+
     def attend_sequence(self, q, k, v, padding):
         """See the base class."""
         return self._attend_columns(q, 0, k, v, padding)
@@ -74,12 +81,17 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
 class CrossWindowAttention(_WindowAttention):
     """Attention of target tokens to source tokens around their alignment."""
 
-    def project_source(self, source: Tensor, padding: Optional[Tensor]) -> AttendedSource:
+    def project_source(self, source: Tensor, padding: Optional[Tensor], **_) -> AttendedSource:
         """Compute keys and values of a source (B, S, C) with padding mask (B, S)."""
         return AttendedSource(*self.keys_and_values(source), padding)
 
     def forward(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
-        """Attend from queries (B, T, C) aligned to source columns ``centers`` (B, T)."""
+        """Attend from queries (B, T, C) aligned to source columns ``centers`` (B, T).
+
+        In a single step they are (B * N, C) and (B * N,); the N beams of a sentence are adjacent.
+        """
+        if x.dim() == 2:
+            return self._step(x, memory, centers)
         q = self.queries(x)
         return self._attend(q, memory.keys, memory.values, centers, False, memory.padding)
 
@@ -96,8 +108,8 @@ class CrossWindowAttention(_WindowAttention):
             hidden = hidden | memory.padding.unsqueeze(1)
         return logits.masked_fill(hidden.unsqueeze(1), -float("inf")).softmax(dim=-1)
 
-    def step(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
-        """Attend from one query per row, (B * N, C); the N beams of a sentence are adjacent."""
+    def _step(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
+        """Attend from one query of each beam; see :meth:`forward`."""
         bsz, length = memory.keys.size(0), memory.keys.size(2)
         if self.window is None or 2 * self.window + 1 >= length:
             return self(x.unflatten(0, (bsz, -1)), memory, centers.view(bsz, -1)).flatten(0, 1)

@@ -1,16 +1,14 @@
 """Decoder of ``window_attn_transformer``."""
 
-from typing import Optional, Tuple
+from typing import Optional
 
 import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor
 
-from fairseq_docmt.modules.shared.batch_first_layer import BatchFirstDecoderLayer
+from fairseq_docmt.modules.shared.decoder_layer import DecoderLayer
 from fairseq_docmt.modules.shared.full_attention import AttendedSource
 from fairseq_docmt.modules.shared.incremental_state import store_state, stored_state
-from fairseq_docmt.modules.shared.layer_state import AttentionLayerState
-from fairseq_docmt.modules.shared.shared_source_encoder import wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.window.source_alignment import (
     LengthRatio,
@@ -44,7 +42,7 @@ class WindowEncoderLayer(TransformerEncoderLayerBase):
         )
 
 
-class WindowDecoderLayer(BatchFirstDecoderLayer):
+class WindowDecoderLayer(DecoderLayer):
     """Decoder layer with window attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
@@ -67,90 +65,6 @@ class WindowDecoderLayer(BatchFirstDecoderLayer):
             key_dim=cfg.encoder.embed_dim,
         )
 
-    def forward(
-        self,
-        x: Tensor,
-        source: Tensor,
-        source_padding: Optional[Tensor],
-        centers: Tensor,
-        padding: Optional[Tensor],
-    ) -> Tensor:
-        """Compute whole sequences without a state.
-
-        Args:
-            x: (B, T, C) input.
-            source: (B, S, C) encoder output.
-            source_padding: (B, S) True at padding; None without padding.
-            centers: (B, T) aligned source column of each target token.
-            padding: (B, T) True at padding; None without padding.
-
-        Returns:
-            (B, T, C) output.
-        """
-        memory = self.encoder_attn.project_source(source, source_padding)
-        return self.sublayers(
-            x,
-            lambda y: self.self_attn(y, padding)[0],
-            lambda y: self.encoder_attn(y, memory, centers),
-        )
-
-    def source_weights(self, x, source, source_padding, centers, padding) -> Tensor:
-        """Compute (B, T, S) cross attention weights, averaged over heads; see :meth:`forward`."""
-        memory = self.encoder_attn.project_source(source, source_padding)
-        seen = {}
-
-        def cross(y):
-            seen["weights"] = self.encoder_attn.weights(y, memory, centers)
-            return y
-
-        self.sublayers(x, lambda y: self.self_attn(y, padding)[0], cross)
-        return seen["weights"].mean(dim=1)
-
-    def read(
-        self, x: Tensor, state: AttentionLayerState, centers: Tensor, padding: Optional[Tensor]
-    ) -> Tuple[Tensor, AttentionLayerState]:
-        """Continue a state by several tokens, one row per sentence.
-
-        Args:
-            x: (B, T, C) input, right-padded.
-            state: state before these tokens.
-            centers: (B, T) aligned source column of each token.
-            padding: (B, T) True at padding; None without padding.
-
-        Returns:
-            (B, T, C) output and the new state.
-        """
-        new = {}
-
-        def causal(y):
-            y, new["recent"] = self.self_attn(y, padding, state.recent, need_state=True)
-            return y
-
-        x = self.sublayers(x, causal, lambda y: self.encoder_attn(y, state.source, centers))
-        return x, state._replace(**new)
-
-    def step(
-        self, x: Tensor, state: AttentionLayerState, centers: Tensor
-    ) -> Tuple[Tensor, AttentionLayerState]:
-        """Continue a state by one token per row.
-
-        Args:
-            x: (B * N, C) input; the N beams of a sentence are adjacent.
-            state: state before this token.
-            centers: (B * N,) aligned source column of each token.
-
-        Returns:
-            (B * N, C) output and the new state.
-        """
-        new = {}
-
-        def causal(y):
-            y, new["recent"] = self.self_attn(y.unsqueeze(1), None, state.recent, need_state=True)
-            return y.squeeze(1)
-
-        x = self.sublayers(x, causal, lambda y: self.encoder_attn.step(y, state.source, centers))
-        return x, state._replace(**new)
-
 
 class WindowTransformerDecoder(StatefulDecoder):
     """Transformer decoder with window attention (Herold and Ney 2023).
@@ -158,6 +72,8 @@ class WindowTransformerDecoder(StatefulDecoder):
     In training it averages the length ratio of documents, or of their training spans, for the
     ``linear`` alignment in decoding.
     """
+
+    layer_class = WindowDecoderLayer
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens, separator)
@@ -169,54 +85,41 @@ class WindowTransformerDecoder(StatefulDecoder):
         """Source tokens per target token, averaged over training; 1 before training."""
         return self.length_ratio.value()
 
-    def build_decoder_layer(self, cfg, no_encoder_attn=False):
-        """See the base class."""
-        return wrapped(WindowDecoderLayer(cfg, no_encoder_attn), cfg)
-
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """See the base class."""
         source, source_padding, separators = batch_first_source(encoder_out)
         sentences = SourceSentences.of(separators, source_padding)
-        padding = self._padding(tokens)
         if self.training:
             lengths = sentences.last - sentences.first + 1
             self.length_ratio.count(lengths, tokens.ne(self.padding_idx).sum(dim=1))
         centers = align_references(
             tokens, sentences, self.separator, self.padding_idx, self.train_alignment
         )
-        inner_states, attention = [x], None
-        for number, layer in enumerate(self.layers):
-            if number == weights_of:
-                attention = layer.source_weights(x, source, source_padding, centers, padding)
-            x = layer(x, source, source_padding, centers, padding)
-            inner_states.append(x)
-        return x, {"inner_states": inner_states, "attn": [attention]}
+        (x,), _, weights = self.run_layers(
+            [x],
+            lambda number, layer, _: [layer.init_state(source, source_padding)],
+            weights_of=weights_of,
+            padding=self._padding(tokens),
+            centers=centers,
+        )
+        return x, {"attn": weights or [None]}
 
     def init_layers(self, encoder_out):
         """See the base class."""
         source, padding, separators = batch_first_source(encoder_out)
-        layers = [
-            AttentionLayerState(None, layer.encoder_attn.project_source(source, padding), 1)
-            for layer in self.layers
-        ]
+        layers = [layer.init_state(source, padding) for layer in self.layers]
         return layers, SourcePointer.init_state(SourceSentences.of(separators, padding))
 
     def read(self, x, tokens, state):
         """See the base class."""
         centers, pointer = self._advance(state.rest, tokens)
-        padding, layers = self._padding(tokens), []
-        for layer, before in zip(self.layers, state.layers):
-            x, after = layer.read(x, before, centers, padding)
-            layers.append(after)
+        x, layers = self.extend_layers(x, state, self._padding(tokens), centers=centers)
         return x, layers, pointer, {}
 
     def step(self, x, tokens, state):
         """See the base class."""
         centers, pointer = self._advance(state.rest, tokens.unsqueeze(1))
-        layers = []
-        for layer, before in zip(self.layers, state.layers):
-            x, after = layer.step(x, before, centers.squeeze(1))
-            layers.append(after)
+        x, layers = self.extend_layers(x, state, centers=centers.squeeze(1))
         return x, layers, pointer, {}
 
     def independent(self, tokens, encoder_out, incremental_state, final):

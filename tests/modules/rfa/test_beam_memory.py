@@ -147,12 +147,12 @@ def test_gated_sums_stay_in_single_precision(heads, monkeypatch):
     )
     attention = attention.bfloat16().eval()
     x, nowhere = torch.randn(BSZ, 16 * heads).bfloat16(), torch.zeros(BSZ, 1, dtype=torch.bool)
-    _, after_reading, _ = attention(x.unsqueeze(1), nowhere, need_state=True)
-    _, after_a_step = attention.step(x, BSZ, None, None)
+    _, after_reading = attention(x.unsqueeze(1), need_state=True, separators=nowhere)
+    _, after_a_step = attention(x, need_state=True, bsz=BSZ)
     gate = attention.gate.log_gate(x).exp().t()
     for state, weights in ((after_reading, "shares"), (after_a_step, "weights")):
         for _ in range(9):
-            _, state = attention.step(x, BSZ, ~nowhere[:, 0], state)
+            _, state = attention(x, None, state, True, separators=~nowhere[:, 0], bsz=BSZ)
         first = getattr(state.memory, weights)[:, :, 0, 0]
         torch.testing.assert_close(first, gate**9)
         for memory in (state.memory, state.memory.merged(), state.memory.unshare_beams()):
