@@ -12,19 +12,16 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
-from sacrebleu.significance import PairedTest
-from scipy.stats import binomtest
 
 from fairseq_docmt.bleu import build_bleu
+from fairseq_docmt.scoring import significance
 from fairseq_docmt.scoring.comet_metric import CONTEXT, Comet
 from fairseq_docmt.scoring.meteor import Meteor
+from fairseq_docmt.scoring.significance import Comparison, Statistics
 from fairseq_docmt.scoring.translations import Translations
 
-#: Name of a test -> its name in sacreBLEU.
-PAIRED_TESTS = {"bootstrap": "bs", "randomisation": "ar"}
-TESTS = (*PAIRED_TESTS, "sign")
-#: With fewer segments the paired tests of sacreBLEU call almost any difference significant.
-FEWEST_SEGMENTS = 10
+#: Segments whose references are read at once.
+BLOCK = 1000
 
 
 class Options(NamedTuple):
@@ -56,7 +53,8 @@ class Kind(NamedTuple):
 
 
 def _bleu(options: Options, texts: Translations) -> BLEU:
-    return build_bleu(options.tokenize, lowercase=options.lowercase)
+    # Silences sacreBLEU's warning about tokenized text; `translations` has notes about it.
+    return build_bleu(options.tokenize, lowercase=options.lowercase, force=True)
 
 
 def _chrf(options: Options, texts: Translations) -> CHRF:
@@ -78,24 +76,6 @@ METRICS: Dict[str, Kind] = {
     "comet-doc": Kind("doc-COMET", "sentence", True, _comet(CONTEXT)),
 }
 DEFAULT_METRICS = ("s-bleu", "d-bleu", "chrf")
-
-
-class Comparison(NamedTuple):
-    """A significance test of a system against the baseline.
-
-    Attributes:
-        p: p-value; None where the test is not applicable.
-        interval: half the width of the 95 % confidence interval of the system's score, for
-            bootstrap tests.
-        better, worse: numbers of better and worse segments, for the sign test.
-        procedure: number of samples and seed of a randomised test, as in a signature.
-    """
-
-    p: Optional[float]
-    interval: Optional[float] = None
-    better: Optional[int] = None
-    worse: Optional[int] = None
-    procedure: str = ""
 
 
 class MetricResult(NamedTuple):
@@ -127,7 +107,7 @@ def corpus_metrics(
     Args:
         translations: translations by any number of systems.
         metrics: names from METRICS.
-        tests: names from TESTS.
+        tests: names from :data:`~fairseq_docmt.scoring.significance.TESTS`.
         options: settings of the metrics.
         samples: number of bootstrap resamples or randomisation trials; 0 for 1,000 and 10,000, the
             defaults of sacreBLEU.
@@ -177,125 +157,45 @@ def _one_metric(translations: Translations, kind: Kind, tests, options, samples)
         systems, references = translations.systems, translations.references
     metric = kind.build(options, translations)
     neural = isinstance(metric, Comet)
-    metric = _with_memory(metric)
+    statistics = statistics_of(systems, references, metric)
     scores = {
-        name: float(metric.corpus_score(texts, references).score) for name, texts in systems.items()
+        name: significance.score_of(metric, rows.sum(axis=0)) for name, rows in statistics.items()
     }
     signature = f"docs:{translations.index.num_documents}|sents:{translations.index.num_sentences}"
     signature = f"{signature}|unit:{kind.unit}|{metric.get_signature()}"
     found = {}
     for test in tests if len(systems) > 1 else ():
         if test == "sign":
-            found[test] = sign_tests(systems, references, metric, kind.higher_is_better)
+            found[test] = significance.sign_tests(statistics, metric, kind.higher_is_better)
         else:
-            found[test] = paired_tests(systems, references, metric, test, samples)
+            found[test] = significance.paired_tests(statistics, metric, test, samples)
     by_segment = {
-        name: [100 * row[0] for row in metric._extract_corpus_statistics(texts, references)]
-        for name, texts in (systems.items() if neural else ())
+        name: (100 * rows[:, 0]).tolist() for name, rows in (statistics.items() if neural else ())
     }
     return MetricResult(kind.label, signature, kind.higher_is_better, scores, found, by_segment)
 
 
-def _with_memory(metric: Metric) -> Metric:
-    """Cache what a metric knows of references and systems, so that it is computed once.
+def statistics_of(
+    systems: Dict[str, List[str]], references: List[List[str]], metric: Metric
+) -> Statistics:
+    """Compute the statistics of the segments of systems.
 
-    The sufficient statistics become float64, in which counts are exact: randomisation multiplies a
-    matrix of trials by them, for which numpy has no fast routine in integers.
-    """
-    count = metric._extract_corpus_statistics
-    metric._cache_references = _remembering(metric._cache_references)
-    metric._extract_corpus_statistics = _remembering(
-        lambda *texts: np.asarray(count(*texts), dtype=np.float64)
-    )
-    return metric
-
-
-def _remembering(function: Callable) -> Callable:
-    """Return the function with a cache for lists of texts, which must not change."""
-    known = {}
-
-    def remembered(*texts):
-        key = tuple(map(id, texts))
-        if key not in known:
-            # Keep the texts alive: their ids must not be reused for other objects.
-            known[key] = (texts, function(*texts))
-        return known[key][1]
-
-    return remembered
-
-
-def paired_tests(
-    systems: Dict[str, List[str]],
-    references: List[List[str]],
-    metric: Metric,
-    test: str,
-    samples: int = 0,
-) -> Dict[str, Comparison]:
-    """Compare systems with the first one by a paired test of sacreBLEU.
+    References are read in blocks, as their n-grams need a lot of memory.  The statistics are
+    float64, in which counts are exact: numpy has no fast matrix product of integers.
 
     Args:
         systems: name -> segments.
         references: one or more lists of segments.
         metric: metric of sacreBLEU.
-        test: ``bootstrap`` (Koehn, 2004) or ``randomisation`` (Riezler and Maxwell, 2005).
-        samples: number of resamples or trials; 0 for 1,000 resamples or 10,000 trials.
-
-    Returns:
-        Comparison of each system but the first.  ``p`` is None for fewer than 10 segments, which
-        give too few distinct resamples, and 1 for equal scores.
     """
-    kind = PAIRED_TESTS[test]
-    signatures, results = PairedTest(
-        list(systems.items()), {"": metric}, references, kind, samples
-    )()
-    ((label, signature),) = signatures.items()
-    drawn = "|".join(f"{key}:{signature.info[key]}" for key in (kind, "seed"))
-    base, *others = results[label]
-    enough = len(references[0]) >= FEWEST_SEGMENTS
-    found = {}
-    for name, row in zip(list(systems)[1:], others):
-        # sacreBLEU counts only larger differences, so that equal texts would get the smallest p.
-        p = float(row.p_value) if row.score != base.score else 1.0
-        interval = float(row.ci) if row.ci is not None and enough else None
-        found[name] = Comparison(p if enough else None, interval, procedure=drawn)
-    return found
-
-
-def sign_tests(
-    systems: Dict[str, List[str]],
-    references: List[List[str]],
-    metric: Metric,
-    higher_is_better: bool = True,
-) -> Dict[str, Comparison]:
-    """Compare systems with the first one by the sign test of Collins et al. (2005).
-
-    The translation of one segment at a time is replaced in the baseline's output by that of the
-    system.  The segment counts for the system if the corpus score improves, and against it if the
-    score drops.  The p-value is that of a two-sided binomial test.
-
-    Args:
-        systems: name -> segments.
-        references: one or more lists of segments.
-        metric: metric of sacreBLEU.
-        higher_is_better: whether a higher score is an improvement.
-    """
-
-    def score(sums) -> float:
-        value = metric._compute_score_from_stats(sums).score
-        return value if higher_is_better else -value
-
-    counts = {
-        name: np.asarray(metric._extract_corpus_statistics(segments, references))
-        for name, segments in systems.items()
-    }
-    (_, base), *others = counts.items()
-    total = base.sum(axis=0)
-    reached, results = score(total), {}
-    for name, system in others:
-        differ = (base != system).any(axis=1)
-        changed = [score(row) for row in total - base[differ] + system[differ]]
-        better = int(sum(value > reached for value in changed))
-        worse = int(sum(value < reached for value in changed))
-        p = binomtest(better, better + worse).pvalue if better + worse else 1.0
-        results[name] = Comparison(float(p), better=better, worse=worse)
-    return results
+    size = len(references[0])
+    block = size if isinstance(metric, Comet) else BLOCK
+    found: Dict[str, List[np.ndarray]] = {name: [] for name in systems}
+    for first in range(0, size, block):
+        part = slice(first, first + block)
+        metric._ref_cache = metric._cache_references([texts[part] for texts in references])
+        for name, texts in systems.items():
+            wanted = references if isinstance(metric, Comet) else None
+            rows = metric._extract_corpus_statistics(texts[part], wanted)
+            found[name].append(np.asarray(rows, dtype=np.float64))
+    return {name: np.concatenate(rows) for name, rows in found.items()}

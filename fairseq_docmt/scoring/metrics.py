@@ -16,9 +16,16 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import _tables, comet_metric, corpus_metrics, translations
+from fairseq_docmt.scoring import (
+    _tables,
+    comet_metric,
+    corpus_metrics,
+    significance,
+    translations,
+)
 from fairseq_docmt.scoring._tables import Table
-from fairseq_docmt.scoring.corpus_metrics import Comparison, MetricResult, Options
+from fairseq_docmt.scoring.corpus_metrics import MetricResult, Options
+from fairseq_docmt.scoring.significance import Comparison
 from fairseq_docmt.scoring.translations import Translations
 
 SIGNIFICANT = 0.05
@@ -36,7 +43,7 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tests",
-        type=_names_among(corpus_metrics.TESTS),
+        type=_names_among(significance.TESTS),
         default=(),
         metavar="NAME,NAME",
         help="any of bootstrap, randomisation (paired tests of sacreBLEU), sign (Collins et al., "
@@ -102,7 +109,7 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
         raise UserError("--tests compare systems with the first one; give two or more systems")
     if args.samples < 0:
         raise UserError(f"--samples must not be negative, got {args.samples}")
-    if args.samples and not set(args.tests) & set(corpus_metrics.PAIRED_TESTS):
+    if args.samples and not set(args.tests) & set(significance.PAIRED_TESTS):
         raise UserError("--samples is for --tests bootstrap and randomisation; leave it out")
     with_comet = any(name in args.metrics for name in ("comet", "comet-doc"))
     comet_metric.refuse_unused(args, with_comet, "--metrics comet and comet-doc")
@@ -244,7 +251,7 @@ def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
     )
     if any(c.p is None for r in results for test in r.tests.values() for c in test.values()):
         notes.append(
-            f"no p: fewer than {corpus_metrics.FEWEST_SEGMENTS} segments, too few for this test"
+            f"no p: fewer than {significance.FEWEST_SEGMENTS} segments, too few for this test"
         )
     return notes
 

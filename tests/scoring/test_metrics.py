@@ -14,7 +14,7 @@ from sacrebleu.metrics import BLEU
 from scipy.stats import binomtest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import corpus_metrics
+from fairseq_docmt.scoring import corpus_metrics, significance
 from fairseq_docmt.scoring.corpus_metrics import Options
 from fairseq_docmt.scoring.meteor import Meteor
 from fairseq_docmt.scoring.metrics import is_significant
@@ -107,7 +107,7 @@ def test_p_values_are_those_of_the_sacrebleu_command(scoring, texts, test, optio
         assert found[name].get("interval") == pytest.approx(interval, abs=1e-6)
 
 
-@pytest.mark.parametrize("test", corpus_metrics.TESTS)
+@pytest.mark.parametrize("test", significance.TESTS)
 def test_a_copy_of_the_baseline_does_not_differ(texts, test):
     found = read_translations({n: texts[n] for n in ("base", "same")}, [texts["reference"]])
     for result in corpus_metrics.corpus_metrics(found, tests=[test], samples=50):
@@ -156,11 +156,11 @@ def test_sign_test_replaces_one_sentence_at_a_time(texts):
     assert (result["bad"].better, result["bad"].worse) == (better, worse)
     assert better < worse
     assert result["bad"].p == pytest.approx(binomtest(better, better + worse).pvalue)
-    assert result["same"] == corpus_metrics.Comparison(1.0, better=0, worse=0)
+    assert result["same"] == significance.Comparison(1.0, better=0, worse=0)
 
 
 def test_json_of_all_tests_and_metrics(scoring, texts):
-    metrics, tests = ("s-bleu", "d-bleu", "chrf", "d-chrf", "ter"), ",".join(corpus_metrics.TESTS)
+    metrics, tests = ("s-bleu", "d-bleu", "chrf", "d-chrf", "ter"), ",".join(significance.TESTS)
     options = ["--metrics", ",".join(metrics), "--tests", tests, "--samples", "20"]
     found = measured(scoring, texts, ["base", "bad"], *options, "--format", "json")
     assert len(found) == len(metrics)
@@ -190,8 +190,8 @@ def test_ter_is_better_when_it_is_lower(texts):
 )
 def test_significant_tests_have_to_agree(score, better, p, higher_is_better, expected):
     tests = {
-        "bootstrap": {"x": corpus_metrics.Comparison(0.01)},
-        "sign": {"x": corpus_metrics.Comparison(p, better=better, worse=20)},
+        "bootstrap": {"x": significance.Comparison(0.01)},
+        "sign": {"x": significance.Comparison(p, better=better, worse=20)},
     }
     result = corpus_metrics.MetricResult("m", "", higher_is_better, {"base": 10, "x": score}, tests)
     assert is_significant(result, "x") == expected

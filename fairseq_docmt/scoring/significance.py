@@ -1,0 +1,151 @@
+"""Significance tests from the statistics of segments, such as numbers of matching n-grams.
+
+The paired tests are those of sacreBLEU, with its random numbers and p-values.  A resample is given
+by how often it has each segment, so that its statistics are a matrix product.  Resamples are drawn
+in blocks, so that memory does not grow with their number.
+"""
+
+import os
+from typing import Dict, Iterator, NamedTuple, Optional
+
+import numpy as np
+from sacrebleu.metrics.base import Metric
+from sacrebleu.significance import PairedTest, _compute_p_value, estimate_ci
+from scipy.stats import binomtest
+
+#: Name of a test -> its name in sacreBLEU.
+PAIRED_TESTS = {"bootstrap": "bs", "randomisation": "ar"}
+TESTS = (*PAIRED_TESTS, "sign")
+#: With fewer segments the paired tests of sacreBLEU call almost any difference significant.
+FEWEST_SEGMENTS = 10
+#: Resamples or trials of a block.  numpy draws 32 booleans from each random number and drops the
+#: rest, so only blocks of a multiple of 32 are the same numbers as a single draw.
+BLOCK = 32
+
+#: System -> (segments, statistics).
+Statistics = Dict[str, np.ndarray]
+
+
+class Comparison(NamedTuple):
+    """A significance test of a system against the baseline.
+
+    Attributes:
+        p: p-value; None where the test is not applicable.
+        interval: half the width of the 95 % confidence interval of the system's score, for
+            bootstrap tests.
+        better, worse: numbers of better and worse segments, for the sign test.
+        procedure: number of samples and seed of a randomised test, as in a signature.
+    """
+
+    p: Optional[float]
+    interval: Optional[float] = None
+    better: Optional[int] = None
+    worse: Optional[int] = None
+    procedure: str = ""
+
+
+def score_of(metric: Metric, sums: np.ndarray) -> float:
+    """Return the score of a corpus from the (statistics,) sums over its segments."""
+    return float(metric._compute_score_from_stats(sums.tolist()).score)
+
+
+def paired_tests(
+    statistics: Statistics, metric: Metric, test: str, samples: int = 0
+) -> Dict[str, Comparison]:
+    """Compare systems with the first one by a paired test of sacreBLEU.
+
+    Args:
+        statistics: statistics of all systems, at least two.
+        metric: metric of sacreBLEU.
+        test: ``bootstrap`` (Koehn, 2004) or ``randomisation`` (Riezler and Maxwell, 2005).
+        samples: number of resamples or trials; 0 for 1,000 resamples or 10,000 trials.
+
+    Returns:
+        Comparison of each system but the first.  ``p`` is None for fewer than 10 segments, which
+        give too few distinct resamples, and 1 for equal scores.
+    """
+    kind = PAIRED_TESTS[test]
+    samples = samples or PairedTest._DEFAULT_SAMPLES[kind]
+    seed = os.environ.get("SACREBLEU_SEED", "12345").lower()
+    rng = np.random.default_rng(None if seed == "none" else int(seed))
+    scores = {name: score_of(metric, rows.sum(axis=0)) for name, rows in statistics.items()}
+    differences = _bootstrap if test == "bootstrap" else _randomisation
+    found = differences(statistics, metric, samples, rng)
+    (base, reached), *others = scores.items()
+    enough = len(statistics[base]) >= FEWEST_SEGMENTS
+    results = {}
+    for name, score in others:
+        sampled, interval = found[name]
+        # sacreBLEU counts only larger differences, so that equal texts would get the smallest p.
+        p = _compute_p_value(sampled, abs(reached - score)) if score != reached else 1.0
+        drawn = f"{kind}:{samples}|seed:{seed}"
+        results[name] = Comparison(*((p, interval) if enough else (None, None)), procedure=drawn)
+    return results
+
+
+def _bootstrap(statistics: Statistics, metric: Metric, samples: int, rng: np.random.Generator):
+    """Return for each system but the first the centred differences, and the half interval."""
+    rows = np.concatenate(list(statistics.values()), axis=1)
+    sums = np.concatenate(list(_resampled(rows, samples, rng)))
+    # sacreBLEU adds up in single precision, in which counts are exact.
+    parts = np.split(sums.astype(np.float32), len(statistics), axis=1)
+    base, *others = (
+        np.array([metric._compute_score_from_stats(row).score for row in part]) for part in parts
+    )
+    found = {}
+    for name, scores in zip([*statistics][1:], others):
+        differences = np.abs(scores - base)
+        found[name] = differences - differences.mean(), float(estimate_ci(scores)[1])
+    return found
+
+
+def _resampled(rows: np.ndarray, samples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield the sums over the segments of resamples, in blocks."""
+    size = len(rows)
+    for first in range(0, samples, BLOCK):
+        drawn = rng.choice(size, size=(min(BLOCK, samples - first), size), replace=True)
+        yield np.stack([np.bincount(each, minlength=size) for each in drawn]) @ rows
+
+
+def _randomisation(statistics: Statistics, metric: Metric, samples: int, rng: np.random.Generator):
+    """Return for each system but the first the differences of trials, and no interval."""
+    base, *others = statistics.values()
+    sums = [base.sum(axis=0) + rows.sum(axis=0) for rows in others]
+    found = [[] for _ in others]
+    for first in range(0, samples, BLOCK):
+        shape = (min(BLOCK, samples - first), len(base))
+        kept = rng.integers(2, size=shape, dtype=bool).astype(np.float64)
+        for rows, total, differences in zip(others, sums, found):
+            one = rows.sum(axis=0) + kept @ (base - rows)
+            differences += [
+                score_of(metric, a) - score_of(metric, b) for a, b in zip(one, total - one)
+            ]
+    return {name: (np.abs(each), None) for name, each in zip([*statistics][1:], found)}
+
+
+def sign_tests(
+    statistics: Statistics, metric: Metric, higher_is_better: bool = True
+) -> Dict[str, Comparison]:
+    """Compare systems with the first one by the sign test of Collins et al. (2005).
+
+    The translation of one segment at a time is replaced in the baseline's output by that of the
+    system.  The segment counts for the system if the corpus score improves, and against it if the
+    score drops.  The p-value is that of a two-sided binomial test.
+
+    Args:
+        statistics: statistics of all systems.
+        metric: metric of sacreBLEU.
+        higher_is_better: whether a higher score is an improvement.
+    """
+    sign = 1 if higher_is_better else -1
+    (_, base), *others = statistics.items()
+    total = base.sum(axis=0)
+    reached, results = sign * score_of(metric, total), {}
+    for name, system in others:
+        differ = (base != system).any(axis=1)
+        changed = [sign * score_of(metric, row) for row in total - base[differ] + system[differ]]
+        better = sum(value > reached for value in changed)
+        worse = sum(value < reached for value in changed)
+        p = binomtest(better, better + worse).pvalue if better + worse else 1.0
+        results[name] = Comparison(float(p), better=better, worse=worse)
+    return results
