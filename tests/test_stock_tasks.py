@@ -67,6 +67,18 @@ def test_models_of_documents(binarised, tmp_path, model, task):
     )
 
 
+@pytest.mark.parametrize(
+    "model, warned", [(tiny.group(), 1), (tiny.rfa("--sentence-gate", "decay"), 1), (tiny.rfa(), 0)]
+)
+def test_models_of_several_sentences(binarised, tmp_path, caplog, model, warned):
+    """They are transformers on single sentences, from which document training may start."""
+    tiny.train(binarised, tmp_path, *STOCK, model=model, updates=1)
+    assert warned == caplog.messages.count(
+        f"fairseq's own tasks, of which translation is the default, give --arch {model[1]} single "
+        "sentences, where its context options have no effect"
+    )
+
+
 def test_each_command_is_checked_once():
     check_stock_tasks()
     filters = logging.getLogger("fairseq_cli.train").filters

@@ -10,7 +10,7 @@ from torch import nn
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models._dataclass_options import name_of
-from fairseq_docmt.models.interface import needed_task
+from fairseq_docmt.models.interface import needed_task, needs_several_sentences
 from fairseq_docmt.optim.grouped_adam import NEW
 
 logger = logging.getLogger(__name__)
@@ -145,13 +145,20 @@ class ExtendedModel:
         Raises:
             UserError: the model reads context that the task does not give.
         """
+        stock = separator_index(task.source_dictionary) < 0  # the task is one of fairseq
         needed = needed_task(cls)
-        if needed and separator_index(task.source_dictionary) < 0:  # it is a task of fairseq
+        if stock and needed:
             raise UserError(
                 f"--arch {name_of(args)} gets no context from fairseq's own tasks, of which "
                 f"translation is the default; give --task {needed}"
             )
         model = super().build_model(args, task)
+        if stock and needs_several_sentences(model):
+            logger.warning(
+                "fairseq's own tasks, of which translation is the default, give --arch %s single "
+                "sentences, where its context options have no effect",
+                name_of(args),
+            )
         mark_new(model, cls.new_parameters)
         return model
 

@@ -170,9 +170,12 @@ class RFATransformerModel(DocumentTransformer):
             raise UserError(
                 "--key-rescale-with-padding contradicts --no-key-rescale; leave one out"
             )
-        model = super().build_model(args, task)
-        model.needs_several_sentences = args.sentence_gate != "none"
-        return model
+        return super().build_model(args, task)
+
+    @property
+    def needs_several_sentences(self) -> bool:
+        """Whether there are sentential gates, which need a separator to do anything."""
+        return any(layer.self_attn.gate is not None for layer in self.decoder.layers)
 
 
 def _check_pool(args) -> None:

@@ -371,6 +371,8 @@ class DocumentTranslationTask(PreparedTextTask):
             if trains:
                 self.learn_from(corpus)
             view = self.datasets[split] = self.training_view(corpus, trains)
+            if self.reads_context and isinstance(view, DocumentView):
+                _corpus_checks.check_examples(view)
             if self._reads_supporting_words:
                 _supporting_words.add_to(view, corpus, trains and path == paths[0])
 

@@ -12,7 +12,7 @@ from fairseq.data import Dictionary
 
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint, read_language_model
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.tasks import _language_tags, _training_text
 from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
 
@@ -78,6 +78,8 @@ def start_of_training(task) -> Optional[Start]:
         UserError: the checkpoint is missing or damaged, or was trained with other text.
     """
     cfg = task.cfg
+    if cfg.finetune_from_model:
+        _refuse_other_starts(cfg)
     path, resumes = cfg.restore_file, not cfg.reset_optimizer
     if path == LAST:
         path = os.path.join(cfg.save_dir or "", LAST)
@@ -102,6 +104,22 @@ def start_of_training(task) -> Optional[Start]:
     if not cfg.override_checkpoint_options:
         _training_text.refuse_other_text(stored, task.training_text, languages=resumes)
     return start
+
+
+def _refuse_other_starts(cfg) -> None:
+    """Refuse what cannot go with ``--finetune-from-model``."""
+    others = {"--restore-file": cfg.restore_file != LAST, "--continue-once": cfg.continue_once}
+    for name, given in others.items():
+        if given:
+            raise UserError(
+                f"{name} and --finetune-from-model name two models to start from; give one of them"
+            )
+    for name in ("reset_optimizer", "reset_lr_scheduler", "reset_meters", "reset_dataloader"):
+        if getattr(cfg, name):
+            raise UserError(
+                f"--finetune-from-model begins a new training, without the need of {flag(name)}; "
+                "leave it out"
+            )
 
 
 def forget_earlier_training() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from fairseq import utils
 from torch import Tensor
 
-from fairseq_docmt.data import DocumentCorpus, DocumentIndex
+from fairseq_docmt.data import DocumentCorpus, DocumentIndex, DocumentView
 
 logger = logging.getLogger(__name__)
 
@@ -102,6 +102,18 @@ def _share_of(unk: int, lines: Iterable[Tensor]) -> float:
     return unknown / tokens
 
 
+def check_examples(view: DocumentView) -> None:
+    """Warn if no example has context although there are documents of several sentences."""
+    longest = max(np.diff(spans).max(initial=0) for spans in (view.spans, view.source_spans))
+    if longest == 1 and view.index.num_documents < view.index.num_sentences:
+        logger.warning(
+            "%s: no example has more than one sentence, so that there is no context; allow longer "
+            "ones (--max-tokens, --max-source-positions, --max-target-positions, "
+            "--max-document-tokens)",
+            view.corpus.name,
+        )
+
+
 class TypedText:
     """Warnings of input lines, each given once.
 
@@ -134,8 +146,9 @@ class TypedText:
         self.words_known = too_much or self.tokens >= self.LIMITS[-1][0]
         if too_much:
             logger.warning(
-                "%d of the first %d tokens of the input are not in the dictionary; give the text "
-                "in the form of the training data, or --tokenizer and --bpe as in training",
+                "%d of the first %d tokens of the input are not in the dictionary; give text in "
+                "the source language and in the form of the training data, or --tokenizer and "
+                "--bpe as in training",
                 self.unknown,
                 self.tokens,
             )

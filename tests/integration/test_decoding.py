@@ -332,8 +332,8 @@ def test_text_in_another_form_is_warned_of(binarised, window_checkpoint, caplog,
     tiny.interactive(binarised, window_checkpoint, lines, *options)
     found = [message for message in caplog.messages if "are not in the dictionary" in message]
     warning = (
-        "7 of the first 60 tokens of the input are not in the dictionary; give the text in the "
-        "form of the training data, or --tokenizer and --bpe as in training"
+        "7 of the first 60 tokens of the input are not in the dictionary; give text in the source "
+        "language and in the form of the training data, or --tokenizer and --bpe as in training"
     )
     assert found == ([warning] if unknown == 7 else [])
 

@@ -848,6 +848,27 @@ TRAINING = {
         [*WINDOWS, *NEW, "--optimizer", "grouped_adam"],
     ),
     "no model to start from": Case("checkpoint {folder}/other.pt not found", FROM),
+    "two models to start from": Case(
+        (
+            "--restore-file and --finetune-from-model name two models to start from; give one of "
+            "them"
+        ),
+        [*FROM, "--restore-file", "{folder}/trained.pt"],
+    ),
+    "a model to go on with and another to start from": Case(
+        (
+            "--continue-once and --finetune-from-model name two models to start from; give one of "
+            "them"
+        ),
+        [*FROM, "--continue-once", "{folder}/trained.pt"],
+    ),
+    "a new training that forgets": Case(
+        (
+            "--finetune-from-model begins a new training, without the need of "
+            "--reset-lr-scheduler; leave it out"
+        ),
+        [*FROM, "--reset-lr-scheduler"],
+    ),
     "folder to start from": Case(
         "checkpoint {folder}/ck is a folder; give a file in it",
         [*WINDOWS, *NEW, "--finetune-from-model", "{folder}/ck"],

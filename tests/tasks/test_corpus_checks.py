@@ -16,8 +16,8 @@ LONG = "3 sentences form 1 document(s); put a blank line between documents, or s
 LONG += "context of other documents"
 SINGLE = "each of the 10 documents has one sentence, so that there is no context; put blank lines "
 SINGLE += "between documents only"
-TYPED = "7 of the first {} tokens of the input are not in the dictionary; give the text in the "
-TYPED += "form of the training data, or --tokenizer and --bpe as in training"
+TYPED = "7 of the first {} tokens of the input are not in the dictionary; give text in the source "
+TYPED += "language and in the form of the training data, or --tokenizer and --bpe as in training"
 
 
 @pytest.fixture
@@ -92,6 +92,26 @@ def test_long_documents_in_training(short, tmp_path, caplog, size, warned):
         "train.src-tgt",
         "test.src-tgt",
     ][:warned]
+
+
+ALONE = "no example has more than one sentence, so that there is no context; allow longer ones "
+ALONE += "(--max-tokens, --max-source-positions, --max-target-positions, --max-document-tokens)"
+
+
+@pytest.mark.parametrize(
+    "options, splits",
+    [
+        ([], []),
+        (["--max-document-tokens", "20"], []),
+        (["--max-document-tokens", "4"], ["valid", "train"]),
+        (["--document-parts", "99"], ["train"]),
+    ],
+)
+def test_documents_cut_into_sentences(binarised, tmp_path, caplog, options, splits):
+    tiny.train(binarised, tmp_path, "--task", "full_document_translation", *options, updates=1)
+    assert [text for text in caplog.messages if "no example" in text] == [
+        f"{binarised}/{split}.src-tgt: {ALONE}" for split in splits
+    ]
 
 
 @pytest.mark.parametrize("known, warned", [(0, True), (3, False)])
