@@ -3,12 +3,11 @@
 The tasks and searches use these functions, so that models of fairseq need none of the attributes.
 """
 
-from typing import Callable, Dict, Iterable, Optional, Protocol, Tuple
+from typing import Any, Callable, Dict, Iterable, Optional, Protocol, Tuple
 
 from torch import Tensor
 
 from fairseq_docmt.modules.shared.document_state import DocumentState
-from fairseq_docmt.modules.window.growing_source import GrowingSource
 
 
 class DocumentModel(Protocol):
@@ -58,9 +57,7 @@ class DocumentEncoder(Protocol):
 
     reach: Optional[int]
 
-    def encode_further(
-        self, src_tokens: Tensor, before: Optional[GrowingSource]
-    ) -> Tuple[dict, GrowingSource]:
+    def encode_further(self, src_tokens: Tensor, before: Optional[Any]) -> Tuple[dict, Any]:
         """Encode sources that have grown since the last call.
 
         Args:
@@ -69,7 +66,8 @@ class DocumentEncoder(Protocol):
 
         Returns:
             The encoder output, ``encoder_out`` [(S, bsz, C)] with right padding, and ``before`` for
-            the next call.
+            the next call, with ``final`` and ``of_rows``
+            (:class:`~fairseq_docmt.modules.window.growing_source.GrowingSource`).
         """
 
 

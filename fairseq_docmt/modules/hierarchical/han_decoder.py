@@ -96,12 +96,12 @@ class HANDecoder(StatefulDecoder):
 
     def init_layers(self, encoder_out):
         """See the base class."""
-        source, padding, _ = batch_first_source(encoder_out)
-        layers = [layer.init_state(source, padding) for layer in self.layers]
+        layers, _ = super().init_layers(encoder_out)
         if self.hierarchical is None:
             return layers, None
         # The sentence itself is not among those before it, so its states do not matter.
-        x = self.embed_tokens.weight.new_zeros(len(source), 1, self.hierarchical.gate.out_features)
+        bsz, size = len(encoder_out["stream"].starts), self.hierarchical.gate.out_features
+        x = self.embed_tokens.weight.new_zeros(bsz, 1, size)
         present = torch.zeros_like(x[..., 0], dtype=torch.bool)
         previous = self._previous(x, present, encoder_out["stream"])
         return layers, SharedSentences(self.hierarchical.attended(previous))

@@ -261,28 +261,26 @@ class MemoryTransformerDecoder(StatefulDecoder):
 
     def init_layers(self, encoder_out):
         """See the base class."""
-        source, padding, _ = batch_first_source(encoder_out)
-        stream, layers = encoder_out["stream"], []
-        for number, layer in enumerate(self.layers):
-            memory = self._memory(number)
-            if memory is not None:
-                before = MemoryState.of_doc_state(stream.doc_state, f"decoder.{number}")
-                begun = memory.begin_sentence(before, stream.starts)
-                if not torch.is_grad_enabled():  # no gradients: the result can be reused
-                    encoder_out["begun"][number] = begun
-                memory = memory.project_memory(begun[0])
-            layers.append(layer.init_state(source, padding)._replace(memory=memory))
+        layers, _ = super().init_layers(encoder_out)
+        stream = encoder_out["stream"]
+        for name, memory in self.memories.items():
+            before = MemoryState.of_doc_state(stream.doc_state, f"decoder.{name}")
+            begun = memory.begin_sentence(before, stream.starts)
+            if not torch.is_grad_enabled():  # no gradients: the result can be reused
+                encoder_out["begun"][int(name)] = begun
+            attended = memory.project_memory(begun[0])
+            layers[int(name)] = layers[int(name)]._replace(memory=attended)
         return layers, None
 
     def read(self, x, tokens, state):
         """See the base class."""
 
         def sublayer(number):
-            memory, attended = self._memory(number), state.layers[number].memory
-            return memory and (lambda groups: [memory(y, attended) for y in groups])
+            attended = state.layers[number].memory
+            if attended is None:
+                return None
+            memory = self.memories[str(number)]
+            return lambda groups: [memory(y, attended) for y in groups]
 
         x, layers = self.extend_layers(x, state, self._padding(tokens), between=sublayer)
         return x, layers, None, {}
-
-    def _memory(self, layer: int) -> Optional[SentenceMemory]:
-        return self.memories[str(layer)] if str(layer) in self.memories else None

@@ -66,9 +66,8 @@ class SentenceDecoder(StatefulDecoder):
 
     def init_layers(self, encoder_out):
         """See the base class."""
-        source, padding, separators = batch_first_source(encoder_out)
-        layers = [layer.init_state(source, padding, separators=separators) for layer in self.layers]
-        return layers, _first_sentences(source)
+        layers, _ = super().init_layers(encoder_out)
+        return layers, _first_sentences(batch_first_source(encoder_out)[0])
 
     def read(self, x, tokens, state):
         """See the base class."""

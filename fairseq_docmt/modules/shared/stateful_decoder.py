@@ -113,9 +113,11 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
     def init_layers(self, encoder_out: dict) -> tuple:
         """Return the layer states before the first token, one row per sentence, and ``rest``.
 
-        See :class:`DecoderState`.
+        See :class:`DecoderState`; by default there is no ``rest``.
         """
-        raise NotImplementedError
+        source, padding, separators = batch_first_source(encoder_out)
+        layers = [layer.init_state(source, padding, separators=separators) for layer in self.layers]
+        return layers, None
 
     def read(self, x: Tensor, tokens: Tensor, state: DecoderState):
         """Continue a state by several tokens.

@@ -106,8 +106,8 @@ class WindowTransformerDecoder(StatefulDecoder):
 
     def init_layers(self, encoder_out):
         """See the base class."""
-        source, padding, separators = batch_first_source(encoder_out)
-        layers = [layer.init_state(source, padding) for layer in self.layers]
+        layers, _ = super().init_layers(encoder_out)
+        _, padding, separators = batch_first_source(encoder_out)
         return layers, SourcePointer.init_state(SourceSentences.of(separators, padding))
 
     def read(self, x, tokens, state):
