@@ -12,7 +12,7 @@ import re
 import sys
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from sanity import Side, check_lengths, swapped_scripts, warn
 
@@ -232,15 +232,29 @@ def check_files(src_path: str, tgt_path: str) -> Counts:
     """
     paths = (src_path, tgt_path)
     counts = check_lines(*map(iterate_lines, paths), *paths)
-    languages = (path.rpartition(".")[2] for path in paths)
-    sides = (Side(*side, iterate_lines(side[0])) for side in zip(paths, languages))
-    fault = swapped_scripts(*sides)
-    if fault:
-        raise CorpusError(fault)
+    check_scripts(paths, map(iterate_lines, paths))
     if filecmp.cmp(*paths, shallow=False):
         warn(f"{src_path} and {tgt_path} are the same text; one should be the translation")
     check_lengths(src_path, *counts)
     return counts
+
+
+def check_scripts(paths: Sequence[str], sides: Iterable[Iterable[str]]) -> None:
+    """Check that each side is in the script of the language that its suffix names.
+
+    If only one is not, a warning says so.
+
+    Args:
+        paths: paths of the two sides.
+        sides: their lines.
+
+    Raises:
+        CorpusError: each is in the script of the other language.
+    """
+    languages = (path.rpartition(".")[2] for path in paths)
+    fault = swapped_scripts(*map(Side, paths, languages, sides))
+    if fault:
+        raise CorpusError(fault)
 
 
 def main() -> None:

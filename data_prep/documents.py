@@ -18,6 +18,7 @@ from check_documents import (
     CorpusError,
     Counts,
     check_lines,
+    check_scripts,
     without_odd_line_breaks,
 )
 from stages import write_whole
@@ -129,7 +130,8 @@ def checked_texts(
         out: paths of the two sides.
 
     Raises:
-        CorpusError: the text is empty or has an error, or both sides have the same path.
+        CorpusError: the text is empty or has an error, both sides have the same path, or each is in
+            the script of the language of the other.
     """
     if Path(out[0]).resolve() == Path(out[1]).resolve():
         raise CorpusError(f"--out: {out[1]} is the file of both sides; give each its own")
@@ -142,7 +144,10 @@ def checked_texts(
             "no document is left to write: there is none, or all lack translations or are shorter "
             "than --min-sentences"
         )
-    return check_lines(*sides, *map(str, out)), dict(zip(out, sides))
+    paths = list(map(str, out))
+    counts = check_lines(*sides, *paths)
+    check_scripts(paths, sides)
+    return counts, dict(zip(out, sides))
 
 
 # ---- commands ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ Maruf and Haffari (2018), "Document Context Neural Machine Translation with Memo
 """
 
 import contextlib
+import logging
 import os
 from dataclasses import dataclass, field
 from typing import Iterable, Optional
@@ -27,6 +28,8 @@ from fairseq_docmt.modules.rnn.document_memory import (
     SentenceVectors,
     SourceMemory,
 )
+
+logger = logging.getLogger(__name__)
 
 #: parameters that rnnsearch lacks
 NEW_PARAMETERS = (".source_memory.", ".target_query.", ".of_memory.")
@@ -207,7 +210,7 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
         """
         if self.encoder.source_memory is None:
             if self.sentence_lm:
-                raise UserError("--sentence-lm is for a source memory; leave it out")
+                logger.warning("no effect with --memory target: --sentence-lm")
             return
         paths = (self.sentence_lm or "").split(os.pathsep)
         if len(paths) != len(DIRECTIONS):

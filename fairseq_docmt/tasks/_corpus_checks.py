@@ -10,6 +10,7 @@ from fairseq import utils
 from torch import Tensor
 
 from fairseq_docmt.data import DocumentCorpus, DocumentIndex, DocumentView
+from fairseq_docmt.data.corpus import parts_of
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,9 @@ def check_corpus(task, corpus: DocumentCorpus) -> None:
     """
     if task.reads_context:
         check_documents(corpus.name, corpus.index)
+    trains = os.path.basename(corpus.name).startswith(f"{task.cfg.train_subset}.")
+    if trains and task.cfg.upsample_primary > 1 and len(list(parts_of(corpus.pairs.src))) == 1:
+        logger.warning("%s: no effect without another set, train1: --upsample-primary", corpus.name)
     check_words(corpus, task.src_dict.unk(), task.tgt_dict.unk())
 
 

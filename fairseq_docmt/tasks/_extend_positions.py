@@ -22,8 +22,15 @@ def extend_positions(model: nn.Module, how: Optional[str], path: str) -> None:
         path: path of the checkpoint, for messages.
 
     Raises:
-        UserError: when a checkpoint with another number of positions is loaded.
+        UserError: the model has no learned positions, or, when a checkpoint is loaded, that has
+            another number of them.
     """
+    learned = (isinstance(module, LearnedPositionalEmbedding) for module in model.modules())
+    if how is not None and not any(learned):
+        raise UserError(
+            "--extend-positions is for learned positions, which this --arch does not have; leave "
+            "it out, or give --encoder-learned-pos and --decoder-learned-pos"
+        )
 
     def extend(loading: nn.Module, state_dict: dict, prefix: str, *_) -> None:
         for name, module in loading.named_modules(prefix=prefix.rstrip(".")):

@@ -519,7 +519,7 @@ def test_feng2022_is_prepared(run_recipe, tmp_path):
 
 
 def test_maruf2018_checks_the_text_that_is_given(tmp_path):
-    write(tmp_path, **{f"train.{side}": "A\n" for side in ("de", "en")}, **{"valid.de": "A\n"})
+    write(tmp_path, **{"train.de": "A\n", "train.en": "B\n", "valid.de": "A\n"})
     script = tiny.ROOT / "examples" / "maruf2018_memnet" / "prepare.sh"
     command = ["bash", str(script), "de", "en", str(tmp_path), str(tmp_path / "work")]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

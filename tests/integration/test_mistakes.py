@@ -799,6 +799,14 @@ TRAINING = {
         "out",
         [*WINDOWS, *NEW, "--extend-positions", "repeat"],
     ),
+    "positions that are not learned": Case(
+        (
+            "--extend-positions is for learned positions, which this --arch does not have; leave "
+            "it out, or give --encoder-learned-pos and --decoder-learned-pos"
+        ),
+        [*FROM, "--extend-positions", "repeat"],
+        changed_checkpoint(lambda state: None, "other.pt"),
+    ),
     "added tags of no model": Case(
         "--add-language-tags needs --language-tags", [*WINDOWS, *NEW, "--add-language-tags"]
     ),
@@ -833,11 +841,6 @@ TRAINING = {
         ),
         STREAM,
         model=tiny.memnet("--memory", "target"),
-    ),
-    "language models without a source memory": Case(
-        "--sentence-lm is for a source memory; leave it out",
-        [*DOCUMENTS, *NEW, "--gold-drafts"],
-        model=tiny.memnet("--memory", "target", "--sentence-lm", "a:b"),
     ),
     "no new parameters": Case(
         (
@@ -1741,6 +1744,14 @@ READERS = {
             "a blank line between documents"
         ),
     ),
+    "columns of the other language": (
+        _read_tab_separated,
+        ["{folder}/russian", "--out", "{folder}/x.ru", "{folder}/x.en"],
+        (
+            "{folder}/x.ru is in Latin script and {folder}/x.en in Cyrillic; the sides are "
+            "swapped: exchange the two files"
+        ),
+    ),
     "no folder to write to": (
         _read_tab_separated,
         ["{folder}/tabs", "--out", "{folder}/a/x", "{folder}/a/y"],
@@ -1752,7 +1763,7 @@ READERS = {
 @pytest.mark.parametrize("name", READERS)
 def test_readers(place, capsys, name):
     main, arguments, message = READERS[name]
-    texts = {"a": "one\n\ntwo\n", "b": "one\ntwo\n", "tabs": "one\tuno\n"}
+    texts = {"a": "one\n\ntwo\n", "b": "one\ntwo\n", "tabs": "one\tuno\n", "russian": "one\tраз\n"}
     texts.update({"c.x": "a\n", "c.y": "b\n"})
     for file, text in texts.items():
         write(file, text)(place)

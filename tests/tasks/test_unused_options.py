@@ -59,6 +59,11 @@ def warnings(caplog):
             tiny.window("--full-cross-attention", "--alignment", "linear"),
             "--full-cross-attention has no window for --alignment to place",
         ),
+        (
+            ["--task", "full_document_translation", "--gold-drafts"],
+            tiny.memnet("--memory", "target", "--sentence-lm", "a:b"),
+            "no effect with --memory target: --sentence-lm",
+        ),
     ],
 )
 def test_in_training(binarised, tmp_path, caplog, arguments, model, warning):
