@@ -42,8 +42,7 @@ user_dir=$(python -c 'from importlib.util import find_spec
 print(*find_spec("fairseq_docmt").submodule_search_locations)')
 case $DEVICE in
   cpu) device=(--cpu) loading=(--num-workers 0) ;;
-  # fairseq's thread for loading batches can abort the process at its end; workers make it unnecessary.
-  cuda) device=() loading=(--num-workers "${WORKERS:-2}" --data-buffer-size 0) ;;
+  cuda) device=() loading=(--num-workers "${WORKERS:-2}") ;;
   *) echo "error: DEVICE is $DEVICE; choose cpu or cuda" >&2; exit 1 ;;
 esac
 stages=" ${STAGES:-memories train translate usage contexts gold score} "

@@ -1,9 +1,17 @@
-"""Iterators that continue an interrupted epoch only with the batches it began with."""
+"""Iterators that continue an interrupted epoch only with the batches it began with.
 
+The threads in which fairseq loads batches ahead are stopped before the process ends.
+"""
+
+import atexit
+import contextlib
 import inspect
+import queue
+import threading
+import time
 from typing import Optional
 
-from fairseq.data.iterators import EpochBatchIterator
+from fairseq.data.iterators import BackgroundConsumer, EpochBatchIterator
 
 from fairseq_docmt.errors import UserError
 
@@ -11,6 +19,27 @@ from fairseq_docmt.errors import UserError
 TASK = "--task"
 OTHERS_READ = "which would leave sentences out or read them twice"
 OTHER_STATES = "which the document states in it do not fit"
+#: seconds to wait for threads that load batches; one batch is enough for them to end
+LONGEST_WAIT = 30
+
+
+@atexit.register
+def stop_loading() -> None:
+    """Stop the threads that load batches ahead (``--data-buffer-size``).
+
+    Python does not wait for them.  A thread that returns from torch while the interpreter shuts
+    down aborts the process, so that a finished command would end with status 134.
+    """
+    threads = [one for one in threading.enumerate() if isinstance(one, BackgroundConsumer)]
+    for thread in threads:
+        thread._max_len = 0  # the next batch is its last
+    latest = time.monotonic() + LONGEST_WAIT
+    for thread in threads:
+        while thread.is_alive() and time.monotonic() < latest:
+            with contextlib.suppress(queue.Empty):
+                while True:  # it may wait for space in its queue
+                    thread._queue.get_nowait()
+            thread.join(0.01)
 
 
 class ResumableIterator(EpochBatchIterator):
