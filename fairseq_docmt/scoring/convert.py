@@ -22,7 +22,7 @@ from typing import List
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import translations
 from fairseq_docmt.scoring._files import write_text
-from fairseq_docmt.scoring.layout import Mismatch, documents_of, layout_of
+from fairseq_docmt.scoring.layout import Mismatch, documents_of, layout_of, without_gaps
 from fairseq_docmt.scoring.readers import Document, Documents, Output, read_docids, read_input
 from fairseq_docmt.scoring.readers.records import TEXT_FIELDS
 
@@ -83,7 +83,10 @@ def read_documents(args: argparse.Namespace):
         raise UserError("--align needs the text to align with; give --reference")
     text = read_input(args.file, args.role)
     if not args.source and isinstance(text, Documents):
-        return text.documents, []
+        documents, notes = without_gaps(text.documents)
+        if not documents:
+            raise UserError(f"{args.file}: nothing is left to convert; {notes[0]}")
+        return documents, notes
     if not args.source and isinstance(text, Output):
         raise UserError(
             f"{args.file} is an output of fairseq-generate, which does not say where documents "

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from itertools import groupby
-from typing import List, NamedTuple, Optional, Sequence
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -10,9 +10,24 @@ from fairseq_docmt.data.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.readers import Document, Documents, Input, Lines, Output
 
+#: Number of segments or documents that notes name.
+SHOWN = 5
+
 
 class Mismatch(UserError):
     """Segments differ from those of the test set; its documents may still match."""
+
+
+class Gaps(NamedTuple):
+    """Segments that are not to be scored, both (segments,) bool.
+
+    Attributes:
+        missing: no text.
+        bad: marked as bad.
+    """
+
+    missing: np.ndarray
+    bad: np.ndarray
 
 
 class Layout(NamedTuple):
@@ -47,6 +62,39 @@ class Layout(NamedTuple):
         for place, document in enumerate(self._documents(text)):
             found += self._segments(text.path, place, document)
         return found
+
+    def filled(self, text: Input) -> Input:
+        """Return a reference or source with an empty segment for each that it lacks.
+
+        Other formats than those with document ids are returned as they are.
+        """
+        if not isinstance(text, Documents) or self.ids is None:
+            return text
+        found = {document.id: document for document in text.documents if document.segments}
+        sizes, numbers = np.diff(self.index.starts), self.numbers or [None] * len(self.ids)
+        filled = [
+            _filled(found.get(name, Document(name, [], [])), int(size), wanted)
+            for name, size, wanted in zip(self.ids, sizes, numbers)
+        ]
+        return text._replace(documents=filled)
+
+    def gaps(self, text: Input) -> Gaps:
+        """Return the segments that are not to be scored because of a text.
+
+        Args:
+            text: a :meth:`filled` text, or one that has all segments.
+        """
+        size = self.index.num_sentences
+        missing, bad = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
+        if isinstance(text, Documents):
+            for place, document in enumerate(self._documents(text)):
+                wanted = self.numbers[place] if self.numbers else None
+                order = {number: at for at, number in enumerate(wanted or ())}
+                for mask, marked in ((missing, document.missing), (bad, document.bad)):
+                    for at in marked:
+                        at = order[document.numbers[at]] if order and document.numbers else at
+                        mask[int(self.index.starts[place]) + at] = True
+        return Gaps(missing, bad)
 
     def whole_documents(self, text: Input) -> List[str]:
         """Return the (documents,) of a text whose segments do not match, each as one line.
@@ -247,6 +295,52 @@ def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> 
     starts = np.cumsum([0, *(size for _, size in groups)])
     path = "--docids" if text is None else text.path
     return Layout(path, DocumentIndex(np.arange(len(docids)), starts), names, by_docids=True)
+
+
+def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Document:
+    """Return a document with an empty segment for each that it lacks.
+
+    Args:
+        document: a document; one without segments lacks all.
+        size: number of segments of the test set.
+        wanted: their numbers, or None.
+    """
+    if not any(document.segments):
+        return Document(document.id, [""] * size, wanted, tuple(range(size)))
+    if wanted is None or document.numbers is None:
+        return document
+    lacks = [number for number in wanted if number not in document.numbers]
+    first = len(document.segments)
+    return document._replace(
+        segments=document.segments + [""] * len(lacks),
+        numbers=document.numbers + lacks,
+        missing=document.missing + tuple(range(first, first + len(lacks))),
+    )
+
+
+def without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[str]]:
+    """Return documents without the segments that are missing or marked as bad, and notes."""
+    found, notes = [], []
+    for document in documents:
+        dropped = {*document.missing, *document.bad}
+        keep = [at for at in range(len(document.segments)) if at not in dropped]
+        numbers = document.numbers and [document.numbers[at] for at in keep]
+        segments = [document.segments[at] for at in keep]
+        if keep or not dropped:
+            found.append(Document(document.id, segments, numbers))
+        if document.missing:
+            notes.append(f"{document.id} ({len(document.missing)} without text)")
+        if document.bad:
+            notes.append(f"{document.id} ({len(document.bad)} marked as bad)")
+    if notes:
+        notes = [f"segments left out of {named(notes)}"]
+    return found, notes
+
+
+def named(names: Sequence[str]) -> str:
+    """Return the first names, and that there are more."""
+    more = len(names) - SHOWN
+    return "; ".join(names[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
 def documents_of(

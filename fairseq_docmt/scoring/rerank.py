@@ -39,6 +39,7 @@ from fairseq_docmt.scoring import comet_metric, document_beam, noisy_channel
 from fairseq_docmt.scoring._files import read_lines, write_text
 from fairseq_docmt.scoring.candidates import Candidates
 from fairseq_docmt.scoring.comet_metric import Scorer
+from fairseq_docmt.scoring.layout import Layout
 from fairseq_docmt.scoring.noisy_channel import NoisyChannel
 from fairseq_docmt.scoring.readers import read_input
 
@@ -113,7 +114,7 @@ def _by_sentence(values: Sequence[float], candidates: Candidates) -> Table:
 def scores_of(
     name: str,
     candidates: Candidates,
-    references: List[str],
+    references: List[Optional[str]],
     comet: Optional[Scorer] = None,
     models: NoisyChannel = NO_MODELS,
 ) -> Table:
@@ -122,7 +123,7 @@ def scores_of(
     Args:
         name: name of a score, or a file.
         candidates: candidates of all sentences.
-        references: (sentences,) for ``oracle``.
+        references: (sentences,) for ``oracle``; None where there is none.
         comet: metric for ``comet``.
         models: model for ``channel``.
 
@@ -144,7 +145,10 @@ def scores_of(
             raise UserError("--score oracle needs --reference")
         metric = CHRF()
         return [
-            [metric.sentence_score(text, [reference]).score for text in texts]
+            [
+                0.0 if reference is None else metric.sentence_score(text, [reference]).score
+                for text in texts
+            ]
             for texts, reference in zip(candidates.texts, references)
         ]
     if name in ("comet", "channel"):
@@ -191,7 +195,7 @@ def choose(
 def tune(
     candidates: Candidates,
     features: Sequence[Feature],
-    references: List[str],
+    references: List[Optional[str]],
     choose_by,
     metric: BLEU,
 ) -> Dict[str, float]:
@@ -200,16 +204,19 @@ def tune(
     Args:
         candidates: candidates of all sentences.
         features: scores with the weights to try, all of which are combined.
-        references: (sentences,)
+        references: (sentences,); None where there is none.
         choose_by: function from weights by name to the choice of candidates.
         metric: BLEU.
     """
     names = [feature.name for feature in features]
+    known = [place for place, text in enumerate(references) if text is not None]
+    wanted = [references[place] for place in known]
     tried = []
     for values in itertools.product(*(feature.weights for feature in features)):
         weights = dict(zip(names, values))
         found = candidates.chosen(choose_by(weights))
-        tried.append((metric.corpus_score(found, [references]).score, weights))
+        found = [found[place] for place in known]
+        tried.append((metric.corpus_score(found, [wanted]).score, weights))
         print(f"s-BLEU {tried[-1][0]:.2f}  {_written(weights)}")
     best, weights = max(tried, key=lambda pair: pair[0])
     print(f"best: {_written(weights)}  ({metric.get_signature()})")
@@ -251,9 +258,9 @@ def main(args: argparse.Namespace) -> None:
     _check(args, features, names)
     metric = build_bleu(args.tokenize)
     candidates = candidate_lists.from_arguments(args)
-    references: List[str] = []
+    references: List[Optional[str]] = []
     if args.reference:
-        references = candidates.layout.sentences(read_input(args.reference, "reference"))
+        references = _references(candidates.layout, args.reference)
     comet = comet_metric.scorer(args, DEFAULT_MODEL)
     models = noisy_channel.from_arguments(args, names, candidates)
     tables = {
@@ -274,6 +281,22 @@ def main(args: argparse.Namespace) -> None:
         lines = (f"{s}\t{text}\n" for s, texts in zip(sources, candidates.texts) for text in texts)
         write_text(args.list, "".join(lines))
     candidate_lists.write(args, candidates, choice)
+
+
+def _references(layout: Layout, path: str) -> List[Optional[str]]:
+    """Return the (sentences,) reference; None where it is missing or marked as bad.
+
+    Raises:
+        UserError: there is no reference for any sentence.
+    """
+    text = layout.filled(read_input(path, "reference"))
+    gaps = layout.gaps(text)
+    dropped = gaps.missing | gaps.bad
+    if dropped.all():
+        raise UserError(f"{path} has no reference of these sentences")
+    if dropped.any():
+        print(f"{path}: {dropped.sum()} sentences without a reference, or marked as bad, left out")
+    return [None if gone else line for line, gone in zip(layout.sentences(text), dropped)]
 
 
 def _check(args: argparse.Namespace, features: Sequence[Feature], names: List[str]) -> None:

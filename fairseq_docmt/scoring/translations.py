@@ -8,14 +8,14 @@ import argparse
 import re
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+import numpy as np
+
 from fairseq_docmt.data.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import alignment
-from fairseq_docmt.scoring.layout import Layout, Mismatch, layout_of
-from fairseq_docmt.scoring.readers import Input, Output, read_docids, read_input
+from fairseq_docmt.scoring.layout import SHOWN, Layout, Mismatch, layout_of, named
+from fairseq_docmt.scoring.readers import Documents, Input, Output, read_docids, read_input
 
-#: Number of suspicious segments that notes name.
-SHOWN = 5
 #: Part of a word that was not joined: ``re@@`` of BPE, ``▁word`` of SentencePiece.
 SUBWORD = re.compile(r"\S+@@(?= |$)|▁\S+")
 #: Share of the segments above which a note is given.
@@ -167,11 +167,13 @@ def read_translations(
     inputs = {name: read_input(path, role, name) for name, path in systems.items()}
     ids = read_docids(docids) if docids else None
     wanted = read_input(source, "source") if source else None
-    layout, texts = _read_references(references, wanted, ids, inputs)
+    notes: List[str] = []
+    layout, others = _read_references(references, wanted, ids, inputs, notes)
+    wanted = wanted and layout.filled(wanted)
+    texts = [layout.sentences(text) for text in others]
     found: Dict[str, List[str]] = {}
     whole: Dict[str, List[str]] = {}
-    reports: Dict[str, alignment.Report] = {}
-    notes: List[str] = []
+    to_report: List[str] = []
     for name, text in inputs.items():
         try:
             found[name] = layout.sentences(text)
@@ -187,10 +189,15 @@ def read_translations(
                 notes.append(f"{name}: whole documents, segments do not match {layout.path}")
                 continue
             found[name] = _aligned(layout, texts[0], documents, align)
-            reports[name] = alignment.report(texts[0], found[name], align)
+            to_report.append(name)
         notes += layout.notes(name, text)
     sentences = layout.sentences(wanted) if wanted else None
-    result = Translations(layout.index, found, texts, sentences, {}, layout.ids, notes, reports)
+    result = Translations(layout.index, found, texts, sentences, whole, layout.ids, notes)
+    matching = [text for name, text in inputs.items() if name not in (*whole, *to_report)]
+    result = _without_gaps(result, layout, [*others, *filter(None, [wanted])], matching)
+    found, texts, whole = result.systems, result.references, result.whole
+    reports = {name: alignment.report(texts[0], found[name], align) for name in to_report}
+    result = result._replace(aligned=reports)
     notes += [_alignment_note(name, align, result) for name in reports]
     if _subword(texts[0]) is None:
         pieces = {name: _subword(sentences) for name, sentences in found.items()}
@@ -212,32 +219,46 @@ def _read_references(
     source: Optional[Input],
     ids: Optional[List[str]],
     systems: Dict[str, Input],
-) -> Tuple[Layout, List[List[str]]]:
-    """Return the layout of the test set and the sentences of each reference.
+    notes: List[str],
+) -> Tuple[Layout, List[Input]]:
+    """Return the layout of the test set and its references.
 
     Args:
         files: reference files; without any, the T- lines of the systems are the reference.
         source: source text, or None.
         ids: document of each line, or None.
         systems: texts of the systems.
+        notes: list to which a note of documents without a reference is added.
 
     Raises:
         UserError: see :func:`read_translations`.
     """
     if files:
         first, *others = [read_input(path, "reference") for path in files]
-        layout = layout_of(first, ids)
-        return layout, [layout.sentences(each) for each in (first, *others)]
+        layout = layout_of(_without_empty(first, notes), ids)
+        return layout, [layout.filled(each) for each in (first, *others)]
     if source is None and ids is None:
         raise UserError(
             "nothing says where documents end and whether sentences are missing; give --reference, "
             "or --source (or --docids) for the T- lines of fairseq-generate"
         )
     layout = layout_of(source, ids)
-    return layout, [_own_references(systems, layout)]
+    return layout, [_own_references(systems)]
 
 
-def _own_references(inputs: Dict[str, Input], layout: Layout) -> List[str]:
+def _without_empty(text: Input, notes: List[str]) -> Input:
+    """Return the first reference without empty documents, whose segments are unknown."""
+    if not isinstance(text, Documents):
+        return text
+    empty = [document.id for document in text.documents if not document.segments]
+    if len(empty) == len(text.documents):
+        raise UserError(f"{text.path} has no text; its documents are empty")
+    if empty:
+        notes.append(f"left out, without a reference: {len(empty)} documents ({named(empty)})")
+    return text._replace(documents=[d for d in text.documents if d.segments])
+
+
+def _own_references(inputs: Dict[str, Input]) -> Output:
     """Return the references (T- lines) of outputs of ``fairseq-generate``."""
     for text in inputs.values():
         if not isinstance(text, Output) or not text.references:
@@ -254,7 +275,68 @@ def _own_references(inputs: Dict[str, Input], layout: Layout) -> List[str]:
             f"the T- lines of {inputs[first].path} have unknown words (<<unk>>); give the "
             "reference by --reference"
         )
-    return layout.sentences(Output(inputs[first].path, wanted, {}))
+    return Output(inputs[first].path, wanted, {})
+
+
+def _without_gaps(
+    texts: Translations, layout: Layout, others: Sequence[Input], systems: Sequence[Input]
+) -> Translations:
+    """Leave out the segments that a reference or the source lacks, or that a text marks as bad.
+
+    Args:
+        texts: all segments.
+        layout: documents and segments.
+        others: references and source.
+        systems: texts of the systems whose segments match.
+
+    Raises:
+        UserError: nothing is left.
+    """
+    missing = np.zeros(layout.index.num_sentences, dtype=bool)
+    bad = missing.copy()
+    for text in others:
+        gaps = layout.gaps(text)
+        missing |= gaps.missing
+        bad |= gaps.bad
+    for text in systems:
+        bad |= layout.gaps(text).bad
+    notes = [*_gap_notes(texts, missing, "without a reference or source")]
+    notes += _gap_notes(texts, bad & ~missing, "marked as bad (is_bad_source)")
+    dropped = missing | bad
+    if not notes:
+        return texts
+    if texts.whole:  # their documents cannot be cut
+        dropped = np.isin(layout.index.document, np.unique(layout.index.document[dropped]))
+    if dropped.all():
+        raise UserError(f"{layout.path}: nothing is left to score; {'; '.join(notes)}")
+    texts.notes.extend(notes)
+    index = layout.index.without(dropped)
+
+    def kept(sentences: List[str]) -> List[str]:
+        return [text for text, gone in zip(sentences, dropped) if not gone]
+
+    return texts._replace(
+        index=index,
+        systems={name: kept(sentences) for name, sentences in texts.systems.items()},
+        references=[kept(sentences) for sentences in texts.references],
+        source=texts.source and kept(texts.source),
+        whole={name: [rows[n] for n in index.numbers] for name, rows in texts.whole.items()},
+        ids=[texts.name_of(number) for number in index.numbers],
+    )
+
+
+def _gap_notes(texts: Translations, gone: np.ndarray, why: str) -> List[str]:
+    """Return a note that counts and names segments that are left out, whole documents first."""
+    if not gone.any():
+        return []
+    whole = [n for n, (a, b) in enumerate(texts.index.spans) if gone[a:b].all()]
+    single = np.flatnonzero(gone & ~np.isin(texts.index.document, whole)).tolist()
+    parts = []
+    if whole:
+        parts.append(f"{len(whole)} documents ({named([texts.name_of(n) for n in whole])})")
+    if single:
+        parts.append(f"{len(single)} segments ({named([texts.place(n) for n in single])})")
+    return [f"left out, {why}: {' and '.join(parts)}"]
 
 
 def _subword(sentences: Sequence[str]) -> Optional[str]:

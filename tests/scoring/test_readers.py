@@ -10,7 +10,7 @@ import re
 import pytest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.readers import Documents, Lines, Output, read_input
+from fairseq_docmt.scoring.readers import Document, Documents, Lines, Output, read_input
 from fairseq_docmt.scoring.translations import read_translations
 
 XML = """<?xml version='1.0' encoding='utf-8'?>
@@ -116,7 +116,7 @@ def test_roles_and_names(write):
         "refs": {"A": {"ref": "r"}},
     }
     nested = write("x.jsonl", json_lines(record))
-    assert read_input(nested, "source").documents == [("3", ["s"], None)]
+    assert read_input(nested, "source").documents == [Document("3", ["s"])]
     assert read_input(nested, "reference").documents[0].segments == ["r"]
     assert read_input(nested, "system", "Y").documents[0].segments == ["y"]
     assert read_input(f"{nested}#tgt_text.X", "system", "Z").documents[0].segments == ["x"]
@@ -151,7 +151,7 @@ def test_lines_of_a_table_end_at_line_feeds_alone(write):
     ],
 )
 def test_segments_without_numbers(write, text):
-    assert read_input(write("x", text), "system").documents == [("a", ["x", "y"], None)]
+    assert read_input(write("x", text), "system").documents == [Document("a", ["x", "y"])]
 
 
 @pytest.mark.parametrize(

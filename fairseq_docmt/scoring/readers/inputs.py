@@ -1,6 +1,6 @@
 """Texts of a test set as they stand in a file, before they are matched with each other."""
 
-from typing import Dict, List, NamedTuple, Optional, Union
+from typing import Dict, List, NamedTuple, Optional, Tuple, Union
 
 
 class Lines(NamedTuple):
@@ -25,11 +25,15 @@ class Document(NamedTuple):
         id: name of the document.
         segments: sentences, paragraphs or the whole text.
         numbers: names of the segments in the file; None if the file has none.
+        missing: places of the segments without this text, which are empty in ``segments``.
+        bad: places of the segments that the file marks as bad (``is_bad_source``).
     """
 
     id: str
     segments: List[str]
     numbers: Optional[List[str]] = None
+    missing: Tuple[int, ...] = ()
+    bad: Tuple[int, ...] = ()
 
 
 class Documents(NamedTuple):

@@ -3,7 +3,8 @@
 The format of this project is JSON lines with the fields ``doc_id``, ``segment`` (number of the
 segment in its document; may be missing) and ``text``.  Other names of fields that are in use are
 understood too, among them those of the WMT shared tasks.  A document in a single record may have
-line breaks; its lines are its segments.
+line breaks; its lines are its segments.  References may lack segments; ``is_bad_source`` (WMT24++)
+marks segments that are not meant to be scored.
 """
 
 import json
@@ -20,6 +21,28 @@ TEXT_FIELDS = {
     "reference": ("reference", "ref", "refs", "target", "tgt", "tgt_text", "text"),
     "system": ("hypothesis", "hyp", "mt", "translation", "target", "tgt", "tgt_text", "text"),
 }
+#: Field of WMT24++ that marks a segment as bad.
+BAD_FIELD = "is_bad_source"
+
+
+class Lacks(UserError):
+    """A record or a document has not the wanted text, which references may lack."""
+
+
+class Row(NamedTuple):
+    """A segment as it stands in a file.
+
+    Attributes:
+        where: place in the file, for messages.
+        number: name of the segment, None without.
+        text: None if the text is missing.
+        bad: whether the segment is marked as bad.
+    """
+
+    where: str
+    number: Optional[str]
+    text: Optional[str]
+    bad: bool = False
 
 
 class Wanted(NamedTuple):
@@ -103,50 +126,69 @@ def read_tsv(text: str, path: str, wanted: Wanted) -> Documents:
 
 def _documents(records, path: str, wanted: Wanted) -> List[Document]:
     """Collect the segments of each document, documents in the order of their first record."""
-    found: Dict[str, List[Tuple[str, Optional[str], str]]] = {}
+    found: Dict[str, List[Row]] = {}
+    lacks: List[Lacks] = []
     for where, record in records:
         name, number = _id(record, DOCUMENT_FIELDS), _id(record, SEGMENT_FIELDS)
         if name is None:
             raise UserError(f'{where} has no "doc_id"')
-        found.setdefault(name, []).append((where, number, _text(where, record, wanted)))
+        try:
+            text = _text(where, record, wanted)
+        except Lacks as error:
+            if wanted.role != "reference":
+                raise
+            lacks.append(error)
+            text = None
+        bad = str(record.get(BAD_FIELD, "")).lower() in ("true", "1")
+        found.setdefault(name, []).append(Row(where, number, text, bad))
     if not found:
         raise UserError(f"{path} has no text")
+    if len(lacks) == sum(map(len, found.values())):
+        raise lacks[0]
     return [_document(name, rows) for name, rows in found.items()]
 
 
-def _document(name: str, rows: List[Tuple[str, Optional[str], str]]) -> Document:
-    if len(rows) == 1 and rows[0][1] is None:
-        lines = (line.strip() for line in rows[0][2].split("\n"))
-        return Document(name, [line for line in lines if line])
+def _document(name: str, rows: List[Row]) -> Document:
+    if len(rows) == 1 and rows[0].number is None:
+        lines = [line for line in map(str.strip, (rows[0].text or "").split("\n")) if line]
+        return Document(name, lines, bad=tuple(range(len(lines))) if rows[0].bad else ())
     return numbered_document(name, rows)
 
 
-def numbered_document(name: str, rows: List[Tuple[str, Optional[str], str]]) -> Document:
+def numbered_document(name: str, rows: List[Row]) -> Document:
     """Return a document with its segments in the order of their numbers, if they have any.
 
     Args:
         name: id of the document.
-        rows: place in the file (for messages), number or None, and text of each segment.
+        rows: its segments.
 
     Raises:
         UserError: only some segments have a number, or two have the same.
     """
-    numbers = [number for _, number, _ in rows]
+    numbers = [row.number for row in rows]
     if None in numbers:
         if numbers.count(None) < len(numbers):
-            where = rows[numbers.index(None)][0]
             raise UserError(
-                f"{where} has no segment number, but others of document {name} do; number all"
+                f"{rows[numbers.index(None)].where} has no segment number, but others of document "
+                f"{name} do; number all"
             )
-        return Document(name, [_line(text) for *_, text in rows])
+        return Document(name, *_segments(rows))
     seen = set()
-    for where, number, _ in rows:
-        if number in seen:
-            raise UserError(f"{where}: document {name} already has a segment {number}")
-        seen.add(number)
+    for row in rows:
+        if row.number in seen:
+            raise UserError(f"{row.where}: document {name} already has a segment {row.number}")
+        seen.add(row.number)
     if all(number.isdecimal() for number in numbers):
-        rows = sorted(rows, key=lambda row: int(row[1]))
-    return Document(name, [_line(text) for *_, text in rows], [number for _, number, _ in rows])
+        rows = sorted(rows, key=lambda row: int(row.number))
+    segments, _, *places = _segments(rows)
+    return Document(name, segments, [row.number for row in rows], *places)
+
+
+def _segments(rows: List[Row]) -> tuple:
+    """Return the fields of a document without numbers."""
+    missing = tuple(place for place, row in enumerate(rows) if row.text is None)
+    bad = tuple(place for place, row in enumerate(rows) if row.bad)
+    return [_line(row.text or "") for row in rows], None, missing, bad
 
 
 def _line(text: str) -> str:
@@ -161,7 +203,7 @@ def _text(where: str, record: dict, wanted: Wanted) -> str:
         names = (wanted.name, *known) if wanted.name else known
         field = _first(record, names)
         if field is None:
-            raise UserError(
+            raise Lacks(
                 f"{where} has none of the fields {', '.join(known)}; name the field with the text "
                 "as FILE#FIELD"
             )
@@ -169,10 +211,12 @@ def _text(where: str, record: dict, wanted: Wanted) -> str:
     value: Any = record
     for field in fields:
         if not isinstance(value, dict) or field not in value:
-            raise UserError(f'{where} has no "{field}"')
+            raise Lacks(f'{where} has no "{field}"')
         value = value[field]
     while isinstance(value, dict):
         value = _only(where, value, fields, wanted.name)
+    if value is None:
+        raise Lacks(f'{where}: "{".".join(fields)}" must be text, not null')
     if not isinstance(value, str):
         raise UserError(f'{where}: "{".".join(fields)}" must be text, not {json.dumps(value)[:40]}')
     return value
@@ -182,9 +226,11 @@ def _only(where: str, values: dict, fields: List[str], name: Optional[str]):
     """Return the text of the named system, or the only one."""
     if name in values:
         return values[name]
+    if not values:
+        raise Lacks(f'{where}: "{".".join(fields)}" has no text')
     if len(values) != 1:
         raise UserError(
-            f'{where}: "{".".join(fields)}" has {", ".join(values) or "nothing"}; choose one as '
+            f'{where}: "{".".join(fields)}" has {", ".join(values)}; choose one as '
             f"FILE#{'.'.join(fields)}.NAME"
         )
     return next(iter(values.values()))

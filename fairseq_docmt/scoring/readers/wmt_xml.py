@@ -1,13 +1,13 @@
 """Reader of the XML of the WMT shared tasks: documents with sources, references and systems."""
 
 import re
-from typing import List
+from typing import Iterator, List
 
 from lxml import etree
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.readers.inputs import Document, Documents
-from fairseq_docmt.scoring.readers.records import Wanted, numbered_document
+from fairseq_docmt.scoring.readers.records import Lacks, Row, Wanted, numbered_document
 
 #: Role -> element and the attribute that tells several of them apart.
 ELEMENTS = {
@@ -47,7 +47,18 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
                 "rename one"
             )
         seen.add(name)
-    return Documents(path, [_document(element, path, wanted) for element in documents])
+    found, lacks = [], []
+    for element in documents:
+        try:
+            found.append(_document(element, path, wanted))
+        except Lacks as error:
+            if wanted.role != "reference":
+                raise
+            lacks.append(error)
+            found.append(_without_text(element, path))
+    if len(lacks) == len(found):
+        raise lacks[0]
+    return Documents(path, found)
 
 
 def _document(element, path: str, wanted: Wanted) -> Document:
@@ -55,11 +66,21 @@ def _document(element, path: str, wanted: Wanted) -> Document:
     where = f"{path}, line {element.sourceline}"
     if not name:
         raise UserError(f"{where}: the document has no id")
-    rows = [
-        (f"{path}, line {seg.sourceline}", seg.get("id") or None, "".join(seg.itertext()))
-        for seg in _chosen(element, f"{where}: document {name}", wanted).iter("seg")
-    ]
-    return numbered_document(name, rows)
+    text = _chosen(element, f"{where}: document {name}", wanted)
+    return numbered_document(name, list(_rows(text, path)))
+
+
+def _without_text(element, path: str) -> Document:
+    """Return a document without the wanted text, with as many segments as its other texts have."""
+    texts = (text for text in element.iterchildren(*(tag for tag, _ in ELEMENTS.values())))
+    rows = next((rows for rows in ([*_rows(text, path)] for text in texts) if rows), [])
+    return numbered_document(element.get("id"), [row._replace(text=None) for row in rows])
+
+
+def _rows(text, path: str) -> Iterator[Row]:
+    for seg in text.iter("seg"):
+        where = f"{path}, line {seg.sourceline}"
+        yield Row(where, seg.get("id") or None, "".join(seg.itertext()))
 
 
 def _chosen(element, where: str, wanted: Wanted):
@@ -72,9 +93,9 @@ def _chosen(element, where: str, wanted: Wanted):
         if name in names:
             return found[names.index(name)]
         if name == wanted.chosen:
-            raise UserError(f"{where} has no {tag} {name}, only {', '.join(names) or 'none'}")
+            raise Lacks(f"{where} has no {tag} {name}, only {', '.join(names) or 'none'}")
     if not found:
-        raise UserError(f"{where} has no {tag}")
+        raise Lacks(f"{where} has no {tag}")
     if len(found) > 1:
         raise UserError(f"{where} has several: {', '.join(names)}; choose one as FILE#NAME")
     return found[0]

@@ -1,0 +1,200 @@
+"""Gaps in published test sets: left out, counted and named, in every command that reads them.
+
+Covers scoring/layout.py.
+"""
+
+import json
+
+import pytest
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.translations import read_translations
+
+#: 1 to 12: segments in the order of their numbers.
+WORDS = [f"w{n} and v{n} are here" for n in range(1, 13)]
+
+
+def json_lines(*records):
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def rows(field, documents="abc", bad=(), **more):
+    """Records of documents of four segments, in the form of WMT24++."""
+    texts = iter(WORDS)
+    return [
+        {"document_id": d, "segment_id": n, field: text, "is_bad_source": (d, n) in bad, **more}
+        for d in "abc"
+        for n, text in zip(range(1, 5), texts)
+        if d in documents
+    ]
+
+
+@pytest.fixture
+def plain(write):
+    return write("system.txt", [WORDS[:4], WORDS[4:8], WORDS[8:]])
+
+
+def wmt_xml(refs):
+    """XML of WMT: three documents of two segments, each with the references named."""
+    found = "<dataset>"
+    for name, translators in zip("abc", refs):
+        found += f'<doc id="{name}"><src><p><seg id="1">s</seg><seg id="2">t</seg></p></src>'
+        for translator in translators:
+            text = f"{name}{translator}"
+            found += f'<ref translator="{translator}"><p><seg id="1">{text}1</seg>'
+            found += f'<seg id="2">{text}2</seg></p></ref>'
+        found += f'<hyp system="X"><p><seg id="1">{name}x</seg><seg id="2">{name}y</seg></p></hyp>'
+        found += "</doc>"
+    return found + "</dataset>"
+
+
+def test_bad_sources_are_left_out(write, plain):
+    """WMT24++: the mark is in the file of the reference, the system is text of all lines."""
+    bad = [("a", 2), ("b", 1), ("b", 2), ("b", 3), ("b", 4)]
+    reference = write("reference.jsonl", json_lines(*rows("target", bad=bad)))
+    found = read_translations({"x": plain}, [reference])
+    kept = [WORDS[0], *WORDS[2:4], *WORDS[8:]]
+    assert found.systems == {"x": kept} and found.references == [kept]
+    assert found.ids == ["a", "c"] and found.index.starts.tolist() == [0, 3, 7]
+    (note,) = found.notes
+    assert note == "left out, marked as bad (is_bad_source): 1 documents (b) and 1 segments (a, 2)"
+
+
+def test_marks_may_be_in_the_source_or_the_system(write, plain):
+    reference = write("reference.txt", [WORDS[:4], WORDS[4:8], WORDS[8:]])
+    marked = write("source.jsonl", json_lines(*rows("source", bad=[("c", 4)])))
+    system = write("system.jsonl", json_lines(*rows("translation", bad=[("a", 1)])))
+    found = read_translations({"x": plain, "y": system}, [reference], marked)
+    assert found.systems["x"] == found.systems["y"] == found.source == WORDS[1:11]
+    assert found.notes == ["left out, marked as bad (is_bad_source): 2 segments (1, 1; 3, 4)"]
+
+
+def test_marks_of_a_table(write, plain):
+    table = "doc_id\tsegment\tis_bad_source\treference\n" + "".join(
+        f"{row['document_id']}\t{row['segment_id']}\t{row['segment_id'] == 3}\t{row['target']}\n"
+        for row in rows("target")
+    )
+    found = read_translations({"x": plain}, [write("table.tsv", table)])
+    assert len(found.systems["x"]) == 9 and "3 segments (a, 3; b, 3; c, 3)" in found.notes[0]
+
+
+def test_segments_are_left_out_by_number_and_not_by_place(write):
+    """Twelve segments in another order, numbered as 1, 10, 11, ... when sorted as text."""
+    records = [{"doc": "a", "seg": n, "text": f"r{n}"} for n in range(12, 0, -1)]
+    records[1]["is_bad_source"] = True  # segment 11
+    system = [
+        {"doc": "a", "seg": n, "text": f"x{n}"} for n in (5, 3, 1, 2, 4, 6, 12, 11, 10, 9, 8, 7)
+    ]
+    found = read_translations(
+        {"x": write("x.jsonl", json_lines(*system))}, [write("r.jsonl", json_lines(*records))]
+    )
+    assert found.systems["x"] == [f"x{n}" for n in range(1, 13) if n != 11]
+    assert found.references[0] == [f"r{n}" for n in range(1, 13) if n != 11]
+
+
+@pytest.mark.parametrize(
+    "first, second, kept, note",
+    [
+        (("A", "AB", "AB"), None, "bc", "a"),
+        (("AB", "AB", "B"), None, "ab", "c"),
+        (("AB", "A", "B"), None, "a", "b; c"),
+    ],
+)
+def test_references_that_cover_different_documents(write, first, second, kept, note):
+    """Documents in the order of A; each reference lacks some."""
+    file = write("wmt.xml", wmt_xml(first))
+    found = read_translations({"X": file}, [f"{file}#A", f"{file}#B"], file)
+    assert found.systems["X"] == [f"{name}{n}" for name in kept for n in "xy"]
+    assert found.references[1] == [f"{name}B{n}" for name in kept for n in "12"]
+    count = 3 - len(kept)
+    assert found.notes == [f"left out, without a reference or source: {count} documents ({note})"]
+
+
+def test_a_system_as_text_needs_no_reference_of_each_document(write):
+    file = write("wmt.xml", wmt_xml(["A", "", "A"]))
+    system = write("x", [["1", "2"], ["3", "4"], ["5", "6"]])
+    found = read_translations({"x": system}, [file])
+    assert found.systems["x"] == ["1", "2", "5", "6"] and found.ids == ["a", "c"]
+
+
+@pytest.mark.parametrize("value", [None, {}, ""])
+def test_records_without_a_reference(write, plain, value):
+    records = rows("target")
+    for record in records[4:8]:
+        record["target"] = value
+    found = read_translations({"x": plain}, [write("r.jsonl", json_lines(*records))])
+    assert found.systems["x"] == [*WORDS[:4], *WORDS[8:]]
+    assert found.notes == ["left out, without a reference or source: 1 documents (b)"]
+
+
+def test_a_document_of_unknown_size_without_a_reference(write):
+    records = [{"doc_id": d, "text": t} for d, t in (("a", "one\ntwo"), ("b", ""), ("c", "three"))]
+    file = write("r.jsonl", json_lines(*records))
+    system = write("x.jsonl", json_lines(*[{**r, "text": r["text"] or "b"} for r in records]))
+    found = read_translations({"x": system}, [file])
+    assert found.ids == ["a", "c"]
+    assert "left out, without a reference: 1 documents (b)" in found.notes
+
+
+def test_whole_documents_are_left_out_as_a_whole(write):
+    records = rows("target", bad=[("a", 2)])
+    system = [{"doc_id": d, "text": d} for d in "abc"]
+    found = read_translations(
+        {"x": write("x.jsonl", json_lines(*system))},
+        [write("r.jsonl", json_lines(*records))],
+        whole_documents=True,
+    )
+    assert found.whole == {"x": ["b", "c"]} and found.index.num_documents == 2
+
+
+def test_nothing_is_left(write, plain):
+    bad = [(d, n) for d in "abc" for n in range(1, 5)]
+    file = write("r.jsonl", json_lines(*rows("target", bad=bad)))
+    with pytest.raises(UserError, match=r"nothing is left to score; .* 3 documents \(a; b; c\)"):
+        read_translations({"x": plain}, [file])
+    file = write("wmt.xml", wmt_xml(["A", "B", "A"]))
+    with pytest.raises(UserError, match="document a has no ref C, only A"):
+        read_translations({"X": file}, [f"{file}#C"])
+
+
+def test_a_system_may_not_lack_documents(write, plain):
+    file = write("x.jsonl", json_lines(*rows("translation", documents="ac")))
+    reference = write("r.jsonl", json_lines(*rows("target")))
+    with pytest.raises(UserError, match="lacks the document b .*; translate all of it"):
+        read_translations({"x": file}, [reference])
+
+
+def test_every_command_names_them(scoring, write, plain, tmp_path):
+    bad = [("a", 2)]
+    file = write("all.jsonl", json_lines(*rows("target", bad=bad)))
+    source = write("source.jsonl", json_lines(*rows("source", bad=bad)))
+    out = str(tmp_path / "out")
+    note = "left out, marked as bad (is_bad_source): 1 segments (a, 2)"
+    assert note in scoring("metrics", f"x={plain}", "--reference", file)
+    scoring("report", f"x={plain}", "--reference", file, "--out", out)
+    assert note in (tmp_path / "out").read_text()
+    assert note in scoring("convert", plain, "--reference", file, "--out", out)
+    assert len((tmp_path / "out").read_text().splitlines()) == 11
+    printed = scoring("convert", file, "--role", "reference", "--out", out)
+    assert "segments left out of a (1 marked as bad)" in printed
+    assert len((tmp_path / "out").read_text().splitlines()) == 11
+    # A choice among candidates is made for every sentence.
+    scoring("mbr", f"x={plain}", f"y={plain}", "--source", source, "--out", out)
+    assert len((tmp_path / "out").read_text().split("\n")) == 12 + 2 + 1
+
+
+def test_weights_are_chosen_without_them(scoring, write, tmp_path):
+    """Only the second sentence has a reference, which the longer candidate is."""
+    records = [{"doc_id": "a", "segment": n, "text": w} for n, w in enumerate("st", 1)]
+    source = write("source", json_lines(*records))
+    records[0]["text"] = None
+    reference = write("r", json_lines(*({**r, "text": r["text"] and WORDS[0]} for r in records)))
+    systems = [f"x={write('x', [['a', 'b']])}", f"y={write('y', [['a a', WORDS[0]]])}"]
+    out = str(tmp_path / "out")
+    printed = scoring(
+        *["rerank", *systems, "--source", source, "--reference", reference, "--out", out],
+        *["--score", "length:-1,1"],
+    )
+    assert "r: 1 sentences without a reference, or marked as bad, left out" in printed
+    assert "best: length:1 " in printed and "s-BLEU 100.00" in printed
+    assert (tmp_path / "out").read_text() == f"a a\n{WORDS[0]}\n"
