@@ -17,6 +17,7 @@ RUSSIAN, JAPANESE = ["Это проверка."] * 20, ["これは漢字の試�
         (CHINESE, "Chinese"),
         (RUSSIAN, "Cyrillic"),
         (JAPANESE, "Japanese"),
+        (["東京都の知事選挙の結果"], "Japanese"),
         ([*RUSSIAN, *ENGLISH], None),
         (["12 3 !", ""], None),
     ],

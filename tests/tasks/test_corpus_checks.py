@@ -134,6 +134,16 @@ def test_swapped_sides(window_checkpoint, binarised, tmp_path, caplog, known, wa
     ]
 
 
+@pytest.mark.parametrize("parts, warned", [(1, 1), (2, 0)])
+def test_upsampling_of_the_only_set(tmp_path, caplog, parts, warned):
+    data = tiny.corpus(tmp_path)
+    for path in data.glob("train.*") if parts == 2 else ():
+        shutil.copy(path, data / path.name.replace("train", "train1"))
+    tiny.train(data, tmp_path / "ck", *WINDOWS, "--upsample-primary", "2", updates=1)
+    wanted = f"{data}/train.src-tgt: no effect without another set, train1: --upsample-primary"
+    assert caplog.messages.count(wanted) == warned
+
+
 @pytest.mark.parametrize("options, warned", [([], 1), (["--disable-validation"], 0)])
 def test_validation_on_the_training_set(binarised, tmp_path, caplog, options, warned):
     data = tmp_path / "data"
