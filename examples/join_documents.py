@@ -3,9 +3,10 @@
     python join_documents.py OUT/generate-test.txt OUT
 
 Writes ``hypothesis`` and ``reference`` with the suffixes ``sentences`` (one sentence per line) and
-``documents`` (one document per line), and ``hypothesis.detokenized``: sentences in plain text,
-without Moses tokenization and truecasing.  The line numbers of fairseq-generate count blank lines
-between documents, so a gap in the numbers ends a document.
+``documents`` (one document per line), with the entities of Moses's tokenizer (``&apos;``) replaced,
+and ``hypothesis.detokenized``: sentences in plain text, without Moses tokenization and truecasing.
+The line numbers of fairseq-generate count blank lines between documents, so a gap in the numbers
+ends a document.
 """
 
 import argparse
@@ -23,8 +24,9 @@ def read_texts(output: str, kind: str) -> Dict[int, str]:
     Of several hypotheses (``--nbest``) the first one counts, which is the best.
     """
     texts: Dict[int, str] = {}
+    unescape = MosesDetokenizer().unescape_xml
     for number, text in re.findall(rf"^{kind}-(\d+)\t(.*)$", output, flags=re.M):
-        texts.setdefault(int(number), text.split("\t")[-1])
+        texts.setdefault(int(number), unescape(text.split("\t")[-1]))
     return texts
 
 

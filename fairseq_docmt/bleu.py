@@ -1,10 +1,24 @@
-"""BLEU of sacreBLEU with clear errors."""
+"""BLEU of sacreBLEU with clear errors, and signs of text that it is not meant for."""
 
-from typing import Optional
+import re
+from typing import Optional, Pattern, Sequence
 
 from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.errors import UserError
+
+#: Part of a word that was not joined: ``re@@`` of BPE, ``▁word`` of SentencePiece.
+SUBWORD = re.compile(r"\S+@@(?= |$)|▁\S+")
+#: Character as Moses's tokenizer writes it.  BLEU's tokenizer 13a makes three words of ``&apos;``.
+ENTITY = re.compile(r"&(?:apos|quot|amp|lt|gt|#124|#91|#93);")
+#: Share of the segments with a sign above which it is no accident.
+MANY = 0.05
+
+
+def sign_in(sentences: Sequence[str], sign: Pattern) -> Optional[str]:
+    """Return the first sign in a text if many of its sentences have one, else None."""
+    found = [match.group() for match in map(sign.search, sentences) if match]
+    return found[0] if len(found) > MANY * len(sentences) else None
 
 
 def build_bleu(tokenize: Optional[str] = None, **options) -> BLEU:

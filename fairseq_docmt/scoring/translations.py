@@ -10,16 +10,15 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from fairseq_docmt.bleu import ENTITY, SUBWORD, sign_in
 from fairseq_docmt.data.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import alignment
 from fairseq_docmt.scoring.layout import SHOWN, Layout, Mismatch, layout_of, named
 from fairseq_docmt.scoring.readers import Documents, Input, Output, read_docids, read_input
 
-#: Part of a word that was not joined: ``re@@`` of BPE, ``▁word`` of SentencePiece.
-SUBWORD = re.compile(r"\S+@@(?= |$)|▁\S+")
-#: Share of the segments above which a note is given.
-MANY = 0.05
+#: Punctuation mark that may follow a word, and one that a space separates from its word.
+_MARK, _APART = re.compile(r"[.,]"), re.compile(r"\w [.,](?= |$)")
 
 
 class Translations(NamedTuple):
@@ -199,14 +198,7 @@ def read_translations(
     reports = {name: alignment.report(texts[0], found[name], align) for name in to_report}
     result = result._replace(aligned=reports)
     notes += [_alignment_note(name, align, result) for name in reports]
-    if _subword(texts[0]) is None:
-        pieces = {name: _subword(sentences) for name, sentences in found.items()}
-        notes += [
-            f"{name}: words are cut into subwords (such as {piece}); join them before scoring, as "
-            "fairseq-generate does with the --bpe of training"
-            for name, piece in pieces.items()
-            if piece
-        ]
+    notes += _form_notes(found, texts)
     if whole:
         return result._replace(
             whole={name: whole.get(name) or result.documents(name) for name in inputs}
@@ -339,11 +331,38 @@ def _gap_notes(texts: Translations, gone: np.ndarray, why: str) -> List[str]:
     return [f"left out, {why}: {' and '.join(parts)}"]
 
 
-def _subword(sentences: Sequence[str]) -> Optional[str]:
-    """Return a subword if many sentences have some, as BPE or SentencePiece leave them."""
-    found = [SUBWORD.search(sentence) for sentence in sentences]
-    pieces = [match.group() for match in found if match]
-    return pieces[0] if len(pieces) > MANY * len(sentences) else None
+def _form_notes(systems: Dict[str, List[str]], references: List[List[str]]) -> List[str]:
+    """Return notes of texts in a form that scores are not meant for, or in different forms."""
+    texts = {**systems, "the reference": references[0]}
+    cut = {name: sign_in(sentences, SUBWORD) for name, sentences in texts.items()}
+    notes = [
+        f"{name}: words are cut into subwords (such as {piece}); join them before scoring, as "
+        "fairseq-generate does with the --bpe of training"
+        for name, piece in cut.items()
+        if piece and not all(cut.values())
+    ]
+    escaped = {name: sign_in(sentences, ENTITY) for name, sentences in texts.items()}
+    names = [name for name, entity in escaped.items() if entity]
+    if names:
+        notes.append(
+            f"{', '.join(names)}: characters are written as entities (such as "
+            f"{escaped[names[0]]}), of which scores make words of their own; replace them on both "
+            "sides, as a detokenizer does"
+        )
+    apart = {name: _share_apart(sentences) for name, sentences in texts.items()}
+    form = "punctuation is separated by spaces, but not in {}; give both sides as detokenized text"
+    wanted = apart.pop("the reference")
+    tokens = [name for name, share in apart.items() if wanted < 0.1 and share > 0.5]
+    text = [name for name, share in apart.items() if wanted > 0.5 and share < 0.1]
+    notes += [f"{', '.join(tokens)}: {form.format('the reference')}"] * bool(tokens)
+    notes += [f"the reference: {form.format(', '.join(text))}"] * bool(text)
+    return notes
+
+
+def _share_apart(sentences: Sequence[str]) -> float:
+    """Return the share of the sentences with punctuation in which a space precedes it."""
+    marked = [sentence for sentence in sentences if _MARK.search(sentence)]
+    return sum(map(bool, map(_APART.search, marked))) / max(len(marked), 1)
 
 
 def _aligned(layout: Layout, reference: List[str], documents: List[str], language: str):

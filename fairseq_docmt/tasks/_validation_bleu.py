@@ -15,6 +15,7 @@ from fairseq.tasks.translation import EVAL_BLEU_ORDER
 from sacrebleu.metrics import BLEU
 from sacrebleu.metrics.bleu import BLEUScore
 
+from fairseq_docmt.bleu import ENTITY, SUBWORD, sign_in
 from fairseq_docmt.data import DocumentIndex, DocumentView
 from fairseq_docmt.errors import UserError, flag, refuse_unknown
 
@@ -120,6 +121,7 @@ class ValidationBleu:
         self.statistics: Dict[str, int] = {}
         self._documents: Optional[DocumentsInProgress] = None
         self._next: Optional[tuple] = None
+        self._warned = False
 
     def begin(self, view: DocumentView, iterator) -> None:
         """Remember the split whose batches come next, unless another is requested first."""
@@ -140,12 +142,32 @@ class ValidationBleu:
         if task.cfg.eval_bleu_print_samples and hypotheses:
             logger.info("example hypothesis: %s", hypotheses[0])
             logger.info("example reference: %s", references[0])
+        self._warn(references, task.cfg.eval_tokenized_bleu)
         metric = BLEU(tokenize="none" if task.cfg.eval_tokenized_bleu else None, force=True)
         self._add(units["id"].tolist(), list(zip(hypotheses, references)), metric)
         if not hypotheses:
             zeros = [0] * EVAL_BLEU_ORDER
             return BLEU.compute_bleu(zeros, zeros, sys_len=0, ref_len=0)
         return metric.corpus_score(hypotheses, [references])
+
+    def _warn(self, references: List[str], tokenized: bool) -> None:
+        """Say once if BLEU is not that of words."""
+        piece, entity = sign_in(references, SUBWORD), sign_in(references, ENTITY)
+        if self._warned or not (piece or entity and not tokenized):
+            return
+        self._warned = True
+        if piece:
+            what, how = f"of subwords (such as {piece})", "--eval-bleu-remove-bpe"
+        else:
+            what = (
+                f"of tokens with entities (such as {entity}), each of which counts as three words"
+            )
+            how = "--eval-bleu-detok moses"
+        logger.warning(
+            "validation BLEU is %s, and higher than that of text; for BLEU of text add %s",
+            what,
+            how,
+        )
 
     def _add(self, line_ids: List[int], texts: List[Tuple[str, str]], metric: BLEU) -> None:
         if self._next is not None:

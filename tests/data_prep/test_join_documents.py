@@ -22,6 +22,13 @@ def test_of_several_hypotheses_the_first_counts():
     assert join_documents.read_texts(output, "H") == {0: "best", 1: "only"}
 
 
+def test_entities_become_characters_before_they_are_scored(tmp_path):
+    output = "T-0\tdon &apos;t &amp; &quot;\nH-0\t-0.1\tdo n&apos;t &#91; &#124;\n"
+    join_documents.write_files(output, tmp_path)
+    assert (tmp_path / "reference.sentences").read_text() == "don 't & \"\n"
+    assert (tmp_path / "hypothesis.documents").read_text() == "do n't [ |\n"
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -1,7 +1,7 @@
 """Training through the stock commands.
 
 Covers generation/validation_units.py, tasks/_base.py, tasks/_criterion.py, tasks/_model_setup.py,
-tasks/_validation_bleu.py, tasks/full_document_translation.py, tasks/sliding_window_translation.py.
+tasks/full_document_translation.py, tasks/sliding_window_translation.py.
 """
 
 import re

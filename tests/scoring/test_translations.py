@@ -52,6 +52,38 @@ def test_a_few_signs_of_subwords_are_words(write):
     assert read(write, many.replace("w7\n", "me@@ you\n"), many).notes == []
 
 
+def test_a_reference_in_subwords_gets_a_note_too(write):
+    (note,) = read(write, "A\nB\nC\n", "A@@ a\nB\n\nC\n").notes
+    assert note.startswith("the reference: words are cut into subwords (such as A@@)")
+
+
+@pytest.mark.parametrize(
+    "system, reference, names",
+    [
+        ("I don &apos;t\nB\nC\n", REFERENCE, "x"),
+        ("I don &apos;t\nB\nC\n", "don &apos;t\nb\n\nc\n", "x, the reference"),
+        ("A\nB\nC\n", "don &apos;t\nb\n\nc\n", "the reference"),
+    ],
+)
+def test_entities_get_a_note(write, system, reference, names):
+    (note,) = read(write, system, reference).notes
+    assert note.startswith(
+        f"{names}: characters are written as entities (such as &apos;), of which"
+    )
+    assert read(write, "a & b\nR&D;\nC\n").notes == []
+
+
+def test_tokens_against_text_get_a_note(write):
+    tokens, text = "A b , c .\nB .\nC , d .\n", "A b, c.\nB.\n\nC, d.\n"
+    (note,) = read(write, tokens, text).notes
+    assert note.startswith("x: punctuation is separated by spaces, but not in the reference; give")
+    (note,) = read(write, text, tokens.replace("B .\n", "B .\n\n")).notes
+    assert note.startswith("the reference: punctuation is separated by spaces, but not in x; give")
+    assert read(write, text, text).notes == []
+    assert read(write, tokens, tokens.replace("B .\n", "B .\n\n")).notes == []
+    assert read(write, "Ah !\nB ?\nC :\n", "Ah!\nB?\n\nC:\n").notes == []
+
+
 TWO = "a\nb\nc\n\nd\ne\nf\n"
 
 
