@@ -3,13 +3,14 @@
 import argparse
 import os
 import pickle
-import re
+import pickletools
 import zipfile
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, NamedTuple, Set
 
 import torch
 from torch import Tensor
 
+from fairseq_docmt._checkpoint_options import check_options, other_checkpoints
 from fairseq_docmt.errors import UserError
 
 
@@ -57,11 +58,11 @@ def read_checkpoint(path: str) -> CheckpointFile:
     """Read a checkpoint of fairseq.
 
     Raises:
-        UserError: the file is missing, damaged, not a checkpoint, or has unknown objects in it.
+        UserError: see :func:`load_state`, or the file is not a checkpoint.
     """
     state = load_state(path)
     wanted = isinstance(state, dict) and isinstance(state.get("model"), dict)
-    settings = (state.get("cfg") or state.get("args")) if wanted else None
+    settings = (state.get("args") or state.get("cfg")) if wanted else None  # as fairseq prefers
     if not settings:
         raise UserError(f"{path} is not a checkpoint of fairseq; give a file that it has saved")
     return CheckpointFile(path, _by_group(settings), state.get("task_state", {}), state["model"])
@@ -85,9 +86,42 @@ def read_language_model(path: str) -> CheckpointFile:
 def load_state(path: str) -> Any:
     """Return all that is in a file saved by torch, without running code from it.
 
+    Neither does fairseq run any when it builds a model from it afterwards.
+
     Raises:
-        UserError: the file is missing, damaged, or has unknown objects in it.
+        UserError: the file is missing or damaged, or has objects or options that may run programs.
     """
+    state = _loaded(path)
+    seen, others = {path}, _files_read_with(path, state)
+    while others:
+        other = others.pop()
+        if other in seen:
+            continue
+        seen.add(other)
+        try:
+            content = _loaded(other)
+        except UserError:
+            continue  # fairseq cannot load it either
+        others |= _files_read_with(other, content)
+    return state
+
+
+def _files_read_with(path: str, state: Any) -> Set[str]:
+    """Check the options of a checkpoint; return other checkpoints that fairseq may read for it.
+
+    Raises:
+        UserError: an option may run programs.
+    """
+    shard = f"{path[:-3]}-shard0.pt"  # which fairseq prefers
+    others = {shard} if os.path.exists(shard) else set()
+    if isinstance(state, dict):
+        for settings in (state.get("args"), state.get("cfg")):
+            check_options(settings, f"checkpoint {path}")
+            others.update(other_checkpoints(settings))
+    return others
+
+
+def _loaded(path: str) -> Any:
     if os.path.isdir(path):
         raise UserError(f"checkpoint {path} is a folder; give a file in it")
     if not os.path.exists(path):
@@ -95,11 +129,14 @@ def load_state(path: str) -> Any:
     if os.path.getsize(path) == 0:
         raise UserError(f"checkpoint {path} is empty; use an earlier one or train again")
     safe = hasattr(torch.serialization, "add_safe_globals")
-    options = {"weights_only": True, "mmap": zipfile.is_zipfile(path)}
+    is_archive = zipfile.is_zipfile(path)
     try:
-        return torch.load(path, map_location="cpu", **(options if safe else {}))
-    except pickle.UnpicklingError as error:
-        if not re.search("[Uu]nsupported (global|class)", str(error)):
+        if is_archive:
+            _check_sums(path)
+        options = {"weights_only": True, "mmap": is_archive} if safe else {}
+        return torch.load(path, map_location="cpu", **options)
+    except pickle.UnpicklingError:
+        if not is_archive and not _is_pickle(path):
             raise _damaged(path) from None
         raise UserError(
             f"checkpoint {path} has objects that may run programs when they are loaded, which "
@@ -111,6 +148,28 @@ def load_state(path: str) -> Any:
         raise
     except Exception:  # whatever the bytes of a damaged file make of the unpickler
         raise _damaged(path) from None
+
+
+def _check_sums(path: str) -> None:
+    """Check the contents of an archive against its checksums, if it was saved with any.
+
+    Raises:
+        BadZipFile: they differ.
+    """
+    with zipfile.ZipFile(path) as archive:
+        has_sums = any(content.CRC for content in archive.infolist())
+        bad = archive.testzip() if has_sums else None
+    if bad is not None:
+        raise zipfile.BadZipFile(bad)
+
+
+def _is_pickle(path: str) -> bool:
+    """Return whether a file is intact as a pickle, which torch then has refused for its objects."""
+    with open(path, "rb") as file:
+        try:
+            return sum(1 for _ in pickletools.genops(file)) > 0
+        except Exception:  # whatever the bytes of a damaged file make of it
+            return False
 
 
 def _damaged(path: str) -> UserError:

@@ -1,10 +1,17 @@
 """Errors caused by user input, shown as one sentence instead of a traceback."""
 
 import difflib
+import pickle
 import sys
 from typing import Iterable
 
 from hydra.errors import CompactHydraException
+
+#: what is said of a file that torch does not load
+REFUSED = (
+    "the checkpoint has objects that may run programs when they are loaded, which torch refuses "
+    "(weights only), or it is damaged; use a checkpoint with tensors and options alone"
+)
 
 
 class UserError(ValueError, CompactHydraException):
@@ -42,6 +49,8 @@ def _one_sentence_hook(previous):
     def hook(kind, error, traceback):
         if issubclass(kind, UserError):
             print(f"error: {error}", file=sys.stderr)
+        elif issubclass(kind, pickle.UnpicklingError):  # of fairseq-validate, which reads at once
+            print(f"error: {REFUSED}", file=sys.stderr)
         else:
             previous(kind, error, traceback)
 

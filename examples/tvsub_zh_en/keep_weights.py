@@ -10,13 +10,15 @@ from pathlib import Path
 
 import torch
 
+from fairseq_docmt.checkpoint_file import load_state
+
 #: what fairseq reads of the iterator even if a second stage begins its own
 ITERATOR = ("version", "epoch", "iterations_in_epoch")
 
 
 def keep_weights(path: Path) -> None:
     """Replace a checkpoint by one with its weights alone, in half precision."""
-    state = torch.load(path, map_location="cpu", weights_only=False)
+    state = load_state(str(path))
     state["model"] = {
         name: value.half() if value.is_floating_point() else value
         for name, value in state["model"].items()

@@ -11,6 +11,7 @@ from fairseq import utils
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from omegaconf import open_dict
 
+from fairseq_docmt._checkpoint_options import check_options
 from fairseq_docmt.data import (
     DocumentCorpus,
     DocumentIndex,
@@ -57,6 +58,9 @@ from fairseq_docmt.tasks._prepared_text import PreparedTextTask
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
 
 logger = logging.getLogger(__name__)
+
+#: a checkpoint whose path fairseq does not tell, as in fairseq-validate
+STORED = "the checkpoint"
 
 
 class DocumentTranslationTask(PreparedTextTask):
@@ -271,6 +275,8 @@ class DocumentTranslationTask(PreparedTextTask):
         Raises:
             UserError: a data directory is missing, or a checkpoint cannot be used.
         """
+        if kwargs.get("from_checkpoint"):
+            check_options(cfg, STORED)
         _data_folder.check(cfg)
         task = super().setup_task(cfg, **kwargs)
         if kwargs.get("from_checkpoint"):
@@ -304,8 +310,11 @@ class DocumentTranslationTask(PreparedTextTask):
         """Build a model and prepare it for document symbols, the CPU and pre-trained parts.
 
         Raises:
-            UserError: the model would join two dictionaries, or does not fit the checkpoint.
+            UserError: the model would join two dictionaries, or does not fit the checkpoint, or an
+                option of the checkpoint may run programs.
         """
+        if from_checkpoint:
+            check_options(cfg, STORED)
         if getattr(cfg, "merge_src_tgt_embed", False) and self.src_dict != self.tgt_dict:
             raise UserError(
                 "--merge-src-tgt-embed changes the dictionaries of text that is already binarised; "
@@ -333,8 +342,11 @@ class DocumentTranslationTask(PreparedTextTask):
 
         Raises:
             UserError: it duplicates the rows of a batch, which together form documents, or it
-                regularizes attention between sentences, which the rows of the model do not have.
+                regularizes attention between sentences, which the rows of the model do not have; or
+                an option of the checkpoint may run programs.
         """
+        if self.trained:
+            check_options(cfg, STORED)
         criterion = super().build_criterion(cfg, from_checkpoint)
         if self._rows_form_documents:
             _criterion.refuse_copies_of_rows(criterion)

@@ -5,6 +5,7 @@ tasks/_config.py, tasks/_training_text.py.
 """
 
 import functools
+import pickle
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ import pytest
 import tiny
 import torch
 
+from fairseq_docmt import errors
 from fairseq_docmt.errors import UserError
 
 WINDOW = ["--task", "sliding_window_translation"]
@@ -169,3 +171,12 @@ def test_a_malicious_checkpoint_is_refused_and_runs_nothing(binarised, window_ch
     with pytest.raises(UserError, match="has objects that may run programs"):
         tiny.generate(binarised, tmp_path / "evil.pt", *WINDOW)
     assert not (tmp_path / "was_here").exists()
+
+
+def test_a_file_that_only_torch_has_read_is_refused_in_one_sentence(capsys, monkeypatch):
+    """As in fairseq-validate, which loads the checkpoint before the task exists."""
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    errors.show_user_errors_plainly()
+    error = pickle.UnpicklingError("Weights only load failed ...")
+    sys.excepthook(pickle.UnpicklingError, error, None)
+    assert capsys.readouterr().err == f"error: {errors.REFUSED}\n"
