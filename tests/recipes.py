@@ -127,6 +127,8 @@ def _write_files(folder: Path) -> None:
             text.parent.mkdir(parents=True, exist_ok=True)
             text.write_text("a\n")
     (folder / "CORPUS").mkdir()
+    (folder / "WORK" / "corpus").mkdir()
+    (folder / "WORK" / "corpus" / "test.marked.zh").write_text("A\n")
     (folder / "CORPUS" / "zpdev.zp.zh").write_text("A\n")
     for name in ("train", "valid"):
         (folder / name).write_text("a b\n\nc\n")
@@ -283,6 +285,10 @@ RUNS = [
             environment={"CORPUS": "CORPUS", "RECIPE": str(EXAMPLES / corpus)},
         )
         for corpus in ("tvsub_zh_en", "ende_docs")
+    ),
+    *(
+        Run("tu2018_cache/subtitle.sh", f"WORK --corpus CORPUS --size {size}", size)
+        for size in ("small",)
     ),
 ]
 

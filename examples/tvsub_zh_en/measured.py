@@ -4,7 +4,8 @@
 
 The record is a list with an entry for each time the command was run, until it ends well; then it is
 not run again; a second process with the same record waits.  The output goes to RECORD.log.
-The environment variable COMMIT names the commit where the project is not a git checkout.
+The environment variable COMMIT names the commit where the project is not a git checkout; LIMIT is
+the number of seconds after which the command is stopped.
 """
 
 import json
@@ -24,6 +25,8 @@ SETTINGS = {
     "cpu": ("OMP_NUM_THREADS", "ONEDNN_DEFAULT_FPMATH_MODE", "MALLOC_TRIM_THRESHOLD_"),
     "cuda": ("OMP_NUM_THREADS", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
 }
+#: statuses of a command that ``timeout`` has stopped
+STOPPED = (124, 137, -9)
 
 
 def commit() -> str:
@@ -78,9 +81,12 @@ def hardware() -> dict:
 def run(command: list, log: Path) -> dict:
     """Run a command; return its exit status, seconds, CPU seconds and peak memory."""
     code, began = commit(), time.time()
+    limit = os.environ.get("LIMIT")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with open(log, "a", encoding="utf-8") as output:
-        status = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
+        # timeout also stops what the command has started.
+        limited = ["timeout", "--kill-after=30", limit, *command] if limit else command
+        status = subprocess.run(limited, stdout=output, stderr=output, check=False).returncode
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "exit": status,
@@ -120,7 +126,12 @@ def run_once(record: Path, command: list) -> int:
     new = record.with_suffix(".new")
     new.write_text(json.dumps([*runs, part], indent=1), encoding="utf-8")
     new.replace(record)
-    if part["exit"] != 0:
+    if part["exit"] in STOPPED and os.environ.get("LIMIT"):
+        print(
+            f"{record.stem}: stopped after {os.environ['LIMIT']} s; give the same command to go on",
+            file=sys.stderr,
+        )
+    elif part["exit"] != 0:
         end = log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
         print("\n".join([*end, f"failed: see {log}"]), file=sys.stderr)
     return part["exit"]

@@ -6,6 +6,7 @@
 ``best`` prints the name of the system with the highest BLEU.
 """
 
+import csv
 import json
 import re
 import sys
@@ -41,6 +42,14 @@ def settings(path: Path) -> dict:
     return systems
 
 
+def published(path: Path) -> List[Dict[str, str]]:
+    """Read scores of a paper: its system, ours, and its score on each test set; [] without any."""
+    if not path.exists():
+        return []
+    with open(path, encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines, delimiter="\t"))
+
+
 def read_log(folder: Path) -> str:
     """Read the log of the training of a system."""
     return (folder / "train.log").read_text(encoding="utf-8", errors="replace")
@@ -50,6 +59,34 @@ def curve(log: str) -> List[dict]:
     """Return the validation losses in the log of fairseq-train."""
     pattern = r"valid on 'valid' subset \| loss ([\d.]+) .*? num_updates (\d+)"
     return [{"updates": int(n), "loss": float(loss)} for loss, n in re.findall(pattern, log)]
+
+
+def budget(log: str, sentences: int) -> Dict[str, float]:
+    """Return what training has read, by the log of fairseq-train: epochs, target tokens, sentences.
+
+    A sentence that an epoch shows in several windows counts once, its tokens each time.
+
+    Args:
+        log: the log.
+        sentences: number of sentences of the training set.
+    """
+    lengths = re.findall(r"grouped total_num_itrs = (\d+)", log)
+    sizes = [float(n.replace(",", "")) for n in re.findall(r"train_inner .* wpb=([\d.,]+),", log)]
+    updates = max((point["updates"] for point in curve(log)), default=0)
+    if not lengths or not sizes:
+        return {}
+    epochs = updates / int(lengths[-1])
+    tokens = updates * sum(sizes) / len(sizes)
+    return {"epochs": epochs, "tokens": tokens, "sentences": epochs * sentences}
+
+
+def training_sentences(work: Path) -> int:
+    """Return the number of sentences of the training set; 0 if its text is not there."""
+    text = next((work / "data" / "text" / "raw").glob("train.*"), None)
+    if text is None:
+        return 0
+    with open(text, encoding="utf-8") as lines:
+        return sum(not line.isspace() for line in lines)
 
 
 def begun_anew(log: str) -> str:
@@ -95,8 +132,13 @@ def scores_of(folder: Path) -> dict:
     return scores
 
 
-def of_system(folder: Path) -> dict:
-    """Return everything that was recorded about a system."""
+def of_system(folder: Path, sentences: int) -> dict:
+    """Return everything that was recorded about a system.
+
+    Args:
+        folder: folder of the system.
+        sentences: number of sentences of the training set.
+    """
     records = {
         str(path.relative_to(folder).with_suffix("")): read(path)
         for path in sorted(folder.glob("**/*.json"))
@@ -106,6 +148,7 @@ def of_system(folder: Path) -> dict:
     return {
         "curve": curve(log),
         "anew": begun_anew(log),
+        "budget": budget(log, sentences),
         "length_ratios": length_ratios(folder),
         "runs": records,
         "scores": scores_of(folder),
@@ -125,8 +168,9 @@ def of_trial(folder: Path) -> dict:
 
 def collect(work: Path, recipe: Path, sets: List[str]) -> dict:
     """Return the results of all systems that have been scored, and of settings that were tried."""
+    sentences = training_sentences(work)
     found = {
-        name: {**line, **of_system(work / name)}
+        name: {**line, **of_system(work / name, sentences)}
         for name, line in settings(recipe / "systems.txt").items()
         if (work / name / "scored").exists()
     }
@@ -142,6 +186,7 @@ def collect(work: Path, recipe: Path, sets: List[str]) -> dict:
     passages = work / "passages.json"
     return {
         "sets": sets,
+        "published": published(recipe / "published.tsv"),
         "length_penalties": penalties,
         "systems": found,
         "tried": tried,

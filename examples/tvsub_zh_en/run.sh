@@ -12,14 +12,25 @@
 # target tokens that each system reads after its base (those of corpus.sh); SETS, how many of the
 # test sets of corpus.sh are used (all); STAGES, some of "memories train translate usage contexts gold
 # score" (all); DEVICE, cpu or cuda (cpu); THREADS (1); WORKERS that load batches for a GPU (2);
-# BEAMS ("4 1").  Several of these commands may run at the same time for different systems, after the
-# bases have been trained.
+# BEAMS ("4 1"); LIMIT, seconds after which a command is stopped (none).  Several of these commands
+# may run at the same time for different systems, after the bases have been trained.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$here/../..
 recipes=$top/examples
 recipe=$(cd "${RECIPE:-$here}" && pwd)
-# systems whose context is cut -> the same system with its context
+# What corpus.sh may set anew: sizes, options of decoding and of scores, further references of the
+# first test set, and systems whose context is cut -> the same system with its context.
+transformer=(--encoder-layers 3 --decoder-layers 2
+  --encoder-embed-dim 256 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4
+  --decoder-embed-dim 256 --decoder-ffn-embed-dim 512 --decoder-attention-heads 4
+  --share-decoder-input-output-embed --encoder-normalize-before --decoder-normalize-before)
+rnn=(--encoder-embed-dim 256 --encoder-hidden-size 256 --attention-dim 256
+  --decoder-embed-dim 256 --decoder-hidden-size 256 --decoder-layers 1)
+lm_size=256
+detokenizing=(--remove-bpe --tokenizer moses)
+bleu=()
+references=()
 declare -A context_of=()
 source "$recipe/corpus.sh"
 sets=("${sets[@]:0:${SETS:-${#sets[@]}}}")
@@ -47,20 +58,14 @@ case $DEVICE in
 esac
 stages=" ${STAGES:-memories train translate usage contexts gold score} "
 
-transformer=(--encoder-layers 3 --decoder-layers 2
-  --encoder-embed-dim 256 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4
-  --decoder-embed-dim 256 --decoder-ffn-embed-dim 512 --decoder-attention-heads 4
-  --share-decoder-input-output-embed --encoder-normalize-before --decoder-normalize-before)
-rnn=(--encoder-embed-dim 256 --encoder-hidden-size 256 --attention-dim 256
-  --decoder-embed-dim 256 --decoder-hidden-size 256 --decoder-layers 1)
-lm_size=256
 # previous sentences in the comparison of contexts, as many as windows of 4 have
 context=3
 beams=${BEAMS:-4 1}
 
-# Prints the name of a test set in the binarised data: test, test1, ...
+# Prints the name of a test set in the binarised data: test, test1, ...; valid is the validation set.
 subset_of() {
   local number
+  [ "$1" != valid ] || { echo valid; return; }
   for number in "${!sets[@]}"; do
     [ "${sets[number]}" != "$1" ] || echo "test${number/#0/}"
   done
@@ -77,7 +82,7 @@ read_settings() {
   search=(--task "${options[1]}")
 }
 
-# measured RECORD COMMAND ...
+# measured RECORD COMMAND ...: within LIMIT
 measured() { python "$here/measured.py" "$work/$1.json" "${@:2}"; }
 
 prepare() {
@@ -160,7 +165,7 @@ translate() {
   measured "$1" fairseq-generate "$2" --user-dir "$user_dir" --path "$7" \
     --gen-subset "$3" --decoding "$4" --beam "$5" --lenpen "$6" "${search[@]}" \
     --source-lang "$src_lang" --target-lang "$tgt_lang" --max-len-a 1.5 --max-len-b 10 --max-tokens 6000 \
-    "${device[@]}" "${loading[@]}" --remove-bpe --tokenizer moses --results-path "$work/$1"
+    "${device[@]}" "${loading[@]}" "${detokenizing[@]}" --results-path "$work/$1"
 }
 
 # Finds the length penalty with the best BLEU of the base on the validation set.
@@ -171,7 +176,7 @@ tune() {
     translate "base/valid/$penalty" "$bin" valid window 4 "$penalty" "$work/base/checkpoint_best.pt"
     systems_valid+=("$penalty=$work/base/valid/$penalty/generate-valid.txt")
   done
-  python -m fairseq_docmt.scoring metrics --metrics s-bleu --format json --out "$work/base/valid.json" \
+  python -m fairseq_docmt.scoring metrics --metrics s-bleu "${bleu[@]}" --format json --out "$work/base/valid.json" \
     --reference "$raw/valid.$tgt_lang" "${systems_valid[@]}"
   best=$(python "$here/results.py" best "$work/base/valid.json")
   echo "$best" > "$work/lenpen"
@@ -266,7 +271,7 @@ compare_with_context() {
 # compare SYSTEM NAME OUTPUT=FILE ...: scores of outputs by the reference, under this name in those of SYSTEM.
 compare() {
   measured "$1/scores/$2-record" python -m fairseq_docmt.scoring metrics \
-    --metrics s-bleu,chrf --tests bootstrap,sign --reference "$reference" \
+    --metrics s-bleu,chrf "${bleu[@]}" --tests bootstrap,sign --reference "$reference" \
     --format json --out "$work/$1/scores/$2.json" "${@:3}"
 }
 
@@ -285,6 +290,16 @@ score_pronouns() {
 # Prints the control of a base: the first system that starts from it.
 control_of() { grep -m 1 -E "^[^#|]*\| *$1 *\|" "$recipe/systems.txt" | cut -d'|' -f1 | tr -d ' '; }
 
+# score_outputs SYSTEM NAME [OPTION ...]: scores of the outputs by the reference, under this name.
+score_outputs() {
+  # A control with a single output is compared with nothing.
+  local tests=(--tests bootstrap,sign)
+  [ ${#outputs[@]} -gt 1 ] || tests=()
+  measured "$1/scores/$2-record" python -m fairseq_docmt.scoring metrics \
+    --metrics s-bleu,d-bleu,chrf "${bleu[@]}" "${tests[@]}" --reference "$reference" "${@:3}" \
+    --format json --out "$work/$1/scores/$2.json" "${outputs[@]}"
+}
+
 # score SYSTEM: all its outputs beside the main output of the control that started from the same base.
 score() {
   local control=$1 system=$1 testset side
@@ -292,13 +307,12 @@ score() {
   mkdir -p "$work/$system/scores"
   for testset in "${sets[@]}"; do
     find_outputs "$testset" "$system" "$control"
-    # A control with a single output is compared with nothing.
-    tests=(--tests bootstrap,sign)
-    [ ${#outputs[@]} -gt 1 ] || tests=()
-    measured "$system/scores/$testset-record" python -m fairseq_docmt.scoring metrics \
-      --metrics s-bleu,d-bleu,chrf "${tests[@]}" --reference "$reference" \
-      --format json --out "$work/$system/scores/$testset.json" "${outputs[@]}"
+    score_outputs "$system" "$testset"
   done
+  if [ ${#references[@]} -gt 0 ]; then
+    find_outputs "${sets[0]}" "$system" "$control"
+    score_outputs "$system" references "${references[@]/#/--reference=$work/}"
+  fi
   [ -z "${context_of[$system]:-}" ] || compare_with_context "$system" "${context_of[$system]}"
   [ -z "$marks" ] || score_pronouns "$system" "$control"
   reads_context "$system" || return 0
@@ -332,5 +346,7 @@ for system in "${names[@]}"; do
   case $stages in *" gold "*) ! has_gold_context "$system" || use_gold_context "$system" ;; esac
   case $stages in *" score "*) score "$system"; touch "$work/$system/scored" ;; esac
 done
+# The first test set is also scored by all its references.
+[ ${#references[@]} -eq 0 ] || sets=("${sets[0]}" references "${sets[@]:1}")
 python "$here/results.py" collect "$work" "$recipe" "${sets[@]}" > "$work/results.$$"
 mv "$work/results.$$" "$work/results.json"

@@ -1,10 +1,10 @@
 """Write the tables and the plot of a recipe's README from its results.json.
 
-    python tables.py [FOLDER]
+    python tables.py [FOLDER | RESULTS.json]
 
 FOLDER is that of the recipe; default: this one.  The tables go between the two comments in its
-README.md that name this script.  repeated.json, if it is there, has systems that were also trained
-from another base, in the form of the systems in results.json.
+README.md that name this script; those of RESULTS.json are printed.  repeated.json, if it is there,
+has systems that were also trained from another base, in the form of the systems in results.json.
 """
 
 import json
@@ -144,6 +144,32 @@ def over_another(scores: dict) -> dict:
     return next(found for context, found in usage.items() if " over " in context)
 
 
+def published_rows(published: List[Dict[str, str]], systems: Dict[str, dict], sets: List[str]):
+    """Return s-BLEU of systems in a paper beside ours, and then ours that the paper does not have.
+
+    Args:
+        published: rows of published.tsv.
+        systems: our systems.
+        sets: test sets, those of the paper and others.
+    """
+    named = {row["ours"] for row in published}
+    alone = [{"ours": name} for name in systems if name not in named]
+    rows = []
+    for row in [*published, *alone]:
+        name = row["ours"]
+        found = [""] * len(sets)
+        if name in systems:
+            main, scores = f"{name}-{systems[name]['decodings'][0]}-4", systems[name]["scores"]
+            found = [_scores_of(scores.get(testset), main, "s-BLEU")[0] for testset in sets]
+        rows.append([row.get("paper", ""), *(row.get(x, "") for x in sets), name, *found])
+    return rows
+
+
+def published_headers(sets: List[str]) -> List[str]:
+    """Return the names of the columns of :func:`published_rows`."""
+    return ["paper", *(f"{name}, paper" for name in sets), "ours", *sets]
+
+
 def context_row(name: str, scores: dict) -> List[str]:
     """Return what a system makes of its own context and of another document's."""
     bleu = metric(scores["contexts"], "s-BLEU")["scores"] if "contexts" in scores else {}
@@ -240,6 +266,7 @@ def training_row(name: str, system: dict) -> List[str]:
         system["start"].replace("-", ""),
         system["anew"] and f"`{system['anew']}`",
         str(last["updates"]),
+        *budget(system.get("budget", {})),
         number(last["loss"], 3),
         number(sum(run["seconds"] for run in runs) / 60, 0),
         hardware_of(runs[-1]),
@@ -249,8 +276,14 @@ def training_row(name: str, system: dict) -> List[str]:
 
 TRAINING = [
     *("system", "starts from", "newly initialised tensors"),
-    *("updates", "validation loss", "minutes", "on", "commit"),
+    *("updates", "M target tokens", "M sentences, once an epoch", "validation loss"),
+    *("minutes", "on", "commit"),
 ]
+
+
+def budget(read: Dict[str, float]) -> List[str]:
+    """Return how many millions of target tokens and of new sentences a training has read."""
+    return [number(read[x] / 1e6, 2) if x in read else "" for x in ("tokens", "sentences")]
 
 
 def trial_row(name: str, trial: dict) -> List[str]:
@@ -361,7 +394,10 @@ def text(results: dict) -> str:
         if name in results["repeated"]
     ]
     of_contexts = context_headers(pronouns)
+    published = results.get("published", [])
     tables = {
+        "Beside the paper": published
+        and table(published_rows(published, systems, sets), published_headers(sets)),
         "Translations": table(
             [row for n, s in systems.items() for row in translation_rows(n, s, sets)],
             translation_headers(sets, pronouns),
@@ -408,21 +444,29 @@ def inserted(readme: str, tables: str) -> str:
     return pattern.sub(lambda found: f"{found[1]}\n{tables}\n{found[2]}", readme)
 
 
-def load(folder: Path) -> dict:
-    """Read the results of a recipe, and of systems that were also trained from another base."""
-    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    path = folder / "repeated.json"
-    repeated = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+def load(path: Path) -> dict:
+    """Read results, and those of systems that were also trained from another base.
+
+    Args:
+        path: a file of results, or the folder of a recipe.
+    """
+    given = path / "results.json" if path.is_dir() else path
+    results = json.loads(given.read_text(encoding="utf-8"))
+    other = path / "repeated.json"
+    repeated = json.loads(other.read_text(encoding="utf-8")) if other.exists() else {}
     return {**results, "repeated": repeated}
 
 
-def main(folder: Path) -> None:
-    """Write README.md and losses.svg of a recipe."""
-    results = load(folder)
-    readme = folder / "README.md"
+def main(path: Path) -> None:
+    """Write README.md and losses.svg of a recipe, or print the tables of a file of results."""
+    results = load(path)
+    if path.is_file():
+        print(text(results), end="")
+        return
+    readme = path / "README.md"
     readme.write_text(inserted(readme.read_text(encoding="utf-8"), text(results)), encoding="utf-8")
     if results["systems"]:
-        plot(results, folder / "losses.svg")
+        plot(results, path / "losses.svg")
 
 
 if __name__ == "__main__":

@@ -130,6 +130,9 @@ PAGES: Dict[str, List[Block]] = {
     "examples/ende_docs/README.md": [
         "trains for hours; tests/tvsub_zh_en/ tests its scripts",
     ],
+    "examples/tu2018_cache/subtitle/README.md": [
+        "trains for hours; tests/tvsub_zh_en/test_subtitle.py runs it at toy size",
+    ],
     "examples/evaluate_any_system/README.md": [
         "downloads outputs of other systems; the next block is run on made files",
         "tests/scoring/test_any_system.py runs it on the made files",

@@ -39,6 +39,17 @@ def test_a_record_has_the_commit_of_the_code_that_ran(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "train.json").read_text())[0]["commit"] == "first"
 
 
+def test_a_command_is_stopped_at_its_limit_and_goes_on_later(tmp_path, capsys, monkeypatch):
+    code = "import pathlib, sys, time; p = pathlib.Path(sys.argv[1]); n = p.exists(); p.touch()\n"
+    command = [sys.executable, "-c", f"{code}time.sleep(0 if n else 60)", str(tmp_path / "begun")]
+    monkeypatch.setenv("LIMIT", "2")
+    assert measured.main(tmp_path / "train.json", command) == 124
+    assert "train: stopped after 2 s; give the same command to go on" in capsys.readouterr().err
+    assert measured.main(tmp_path / "train.json", command) == 0
+    first, second = json.loads((tmp_path / "train.json").read_text())
+    assert first["command"] == second["command"] == command and first["seconds"] < 30
+
+
 def test_contexts_of_the_own_and_of_another_document(tmp_path):
     for side in ("zh", "en"):
         lines = [[f"{side}{d}.{i}" for i in range(14)] for d in range(3)]
@@ -111,7 +122,8 @@ def test_weights_are_kept_in_half_precision(tmp_path):
     assert {**kept, "model": weights} == state
 
 
-RECIPES = (tables.HERE, tables.HERE.parent / "ende_docs")
+EXAMPLES = tables.HERE.parent
+RECIPES = (tables.HERE, EXAMPLES / "ende_docs", EXAMPLES / "tu2018_cache/subtitle/small")
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda folder: folder.name)
@@ -134,6 +146,17 @@ def test_the_curve_is_read_from_the_log():
     line = "| valid | epoch 002 | valid on 'valid' subset | loss 5.2 | ppl 16 | num_updates {}\n"
     found = results.curve(line.format(200) + "train | loss 4\n" + line.format(400))
     assert found == [{"updates": 200, "loss": 5.2}, {"updates": 400, "loss": 5.2}]
+
+
+def test_the_budget_is_read_from_the_log():
+    line = (
+        "| train_inner | epoch 001: 50 / 2523 loss=9, wps=1, ups=0, wpb={}, bsz=8, num_updates=50\n"
+    )
+    valid = "| valid | epoch 001 | valid on 'valid' subset | loss 5.2 | ppl 16 | num_updates 100\n"
+    log = "| grouped total_num_itrs = 400\n" + line.format("7,800.5") + line.format(8200) + valid
+    found = results.budget(log, 2000)
+    assert found == {"epochs": 0.25, "tokens": 100 * 8000.25, "sentences": 500}
+    assert results.budget("", 2000) == {}
 
 
 LOG = """{}| INFO | fairseq_cli.train | x
@@ -210,6 +233,7 @@ def made_up():
                 "decodings": ["stream"],
                 "curve": [{"updates": 7, "loss": 4.5}],
                 "anew": "3: memory.initial ...",
+                "budget": {"epochs": 0.4, "tokens": 8.1e6, "sentences": 860378.0},
                 "length_ratios": {"stream/test-4": 0.987},
                 "runs": {"train": [run, on_gpu], "stream/test-4": [run]},
                 "scores": {
@@ -287,6 +311,8 @@ def test_tables():
         "base",
         "`3: memory.initial ...`",
         "7",
+        "8.10",
+        "0.86",
         "4.500",
         "3",
         "G, torch 2",
@@ -407,6 +433,30 @@ def test_systems_that_were_run_on_other_hardware_and_on_fewer_test_sets():
     assert cells[2:5] == ["10.0*", "20.0*", "30.0*"] and cells[7:9] == ["", ""]
     assert cells[-3] == "40.0"
     assert "Decoding: `memory`: P, torch 2, 2 cores" in text and "; `later`: Q, torch 2" in text
+
+
+def test_scores_of_a_paper_beside_ours(tmp_path):
+    (tmp_path / "published.tsv").write_text(
+        "paper\tours\ttest\tzpdev\nM\tmemory\t32.92\t\nN\t\t33.00\t1\n"
+    )
+    found = {**made_up(), "published": results.published(tmp_path / "published.tsv")}
+    found["systems"]["other"] = json.loads(
+        json.dumps(found["systems"]["memory"]).replace("memory-", "other-")
+    )
+    rows = cells(tables.text(found))
+    assert ["M", "32.92", "", "memory", "10.0*", "10.0*"] in rows
+    assert ["N", "33.00", "1", "", "", ""] in rows
+    assert ["", "", "", "other", "10.0*", "10.0*"] in rows
+    assert headings(tables.text(found))[0] == "Beside the paper"
+    assert results.published(tmp_path / "none.tsv") == []
+
+
+def test_results_of_a_file_are_printed(tmp_path, capsys):
+    results_file = tmp_path / "results.json"
+    results_file.write_text(json.dumps(made_up()))
+    tables.main(results_file)
+    assert capsys.readouterr().out == tables.text(made_up())
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
 
 
 def test_an_interval_with_zero_is_no_difference():

@@ -1,0 +1,196 @@
+"""The Subtitle corpus of Tu et al. (2018): its checks, and subtitle.sh from the text to the tables.
+
+The commands of all systems are compared in tests/integration/test_recipes.py.
+"""
+
+import json
+import lzma
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import recipes
+import subtitle_corpus
+import tables
+import tiny
+from check_documents import CorpusError
+from commands import Shell
+
+SCRIPT = recipes.EXAMPLES / "tu2018_cache" / "subtitle.sh"
+WORDS = {"zh": "我们 你们 走吧 看见 书架 这是 那里", "en": "i you go away see this book it"}
+
+
+def write_corpus(folder: Path) -> Path:
+    """Files of the corpus with random words; each test sentence lacks a pronoun."""
+    folder.mkdir()
+    draw = random.Random(1)
+    for name, lengths in (("train", [6] * 12), ("dev", [8] * 2), ("test", [4, 3])):
+        for language, text in WORDS.items():
+            lines = [[" ".join(draw.choices(text.split(), k=4)) for _ in range(n)] for n in lengths]
+            (folder / f"{name}.{language}").write_text(tiny.text_of(lines), encoding="utf-8")
+    for side in ("zh", "en"):
+        packed = lzma.compress((folder / f"train.{side}").read_bytes())
+        (folder / f"train.{side}.xz").write_bytes(packed)
+        (folder / f"train.{side}").unlink()
+    for name in subtitle_corpus.FURTHER_REFERENCES:
+        shutil.copy(folder / "test.en", folder / name)
+    lines = (folder / "test.zh").read_text(encoding="utf-8").splitlines()
+    oracle = "".join(f"我 {line}\n" if line else "\n" for line in lines)
+    (folder / subtitle_corpus.ORACLE).write_text(oracle, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return write_corpus(tmp_path / "corpus")
+
+
+def test_the_corpus_is_unpacked_and_marked(corpus, tmp_path):
+    out = tmp_path / "out"
+    subtitle_corpus.main(corpus, out, any_size=True)
+    packed = lzma.decompress((corpus / "train.zh.xz").read_bytes())
+    assert (out / "train.zh").read_bytes() == packed
+    source, marked = (
+        (out / name).read_text(encoding="utf-8").splitlines()
+        for name in ("test.zh", subtitle_corpus.MARKED)
+    )
+    assert marked == [f"{line} <我>_S" if line else "" for line in source]
+
+
+def test_a_pronoun_that_the_source_has_is_not_marked(tmp_path):
+    texts = {"a": "他 看见 我们\n其他 我\n", "b": "他 看见 它 我们 你自己\n其他 我 他的\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    found = list(subtitle_corpus.marked(tmp_path / "a", tmp_path / "b"))
+    assert sorted(found[0].split()[3:]) == ["<你>_S", "<它>_S"]
+    assert found[1] == "其他 我 <他>_S"
+
+
+SIZE = (
+    r"out/train\.zh has 72 sentences, the one of the paper 2,150,945; give that corpus, or ANY_SIZE"
+)
+
+
+def lines_of(path: Path, change) -> None:
+    """Change the lines of a file."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    change(lines)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "damage, message",
+    [
+        (lambda corpus: (corpus / "dev.en").unlink(), "has neither dev.en nor dev.en.xz; add"),
+        (
+            lambda corpus: (corpus / "train.en.xz").write_bytes(b"no archive"),
+            r"train\.en\.xz cannot be unpacked \(.*\); fetch",
+        ),
+        (
+            lambda corpus: lines_of(corpus / "test.en", list.pop),
+            r"out/test\.zh: line 8 has no counterpart, .*out/test\.en ends before it",
+        ),
+        (
+            lambda corpus: lines_of(corpus / "test.ref2.en", lambda lines: lines.pop(0)),
+            r"out/test\.ref2\.en: line 4 is blank, but not in .*out/test\.zh",
+        ),
+        (
+            lambda corpus: lines_of(corpus / "test.dp-oracle.zh", lambda lines: lines.append("我")),
+            r"out/test\.dp-oracle\.zh: line 9 has no counterpart",
+        ),
+        (
+            lambda corpus: [
+                lines_of(corpus / "test.zh", lambda lines: lines.__setitem__(1, "她 走吧")),
+            ],
+            r"out/test\.dp-oracle\.zh: line 2 lacks 她, which line 2 of .*out/test\.zh has",
+        ),
+    ],
+)
+def test_another_corpus_is_refused_with_file_and_line(corpus, tmp_path, damage, message):
+    damage(corpus)
+    with pytest.raises(CorpusError, match=message):
+        subtitle_corpus.main(corpus, tmp_path / "out", any_size=True)
+
+
+def test_a_corpus_of_another_size_is_refused(corpus, tmp_path):
+    with pytest.raises(CorpusError, match=SIZE):
+        subtitle_corpus.main(corpus, tmp_path / "out", any_size=False)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ("--size large", "error: --size is large; choose small or paper"),
+        ("--limit 1h", "error: --limit is 1h; give whole seconds"),
+        ("--sise small", "error: unknown option --sise; usage: bash subtitle.sh"),
+        ("--corpus", "--corpus needs a value; usage: bash subtitle.sh"),
+    ],
+)
+def test_wrong_options(tmp_path, arguments, message):
+    done = subprocess.run(
+        ["bash", str(SCRIPT), "WORK", *arguments.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0 and message in done.stderr.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+
+
+# ---- the whole at toy size -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    """Folder of the recipe, and a function that runs commands there."""
+    shell = Shell(tmp_path_factory.mktemp("run"))
+    folder = shell.top / "examples" / "tu2018_cache"
+
+    def run(command: str, status: int = 0, **environment: str):
+        done = shell.run(command, str(folder), COMMIT="c", ANY_SIZE="1", **environment)
+        assert done.returncode == status, f"{command}\n{(done.stdout + done.stderr)[-3000:]}"
+        return done
+
+    try:
+        write_corpus(folder / "CORPUS")
+        yield folder, run
+    finally:
+        shell.close()
+
+
+def files(folder: Path) -> dict:
+    """Return when each record was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.glob("**/*.json")}
+
+
+@pytest.mark.long  # a few minutes; test_recipes.py has a dry run
+def test_small_size_from_the_text_to_the_tables(recipe):
+    folder, run = recipe
+    command = "bash subtitle.sh WORK --corpus CORPUS --limit 600"
+    run(command, BPE="50")
+    results = json.loads((folder / "WORK" / "results.json").read_text())
+    assert results["sets"] == ["test", "references", "valid"]
+    systems = results["systems"]
+    assert list(systems) == ["base", "control", "window2", "memory-both", "group", "memory-control"]
+    for name, system in systems.items():
+        scores = system["scores"]
+        for part in results["sets"]:
+            signature = tables.metric(scores[part], "s-BLEU")["signature"]
+            assert "case:lc" in signature and "tok:none" in signature
+            assert f"nrefs:{3 if part == 'references' else 1}" in signature
+        assert (
+            scores["pronouns"]["systems"][f"{name}-{system['decodings'][0]}-4"]["all"]["marked"]
+            == 7
+        )
+        assert system["budget"]["sentences"] > 0 and system["budget"]["tokens"] > 0
+        assert ("usage" in scores) == (name in ("window2", "memory-both", "group"))
+    assert "gold/test-4" in systems["memory-both"]["runs"]
+    text = (folder / "WORK" / "tables.md").read_text(encoding="utf-8")
+    assert "### Beside the paper" in text and "| BASE " in text and "32.92" in text
+    # The same call does nothing again.
+    before = files(folder / "WORK")
+    run(command, BPE="50")
+    again = {path for path, when in files(folder / "WORK").items() if before[path] != when}
+    assert again == {folder / "WORK" / "results.json"}
