@@ -46,12 +46,43 @@ def keep_logging_settings():
         root.handlers[:] = handlers
 
 
+#: beginnings of fairseq's advice about BLEU, which :func:`scored_text` replaces
+BLEU_ADVICE = ("BLEU score is being computed by", "If you are using BPE on the target side")
+
+
+def scored_text(cfg) -> str:
+    """Return a sentence that says what the score of ``fairseq-generate`` is of.
+
+    Args:
+        cfg: configuration of the command.
+    """
+
+    def name(key: str):
+        return getattr(cfg.get(key), "_name", None)
+
+    scorer = name("scoring") or "bleu"
+    joined = cfg.common_eval.get("post_process") is not None
+    by_text = scorer != "bleu"  # the others get strings
+    if name("tokenizer") and (joined or by_text):
+        text = "detokenized text"
+    elif joined or name("bpe") and by_text:
+        text = "words of the training text, with subwords joined but not detokenized"
+    else:
+        text = "tokens of the training text, with its subwords"
+    how = f"by --scoring {scorer}" if by_text else "split at spaces, with n-grams up to 4"
+    advice = "for scores to report use python -m fairseq_docmt.scoring metrics"
+    return f"BLEU is of {text}, {how}; {advice}"
+
+
 class _WithoutDumps(logging.Filter):
-    """Filter of the configuration and the model that a command logs before a document task."""
+    """Filter of the configuration and the model that a command logs before a document task.
+
+    The last message of ``fairseq-generate`` also says what its score is of.
+    """
 
     def __init__(self):
         super().__init__()
-        self.of_documents = False
+        self.cfg = None
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log a record."""
@@ -62,9 +93,16 @@ class _WithoutDumps(logging.Filter):
             # The options of some tasks of fairseq are a Namespace.
             name = getattr(record.msg.get("task"), "_name", None)
             task = TASK_REGISTRY.get(name)
-            self.of_documents = getattr(task, "__module__", "").startswith("fairseq_docmt.")
-            return not self.of_documents
-        return not (self.of_documents and hasattr(record.msg, "named_parameters"))
+            of_documents = getattr(task, "__module__", "").startswith("fairseq_docmt.")
+            self.cfg = record.msg if of_documents else None
+            return not of_documents
+        if self.cfg is None:
+            return True
+        if record.name == "fairseq_cli.generate" and isinstance(record.msg, str):
+            if record.msg.startswith("Translated "):
+                record.msg = f"{record.msg}\n{scored_text(self.cfg)}"
+            return not record.msg.startswith(BLEU_ADVICE)
+        return not hasattr(record.msg, "named_parameters")
 
 
 def hide_known_messages() -> None:

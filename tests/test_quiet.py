@@ -75,6 +75,50 @@ def test_filters_of_the_user_stay(without_filters, monkeypatch):
     assert not warnings.filters
 
 
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (
+            [],
+            "tokens of the training text, with its subwords, split at spaces, with n-grams up to 4",
+        ),
+        (
+            ["--remove-bpe"],
+            "words of the training text, with subwords joined but not detokenized, s",
+        ),
+        (
+            ["--remove-bpe", "--tokenizer", "moses"],
+            "detokenized text, split at spaces, with n-gram",
+        ),
+        (["--tokenizer", "moses"], "tokens of the training text, with its subwords, split at"),
+        (
+            ["--tokenizer", "moses", "--scoring", "sacrebleu"],
+            "detokenized text, by --scoring sacre",
+        ),
+        (["--scoring", "document_bleu"], "tokens of the training text, with its subwords, by --sc"),
+    ],
+)
+def test_generate_ends_with_what_its_score_is_of(
+    binarised, window_checkpoint, caplog, options, said
+):
+    with caplog.at_level(logging.INFO):
+        tiny.generate(binarised, window_checkpoint, *WINDOW, "-s", "src", "-t", "tgt", *options)
+    last = [r.getMessage() for r in caplog.records if r.name == "fairseq_cli.generate"][-1]
+    assert last.startswith("Translated 15 sentences (")
+    assert last.splitlines()[1].startswith(f"BLEU is of {said}")
+
+
+def test_the_advice_of_fairseq_about_bleu_is_replaced(caplog):
+    log = _quiet._WithoutDumps().filter
+    record = logging.makeLogRecord
+    advice = {"name": "fairseq_cli.generate", "msg": f"{_quiet.BLEU_ADVICE[1]}, the BLEU score …"}
+    assert log(record(advice))  # of a task of fairseq
+    filtering = _quiet._WithoutDumps()
+    filtering.cfg = OmegaConf.create({"common_eval": {}})
+    assert not filtering.filter(record(advice))
+    assert filtering.filter(record({**advice, "msg": "something else"}))
+
+
 def test_messages_are_suppressed_inside_only(caplog):
     logger = logging.getLogger("fairseq.test")
     with caplog.at_level(logging.INFO):
