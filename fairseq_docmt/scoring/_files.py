@@ -4,9 +4,12 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import List
+from typing import Iterable, List
 
 from fairseq_docmt.errors import UserError
+
+#: Characters of a line above which no metric ends in reasonable time.
+LONGEST = 500_000
 
 
 def read_text(path: str) -> str:
@@ -42,12 +45,24 @@ def read_lines(path: str) -> List[str]:
     """Read the lines of a text file, stripped of surrounding white space.
 
     Raises:
-        UserError: the file does not exist, is not UTF-8 or has no text.
+        UserError: the file does not exist, is not UTF-8, has no text or a line of megabytes.
     """
     text = read_text(path)
     if not text.strip():
         raise UserError(f"{path} has no text; check the command that wrote it")
-    return lines_of(text)
+    lines = lines_of(text)
+    refuse_long(path, lines)
+    return lines
+
+
+def refuse_long(path: str, texts: Iterable[str]) -> None:
+    """Raise a UserError if a sentence has more characters than a document could have."""
+    for number, text in enumerate(texts, start=1):
+        if len(text) > LONGEST:
+            raise UserError(
+                f"{path}: sentence {number} has {len(text):,} characters, and scores are limited "
+                f"to {LONGEST:,}; check its line ends"
+            )
 
 
 def lines_of(text: str) -> List[str]:

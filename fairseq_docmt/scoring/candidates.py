@@ -8,9 +8,10 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import convert, translations
-from fairseq_docmt.scoring._files import read_text, write_text
+from fairseq_docmt.scoring._files import read_text, refuse_long, write_text
 from fairseq_docmt.scoring.layout import Layout, Mismatch, documents_of, layout_of
 from fairseq_docmt.scoring.readers import Output, read_docids, read_input
+from fairseq_docmt.scoring.readers import add_argument as add_format_argument
 
 _POSITIONAL = re.compile(r"^P-(\d+)\t([^\t\n]+)$", flags=re.M)
 _HYPOTHESIS = re.compile(r"^([DH])-(\d+)\t([^\t\n]*)\t([^\t\n]*)$", flags=re.M)
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="one output of fairseq-generate --nbest, or two or more translations as NAME=FILE",
     )
+    add_format_argument(parser)
     parser.add_argument("--source", metavar="FILE", help="source: says where documents end")
     parser.add_argument(
         "--docids", metavar="FILE", help="document of each line, without blank lines"
@@ -66,16 +68,17 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
     """
     if not (args.source or args.docids):
         raise UserError("candidates need --source or --docids, which say where documents end")
+    plain = args.input_format == "text"
     if len(args.candidates) == 1:
-        return read_nbest(args.candidates[0], args.source, args.docids)
+        return read_nbest(args.candidates[0], args.source, args.docids, plain)
     if args.source is None:
         raise UserError(
             "candidates of several systems need --source, which says where documents end"
         )
-    layout, source = _test_set(args.source, args.docids)
+    layout, source = _test_set(args.source, args.docids, plain)
     systems, notes = [], []
     for name, path in translations.named_files(args.candidates).items():
-        text = read_input(path, "system", name)
+        text = read_input(path, "system", name, plain)
         try:
             systems.append(layout.sentences(text))
         except Mismatch as mismatch:
@@ -86,14 +89,18 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
     return Candidates(layout, [list(row) for row in zip(*systems)], None, source, notes=notes)
 
 
-def _test_set(source: Optional[str], docids: Optional[str]) -> Tuple[Layout, Optional[List[str]]]:
+def _test_set(
+    source: Optional[str], docids: Optional[str], plain: bool
+) -> Tuple[Layout, Optional[List[str]]]:
     """Read the source, if there is one, which defines the segments; each file is read once."""
-    text = read_input(source, "source") if source else None
+    text = read_input(source, "source", plain=plain) if source else None
     layout = layout_of(text, read_docids(docids) if docids else None)
     return layout, layout.sentences(text) if text else None
 
 
-def read_nbest(path: str, source: Optional[str], docids: Optional[str] = None) -> Candidates:
+def read_nbest(
+    path: str, source: Optional[str], docids: Optional[str] = None, plain: bool = False
+) -> Candidates:
     """Read an output of ``fairseq-generate --nbest``, with detokenized (D-) lines if it has some.
 
     Raises:
@@ -119,7 +126,8 @@ def read_nbest(path: str, source: Optional[str], docids: Optional[str] = None) -
             f"{path} has no n-best lists; run fairseq-generate with --nbest 2 or more, or give "
             "several translations as NAME=FILE"
         )
-    layout, source_sentences = _test_set(source, docids)
+    layout, source_sentences = _test_set(source, docids, plain)
+    refuse_long(path, (text for texts in found.values() for text in texts))
     joined = {row: "".join(texts) for row, texts in found.items()}
     rows = layout.numbers_of(Output(path, joined, {}))
 

@@ -70,6 +70,7 @@ def read_documents(args: argparse.Namespace):
     """
     if args.reference and args.source:
         raise UserError("give --source or --reference, not both: each has the segments")
+    plain = args.input_format == "text"
     if args.reference:
         texts = translations.read_translations(
             {args.file: args.file},
@@ -77,11 +78,12 @@ def read_documents(args: argparse.Namespace):
             docids=args.docids,
             align=args.align,
             role=args.role,
+            plain=plain,
         )
         return documents_of(texts.index, texts.ids, texts.systems[args.file]), texts.notes
     if args.align:
         raise UserError("--align needs the text to align with; give --reference")
-    text = read_input(args.file, args.role)
+    text = read_input(args.file, args.role, plain=plain)
     if not args.source and isinstance(text, Documents):
         documents, notes = without_gaps(text.documents)
         if not documents:
@@ -92,7 +94,7 @@ def read_documents(args: argparse.Namespace):
             f"{args.file} is an output of fairseq-generate, which does not say where documents "
             "end; give --source or --reference"
         )
-    wanted = read_input(args.source, "source") if args.source else text
+    wanted = read_input(args.source, "source", plain=plain) if args.source else text
     layout = layout_of(wanted, read_docids(args.docids) if args.docids else None)
     try:
         found = layout.sentences(text)

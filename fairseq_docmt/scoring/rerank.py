@@ -260,7 +260,7 @@ def main(args: argparse.Namespace) -> None:
     candidates = candidate_lists.from_arguments(args)
     references: List[Optional[str]] = []
     if args.reference:
-        references = _references(candidates.layout, args.reference)
+        references = _references(candidates.layout, args.reference, args.input_format == "text")
     comet = comet_metric.scorer(args, DEFAULT_MODEL)
     models = noisy_channel.from_arguments(args, names, candidates)
     tables = {
@@ -283,13 +283,13 @@ def main(args: argparse.Namespace) -> None:
     candidate_lists.write(args, candidates, choice)
 
 
-def _references(layout: Layout, path: str) -> List[Optional[str]]:
+def _references(layout: Layout, path: str, plain: bool) -> List[Optional[str]]:
     """Return the (sentences,) reference; None where it is missing or marked as bad.
 
     Raises:
         UserError: there is no reference for any sentence.
     """
-    text = layout.filled(read_input(path, "reference"))
+    text = layout.filled(read_input(path, "reference", plain=plain))
     gaps = layout.gaps(text)
     dropped = gaps.missing | gaps.bad
     if dropped.all():

@@ -16,6 +16,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import alignment
 from fairseq_docmt.scoring.layout import SHOWN, Layout, Mismatch, layout_of, named
 from fairseq_docmt.scoring.readers import Documents, Input, Output, read_docids, read_input
+from fairseq_docmt.scoring.readers import add_argument as add_format_argument
 
 #: Punctuation mark that may follow a word, and one that a space separates from its word.
 _MARK, _APART = re.compile(r"[.,]"), re.compile(r"\w [.,](?= |$)")
@@ -89,7 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser, source_required: bool = False
 
 
 def add_layout_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how texts without document ids are divided."""
+    """Add the options that say how texts are read and divided."""
+    add_format_argument(parser)
     parser.add_argument(
         "--docids",
         metavar="FILE",
@@ -117,6 +119,7 @@ def from_arguments(args: argparse.Namespace, whole_documents: bool = False) -> T
         args.docids,
         args.align,
         whole_documents,
+        plain=args.input_format == "text",
     )
 
 
@@ -145,6 +148,7 @@ def read_translations(
     align: Optional[str] = None,
     whole_documents: bool = False,
     role: str = "system",
+    plain: bool = False,
 ) -> Translations:
     """Read the texts of a test set.
 
@@ -158,16 +162,17 @@ def read_translations(
         whole_documents: keep systems whose segments do not match as whole documents.
         role: which text of the files of ``systems`` is meant, see
             :func:`~fairseq_docmt.scoring.readers.read_input`.
+        plain: read all files as plain text.
 
     Raises:
         UserError: a file is missing, empty, not UTF-8 or not in its format, or its documents or
             segments do not match the reference.
     """
-    inputs = {name: read_input(path, role, name) for name, path in systems.items()}
+    inputs = {name: read_input(path, role, name, plain) for name, path in systems.items()}
     ids = read_docids(docids) if docids else None
-    wanted = read_input(source, "source") if source else None
+    wanted = read_input(source, "source", plain=plain) if source else None
     notes: List[str] = []
-    layout, others = _read_references(references, wanted, ids, inputs, notes)
+    layout, others = _read_references(references, wanted, ids, inputs, notes, plain)
     wanted = wanted and layout.filled(wanted)
     texts = [layout.sentences(text) for text in others]
     found: Dict[str, List[str]] = {}
@@ -212,6 +217,7 @@ def _read_references(
     ids: Optional[List[str]],
     systems: Dict[str, Input],
     notes: List[str],
+    plain: bool,
 ) -> Tuple[Layout, List[Input]]:
     """Return the layout of the test set and its references.
 
@@ -221,12 +227,13 @@ def _read_references(
         ids: document of each line, or None.
         systems: texts of the systems.
         notes: list to which a note of documents without a reference is added.
+        plain: read all files as plain text.
 
     Raises:
         UserError: see :func:`read_translations`.
     """
     if files:
-        first, *others = [read_input(path, "reference") for path in files]
+        first, *others = [read_input(path, "reference", plain=plain) for path in files]
         layout = layout_of(_without_empty(first, notes), ids)
         return layout, [layout.filled(each) for each in (first, *others)]
     if source is None and ids is None:

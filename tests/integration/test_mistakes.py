@@ -1775,7 +1775,36 @@ def test_readers(place, capsys, name):
 
 USAGE = ["context-usage", "--path", "{checkpoint}", "--data", "{data}", "--cpu"]
 USAGE += ["--source", "{folder}/a", "--reference", "{folder}/b"]
+METRICS = ["metrics", "x={folder}/a", "--reference", "{folder}/b"]
 SCORING = {
+    "JSON over several lines": Case(
+        (
+            "{folder}/b seems to be JSON in another form than one object per line; convert it to "
+            "JSON lines with doc_id and text, or give --input-format text if it is one sentence "
+            "per line"
+        ),
+        METRICS,
+        write("b", '[\n  {"text": "v1"},\n  {"text": "v2"}\n]\n'),
+    ),
+    "a line of megabytes": Case(
+        (
+            "{folder}/b: sentence 3 has 700,000 characters, and scores are limited to 500,000; "
+            "check its line ends"
+        ),
+        METRICS,
+        write("b", "v1\n\n" + "v" * 700_000 + "\n"),
+    ),
+    "nothing to score": Case(
+        (
+            "{folder}/b: nothing is left to score; left out, marked as bad (is_bad_source): 1 "
+            "documents (d)"
+        ),
+        METRICS,
+        both(
+            write("a", "w1\n"),
+            write("b", '{"doc_id": "d", "text": "v1", "is_bad_source": true}\n'),
+        ),
+    ),
     "unlike lines": Case(
         "{folder}/a has 3 lines, but {folder}/b has 1; both need a line for each sentence",
         USAGE,

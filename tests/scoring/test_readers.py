@@ -10,6 +10,7 @@ import re
 import pytest
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import _files
 from fairseq_docmt.scoring.readers import Document, Documents, Lines, Output, read_input
 from fairseq_docmt.scoring.translations import read_translations
 
@@ -332,3 +333,58 @@ def test_empty_documents(scoring, write, tmp_path):
     scoring(*convert, "jsonl")
     documents = read_input(str(out), "system").documents
     assert [(document.id, document.segments) for document in documents] == [("a", []), ("b", ["x"])]
+
+
+PAIRS = [("a", 1, "x y"), ("a", 2, "z")]
+
+
+@pytest.mark.parametrize(
+    "text, kind",
+    [
+        (json.dumps([{"doc_id": d, "text": t} for d, _, t in PAIRS], indent=2), "JSON in another"),
+        (json.dumps({"a": ["x y", "z"]}, indent=2), "JSON in another form than one object per"),
+        ('["x y", "z"]\n', "JSON in another"),
+        ('<refset setid="t"><doc docid="a"><seg id="1">x y</seg></doc></refset>', "SGM or HTML"),
+        ('<DOC docid="a">\n<seg id="1">x y</seg>\n</DOC>\n', "SGM or HTML"),
+        ("doc_id,segment,text\na,1,x y\na,2,z\n", "a table separated by commas or semicolons"),
+        ('"doc_id";"text"\n"a";"x y"\n', "a table separated by commas or semicolons"),
+        ("source\ttarget\nx y\tz\n", "a table without a column doc_id"),
+    ],
+)
+def test_formats_that_are_not_read_are_no_text(write, text, kind):
+    path = write("x", text)
+    for role in ("source", "reference", "system"):
+        with pytest.raises(UserError, match=f"x seems to be {kind}.*or give --input-format text"):
+            read_input(path, role)
+    assert isinstance(read_input(path, "system", plain=True), Lines)
+
+
+@pytest.mark.parametrize(
+    "text", ["[music]\n", "[1]\n", "{\n", "<i>x</i>\n", "text, source\nx\n", "x\ty\n", "source\n"]
+)
+def test_text_may_look_like_another_format(write, text):
+    assert isinstance(read_input(write("x", text), "system"), Lines)
+
+
+def test_the_format_may_be_given(scoring, write, tmp_path):
+    path, out = write("x", "source\ttarget\nx y\tz\n"), str(tmp_path / "out")
+    text = ["--input-format", "text"]
+    assert "100.00" in scoring("metrics", f"a={path}", "--reference", path, *text)
+    scoring("convert", path, "--reference", path, "--out", out, *text)
+    scoring("convert", path, "--out", out, *text)
+    scoring("mbr", f"a={path}", f"b={path}", "--source", path, "--out", out, *text)
+    assert (tmp_path / "out").read_text() == "source\ttarget\nx y\tz\n"
+
+
+@pytest.mark.parametrize(
+    "text, where",
+    [
+        ("a\n" + 600 * "b c " + "\n", "x: sentence 2 has 2,399 characters"),
+        ("H-0\t-1\t" + 600 * "b c " + "\n", "x: sentence 1 has"),
+        (json_lines({"doc_id": "d", "text": 600 * "b c "}), "x: document d: sentence 1 has"),
+    ],
+)
+def test_lines_of_megabytes_are_refused(write, monkeypatch, text, where):
+    monkeypatch.setattr(_files, "LONGEST", 2000)
+    with pytest.raises(UserError, match=f"{where}.*; check its line ends"):
+        read_input(write("x", text), "system")

@@ -5,12 +5,14 @@
 ``FILE#NAME``.
 """
 
+import argparse
+import json
 import re
 from pathlib import Path
 from typing import List, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring._files import lines_of, read_text
+from fairseq_docmt.scoring._files import lines_of, read_text, refuse_long
 from fairseq_docmt.scoring.readers import records, wmt_xml
 from fairseq_docmt.scoring.readers.inputs import Document, Documents, Input, Lines, Output
 
@@ -19,13 +21,28 @@ __all__ = ["Document", "Documents", "Input", "Lines", "Output", "read_docids", "
 _OUTPUT_LINE = re.compile(r"^([DHT])-(\d+)\t(?:[^\t\n]*\t)?([^\t\n]*)$", flags=re.M)
 
 
-def read_input(path: str, role: str, name: Optional[str] = None) -> Input:
+#: Beginning of the SGM files of older WMT tasks and of other mark-up.
+_MARKUP = re.compile(r"\s*<(!doctype|refset|srcset|tstset|mteval|doc|seg|html)\b", flags=re.I)
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option whose value is ``plain`` of :func:`read_input`."""
+    parser.add_argument(
+        "--input-format",
+        choices=["auto", "text"],
+        default="auto",
+        help="text: read all files as one sentence per line; default: auto, by their content",
+    )
+
+
+def read_input(path: str, role: str, name: Optional[str] = None, plain: bool = False) -> Input:
     """Read a text of a test set.
 
     Args:
         path: file, or ``FILE#NAME`` for the text ``NAME`` of a file with several.
         role: ``source``, ``reference`` or ``system``; decides which text of a file is meant.
         name: name of the system, for files with several systems.
+        plain: whether the file is plain text, whatever it looks like.
 
     Raises:
         UserError: the file is missing, empty, not UTF-8 or not in its format, does not say which
@@ -35,6 +52,17 @@ def read_input(path: str, role: str, name: Optional[str] = None) -> Input:
     text = read_text(path)
     if not text.strip():
         raise UserError(f"{path} has no text; check the command that wrote it")
+    found = Lines(path, lines_of(text)) if plain else _by_content(text, path, role, name, chosen)
+    if isinstance(found, Documents):
+        for document in found.documents:
+            refuse_long(f"{path}: document {document.id}", document.segments)
+    else:
+        refuse_long(path, found.lines if isinstance(found, Lines) else found.hypotheses.values())
+    return found
+
+
+def _by_content(text: str, path: str, role: str, name: Optional[str], chosen: Optional[str]):
+    """Read a text in the format that its content shows, see :func:`read_input`."""
     wanted = records.Wanted(role, name, chosen)
     if wmt_xml.is_xml(text):
         return wmt_xml.read(text, path, wanted)
@@ -48,7 +76,38 @@ def read_input(path: str, role: str, name: Optional[str] = None) -> Input:
         if role != "system":
             raise UserError(f"{path} is an output of fairseq-generate; give the {role} as text")
         return _output(text, path)
+    _refuse_unknown(text, path)
     return Lines(path, lines_of(text))
+
+
+def _refuse_unknown(text: str, path: str) -> None:
+    """Raise a UserError if a text is in a format that is not read, and no plain text."""
+    kind = None
+    header = text.lstrip("\n").split("\n", 1)[0]
+    if _is_json(text):
+        kind = "JSON in another form than one object per line"
+    elif _MARKUP.match(text):
+        kind = "SGM or HTML"
+    elif records.is_header(header.split("\t")):
+        kind = "a table without a column doc_id"
+    elif any(records.is_header(header.split(mark)) for mark in ",;"):
+        kind = "a table separated by commas or semicolons"
+    if kind:
+        raise UserError(
+            f"{path} seems to be {kind}; convert it to JSON lines with doc_id and text, or give "
+            "--input-format text if it is one sentence per line"
+        )
+
+
+def _is_json(text: str) -> bool:
+    """Return whether a text is a JSON array or object over one or several lines."""
+    if text.lstrip()[0] not in "[{":
+        return False
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(found, dict) or any(isinstance(each, (dict, list, str)) for each in found)
 
 
 def read_docids(path: str) -> List[str]:

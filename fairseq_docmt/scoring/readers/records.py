@@ -8,6 +8,7 @@ marks segments that are not meant to be scored.
 """
 
 import json
+import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
@@ -72,6 +73,17 @@ def is_tsv(text: str) -> bool:
     """Return whether the first line is the header of a table with document ids."""
     header = text.split("\n", 1)[0].strip().split("\t")
     return len(header) > 1 and any(name in DOCUMENT_FIELDS for name in header)
+
+
+def is_header(columns: List[str]) -> bool:
+    """Return whether two columns or more are named, one of them as a field."""
+    names = [name.strip("\r").strip('"').lower() for name in columns]
+    known = {*DOCUMENT_FIELDS, *SEGMENT_FIELDS, *(name for f in TEXT_FIELDS.values() for name in f)}
+    return (
+        len(names) > 1
+        and all(re.fullmatch(r"[\w.-]+", n) for n in names)
+        and bool(known & {*names})
+    )
 
 
 def read_jsonl(text: str, path: str, wanted: Wanted) -> Documents:
