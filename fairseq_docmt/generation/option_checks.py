@@ -57,10 +57,7 @@ def refuse_unsupported(task, models, args) -> None:
         if getattr(args, option, 1) < 1:
             raise UserError(f"{flag(option)} must be at least 1, got {getattr(args, option)}")
     if getattr(args, "replace_unk", None) is not None:
-        raise UserError(
-            "--replace-unk fails in fairseq at the first <unk> of a translation; leave it out, or "
-            "give --unkpen 1000 instead, which keeps <unk> out of translations"
-        )
+        _refuse_replacement(task, models, args)
     if getattr(args, "lm_path", None):
         _refuse_language_model(task, args)
     elif getattr(args, "lm_weight", 0):
@@ -91,6 +88,23 @@ def refuse_unsupported(task, models, args) -> None:
         if getattr(args, option, False):
             raise UserError(f"{flag(option)} is for non-autoregressive models; leave it out")
     _refuse_without_input(task, args)
+
+
+def _refuse_replacement(task, models, args) -> None:
+    """Refuse ``--replace-unk`` where there is no ``<unk>`` or no attention of its own."""
+    if getattr(args, "score_reference", False):
+        raise UserError("--replace-unk changes translations; leave it out with --score-reference")
+    if getattr(args, "print_alignment", None):
+        raise UserError("--replace-unk prints no alignments; leave out it or --print-alignment")
+    for data in task.datasets.values():
+        for side, name in (("src", "source"), ("tgt", "reference")):
+            if not hasattr(getattr(data, side, None), "get_original_text"):
+                raise UserError(
+                    f"--replace-unk needs the text of source and reference, and has none of the "
+                    f"{name}; use fairseq-generate --dataset-impl raw without --truncate-source"
+                )
+    _refuse_without_weights(models, "--replace-unk")
+    _refuse_whole_alignment(task, models, "--replace-unk")
 
 
 def _refuse_searches(args) -> None:
@@ -176,12 +190,12 @@ def _refuse_in_scoring(task, models, args) -> None:
             )
 
 
-def _refuse_without_weights(models) -> None:
-    """Refuse ``--print-alignment`` for models without attention weights."""
+def _refuse_without_weights(models, option: str = "--print-alignment") -> None:
+    """Refuse an option of alignments for models without attention weights."""
     for model in models:
         if not has_attention_weights(model):
             raise UserError(
-                f"--print-alignment needs attention weights, which a {type(model).__name__} does "
+                f"{option} needs attention weights, which a {type(model).__name__} does "
                 "not give while decoding; leave it out"
             )
 
@@ -198,9 +212,14 @@ def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
         raise UserError(
             "--print-alignment soft gives weights over all context; use --print-alignment hard"
         )
+    _refuse_whole_alignment(task, models, "--print-alignment")
+
+
+def _refuse_whole_alignment(task, models, option: str) -> None:
+    """Refuse an option of alignments if they need whole outputs, which are decoded in parts."""
     if task.sequential and any(aligns_whole_outputs(model) for model in models):
         raise UserError(
-            "--print-alignment of a model trained with alignments needs the whole output at once; "
+            f"{option} of a model trained with alignments needs the whole output at once; "
             "use --decoding segment or window"
         )
 

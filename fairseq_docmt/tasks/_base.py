@@ -29,6 +29,7 @@ from fairseq_docmt.generation.sequence_generator import (
     DocumentGeneratorWithAlignment,
 )
 from fairseq_docmt.generation.shallow_fusion import ShallowFusion
+from fairseq_docmt.generation.unknown_words import UnknownWords, read_dictionary
 from fairseq_docmt.generation.validation_units import units_of_view
 from fairseq_docmt.models._dataclass_options import complete_in_place, name_of
 from fairseq_docmt.models.interface import (
@@ -115,6 +116,8 @@ class DocumentTranslationTask(PreparedTextTask):
         check_decoding(self)
         self.search = SEARCHES[self.decoding](self)
         self._decoding_input = DecodingInput(self)
+        #: replacement of unknown words in translations; None without --replace-unk
+        self.unknown_words: Optional[UnknownWords] = None
         self.validation_bleu = _validation_bleu.ValidationBleu()
 
     # ---- defined by subclasses -----------------------------------------------------------------
@@ -285,6 +288,8 @@ class DocumentTranslationTask(PreparedTextTask):
         if task.cfg.checkpoint_to_decode:
             _data_folder.check_input(task.cfg.input_file)
             _unused_options.check_in_decoding(task)
+            if task.cfg.replace_unk is not None:
+                read_dictionary(task.cfg.replace_unk)  # fairseq does not say what is wrong with it
             _checkpoint_checks.check_checkpoints_to_decode(task)
             if task.cfg.language_model:
                 _checkpoint_checks.check_language_model(task)
@@ -517,9 +522,14 @@ class DocumentTranslationTask(PreparedTextTask):
             "lm_model": lm_model,
         }
         generator_class = seq_gen_cls or DocumentGenerator
-        if getattr(args, "print_alignment", None):
+        replaces, alignment = (
+            getattr(args, "replace_unk", None),
+            getattr(args, "print_alignment", None),
+        )
+        self.unknown_words = None if replaces is None else UnknownWords(replaces, self.tgt_dict)
+        if alignment or self.unknown_words:
             generator_class = seq_gen_cls or DocumentGeneratorWithAlignment
-            options["print_alignment"] = args.print_alignment
+            options["print_alignment"] = alignment or "soft"
         generator = super().build_generator(
             models, args, generator_class, extra_gen_cls_kwargs=options, **kwargs
         )
@@ -542,7 +552,11 @@ class DocumentTranslationTask(PreparedTextTask):
             sample = self._decoding_input.typed_sample(sample["net_input"]["src_tokens"])
         document_bleu.announce(sample)
         units = sample["units"]
-        return self.search.decode(generator, models, units, prefix_tokens, constraints)
+        found = self.search.decode(generator, models, units, prefix_tokens, constraints)
+        if self.unknown_words is None:
+            return found
+        texts = self._decoding_input.texts_of(sample["id"].tolist())
+        return self.unknown_words.replaced(found, texts)
 
     # ---- training and validation ---------------------------------------------------------------
 

@@ -141,6 +141,7 @@ class DocumentTranslationConfig(TranslationConfig):
     disable_validation: bool = II("dataset.disable_validation")
     num_shards: int = II("dataset.num_shards")
     language_model: Optional[str] = II("generation.lm_path")
+    replace_unk: Optional[str] = II("generation.replace_unk")
     input_file: str = II("interactive.input")
     checkpoint_shards: int = II("checkpoint.checkpoint_shard_count")
     restore_file: str = II("checkpoint.restore_file")

@@ -33,6 +33,8 @@ class DecodingInput:
         self.task = task
         self._open_document = OpenDocument()
         self._typed_samples: List[Dict] = []
+        #: tokenized lines of the input that were typed last
+        self._typed_text: List[str] = []
         #: number of lines of the input so far
         self.lines_read = 0
         self.text = TypedText(task.src_dict.unk())
@@ -139,7 +141,24 @@ class DecodingInput:
                     f"line {number} of the input ({line!r:.40}) has no words after tokenization "
                     "and would be read as the end of a document; remove it"
                 )
+        self._typed_text = found
         return found
+
+    def texts_of(self, lines: Iterable[int]) -> List[str]:
+        """Return the source text of lines of the corpus or of the typed input.
+
+        Raises:
+            UserError: the input came as tokens, from the Python interface.
+        """
+        if self.task.datasets:
+            (units,) = self.task.datasets.values()
+            return [units.src.get_original_text(line) for line in lines]
+        if not self._typed_text:
+            raise UserError(
+                "--replace-unk needs the text of the input; use fairseq-generate or "
+                "fairseq-interactive"
+            )
+        return [self._typed_text[line] for line in lines]
 
     # ---- batches -------------------------------------------------------------------------------
 

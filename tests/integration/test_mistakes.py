@@ -1204,12 +1204,49 @@ DECODING = {
     "steps": Case(
         "--print-step is for non-autoregressive models; leave it out", [*WINDOWS, "--print-step"]
     ),
-    "unknown words": Case(
+    "unknown words without a dictionary": Case(
+        "--replace-unk needs a dictionary; give its file, or --replace-unk '' to copy the words",
+        [*WINDOWS, "--dataset-impl", "raw", "--replace-unk"],
+        both(write("data/test.src-tgt.src", "w1\n"), write("data/test.src-tgt.tgt", "v1\n")),
+    ),
+    "unknown words with alignments": Case(
+        "--replace-unk prints no alignments; leave out it or --print-alignment",
+        [
+            *WINDOWS,
+            "--replace-unk",
+            "{data}/dict.src.txt",
+            "--dataset-impl",
+            "raw",
+            "--print-alignment",
+            "hard",
+        ],
+        both(write("data/test.src-tgt.src", "w1\n"), write("data/test.src-tgt.tgt", "v1\n")),
+    ),
+    "unknown words of references": Case(
+        "--replace-unk changes translations; leave it out with --score-reference",
+        [
+            *WINDOWS,
+            "--replace-unk",
+            "{data}/dict.src.txt",
+            "--dataset-impl",
+            "raw",
+            "--score-reference",
+        ],
+        both(write("data/test.src-tgt.src", "w1\n"), write("data/test.src-tgt.tgt", "v1\n")),
+    ),
+    "unknown words of cut sources": Case(
         (
-            "--replace-unk fails in fairseq at the first <unk> of a translation; leave it out, or "
-            "give --unkpen 1000 instead, which keeps <unk> out of translations"
+            "--replace-unk needs the text of source and reference, and has none of the source; use "
+            "fairseq-generate --dataset-impl raw without --truncate-source"
         ),
-        [*WINDOWS, "--replace-unk", "{data}/dict.src.txt", "--dataset-impl", "raw"],
+        [
+            *WINDOWS,
+            "--replace-unk",
+            "{data}/dict.src.txt",
+            "--dataset-impl",
+            "raw",
+            "--truncate-source",
+        ],
         both(write("data/test.src-tgt.src", "w1\n"), write("data/test.src-tgt.tgt", "v1\n")),
     ),
     "constraints without lines": Case(
