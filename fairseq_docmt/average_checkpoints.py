@@ -118,6 +118,9 @@ def chosen(args: argparse.Namespace) -> List[str]:
         if args.checkpoint_upper_bound is not None:
             raise UserError("--checkpoint-upper-bound is for a folder; leave it out")
         return args.inputs
+    missing = [path for path in args.inputs if not os.path.exists(path)]
+    if missing:
+        raise UserError(f"--inputs {missing[0]} not found; give the folder of a training")
     if folders != args.inputs or len(folders) > 1:
         raise UserError(
             "--num-epoch-checkpoints and --num-update-checkpoints are for one folder; got --inputs "

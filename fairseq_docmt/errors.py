@@ -3,7 +3,7 @@
 import difflib
 import pickle
 import sys
-from typing import Iterable
+from typing import Iterable, Optional
 
 from hydra.errors import CompactHydraException
 
@@ -27,6 +27,35 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+#: what others call options of fairseq, without underscores
+OTHER_NAMES = {
+    "lengthpenalty": "lenpen",
+    "lengthnormalization": "lenpen",
+    "beamsize": "beam",
+    "numbeams": "beam",
+    "maxlen": "max_len_b",
+    "maxlength": "max_len_b",
+    "maxnewtokens": "max_len_b",
+    "minlength": "min_len",
+    "topk": "sampling_topk",
+    "topp": "sampling_topp",
+    "norepeatngram": "no_repeat_ngram_size",
+    "dosample": "sampling",
+}
+
+
+def _meant(name: str, known: Iterable[str]) -> Optional[str]:
+    """Return the option that a misspelt name most likely means, None if there is none."""
+    plain = {option.replace("_", ""): option for option in known}
+    key = name.lower().replace("_", "").replace("-", "")
+    other = OTHER_NAMES.get(key, key)
+    if other in known:
+        return other
+    # Below, the name of another option that begins alike would be suggested.
+    close = difflib.get_close_matches(other, plain, n=1, cutoff=0.72)
+    return plain[close[0]] if close else None
+
+
 def refuse_unknown(names: Iterable[str], known: Iterable[str], place: str = "") -> None:
     """Refuse options that do not exist, with a suggestion.
 
@@ -40,8 +69,8 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], place: str = "") 
     """
     for name in names:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            fix = f"do you mean {close[0]}?" if close else "leave it out"
+            meant = _meant(name, known)
+            fix = f"do you mean {meant}?" if meant else "leave it out"
             raise UserError(f"unknown option {name}{place}; {fix}")
 
 

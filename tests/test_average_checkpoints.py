@@ -154,6 +154,10 @@ def test_checkpoints_of_two_trainings(tmp_path, other, problem):
         (["--inputs", "{one}", "--num-epoch-checkpoints", "1"], r"one folder; got .*\{one\}"),
         (["--inputs", "{folder}", "{folder}", "--num-update-checkpoints", "1"], "for one folder"),
         (["--inputs", "nowhere.pt"], "checkpoint nowhere.pt not found"),
+        (
+            ["--inputs", "nowhere", "--num-epoch-checkpoints", "1"],
+            "--inputs nowhere not found; give",
+        ),
         (["--inputs", "{one}", "--output", "{folder}"], "--output .* is a folder; give a file"),
         (["--inputs", "{one}", "--output", "nowhere/x.pt"], "folder .*nowhere of --output not fou"),
     ],

@@ -4,12 +4,14 @@ import dataclasses
 import inspect
 import math
 import os
+import threading
 from itertools import islice
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 from fairseq import hub_utils, registry, tasks, utils
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
+from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
@@ -17,6 +19,15 @@ from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.data.language_tags import MBART25_TASKS, MULTILINGUAL_TASK
 from fairseq_docmt.data.text_form import SentencePieces, TextForm, read_text_forms
 from fairseq_docmt.errors import UserError, refuse_unknown
+
+#: type of an option -> what a message calls it
+_WANTED = {
+    int: "a whole number",
+    Optional[int]: "a whole number",
+    float: "a number",
+    Optional[float]: "a number",
+    bool: "True or False",
+}
 
 
 class Translation(NamedTuple):
@@ -47,7 +58,7 @@ class DocumentTranslator:
     """Translator of documents, given as lists of sentences, with a checkpoint.
 
     It wraps the stock hub interface of fairseq; the output is that of ``fairseq-generate`` with the
-    same options.
+    same options.  Threads can share a translator: its calls then run one after another.
 
     >>> documents = [["w1 w2", "w3 w4 w5"], ["w6"]]
     >>> [len(document) for document in translator.translate(documents, beam=2)]
@@ -66,6 +77,8 @@ class DocumentTranslator:
 
     def __init__(self, hub: hub_utils.GeneratorHubInterface):
         self.hub = hub
+        # The search has the state of the documents that it translates.
+        self._lock = threading.Lock()
 
     @classmethod
     def from_pretrained(
@@ -181,11 +194,33 @@ class DocumentTranslator:
             raise UserError(f"beam must be a whole number, got {beam!r}")
         if beam >= 1 and not 1 <= nbest <= beam:  # other beams are refused by the task
             raise UserError(f"nbest must be from 1 to the beam size {beam}, got {nbest}")
-        stock = inspect.signature(self.hub.generate).parameters
-        refuse_unknown(options, {*self.hub.cfg.generation, *stock})
+        self._check_options(options)
         documents = _as_lists(documents)
         if not documents:
             return []
+        with self._lock:
+            return self._found(documents, beam, nbest, options)
+
+    def _check_options(self, options: dict) -> None:
+        """Check the options of a search.
+
+        Raises:
+            UserError: one is unknown or has a value of another type.
+        """
+        cfg = self.hub.cfg
+        stock = inspect.signature(self.hub.generate).parameters
+        known = {*cfg.generation, *stock}
+        for name in options:
+            if name not in known and (name in self.hub.task.cfg or name in cfg.dataset):
+                raise UserError(f"{name} is an option of from_pretrained; give it there")
+        refuse_unknown(options, known)
+        types = {field.name: field.type for field in dataclasses.fields(GenerationConfig)}
+        for name, value in options.items():
+            wanted = _WANTED.get(types.get(name))
+            if wanted and not _is_of(value, types[name]):
+                raise UserError(f"{name} must be {wanted}, got {value!r}")
+
+    def _found(self, documents: List[List[str]], beam: int, nbest: int, options: dict) -> list:
         lines = self._tokens_of_lines(documents)
         searched = iter(self.hub.generate(lines, beam=beam, nbest=nbest, **options))
         found = []
@@ -245,6 +280,16 @@ class DocumentTranslator:
             (hypothesis["positional_scores"] / math.log(2)).tolist(),
             [(int(i), int(j)) for i, j in pairs] if is_hard else None,
         )
+
+
+def _is_of(value, kind) -> bool:
+    """Return whether a value has the type of an option; whole numbers are numbers too."""
+    if kind is bool:
+        return isinstance(value, bool)
+    if value is None:
+        return kind in (Optional[int], Optional[float])
+    numbers = (int,) if kind in (int, Optional[int]) else (int, float)
+    return isinstance(value, numbers) and not isinstance(value, bool)
 
 
 def _placed(hub, device: str, half: bool):

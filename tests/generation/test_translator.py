@@ -1,7 +1,9 @@
 """The Python interface: several translations, streams of documents, devices."""
 
+import concurrent.futures
 import doctest
 import re
+import threading
 
 import pytest
 import tiny
@@ -105,3 +107,33 @@ def test_devices(window_checkpoint):
     half = DocumentTranslator.from_pretrained(str(window_checkpoint), half=True)
     assert {str(p.dtype) for p in half.hub.parameters()} == {"torch.float16"}
     assert [len(document) for document in half.translate(DOCS, beam=2)] == [1, 5, 2, 7]
+
+
+@pytest.mark.parametrize(
+    "system, decoding",
+    [
+        ("window", "sequential"),
+        ("window", "window"),
+        ("window", "segment"),
+        ("memory_stream", "stream"),
+        ("cache_stream", "stream"),
+        ("memnet_document", "iterative"),
+        ("rfa_window", "sequential"),
+        ("rfa_document", "sequential"),
+    ],
+)
+def test_threads_can_share_a_translator(request, system, decoding):
+    """Each call gives what it gives alone, for every kind of state between sentences."""
+    checkpoint = request.getfixturevalue(f"{system}_checkpoint")
+    shared = DocumentTranslator.from_pretrained(str(checkpoint), decoding=decoding)
+    texts = [tiny.documents((4, 3, 5), seed) for seed in range(4)]
+    alone = [shared.translate(text, beam=2, max_len_b=8) for text in texts]
+    ready = threading.Barrier(len(texts))
+
+    def call(text):
+        ready.wait(timeout=60)
+        return [shared.translate(text, beam=2, max_len_b=8) for _ in range(2)]
+
+    with concurrent.futures.ThreadPoolExecutor(len(texts)) as threads:
+        found = list(threads.map(call, texts))
+    assert found == [[wanted] * 2 for wanted in alone]
