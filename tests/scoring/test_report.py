@@ -14,6 +14,7 @@ import subprocess
 import pytest
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import _difference
 from fairseq_docmt.scoring._difference import Run, runs
 
 HOSTILE = "</td><script>document.title = 'broken'</script><img src=x onerror=alert(1)>&amp;"
@@ -286,3 +287,13 @@ def test_results_of_the_contrastive_command(report, scoring, tmp_path):
     scoring("contrastive", str(test_set), "--losses", str(losses), "--json", str(results))
     page = report("--contrastive", f"first={results}").read_text()
     assert "66.7" in page and "distance" in page
+
+
+def test_of_long_texts_only_unknown_words_are_marked(monkeypatch):
+    monkeypatch.setattr(_difference, "MOST_WORDS", 3)
+    marked = runs("d c x a", "a b c d")
+    assert [(run.text.strip(), run.off) for run in marked] == [
+        ("d c", False),
+        ("x", True),
+        ("a", False),
+    ]
