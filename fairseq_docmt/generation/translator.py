@@ -148,7 +148,7 @@ class DocumentTranslator:
                 )
             if "bpe" not in options:
                 hub.bpe = _Conversion(source.segment(), target.join())
-        elif not {"tokenizer", "bpe"} & set(options):
+        elif not {"tokenizer", "bpe"} & set(options) and hasattr(hub.task, "training_text"):
             hub.task.report_missing_options(None, None)
         return cls(_placed(hub, device, half))
 
