@@ -6,15 +6,20 @@ fairseq.  It imports all its sub-packages itself, because fairseq imports only `
 """
 
 import os
+import sys
 
-from fairseq_docmt._quiet import hide_known_messages, keep_logging_settings, quietly
-from fairseq_docmt.errors import show_user_errors_plainly
+NAME = "fairseq_docmt"
+if __name__ != NAME:  # --user-dir is a link of another name; the package itself must be found, too
+    sys.path.append(os.path.dirname(os.path.realpath(__path__[0])))
+
+from fairseq_docmt._quiet import hide_known_messages, keep_logging_settings, quietly  # noqa: E402
+from fairseq_docmt.errors import UserError, show_user_errors_plainly  # noqa: E402
 
 # Some of fairseq's own tasks ask for packages that translation does not need, and log at DEBUG.
 with keep_logging_settings(), quietly():
     import fairseq.tasks  # noqa: F401
 
-from fairseq_docmt._checkpoint_classes import allow_checkpoint_classes
+from fairseq_docmt._checkpoint_classes import allow_checkpoint_classes  # noqa: E402
 
 # If the package is already imported, fairseq compares this path with the absolute --user-dir.
 __path__ = [os.path.abspath(path) for path in __path__]
@@ -31,3 +36,14 @@ from fairseq_docmt import criterions, data, generation, models, optim, scoring, 
 
 __version__ = "0.1.0"
 __all__ = ["criterions", "data", "generation", "models", "optim", "scoring", "tasks"]
+
+if __name__ != NAME:
+    package = sys.modules[NAME]
+    if not os.path.samefile(__path__[0], package.__path__[0]):
+        raise UserError(
+            f"--user-dir {__path__[0]} is a copy of the package under another name, and would be "
+            f"registered twice; give {package.__path__[0]}"
+        )
+    # fairseq imports the modules below its name for --user-dir, which registers them again.
+    for known in [name for name in sys.modules if f"{name}.".startswith(f"{NAME}.")]:
+        sys.modules[__name__ + known[len(NAME) :]] = sys.modules[known]

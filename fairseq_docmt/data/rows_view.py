@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from fairseq.data import data_utils
 
+from fairseq_docmt.data.binarised_files import check_side
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_index import BLANK_SIZE, DocumentIndex
 from fairseq_docmt.data.document_view import DocumentView
@@ -112,6 +113,7 @@ def open_drafts(folder: Optional[str], split: str, language: str, index: Documen
     if folder is None:
         return None
     name = os.path.join(folder, f"{split}.{language}-None.{language}")
+    check_side(name)
     drafts = data_utils.load_indexed_dataset(name) if os.path.exists(f"{name}.idx") else None
     if drafts is None:
         raise UserError(

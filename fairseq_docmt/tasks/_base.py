@@ -18,6 +18,7 @@ from fairseq_docmt.data import (
     DocumentView,
     open_corpus,
 )
+from fairseq_docmt.data.binarised_files import check_split
 from fairseq_docmt.data.corpus import cut
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.iterators import ResumableIterator
@@ -128,6 +129,7 @@ class DocumentTranslationTask(PreparedTextTask):
     def check_training_options(self) -> None:
         """Raise UserError for values of options that do not work together in training."""
         _unused_options.check_in_training(self)
+        _data_folder.check_splits(self.cfg)
         _corpus_checks.check_splits(self.cfg)
         _sentence_data.check_options(self.cfg)
         _validation_bleu.check_options(self.cfg)
@@ -376,6 +378,8 @@ class DocumentTranslationTask(PreparedTextTask):
             super(DocumentTranslationTask, self).load_dataset(split, epoch, combine, **kwargs)
             return self.datasets[split]
 
+        languages = (self.cfg.source_lang, self.cfg.target_lang)
+        check_split(path, split, languages, combine)
         corpus = open_corpus(name, load_pairs, self.longest_source)
         _corpus_checks.check_corpus(self, corpus)
         if self.cfg.checkpoint_to_decode:

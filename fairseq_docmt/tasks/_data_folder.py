@@ -8,6 +8,7 @@ from fairseq import utils
 from fairseq.data import data_utils
 from torch import Tensor
 
+from fairseq_docmt.data.binarised_files import check_side, check_split
 from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError, flag
 
@@ -93,6 +94,23 @@ def _refuse_hyphens(folder: str) -> None:
             )
 
 
+def check_splits(cfg) -> None:
+    """Check the files of the training and validation sets before a model is built.
+
+    Args:
+        cfg: options of the task.
+
+    Raises:
+        UserError: a file is missing, empty or cut.
+    """
+    languages = (cfg.source_lang, cfg.target_lang)
+    folders = utils.split_paths(cfg.data)
+    for folder in folders:
+        check_split(folder, cfg.train_subset, languages, combined=True)
+    for split in () if cfg.disable_validation else cfg.valid_subset.split(","):
+        check_split(folders[0], split, languages)
+
+
 def training_sources(cfg, most: int = 10000) -> Iterator[Tensor]:
     """Yield about ``most`` source sentences, evenly spaced in the training set.
 
@@ -102,6 +120,7 @@ def training_sources(cfg, most: int = 10000) -> Iterator[Tensor]:
     folder = utils.split_paths(cfg.data)[0]
     pair = f"{cfg.source_lang}-{cfg.target_lang}"
     name = os.path.join(folder, f"{cfg.train_subset}.{pair}.{cfg.source_lang}")
+    check_side(name)
     lines = data_utils.load_indexed_dataset(name) if os.path.exists(f"{name}.idx") else None
     if lines is None:
         raise UserError(f"{name}.idx not found; check the data directory and the languages")

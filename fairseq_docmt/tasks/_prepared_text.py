@@ -40,14 +40,21 @@ class PreparedTextTask(TranslationTask):
         """Load a dictionary and add the document symbols.
 
         Raises:
-            UserError: the file is missing, or has a document symbol as a word.
+            UserError: the file is missing or damaged, or has a document symbol as a word.
         """
         if not os.path.exists(filename):
             raise UserError(
                 f"{filename} not found; give the directory that fairseq-preprocess wrote, with "
                 "its languages as --source-lang and --target-lang"
             )
-        dictionary = super().load_dictionary(filename)
+        try:
+            dictionary = super().load_dictionary(filename)
+        except Exception as error:  # fairseq raises it itself if the file is not UTF-8
+            reason = str(error).split(" when ")[0]
+            raise UserError(
+                f"{filename} is damaged ({reason}); copy the data folder again, or binarise the "
+                "text again"
+            ) from None
         _training_text.refuse_symbols(dictionary, filename)
         return add_document_symbols(dictionary)
 

@@ -8,6 +8,7 @@ from typing import Tuple
 from fairseq.tasks.translation import load_langpair_dataset
 
 from fairseq_docmt.data import DocumentCorpus, open_corpus
+from fairseq_docmt.data.binarised_files import check_split
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.sentence_pairs import mixed_spans, with_sentence_pairs
 from fairseq_docmt.errors import UserError
@@ -79,6 +80,7 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
             truncate_source=cfg.truncate_source,
         )
 
+    check_split(folder, cfg.train_subset, languages, combined=True)
     added = open_corpus(name, load_pairs, task.longest_source)
     if added.tgt_sizes is None:
         raise UserError(f"--sentence-data: {name} has no target side; binarise both languages")

@@ -30,6 +30,7 @@ WINDOWS = ["--task", "sliding_window_translation"]
 DOCUMENTS = ["--task", "full_document_translation"]
 STREAM = ["--task", "sentence_stream_translation", "--batch-size", "2"]
 CHECK = "run data_prep/check_documents.py on the text and binarise it again"
+COPY = "copy the data folder again, or binarise the split again"
 CORRECT = "give the data folder of training, or binarise the text with its dictionaries "
 CORRECT += "(--srcdict, --tgtdict of fairseq-preprocess)"
 ALL_THE_SAME = "or add --override-checkpoint-options to use it anyway"
@@ -425,10 +426,56 @@ TRAINING = {
         cut("data/train.src-tgt.tgt.bin"),
     ),
     "truncated index": Case(
-        ("{data}/train.src-tgt: damaged binarised file (buffer is smaller than requested size); ")
-        + CHECK,
+        "{data}/train.src-tgt.tgt.idx is truncated: 293 bytes, but it needs 302; " + COPY,
         [*WINDOWS, *NEW],
         cut("data/train.src-tgt.tgt.idx"),
+    ),
+    "a part of a header": Case(
+        "{data}/valid.src-tgt.src.idx is truncated: 20 bytes, but it needs 26; " + COPY,
+        [*WINDOWS, *NEW],
+        write("data/valid.src-tgt.src.idx", b"MMIDIDX\0\0" + b"\1" * 11),
+    ),
+    "an empty file": Case(
+        "{data}/valid.src-tgt.src.bin is empty; " + COPY,
+        [*DOCUMENTS, *NEW],
+        write("data/valid.src-tgt.src.bin", ""),
+    ),
+    "targets without index": Case(
+        "{data}/train.src-tgt.tgt.idx not found, but {data}/train.src-tgt.tgt.bin; " + COPY,
+        [*WINDOWS, *NEW],
+        remove("data/train.src-tgt.tgt.idx"),
+    ),
+    "sources without index": Case(
+        "{data}/valid.src-tgt.src.idx not found, but {data}/valid.src-tgt.src.bin; " + COPY,
+        STREAM,
+        remove("data/valid.src-tgt.src.idx"),
+    ),
+    "index without sources": Case(
+        "{data}/train.src-tgt.src.bin not found, but {data}/train.src-tgt.src.idx; " + COPY,
+        [*WINDOWS, *NEW],
+        remove("data/train.src-tgt.src.bin"),
+    ),
+    "a further training set without index": Case(
+        "{data}/train1.src-tgt.tgt.idx not found, but {data}/train1.src-tgt.tgt.bin; " + COPY,
+        [*WINDOWS, *NEW],
+        both(binarise("train1", [3], [3]), remove("data/train1.src-tgt.tgt.idx")),
+    ),
+    "a further training set without targets": Case(
+        "{data}/train1.src-tgt.tgt.idx not found, but {data}/train1.src-tgt.src.idx; " + COPY,
+        [*WINDOWS, *NEW],
+        both(binarise("train1", [3], [3]), remove("data/train1.src-tgt.tgt.*")),
+    ),
+    "a dictionary cut within a line": Case(
+        "{data}/dict.tgt.txt is damaged (Incorrect dictionary format, expected '<token> <cnt> "
+        '[flags]\': "v"); copy the data folder again, or binarise the text again',
+        [*WINDOWS, *NEW],
+        write("data/dict.tgt.txt", "v1 9\nv2 3\nv"),
+    ),
+    "a word twice in a dictionary": Case(
+        "{data}/dict.tgt.txt is damaged (Duplicate word found); copy the data folder again, or "
+        "binarise the text again",
+        [*WINDOWS, *NEW],
+        write("data/dict.tgt.txt", "v1 9\nv1 3\n"),
     ),
     "blank on one side": Case(
         (
@@ -1075,6 +1122,16 @@ DECODING = {
             "--target-lang and the name of the split"
         ),
         [*WINDOWS, "--gen-subset", "nosplit"],
+    ),
+    "index without references": Case(
+        "{data}/test.src-tgt.tgt.bin not found, but {data}/test.src-tgt.tgt.idx; " + COPY,
+        WINDOWS,
+        remove("data/test.src-tgt.tgt.bin"),
+    ),
+    "an empty file of references": Case(
+        "{data}/test.src-tgt.tgt.bin is empty; " + COPY,
+        WINDOWS,
+        write("data/test.src-tgt.tgt.bin", ""),
     ),
     "truncated test set": Case(
         (

@@ -1,12 +1,17 @@
 """The package is registered once, under any name and import order."""
 
+import importlib.util
 import os
 import runpy
+import shutil
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 import tiny
+
+from fairseq_docmt.errors import UserError
 
 #: imports fairseq once, and goes on in a process of its own for each way to come to the package
 PROGRAM = """
@@ -39,7 +44,10 @@ for user_dir in sys.argv[2:]:
     ],
     ids=["other paths", "path"],
 )
-def test_paths_and_earlier_imports(paths):
+def test_paths_and_earlier_imports(paths, tmp_path):
+    link = tmp_path / "plugin"
+    link.symlink_to(tiny.USER_DIR)
+    paths = [*paths, str(link)]
     result = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tiny.ROOT), *paths],
         cwd=tiny.ROOT,
@@ -81,3 +89,15 @@ def test_spawned_workers_register_too(tmp_path):
 def test_the_module_prints_its_directory(capsys):
     runpy.run_module("fairseq_docmt", run_name="__main__")
     assert capsys.readouterr().out == tiny.USER_DIR + "\n"
+
+
+def test_a_copy_under_another_name_is_refused(tmp_path):
+    copy = tmp_path / "plugin"
+    copy.mkdir()
+    shutil.copy(f"{tiny.USER_DIR}/__init__.py", copy)
+    spec = importlib.util.spec_from_file_location(
+        "plugin", copy / "__init__.py", submodule_search_locations=[str(copy)]
+    )
+    with mock.patch.object(sys, "path", list(sys.path)):
+        with pytest.raises(UserError, match="plugin is a copy of the package under another name"):
+            spec.loader.exec_module(importlib.util.module_from_spec(spec))
