@@ -7,6 +7,8 @@ from typing import Iterable, Optional
 
 from hydra.errors import CompactHydraException
 
+#: what to do when the loss, its gradients or its scale are no numbers
+DIVERGED = "training has diverged; lower --lr, raise --warmup-updates or add --clip-norm 1"
 #: what is said of a file that torch does not load
 REFUSED = (
     "the checkpoint has objects that may run programs when they are loaded, which torch refuses "
@@ -78,6 +80,8 @@ def _one_sentence_hook(previous):
     def hook(kind, error, traceback):
         if issubclass(kind, UserError):
             print(f"error: {error}", file=sys.stderr)
+        elif issubclass(kind, FloatingPointError):  # of fairseq-train
+            print(f"error: {str(error).split('. ')[0]}; {DIVERGED}", file=sys.stderr)
         elif issubclass(kind, pickle.UnpicklingError):  # of fairseq-validate, which reads at once
             print(f"error: {REFUSED}", file=sys.stderr)
         else:

@@ -23,7 +23,7 @@ from fairseq_docmt.data.corpus import cut
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.iterators import ResumableIterator
 from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
-from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.errors import DIVERGED, UserError, flag
 from fairseq_docmt.generation import SEARCHES, check_decoding, document_bleu, refuse_unsupported
 from fairseq_docmt.generation.sequence_generator import (
     DocumentGenerator,
@@ -565,11 +565,18 @@ class DocumentTranslationTask(PreparedTextTask):
     # ---- training and validation ---------------------------------------------------------------
 
     def train_step(self, sample, model, criterion, optimizer, *args, **kwargs):
-        """Run the stock step; ``--amp`` applies to a CPU too, where fairseq ignores it."""
+        """Run the stock step; ``--amp`` applies to a CPU too, where fairseq ignores it.
+
+        Raises:
+            UserError: the gradients of this batch are no numbers.
+        """
         sample = _criterion.in_rows_if_needed(sample, criterion)
         if isinstance(optimizer, AMPOptimizer) and sample["target"].device.type == "cpu":
             criterion = _criterion.in_bfloat16(criterion)
-        return super().train_step(sample, model, criterion, optimizer, *args, **kwargs)
+        try:
+            return super().train_step(sample, model, criterion, optimizer, *args, **kwargs)
+        except StopIteration:  # fairseq repeats the step to find their origin, and stumbles
+            raise UserError(f"gradients are Nan/Inf; {DIVERGED}") from None
 
     def valid_step(self, sample, model, criterion):
         """Run the stock step; add the statistics of d-BLEU with ``--eval-bleu``."""

@@ -179,3 +179,25 @@ def test_a_file_that_only_torch_has_read_is_refused_in_one_sentence(capsys, monk
     error = pickle.UnpicklingError("Weights only load failed ...")
     sys.excepthook(pickle.UnpicklingError, error, None)
     assert capsys.readouterr().err == f"error: {errors.REFUSED}\n"
+
+
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        ("gradients are Nan/Inf", "gradients are Nan/Inf"),
+        (
+            "Minimum loss scale reached (0.0001). Your loss is probably exploding. Try lowering",
+            "Minimum loss scale reached (0.0001)",
+        ),
+    ],
+)
+def test_the_end_of_a_training_that_diverges(capsys, monkeypatch, error, message):
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    errors.show_user_errors_plainly()
+    sys.excepthook(FloatingPointError, FloatingPointError(error), None)
+    assert capsys.readouterr().err == f"error: {message}; {errors.DIVERGED}\n"
+
+
+def test_a_learning_rate_of_1000(binarised, tmp_path):
+    with pytest.raises(UserError, match="gradients are Nan/Inf; training has diverged; lower --lr"):
+        tiny.train(binarised, tmp_path / "ck", *WINDOW, "--lr", "1000", updates=60)
