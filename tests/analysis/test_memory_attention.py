@@ -5,6 +5,8 @@ Covers analysis/_documents.py.
 
 import json
 
+from unittest import mock
+
 import pytest
 import tiny
 import torch
@@ -33,9 +35,13 @@ def test_maps(binarised, memory_stream_checkpoint):
 
 
 @pytest.mark.parametrize("system", ["memory", "cache"])
-def test_windows_have_no_memory_to_look_at(binarised, window_checkpoint, tmp_path, system):
+def test_windows_have_no_memory_to_look_at(binarised, barely_trained, tmp_path, system):
+    """Earlier versions trained models with a document state on windows, each from its beginning."""
+    options = ["--task", "sliding_window_translation", "--window-size", "3"]
+    with mock.patch("fairseq_docmt.tasks._model_setup.check_context"):
+        checkpoint = str(barely_trained(*options, model=getattr(tiny, system)()))
     main = {"memory": analysis, "cache": cache_matching}[system].main
-    arguments = [str(binarised), "--path", str(window_checkpoint), "--out", str(tmp_path / "out")]
+    arguments = [str(binarised), "--path", checkpoint, "--out", str(tmp_path / "out")]
     message = "the checkpoint is of sliding_window_translation, which has no document states; give"
     with pytest.raises(UserError, match=message):
         tiny.run_main(main, *arguments)
