@@ -4,7 +4,6 @@ Covers analysis/_documents.py.
 """
 
 import json
-
 from unittest import mock
 
 import pytest
