@@ -11,12 +11,14 @@ stay where they are.
 import argparse
 import sys
 from pathlib import Path
+from typing import Iterable, Iterator
 
 from check_documents import CorpusError, iterate_lines
 from documents import check_not_read
 from prepare import cores
 from stages import count_lines, map_lines, write_whole
 
+from fairseq_docmt.data.reserved import complaint, first_reserved
 from fairseq_docmt.data.text_form import read_text_forms
 from fairseq_docmt.errors import UserError
 
@@ -46,6 +48,24 @@ def line_function(data: str, language: str, undo: bool):
     return lambda line: detokenize(join(line))
 
 
+def without_symbols(lines: Iterable[str], file: str) -> Iterator[str]:
+    """Yield prepared lines.
+
+    Args:
+        lines: prepared lines.
+        file: file of the user, for messages.
+
+    Raises:
+        CorpusError: a line has a symbol of the model as a word.
+    """
+    for number, line in enumerate(lines, start=1):
+        word = first_reserved(line.split())
+        if word:
+            place = f"{file}: line {number}"
+            raise CorpusError(f"{complaint(place, word)}; write it differently")
+        yield line
+
+
 def main(arguments=None) -> None:
     """Convert a file; errors end the program with one sentence."""
     parser = argparse.ArgumentParser(
@@ -65,7 +85,7 @@ def main(arguments=None) -> None:
         lines, total = iterate_lines(args.input), count_lines(Path(args.input))
         given, step = (args.data, args.language, args.undo), "undo" if args.undo else "prepare"
         found = map_lines(lines, line_function, given, step, args.input, args.workers, total)
-        write_whole({args.output: found})
+        write_whole({args.output: found if args.undo else without_symbols(found, args.input)})
     except CorpusError as error:
         sys.exit(f"error: {error}")
     except OSError as error:

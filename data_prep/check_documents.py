@@ -23,6 +23,9 @@ LINE_BREAKS_OF_OTHERS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # Moses deletes these, so that a line with nothing else would become blank.
 DELETED_BY_TOKENIZERS = re.compile("[\x00-\x08\x0e-\x1b]")
 
+# A word that may be a symbol of a model.
+MARK = re.compile(r"(?<!\S)</?\w+>(?!\S)")
+
 BYTE_ORDER_MARK = "\ufeff"
 
 BLOCK = 10_000  # lines that are checked together
@@ -257,6 +260,22 @@ def check_scripts(paths: Sequence[str], sides: Iterable[Iterable[str]]) -> None:
         raise CorpusError(fault)
 
 
+def warn_of_symbols(path: str) -> None:
+    """Warn of the first word of a file that a model would read as one of its symbols."""
+    for number, line in enumerate(iterate_lines(path), start=1):
+        if MARK.search(line):
+            # Imported late, as this takes seconds.
+            from fairseq_docmt.data.reserved import complaint, first_reserved
+
+            word = first_reserved(line.split())
+            if word:
+                warn(
+                    f"{complaint(f'{path}: line {number}', word)}; write it differently, unless a "
+                    "tokenizer or BPE cuts it"
+                )
+                return
+
+
 def main() -> None:
     """Check the files named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
@@ -267,6 +286,8 @@ def main() -> None:
         counts = check_files(args.source, args.target)
     except CorpusError as error:
         sys.exit(f"error: {error}")
+    for path in (args.source, args.target):
+        warn_of_symbols(path)
     print(f"{counts.documents:,} documents, {counts.sentences:,} sentence pairs: in order")
 
 

@@ -41,6 +41,8 @@ class ContraPro:
                     self.segments[item["document id"]][int(item["segment id"])] = text
         except OSError as error:
             raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
+        except UnicodeDecodeError:
+            raise CorpusError(f"{path} is not valid UTF-8; convert the file") from None
         except json.JSONDecodeError as error:
             raise CorpusError(f"{path}: line {error.lineno} is not valid JSON") from None
         except (AttributeError, TypeError, KeyError, ValueError):

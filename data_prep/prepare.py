@@ -26,11 +26,10 @@ from check_documents import CorpusError, check_files, iterate_lines
 from stages import Stages, count_lines, map_lines, progress, run_together, write_lines
 from subwords import learn_codes, learn_sentencepiece, pieces_of
 
-# Words that fairseq and fairseq_docmt would read as special symbols.  (<unk> is harmless.)
-RESERVED = frozenset(["<s>", "</s>", "<pad>", "<sep>", "<bod>"])
-
 # File in the binarised folder that says how its text was made; fairseq_docmt reads it.
 TEXT_FORM = "text_form.json"
+# Flag of a word of a dictionary that is a symbol of fairseq's too.
+OVERWRITE = "#fairseq:overwrite"
 BPE, SENTENCEPIECE = "bpe", "sentencepiece"
 MODEL_FILES = ("truecaser", "bpe_codes", SENTENCEPIECE)
 
@@ -311,16 +310,16 @@ class Preparation:
 
     def _count_words(self, kind: str, language: str) -> Counter:
         """Count the words of the training text, and look for reserved ones in all texts."""
+        from fairseq_docmt.data.reserved import complaint, first_reserved
+
         counts: Counter = Counter()
         for split, prefix in self.prefixes.items():
             for number, line in enumerate(iterate_lines(str(self.text(kind, split, language))), 1):
                 words = line.split()
-                found = RESERVED.intersection(words) if "<" in line else None
+                found = first_reserved(words) if "<" in line else None
                 if found:
-                    raise CorpusError(
-                        f"{prefix}.{language}: line {number} has the word {min(found)}, which is "
-                        "reserved for a symbol of the model; write it differently"
-                    )
+                    place = f"{prefix}.{language}: line {number}"
+                    raise CorpusError(f"{complaint(place, found)}; write it differently")
                 if split == "train":
                     counts.update(words)
         return counts
@@ -357,6 +356,11 @@ def check_dictionary(path: str) -> None:
     known, number = Dictionary(), 0
     for number, line in enumerate(iterate_lines(path), start=1):
         where = f"--dictionary {path}: line {number}"
+        if line.rstrip().endswith(OVERWRITE):
+            raise CorpusError(
+                f"{where} has the flag {OVERWRITE}, which fairseq-preprocess drops, so that the "
+                "binarised data could not be read; write the word differently"
+            )
         try:
             known.add_from_file(io.StringIO(f"{line}\n"))
         except ValueError:

@@ -8,6 +8,7 @@ share of equal sentences, and length ratio.
 """
 
 import argparse
+import io
 import json
 import os
 import re
@@ -63,15 +64,14 @@ def read_questions(path: str) -> List[dict]:
         ValueError: a line is not a question, or the file has none.
     """
     questions = []
-    with open(path, encoding="utf-8") as stream:
-        for number, line in enumerate(stream, start=1):
-            try:
-                question = json.loads(line)
-            except ValueError:
-                question = None
-            if not isinstance(question, dict) or not FIELDS <= question.keys():
-                raise ValueError(f"{path}, line {number}: not a question of make_data.py")
-            questions.append(question)
+    for number, line in enumerate(io.StringIO(_text(path)), start=1):
+        try:
+            question = json.loads(line)
+        except ValueError:
+            question = None
+        if not isinstance(question, dict) or not FIELDS <= question.keys():
+            raise ValueError(f"{path}, line {number}: not a question of make_data.py")
+        questions.append(question)
     if not questions:
         raise ValueError(f"{path} has no questions")
     return questions
@@ -79,13 +79,20 @@ def read_questions(path: str) -> List[dict]:
 
 def read_output(path: str) -> Output:
     """Read an output of fairseq-generate; only the best hypothesis of a line is used."""
-    with open(path, encoding="utf-8") as stream:
-        text = stream.read()
+    text = _text(path)
     hypotheses: Dict[int, List[str]] = {}
     for match in re.finditer(r"^H-(\d+)\t[^\t\n]*\t(.*)$", text, flags=re.M):
         hypotheses.setdefault(int(match.group(1)), match.group(2).split())
     references = re.finditer(r"^T-(\d+)\t(.*)$", text, flags=re.M)
     return Output(hypotheses, {int(m.group(1)): m.group(2).split() for m in references})
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8") as stream:
+        try:
+            return stream.read()
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is not UTF-8; convert the file") from None
 
 
 def quality(output: Output) -> Quality:

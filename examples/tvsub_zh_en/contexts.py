@@ -17,6 +17,7 @@ from typing import List
 
 from fairseq_docmt.analysis.bleu_by_position import places, read_output
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring._files import read_text
 from fairseq_docmt.scoring.context_usage import read_documents
 
 
@@ -39,7 +40,7 @@ def take(output: str, source: str, text: str) -> List[str]:
             the source was made from.
     """
     hypotheses = read_output(output).hypotheses
-    lines = Path(source).read_text(encoding="utf-8").split("\n")
+    lines = read_text(source).split("\n")
     place = places(row for row, line in enumerate(lines) if line)
     missing = min(place.keys() - hypotheses.keys(), default=None)
     if missing is not None:
@@ -47,7 +48,7 @@ def take(output: str, source: str, text: str) -> List[str]:
             f"{output} has no translation of line {missing + 1} of {source}; generate it again"
         )
     last = [hypotheses[row] for row in place if row + 1 not in place]
-    lines = Path(text).read_text(encoding="utf-8").rstrip("\n").split("\n")
+    lines = read_text(text).rstrip("\n").split("\n")
     sentences = sum(map(bool, lines))
     if sentences != len(last):
         raise UserError(

@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Iterable, Iterator, List
 
+from fairseq_docmt.data.reserved import first_reserved
+
 
 def read_words(path: str) -> List[str]:
     """Read the words of a dictionary of fairseq-preprocess.
@@ -25,7 +27,8 @@ def read_words(path: str) -> List[str]:
         word, blank, count = line.partition(" ")
         if not (word and blank and count.split()[0].isdecimal()):
             raise ValueError(f"{path}, line {number} is not a word with its count: {line[:40]!r}")
-        if not (word.startswith("madeupword") and count.split()[0] == "0"):
+        filler = word.startswith("madeupword") and count.split()[0] == "0"
+        if not filler and not first_reserved([word]):
             words.append(word)
     if not words:
         raise ValueError(f"{path} has no words")
@@ -49,7 +52,10 @@ def noisy(lines: Iterable[str], words: List[str], probability: float, seed: int)
 
 
 def _lines(path: str) -> List[str]:
-    return Path(path).read_text(encoding="utf-8").split("\n")[:-1]
+    try:
+        return Path(path).read_text(encoding="utf-8").split("\n")[:-1]
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8; convert the file") from None
 
 
 def parse_args(arguments=None) -> argparse.Namespace:

@@ -3,7 +3,7 @@
 import copy
 import os
 import struct
-from typing import Iterator, Optional, Sequence, Tuple
+from typing import Iterable, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from fairseq.data import (
     AppendTokenDataset,
     BaseWrapperDataset,
     ConcatDataset,
+    Dictionary,
     LanguagePairDataset,
     StripTokenDataset,
     TruncateDataset,
@@ -19,6 +20,8 @@ from fairseq.data import (
 from torch import Tensor
 
 from fairseq_docmt.data.document_index import BLANK_SIZE, DocumentIndex
+from fairseq_docmt.data.reserved import Symbols, check_binarised
+from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import UserError
 
 CHECK = "run data_prep/check_documents.py on the text and binarise it again"
@@ -77,10 +80,29 @@ class DocumentCorpus:
         rest.src_sizes, rest.tgt_sizes = self.src_sizes[~dropped], self.tgt_sizes[~dropped]
         return rest
 
+    def check_symbols(self, added: Iterable[str]) -> None:
+        """Check that no line has a symbol of the model as a word.
+
+        Args:
+            added: symbols that follow the words of the dictionaries.
+
+        Raises:
+            UserError: a line has one, or it has words that are not in the dictionary.
+        """
+        pairs = self.pairs
+        for side, dictionary in ((pairs.src, pairs.src_dict), (pairs.tgt, pairs.tgt_dict)):
+            symbols = Symbols.of(dictionary, added) if dictionary else None
+            for part in _stored_parts(side):
+                file = getattr(part, "_path", None) or getattr(part, "path", None)
+                name = file or f"{self.name}, {'source' if side is pairs.src else 'target'}"
+                check_binarised(name, part, symbols)
+
     def _check_files(self) -> None:
         for side in (self.pairs.src, self.pairs.tgt):
-            for part in side.datasets if isinstance(side, ConcatDataset) else [side]:
-                _check_binary_file(_stored(part))
+            for part in _stored_parts(side):
+                _check_binary_file(part)
+                if getattr(part, "supports_prefetch", False):  # --dataset-impl cached
+                    part.prefetch(range(len(part)))
 
     def _check_blank_lines(self) -> None:
         if self.pairs.tgt is None:
@@ -140,18 +162,35 @@ def _stored(dataset):
     return dataset
 
 
-def open_corpus(name: str, load_pairs, longest_source: Optional[int] = None) -> DocumentCorpus:
+def _stored_parts(side) -> list:
+    """Return the datasets of a side as they are stored, one for each of its files."""
+    if side is None:
+        return []
+    parts = side.datasets if isinstance(side, ConcatDataset) else [side]
+    return [_stored(part) for part in parts]
+
+
+def open_corpus(
+    name: str,
+    load_pairs,
+    longest_source: Optional[int] = None,
+    added: Iterable[str] = DOCUMENT_SYMBOLS,
+) -> DocumentCorpus:
     """Open a split with ``load_pairs()`` and explain errors of fairseq in one sentence.
 
     Args:
         name, longest_source: see :class:`DocumentCorpus`.
         load_pairs: function that returns the stock dataset.
+        added: symbols that follow the words of the dictionaries.
 
     Raises:
-        UserError: files are missing or damaged, or the sides disagree.
+        UserError: files are missing or damaged, the sides disagree, or a line has a symbol of the
+            model as a word.
     """
     try:
-        return DocumentCorpus(name, load_pairs(), longest_source)
+        corpus = DocumentCorpus(name, load_pairs(), longest_source)
+        corpus.check_symbols(added)
+        return corpus
     except FileNotFoundError:
         raise UserError(
             f"{name}.* not found; check the data directory, --source-lang, --target-lang "
@@ -165,13 +204,18 @@ def open_corpus(name: str, load_pairs, longest_source: Optional[int] = None) -> 
         ) from None
     except UserError:
         raise
+    except UnicodeDecodeError:  # --dataset-impl raw
+        raise UserError(
+            f"{name}: the text is not UTF-8; convert it, for example with iconv"
+        ) from None
     except (ValueError, OSError, EOFError, struct.error) as error:
         raise UserError(f"{name}: damaged binarised file ({error}); {CHECK}") from None
 
 
 def _line_counts(name: str) -> str:
     languages = name.rsplit(".", 1)[-1].split("-")
-    sides = [data_utils.load_indexed_dataset(f"{name}.{lang}") for lang in languages]
+    names = (f"{name}.{lang}" for lang in languages)
+    sides = [data_utils.load_indexed_dataset(side, Dictionary()) for side in names]
     if any(side is None for side in sides):
         return ""
     counts = (f"{lang} {len(side)}" for lang, side in zip(languages, sides))

@@ -12,6 +12,7 @@ from fairseq_docmt.data.binarised_files import check_side
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_index import BLANK_SIZE, DocumentIndex
 from fairseq_docmt.data.document_view import DocumentView
+from fairseq_docmt.data.reserved import Symbols, check_binarised
 from fairseq_docmt.data.row_groups import group_rows
 from fairseq_docmt.data.unsort import sample_in_order
 from fairseq_docmt.errors import UserError
@@ -96,7 +97,9 @@ def previous_tokens(sentences, dictionary, first: Optional[int] = None) -> torch
     return data_utils.collate_tokens(sentences, dictionary.pad(), first, move_eos_to_beginning=True)
 
 
-def open_drafts(folder: Optional[str], split: str, language: str, index: DocumentIndex):
+def open_drafts(
+    folder: Optional[str], split: str, language: str, index: DocumentIndex, symbols: Symbols
+):
     """Open earlier translations of a split, binarised line by line, blank lines included.
 
     They are written by ``fairseq-preprocess --only-source -s LANGUAGE --srcdict``.
@@ -106,9 +109,11 @@ def open_drafts(folder: Optional[str], split: str, language: str, index: Documen
         split: name of the split, such as ``train``.
         language: target language.
         index: sentences of the split.
+        symbols: symbols of the target dictionary.
 
     Raises:
-        UserError: the file is missing or its lines do not match the split.
+        UserError: the file is missing, its lines do not match the split, or a line has a symbol
+            as a word.
     """
     if folder is None:
         return None
@@ -128,4 +133,5 @@ def open_drafts(folder: Optional[str], split: str, language: str, index: Documen
             f"--drafts: line {line} of {name} does not match the corpus, so these are translations "
             "of other text; make them again"
         )
+    check_binarised(name, drafts, symbols)
     return drafts

@@ -17,6 +17,7 @@ from torch import Tensor
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
 from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.data.language_tags import MBART25_TASKS, MULTILINGUAL_TASK
+from fairseq_docmt.data.reserved import Symbols, check_unicode
 from fairseq_docmt.data.text_form import SentencePieces, TextForm, read_text_forms
 from fairseq_docmt.errors import UserError, refuse_unknown
 
@@ -257,16 +258,20 @@ class DocumentTranslator:
         """Return the tokens of all sentences, and those of a blank line after each document.
 
         Raises:
-            UserError: the tokenizer leaves nothing of a sentence.
+            UserError: the tokenizer leaves nothing of a sentence, or the sentence is not Unicode or
+                has a symbol of the model as a word.
         """
         tokens = []
+        symbols = Symbols.of_task(self.hub.task, self.hub.src_dict)
         for number, document in enumerate(documents, start=1):
             for position, sentence in enumerate(document, start=1):
+                place = f"document {number}, sentence {position}"
+                check_unicode(sentence, place)
                 tokens.append(self.hub.encode(sentence))
+                symbols.check(tokens[-1][:-1], place)
                 if len(tokens[-1]) <= BLANK_SIZE:
                     raise UserError(
-                        f"document {number}, sentence {position} ({sentence!r:.40}) has no words "
-                        "after tokenization; leave it out"
+                        f"{place} ({sentence!r:.40}) has no words after tokenization; leave it out"
                     )
             tokens.append(self.hub.encode(""))
         return tokens

@@ -8,6 +8,7 @@ from fairseq import checkpoint_utils, utils
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import read_language_model
+from fairseq_docmt.data.reserved import Symbols, tokens_of
 from fairseq_docmt.errors import UserError
 
 #: sentences before, and the sentence
@@ -52,6 +53,7 @@ class DocumentLanguageModel:
         self.model, self.dictionary, self.encode = model, dictionary, encode
         self.context, self.max_tokens = context, max_tokens
         self._positions = model.max_positions()
+        self._symbols = Symbols.of(dictionary, ())
         self._known: Dict[str, Tensor] = {}
         self._scores: Dict[Pair, float] = {}
 
@@ -109,9 +111,7 @@ class DocumentLanguageModel:
 
     def _encoded(self, sentence: str) -> Tensor:
         if sentence not in self._known:
-            self._known[sentence] = self.dictionary.encode_line(
-                self.encode(sentence), add_if_not_exist=False
-            ).long()
+            self._known[sentence] = tokens_of(sentence, self.encode, self._symbols)
         return self._known[sentence]
 
     def _shortened(self, before: Sequence[str], sentence: str) -> Pair:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from fairseq_docmt.data import DecodingUnits, DocumentIndex
+from fairseq_docmt.data.reserved import Symbols, tokens_of
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models.interface import reads_documents
 from fairseq_docmt.scoring.contrastive_items import Item
@@ -96,13 +97,16 @@ class ReferenceScorer:
             )
         self.encode_source, self.encode_target = encode_source, encode_target
         self.max_tokens, self.batch_size = max_tokens, batch_size
+        words = (hub.task.target_dictionary, hub.task.source_dictionary)
+        self._symbols = [Symbols.of_task(hub.task, dictionary) for dictionary in words]
         self._known: Dict[Tuple[str, bool], Tensor] = {}
 
     def score(self, items: Sequence[Item], protocol: Protocol = PROTOCOLS["plain"]) -> Scored:
         """Score all candidates of all items.
 
         Raises:
-            UserError: a candidate does not fit the model, or the protocol does not apply.
+            UserError: a candidate does not fit the model, a sentence has a symbol of the model as
+                a word, or the protocol does not apply.
         """
         if protocol.smoothing and len(self.hub.models) > 1:
             raise UserError("--protocol voita is defined for one model; give a single checkpoint")
@@ -156,10 +160,8 @@ class ReferenceScorer:
     def _encoded(self, sentences: Sequence[str], is_source: bool) -> Sentences:
         for text in sentences:
             if (text, is_source) not in self._known:
-                cut = (self.encode_source if is_source else self.encode_target)(text)
-                words = self.task.source_dictionary if is_source else self.task.target_dictionary
-                tokens = words.encode_line(cut, add_if_not_exist=False).long()
-                self._known[text, is_source] = tokens
+                encode = self.encode_source if is_source else self.encode_target
+                self._known[text, is_source] = tokens_of(text, encode, self._symbols[is_source])
         return tuple(self._known[text, is_source] for text in sentences)
 
     def _unknown(self, targets: Sequence[Tensor]) -> float:

@@ -23,6 +23,7 @@ from fairseq_docmt.data.corpus import cut
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.iterators import ResumableIterator
 from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
+from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import DIVERGED, UserError, flag
 from fairseq_docmt.generation import SEARCHES, check_decoding, document_bleu, refuse_unsupported
 from fairseq_docmt.generation.sequence_generator import (
@@ -50,7 +51,6 @@ from fairseq_docmt.tasks import (
     _model_setup,
     _sentence_data,
     _supporting_words,
-    _training_text,
     _unused_options,
     _validation_bleu,
     _word_dropout,
@@ -253,6 +253,12 @@ class DocumentTranslationTask(PreparedTextTask):
         self.search = SEARCHES[self.decoding](self)
 
     @property
+    def added_symbols(self) -> Tuple[str, ...]:
+        """Symbols that follow the words of the dictionaries."""
+        tags = () if self.tag_options is None else self.tag_options.symbols
+        return (*tags, *DOCUMENT_SYMBOLS)
+
+    @property
     def added_tokens(self) -> Tuple[int, int]:
         """Number of tokens, at most, around the sentences of a source and of a target."""
         marks = int(self.options["mark_document_start"])
@@ -380,7 +386,7 @@ class DocumentTranslationTask(PreparedTextTask):
 
         languages = (self.cfg.source_lang, self.cfg.target_lang)
         check_split(path, split, languages, combine)
-        corpus = open_corpus(name, load_pairs, self.longest_source)
+        corpus = open_corpus(name, load_pairs, self.longest_source, self.added_symbols)
         _corpus_checks.check_corpus(self, corpus)
         if self.cfg.checkpoint_to_decode:
             options = self.decoding_options(corpus)
@@ -430,12 +436,9 @@ class DocumentTranslationTask(PreparedTextTask):
         """Return a dataset of input lines, which are cut into units when batches are made.
 
         Raises:
-            UserError: a line or its constraints have a document symbol.
+            UserError: a line or its constraints have a symbol of the model as a word.
         """
-        before = self._decoding_input.lines_read
-        _training_text.refuse_typed_symbols(src_tokens, self.src_dict, before)
-        if constraints is not None:  # the number of constraints comes first
-            _training_text.refuse_typed_symbols(constraints[:, 1:], self.tgt_dict, before)
+        self._decoding_input.check(src_tokens, constraints)
         self._decoding_input.text.read(src_tokens)
         if self.longest_source is not None:
             src_tokens = [cut(line, self.longest_source) for line in src_tokens]

@@ -1,15 +1,17 @@
 """Batches of decoding units from a corpus or from interactive input."""
 
 import logging
-from typing import Callable, Dict, Iterable, List
+from typing import Callable, Dict, Iterable, List, Optional
 
 import numpy as np
 import torch
 from fairseq.data import LanguagePairDataset, iterators
+from fairseq.token_generation_constraints import unpack_constraints
 from torch import Tensor
 
 from fairseq_docmt.data import DecodingUnits, DocumentCorpus, DocumentIndex
 from fairseq_docmt.data.document_index import BLANK_SIZE
+from fairseq_docmt.data.reserved import Symbols, check_unicode
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.progress import DecodingProgress
 from fairseq_docmt.tasks._corpus_checks import TypedText
@@ -133,8 +135,7 @@ class DecodingInput:
         for number, line in enumerate(lines, start=self.lines_read + 1):
             if number == 1:
                 line = line.lstrip("\ufeff")
-            if any("\ud800" <= character <= "\udfff" for character in line):
-                raise UserError(f"line {number} of the input is not UTF-8; convert the input")
+            check_unicode(line, f"line {number} of the input")
             found.append(encode(line))
             if line.strip() and not found[-1].strip():
                 raise UserError(
@@ -159,6 +160,23 @@ class DecodingInput:
                 "fairseq-interactive"
             )
         return [self._typed_text[line] for line in lines]
+
+    def check(self, lines: Iterable[Tensor], constraints: Optional[Tensor]) -> None:
+        """Refuse lines that have a symbol of the model as a word, and constraints that have.
+
+        Args:
+            lines: tokens of each line, with the end symbol.
+            constraints: (lines, C) as fairseq packs them; None without constraints.
+
+        Raises:
+            UserError: a line or a constraint has a symbol.
+        """
+        of_source = Symbols.of_task(self.task, self.task.src_dict)
+        for number, tokens in enumerate(lines, start=self.lines_read + 1):
+            of_source.check(tokens[:-1], f"line {number} of the input")
+        if constraints is not None:
+            of_target = Symbols.of_task(self.task, self.task.tgt_dict)
+            _check_constraints(constraints, of_target, self.lines_read)
 
     # ---- batches -------------------------------------------------------------------------------
 
@@ -269,3 +287,32 @@ class DecodingInput:
         logger.warning(
             "%s; it and %d others get an empty translation", problem, len(units.too_long) - 1
         )
+
+
+def _check_constraints(packed: Tensor, symbols: Symbols, lines_before: int) -> None:
+    """Refuse constraints that are blank or have a symbol of the model as a word.
+
+    Args:
+        packed: (lines, C), in each row the number of constraints and, for each, its words and a 0,
+            which is also the index of ``<s>``.
+        symbols: symbols of the target dictionary.
+        lines_before: number of earlier lines of the input.
+
+    Raises:
+        UserError: a constraint is one of these.
+    """
+    bos = symbols.dictionary.bos()
+    longest = 1
+    for number, row in enumerate(packed, start=lines_before + 1):
+        place = f"a constraint in line {number} of the input"
+        found = unpack_constraints(row)
+        if not all(map(len, found)):
+            raise UserError(
+                f"{place} is blank or has the word <s>; give it words, or leave it out with its tab"
+            )
+        length = 1 + sum(len(words) + 1 for words in found)
+        symbols.check([bos] if row[length:].any() else [], place)
+        for words in found:
+            symbols.check(words, place)
+        longest = max(longest, length)
+    symbols.check([bos] if longest < packed.shape[1] else [], "a constraint of the input")

@@ -1,6 +1,7 @@
 """Data of full documents with one batch row per sentence."""
 
 from fairseq_docmt.data import DocumentCorpus
+from fairseq_docmt.data.reserved import Symbols
 from fairseq_docmt.data.rows_view import RowsView, open_drafts
 from fairseq_docmt.generation.validation_units import units_of_documents
 
@@ -48,5 +49,5 @@ class DocumentRows:
 
     def _drafts(self, corpus: DocumentCorpus):
         split = corpus.name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-        cfg = self.task.cfg
-        return open_drafts(cfg.drafts, split, cfg.target_lang, corpus.index)
+        cfg, symbols = self.task.cfg, Symbols.of_task(self.task, self.task.tgt_dict)
+        return open_drafts(cfg.drafts, split, cfg.target_lang, corpus.index, symbols)

@@ -81,7 +81,7 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
         )
 
     check_split(folder, cfg.train_subset, languages, combined=True)
-    added = open_corpus(name, load_pairs, task.longest_source)
+    added = open_corpus(name, load_pairs, task.longest_source, task.added_symbols)
     if added.tgt_sizes is None:
         raise UserError(f"--sentence-data: {name} has no target side; binarise both languages")
     joined = with_sentence_pairs(corpus, added)

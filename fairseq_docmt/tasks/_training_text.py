@@ -2,11 +2,12 @@
 
 import hashlib
 import logging
-from typing import Dict, Optional
+from typing import Optional
 
 from fairseq import utils
 from fairseq.data import Dictionary
 
+from fairseq_docmt.data.reserved import complaint
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.data.text_form import SUBWORDS, checksum, read_text_forms
 from fairseq_docmt.errors import UserError
@@ -195,27 +196,5 @@ def refuse_symbols(dictionary: Dictionary, path: str) -> None:
     for symbol in DOCUMENT_SYMBOLS:
         if symbol in dictionary.indices:
             raise UserError(
-                f"{path}: the text has the word {symbol}, which is reserved for a symbol of the "
-                "model; write it differently and binarise again"
+                f"{complaint(f'{path}: the text', symbol)}; write it differently and binarise again"
             )
-
-
-def refuse_typed_symbols(lines, dictionary: Dictionary, lines_before: int) -> None:
-    """Refuse lines of input with document symbols.
-
-    Args:
-        lines: tokens of each line, 1-D tensors.
-        dictionary: dictionary of the tokens.
-        lines_before: number of earlier lines of the input.
-
-    Raises:
-        UserError: a line has a document symbol.
-    """
-    symbols: Dict[int, str] = {dictionary.index(name): name for name in DOCUMENT_SYMBOLS}
-    for number, tokens in enumerate(lines, start=lines_before + 1):
-        for token in tokens.tolist():
-            if token in symbols:
-                raise UserError(
-                    f"line {number} of the input has the word {symbols[token]}, which is reserved "
-                    "for a symbol of the model; write it differently"
-                )

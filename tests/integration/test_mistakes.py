@@ -41,6 +41,7 @@ GO_ON = "give another --save-dir to begin a new training, leave the option out, 
 GO_ON += "--override-checkpoint-options to go on with another value"
 PREFIX = "--prefix-size is for fairseq-generate with references, whose first words it takes; leave "
 PREFIX += "it out"
+RESERVED = "which is reserved for a symbol of the model"
 DAMAGED = "is damaged or not a checkpoint; copy it again, use an earlier one or train again"
 
 
@@ -175,6 +176,20 @@ def binarise(split, src, tgt):
             builder = indexed_dataset.make_builder(f"{path}.bin", "mmap", vocab_size=20)
             for length in lines:
                 builder.add_item(torch.tensor([7] * length + [2]))
+            builder.finalize(f"{path}.idx")
+
+    return break_it
+
+
+def words_of(split, src, tgt, folder="data"):
+    """Replace a split by lines of token numbers."""
+
+    def break_it(place):
+        for side, lines in (("src", src), ("tgt", tgt)):
+            path = str(place.folder / folder / f"{split}.src-tgt.{side}")
+            builder = indexed_dataset.make_builder(f"{path}.bin", "mmap", vocab_size=200)
+            for line in lines:
+                builder.add_item(torch.tensor(line))
             builder.finalize(f"{path}.idx")
 
     return break_it
@@ -496,6 +511,41 @@ TRAINING = {
         "{data}/train.src-tgt holds no sentence; give it at least one non-blank line",
         [*WINDOWS, *NEW],
         binarise("train", [0, 0], [0, 0]),
+    ),
+    "symbol of fairseq in the text": Case(
+        (
+            f"{{data}}/train.src-tgt.src: line 3 has the word <s>, {RESERVED}; write it "
+            "differently and binarise again"
+        ),
+        [*WINDOWS, *NEW],
+        words_of("train", [[7, 2], [2], [7, 0, 8, 2]], [[7, 2], [2], [7, 2]]),
+    ),
+    "symbol in the sentence pairs to mix in": Case(
+        (
+            f"{{folder}}/more/train.src-tgt.tgt: line 2 has the word </s>, {RESERVED}; write it "
+            "differently and binarise again"
+        ),
+        [*WINDOWS, *NEW, "--sentence-data", "{folder}/more"],
+        both(
+            lambda place: shutil.copytree(place.data, place.folder / "more"),
+            words_of("train", [[7, 2], [8, 2]], [[7, 2], [2, 2]], "more"),
+        ),
+    ),
+    "no end symbol": Case(
+        (
+            "{data}/train.src-tgt.tgt: line 1 does not end with the end symbol </s>; binarise the "
+            "text again"
+        ),
+        [*WINDOWS, *NEW],
+        words_of("train", [[7, 2], [7, 8, 2]], [[7, 8], [7, 2]]),
+    ),
+    "words of another dictionary": Case(
+        (
+            "{data}/train.src-tgt.src: line 2 has words that are not in the dictionary, which has "
+            "18; binarise the text with the dictionary of the folder"
+        ),
+        [*WINDOWS, *NEW],
+        words_of("train", [[7, 2], [99, 2]], [[7, 2], [7, 2]]),
     ),
     "symbol in the text": Case(
         (
@@ -1449,12 +1499,32 @@ INTERACTIVE = {
         write("input", "w1 w2\nw3 <sep> w1\n"),
     ),
     "symbol as constraint": Case(
-        (
-            "line 2 of the input has the word <sep>, which is reserved for a symbol of the "
-            "model; write it differently"
-        ),
+        f"a constraint in line 2 of the input has the word <sep>, {RESERVED}; write it differently",
         ["--constraints"],
         write("input", "w1 w2\tv1\nw3\tv2\tv1 <sep>\n"),
+    ),
+    "symbol of fairseq": Case(
+        f"line 2 of the input has the word </s>, {RESERVED}; write it differently",
+        [],
+        write("input", "w1 w2\nw3 </s> w4\n"),
+    ),
+    "symbol of fairseq in a constraint": Case(
+        f"a constraint in line 1 of the input has the word <s>, {RESERVED}; write it differently",
+        ["--constraints"],
+        write("input", "w1 w2\tv1 <s> v2\n"),
+    ),
+    "symbol of fairseq at the end of a constraint": Case(
+        f"a constraint of the input has the word <s>, {RESERVED}; write it differently",
+        ["--constraints"],
+        write("input", "w1 w2\tv1 <s>\n"),
+    ),
+    "blank constraint": Case(
+        (
+            "a constraint in line 1 of the input is blank or has the word <s>; give it words, or "
+            "leave it out with its tab"
+        ),
+        ["--constraints"],
+        write("input", "w1 w2\t\tv1\n"),
     ),
     "typed long sentence": Case(
         (
@@ -1601,10 +1671,16 @@ TRANSLATING = [
         [["w1 <bod>"]],
         {},
         (
-            "line 1 of the input has the word <bod>, which is reserved for a symbol of the "
+            "document 1, sentence 1 has the word <bod>, which is reserved for a symbol of the "
             "model; write it differently"
         ),
     ),
+    (
+        [["w1"], ["w2", "w1 <pad>"]],
+        {},
+        f"document 2, sentence 2 has the word <pad>, {RESERVED}; write it differently",
+    ),
+    ([["w1 \udcff"]], {}, "document 1, sentence 1 is not UTF-8; convert the input"),
     ([["w1"]], {"beem": 3}, "unknown option beem; do you mean beam?"),
     ([["w1"]], {"lengthpenalty": 1.0}, "unknown option lengthpenalty; do you mean lenpen?"),
     ([["w1"]], {"length_penalty": 1.0}, "unknown option length_penalty; do you mean lenpen?"),
@@ -1752,6 +1828,15 @@ PREPARATION = {
         ),
         [],
         write("test.de", TEXT.replace("five", "<sep>")),
+    ),
+    "dictionary that overwrites symbols": Case(
+        (
+            "--dictionary {folder}/words: line 2 has the flag #fairseq:overwrite, which "
+            "fairseq-preprocess drops, so that the binarised data could not be read; write the "
+            "word differently"
+        ),
+        ["--dictionary", "{folder}/words"],
+        write("words", "one 3\n<s> 2 #fairseq:overwrite\n"),
     ),
     "one text for two splits": Case(
         "--train {folder}/train and --valid {folder}/out/../train are the same text; give others",

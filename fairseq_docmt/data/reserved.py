@@ -1,0 +1,176 @@
+"""Words that a model would read as its symbols: the rule for all text that enters a model.
+
+``</s>`` in a text (HTML, a placeholder, a mark of another toolkit) would end the sentence that the
+model reads.  Text that still has such a word in its final form, after tokenization and BPE, is
+refused wherever it comes in.  ``<unk>`` is no such word: it is read as an unknown word.
+"""
+
+from typing import Callable, Iterable, NamedTuple, Optional, Sequence
+
+import numpy as np
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
+from fairseq_docmt.errors import UserError
+
+#: symbols of every dictionary of a document task; words of its text are others
+RESERVED = frozenset(("<s>", "<pad>", "</s>", *DOCUMENT_SYMBOLS))
+
+#: number of tokens of a binarised file that are checked together
+BLOCK = 1 << 22
+
+
+def first_reserved(words: Iterable[str]) -> Optional[str]:
+    """Return the first of the words that is a symbol of the model, None without such a word."""
+    return next((word for word in words if word in RESERVED), None)
+
+
+def complaint(place: str, word: str) -> str:
+    """Return the message about a word of a text that is a symbol of the model."""
+    return f"{place} has the word {word}, which is reserved for a symbol of the model"
+
+
+def check_unicode(text: str, place: str) -> None:
+    """Refuse characters that UTF-8 cannot write: halves of characters, or bytes of another coding.
+
+    Raises:
+        UserError: the text has such a character.
+    """
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise UserError(f"{place} is not UTF-8; convert the input")
+
+
+class Symbols(NamedTuple):
+    """Symbols of a dictionary, which no sentence may have as words.
+
+    Attributes:
+        dictionary: the dictionary.
+        added: index of the first symbol that was added after its words.
+    """
+
+    dictionary: Dictionary
+    added: int
+
+    @classmethod
+    def of(cls, dictionary: Dictionary, added: Iterable[str] = DOCUMENT_SYMBOLS) -> "Symbols":
+        """Return the symbols of a dictionary.
+
+        Args:
+            dictionary: the dictionary.
+            added: symbols at its end; where they are elsewhere, they are words.
+        """
+        known, first = set(added), len(dictionary)
+        while first > 0 and dictionary.symbols[first - 1] in known:
+            first -= 1
+        return cls(dictionary, first)
+
+    @classmethod
+    def of_task(cls, task, dictionary: Dictionary) -> "Symbols":
+        """Return the symbols of a dictionary of a task.
+
+        Tasks of fairseq have added none: in their text, ``<sep>`` is a word like any other.
+        """
+        return cls.of(dictionary, getattr(task, "added_symbols", ()))
+
+    def among(self, tokens: np.ndarray) -> np.ndarray:
+        """Return which tokens are symbols, or not in the dictionary at all."""
+        found = tokens >= self.added
+        for symbol in (self.dictionary.bos(), self.dictionary.pad(), self.dictionary.eos()):
+            found |= tokens == symbol
+        return found
+
+    def check(self, tokens: Sequence[int], place: str) -> None:
+        """Refuse a sentence that has a symbol as a word.
+
+        Args:
+            tokens: its words, without the end symbol.
+            place: what the message says of its place.
+
+        Raises:
+            UserError: the sentence has a symbol.
+        """
+        tokens = np.asarray(tokens)
+        for token in tokens[self.among(tokens)]:
+            raise UserError(f"{complaint(place, self.dictionary[token])}; write it differently")
+
+
+def tokens_of(text: str, encode: Callable[[str], str], symbols: Symbols) -> Tensor:
+    """Return the tokens of a sentence, with the end symbol.
+
+    Args:
+        text: the sentence.
+        encode: function from a sentence to words of the dictionary.
+        symbols: symbols of the dictionary.
+
+    Raises:
+        UserError: the sentence is not Unicode or has a symbol as a word.
+    """
+    place = f"the sentence {ascii(text):.60}"
+    check_unicode(text, place)
+    tokens = symbols.dictionary.encode_line(encode(text), add_if_not_exist=False).long()
+    symbols.check(tokens[:-1], place)
+    return tokens
+
+
+# ---- binarised text ------------------------------------------------------------------------------
+
+
+def check_binarised(name: str, dataset, symbols: Symbols) -> None:
+    """Check that each line of a binarised file is words and the end symbol.
+
+    Args:
+        name: the file, for messages.
+        dataset: its lines.
+        symbols: symbols of the dictionary.
+
+    Raises:
+        UserError: a line has a symbol as a word, or the file has another dictionary.
+    """
+    ends = np.cumsum(np.asarray(dataset.sizes), dtype=np.int64)
+    first = 0
+    while first < len(ends):
+        start = int(ends[first - 1]) if first else 0
+        last = max(int(np.searchsorted(ends, start + BLOCK, "right")), first + 1)
+        tokens = _tokens(dataset, first, last, start, int(ends[last - 1]))
+        last_tokens = ends[first:last] - start - 1
+        wrong = symbols.among(tokens)
+        wrong[last_tokens] = tokens[last_tokens] != symbols.dictionary.eos()
+        if wrong.any():
+            place = int(wrong.argmax())
+            line = first + int(np.searchsorted(last_tokens, place))
+            _refuse(name, line + 1, int(tokens[place]), place in last_tokens, symbols)
+        first = last
+
+
+def _tokens(dataset, first: int, last: int, start: int, end: int) -> np.ndarray:
+    """Return the tokens of some lines.
+
+    Args:
+        dataset: lines.
+        first, last: lines from ``first`` to before ``last``.
+        start, end: the same in tokens from the beginning of the file.
+    """
+    index, buffer = getattr(dataset, "_index", None), getattr(dataset, "_bin_buffer", None)
+    if buffer is not None and hasattr(index, "_pointers"):
+        # The lines follow one another, so that they need not be read one by one.
+        size = index.dtype().itemsize
+        if (index._pointers[first], index._pointers[last - 1]) == (
+            start * size,
+            (end - int(dataset.sizes[last - 1])) * size,
+        ):
+            return np.frombuffer(buffer, index.dtype, end - start, start * size)
+    return np.concatenate([np.asarray(dataset[line]) for line in range(first, last)])
+
+
+def _refuse(name: str, line: int, token: int, at_end: bool, symbols: Symbols) -> None:
+    place = f"{name}: line {line}"
+    if token >= len(symbols.dictionary):
+        raise UserError(
+            f"{place} has words that are not in the dictionary, which has "
+            f"{len(symbols.dictionary)}; binarise the text with the dictionary of the folder"
+        )
+    if at_end:
+        raise UserError(f"{place} does not end with the end symbol </s>; binarise the text again")
+    word = symbols.dictionary[token]
+    raise UserError(f"{complaint(place, word)}; write it differently and binarise again")
