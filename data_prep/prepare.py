@@ -261,6 +261,8 @@ class Preparation:
 
         given = [Path(self.args.dictionary)] if self.args.dictionary else []
         options = {"joined": self.args.joined_dictionary, "splits": names, "text": text_form}
+        if self.args.words:
+            options["words"] = self.args.words
         self.stages.run("binarised", [*paths, *given], self.folder / "bin", options, work)
         return self.folder / "bin"
 
@@ -305,7 +307,14 @@ class Preparation:
             dictionary = Dictionary()
             for word, count in words.items():
                 dictionary.add_symbol(word, count)
-            dictionary.finalize()
+            most = self.args.words and self.args.words + dictionary.nspecial
+            dictionary.finalize(nwords=most or -1)
+            if most:
+                known = sum(words[word] for word in dictionary.symbols[dictionary.nspecial :])
+                print(
+                    f"{language}: {1 - known / sum(words.values()):.2%} of the training words are "
+                    f"not among the {self.args.words:,} in the dictionary"
+                )
             dictionary.save(str(folder / f"dict.{language}.txt"))
 
     def _count_words(self, kind: str, language: str) -> Counter:
@@ -423,6 +432,13 @@ def _add_text_options(add) -> None:
     )
     add("--bpe-operations", type=int, default=30000, help="number of merges; 0: no subwords")
     add(
+        "--words",
+        type=int,
+        metavar="N",
+        help="with --bpe-operations 0: keep the N most frequent words in each dictionary, others "
+        "are <unk>; default: all",
+    )
+    add(
         "--bpe-total-symbols",
         action="store_true",
         help="let --bpe-operations be the size of the vocabulary, characters included "
@@ -461,6 +477,8 @@ def _check(args: argparse.Namespace) -> None:
         raise CorpusError(f"--destdir {args.destdir} is a file; give a folder")
     if args.bpe_operations < 0 or args.workers < 1:
         raise CorpusError("--bpe-operations must not be negative and --workers at least 1")
+    if args.words is not None:
+        _check_words(args)
     _check_prefixes(args)
     model = args.sentencepiece_model
     if model is not None and not Path(model).is_file():
@@ -471,6 +489,21 @@ def _check(args: argparse.Namespace) -> None:
         raise CorpusError(
             "--separate-bpe learns subwords, which --sentencepiece-model gives; leave one of them "
             "out"
+        )
+
+
+def _check_words(args: argparse.Namespace) -> None:
+    """Check ``--words``.
+
+    Raises:
+        CorpusError: there are subwords or a dictionary already, or no words.
+    """
+    if args.words < 1:
+        raise CorpusError(f"--words must be at least 1, got {args.words}")
+    if args.bpe_operations or args.subword != BPE or args.sentencepiece_model or args.dictionary:
+        raise CorpusError(
+            "--words limits dictionaries of words; give it with --bpe-operations 0 and without "
+            "SentencePiece and --dictionary"
         )
 
 

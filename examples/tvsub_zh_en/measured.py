@@ -11,6 +11,7 @@ the number of seconds after which the command is stopped.
 import json
 import os
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -25,6 +26,8 @@ SETTINGS = {
     "cpu": ("OMP_NUM_THREADS", "ONEDNN_DEFAULT_FPMATH_MODE", "MALLOC_TRIM_THRESHOLD_"),
     "cuda": ("OMP_NUM_THREADS", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
 }
+#: how torch says that the memory of a GPU is full
+NO_ROOM = re.compile("CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED")
 #: statuses of a command that ``timeout`` has stopped
 STOPPED = (124, 137, -9)
 
@@ -133,6 +136,12 @@ def run_once(record: Path, command: list) -> int:
         )
     elif part["exit"] != 0:
         end = log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
+        if any(NO_ROOM.search(line) for line in end):
+            print(
+                f"{record}: the GPU has no room for this; free its memory, or take one with more",
+                file=sys.stderr,
+            )
+            return part["exit"]
         print("\n".join([*end, f"failed: see {log}"]), file=sys.stderr)
     return part["exit"]
 

@@ -32,16 +32,18 @@ detokenizing=(--remove-bpe --tokenizer moses)
 bleu=()
 references=()
 declare -A context_of=()
-source "$recipe/corpus.sh"
-sets=("${sets[@]:0:${SETS:-${#sets[@]}}}")
-settings=("$recipe/systems.txt")
-[ ! -e "$recipe/tried.txt" ] || settings+=("$recipe/tried.txt")
+# previous sentences in the comparison of contexts, as many as windows of 4 have
+context=3
 : "${1:?usage: CORPUS=FOLDER bash run.sh WORK [SYSTEM ...]}"
 work=$1
 shift
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 bin=$work/data/bin raw=$work/data/text/raw
+source "$recipe/corpus.sh"
+sets=("${sets[@]:0:${SETS:-${#sets[@]}}}")
+settings=("$recipe/systems.txt")
+[ ! -e "$recipe/tried.txt" ] || settings+=("$recipe/tried.txt")
 export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${THREADS:-${OMP_NUM_THREADS:-1}}
 # Products in bfloat16 where oneDNN takes them (not on every processor that has them), in TF32 on a
 # GPU, and memory that is kept between updates: the same for all systems.
@@ -58,8 +60,6 @@ case $DEVICE in
 esac
 stages=" ${STAGES:-memories train translate usage contexts gold score} "
 
-# previous sentences in the comparison of contexts, as many as windows of 4 have
-context=3
 beams=${BEAMS:-4 1}
 
 # Prints the name of a test set in the binarised data: test, test1, ...; valid is the validation set.
@@ -89,13 +89,21 @@ prepare() {
   [ -e "$work/data.json" ] || : "${CORPUS:?give the folder of the corpus}"
   [ -e "$work/data.json" ] || measured data bash "$recipe/prepare.sh" "$CORPUS" "$work"
   [ -z "$marks" ] || [ -e "$work/$marks" ] || cp "$CORPUS/$marks" "$work"
-  local text
+  local text side
   text=$work/data/text/subwords/$(subset_of "$limited")
+  [ -e "$text.$src_lang" ] || text=$raw/$(subset_of "$limited")  # without subwords
   [ -e "$work/contexts/own.$src_lang" ] || python "$here/contexts.py" make $context \
     "$text.$src_lang" "$text.$tgt_lang" "$work/contexts"
   measured contexts/binarised fairseq-preprocess -s "$src_lang" -t "$tgt_lang" \
     --testpref "$work/contexts/own,$work/contexts/other" --destdir "$work/contexts/bin" \
     --srcdict "$bin/dict.$src_lang.txt" --tgtdict "$bin/dict.$tgt_lang.txt"
+  # --replace-unk reads the text itself.
+  case " ${detokenizing[*]} " in *" --dataset-impl raw "*)
+    for side in "$src_lang" "$tgt_lang"; do
+      cp "$work/contexts/own.$side" "$work/contexts/bin/test.$src_lang-$tgt_lang.$side"
+      cp "$work/contexts/other.$side" "$work/contexts/bin/test1.$src_lang-$tgt_lang.$side"
+    done ;;
+  esac
 }
 
 # Adds the language models of a source memory and the drafts of a target memory to the options.
@@ -145,7 +153,8 @@ train() {
     if [ ! -e "$work/$1/updates" ]; then
       mkdir -p "$work/$1"
       most=$(python "$here/updates.py" "${TOKENS:-${tokens[$start]}}" "$bin" --user-dir "$user_dir" \
-        "${common[@]}" --lr-scheduler polynomial_decay --total-num-update 1 "${options[@]}" \
+        "${common[@]}" --lr-scheduler polynomial_decay --total-num-update 1 \
+        --finetune-from-model "$work/$start/checkpoint_best.pt" "${options[@]}" \
         2> "$work/$1/updates.log") || { tail -n 5 "$work/$1/updates.log" >&2; exit 1; }
       echo "$most" > "$work/$1/updates"
     fi

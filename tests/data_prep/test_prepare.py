@@ -10,10 +10,12 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import line_functions
@@ -108,6 +110,21 @@ def test_without_subwords_and_with_one_dictionary(corpus, here, capfd):
     assert (folder / "bin/dict.zh.txt").read_text() == (folder / "bin/dict.en.txt").read_text()
     assert not (folder / "text/subwords").exists()
     assert binarised(folder, "test", "en")[1] == lines_of(folder / "text/tokenized/test.en")
+
+
+def test_dictionaries_of_the_most_frequent_words(corpus, here, capfd):
+    plain = ("--bpe-operations", "0", "--source-tokenizer", "none", "--target-tokenizer", "none")
+    prepare.main(options(corpus, *plain, "--words", "2"))
+    words = lines_of(corpus / "out" / "text" / "raw" / "train.en")
+    counts = Counter(word for line in words for word in line.split())
+    known = [line.split()[0] for line in lines_of(corpus / "out" / "bin" / "dict.en.txt")]
+    assert [counts[word] for word in known[:2]] == sorted(counts.values(), reverse=True)[:2]
+    assert all(word.startswith("madeupword") for word in known[2:])
+    assert re.search(
+        r"en: [\d.]+% of the training words are not among the 2 ", capfd.readouterr().out
+    )
+    prepare.main(options(corpus, *plain))  # all words: another dictionary
+    assert len(lines_of(corpus / "out" / "bin" / "dict.en.txt")) > len(known)
 
 
 def test_separate_subwords_and_truecasing(corpus, quick):
@@ -433,6 +450,8 @@ def test_bad_input_gets_one_sentence_and_nothing_is_binarised(corpus, quick, bre
     [
         (["--source-lang", "en"], "are both 'en'"),
         (["--bpe-operations", "-1"], "--bpe-operations must not be negative"),
+        (["--bpe-operations", "0", "--words", "0"], "--words must be at least 1, got 0"),
+        (["--words", "9"], "--words limits dictionaries of words; give it with --bpe-operations 0"),
         (["--workers", "0"], "--workers at least 1"),
     ],
 )

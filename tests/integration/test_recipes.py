@@ -184,7 +184,10 @@ def test_references_as_context():
     assert places == [f"memory-both/gold/{name}-4" for name in ("test", "news", "europarl")]
 
 
-@pytest.mark.parametrize("recipe", ["tvsub_zh_en", "ende_docs", "tu2018_cache/subtitle/small"])
+@pytest.mark.parametrize(
+    "recipe",
+    ["tvsub_zh_en", "ende_docs", "tu2018_cache/subtitle/small", "tu2018_cache/subtitle/paper"],
+)
 def test_every_setting_can_be_trained(recipe):
     """Those that were only tried, too; their updates are counted with the options of training."""
     files = [recipes.EXAMPLES / recipe / f"{name}.txt" for name in ("systems", "tried")]

@@ -50,6 +50,16 @@ def test_a_command_is_stopped_at_its_limit_and_goes_on_later(tmp_path, capsys, m
     assert first["command"] == second["command"] == command and first["seconds"] < 30
 
 
+def test_a_gpu_without_room_is_one_sentence(tmp_path, capsys):
+    code = "import sys; sys.exit('torch.OutOfMemoryError: CUDA out of memory. Tried to allocate')"
+    assert measured.main(tmp_path / "train.json", [sys.executable, "-c", code]) == 1
+    said = capsys.readouterr().err
+    assert said.endswith(
+        "train.json: the GPU has no room for this; free its memory, or take one with more\n"
+    )
+    assert said.count("\n") == 1
+
+
 def test_contexts_of_the_own_and_of_another_document(tmp_path):
     for side in ("zh", "en"):
         lines = [[f"{side}{d}.{i}" for i in range(14)] for d in range(3)]
@@ -123,7 +133,12 @@ def test_weights_are_kept_in_half_precision(tmp_path):
 
 
 EXAMPLES = tables.HERE.parent
-RECIPES = (tables.HERE, EXAMPLES / "ende_docs", EXAMPLES / "tu2018_cache/subtitle/small")
+RECIPES = (
+    tables.HERE,
+    EXAMPLES / "ende_docs",
+    EXAMPLES / "tu2018_cache/subtitle/small",
+    EXAMPLES / "tu2018_cache/subtitle/paper",
+)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda folder: folder.name)

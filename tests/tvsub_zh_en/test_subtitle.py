@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import dictionary
 import pytest
 import recipes
 import subtitle_corpus
@@ -194,3 +195,27 @@ def test_small_size_from_the_text_to_the_tables(recipe):
     run(command, BPE="50")
     again = {path for path, when in files(folder / "WORK").items() if before[path] != when}
     assert again == {folder / "WORK" / "results.json"}
+
+
+@pytest.mark.long
+def test_size_of_the_paper_from_the_text_to_the_tables(recipe):
+    folder, run = recipe
+    names = "base control cache wang2017"
+    run(f"bash subtitle.sh PAPER --size paper --corpus CORPUS {names}", TYPES="6")
+    systems = json.loads((folder / "PAPER" / "results.json").read_text())["systems"]
+    assert " ".join(systems) == names
+    for name, decoding in zip(names.split(), ("window", "window", "stream", "stream")):
+        output = folder / "PAPER" / name / decoding / "test-4" / "generate-test.txt"
+        translations = tiny.lines_of(output.read_text(encoding="utf-8"))
+        assert not any("<unk>" in text for text in translations.values())
+    assert all("contexts" in systems[name]["scores"] for name in ("cache", "wang2017"))
+    assert "| cache of 25 " in (folder / "PAPER" / "tables.md").read_text(encoding="utf-8")
+
+
+def test_a_dictionary_of_the_training_text(tmp_path, capsys):
+    texts = {"zh": "猫 看\n狗 看\n猫\n\n狗 吃\n", "en": "cat sees\ndog sees\ncat\n\ndog eats\n"}
+    for side, text in texts.items():
+        (tmp_path / side).write_text(text, encoding="utf-8")
+    dictionary.main(str(tmp_path / "zh"), str(tmp_path / "en"))
+    found = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    assert found == {"猫": "cat", "看": "sees", "狗": "dog", "吃": "eats"}
