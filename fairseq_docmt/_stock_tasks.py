@@ -34,18 +34,21 @@ class StockTaskCheck(logging.Filter):
         """Return True.
 
         Raises:
-            UserError: the checkpoint to decode was trained with a document task.
+            UserError: the checkpoint to decode was trained with a document task, or may run a
+                program.
         """
         cfg = record.msg
-        if type(cfg).__name__ == "DictConfig" and _is_default(cfg.get("task")):
-            _refuse_document_checkpoint(cfg.common_eval.path)
-            if self.split and _has_blank_lines(cfg.task, cfg.dataset[self.split]):
-                logger.warning(
-                    "--task translation, the default, reads the blank lines between documents of "
-                    "%s as sentences; give a document task, such as --task "
-                    "sliding_window_translation",
-                    cfg.task.data,
-                )
+        if type(cfg).__name__ != "DictConfig":
+            return True
+        is_default = getattr(cfg.get("task"), "_name", None) == "translation"
+        _check_checkpoints(cfg.common_eval.path, is_default)
+        split = self.split and cfg.dataset[self.split]
+        if is_default and split and _has_blank_lines(cfg.task, split):
+            logger.warning(
+                "--task translation, the default, reads the blank lines between documents of %s "
+                "as sentences; give a document task, such as --task sliding_window_translation",
+                cfg.task.data,
+            )
         return True
 
 
@@ -57,11 +60,8 @@ def check_stock_tasks() -> None:
             command_logger.addFilter(StockTaskCheck(split))
 
 
-def _is_default(task) -> bool:
-    return getattr(task, "_name", None) == "translation"
-
-
-def _refuse_document_checkpoint(paths) -> None:
+def _check_checkpoints(paths, is_default: bool) -> None:
+    """Refuse checkpoints that may run a program, and those of documents for the default task."""
     from fairseq import utils
 
     from fairseq_docmt.checkpoint_file import read_checkpoint
@@ -71,7 +71,7 @@ def _refuse_document_checkpoint(paths) -> None:
         if not os.path.isfile(path):
             continue  # fairseq reports it
         stored = read_checkpoint(path).task_state.get(KEY)
-        if stored is not None:
+        if is_default and stored is not None:
             raise UserError(
                 f"{path} was trained with --task {stored['task']}, not with translation, the "
                 f"default; give --task {stored['task']}"

@@ -5,6 +5,7 @@ Covers _checkpoint_options.py and checkpoint_file.py.
 
 import argparse
 import functools
+import logging
 import pickle
 import re
 import runpy
@@ -25,6 +26,7 @@ from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.document_lm import DocumentLanguageModel
 
 WINDOW = ["--task", "sliding_window_translation"]
+STOCK = ["--task", "translation"]
 REFUSED = "may run a program when fairseq reads it; do not use this checkpoint"
 #: architecture -> options that fairseq evaluates as Python when it builds the model
 EVALUATED = {
@@ -109,6 +111,8 @@ ENTRANCES = {
         data, f"{path.parent / 'good.pt'}:{path}", *WINDOW
     ),
     "interactive": lambda data, path: tiny.interactive(data, path, ["w1"], *WINDOW),
+    "generate, task of fairseq": lambda data, path: tiny.generate(data, path, *STOCK),
+    "interactive, task of fairseq": lambda data, path: tiny.interactive(data, path, ["w1"], *STOCK),
     "validate": _validate,
     "finetune": lambda data, path: tiny.train(
         data, path.parent / "ck", *WINDOW, "--finetune-from-model", str(path)
@@ -129,7 +133,8 @@ for name in ("attention_share", "gradient_attribution", "memory_attention", "cac
 
 
 @pytest.mark.parametrize("way", ENTRANCES)
-def test_every_entrance(evil, way, binarised, window_checkpoint):
+def test_every_entrance(evil, way, binarised, window_checkpoint, caplog):
+    caplog.set_level(logging.INFO)  # as in the commands of fairseq
     evil.path.with_name("good.pt").write_bytes(window_checkpoint.read_bytes())
     path = evil.saved(arch="lstm", decoder_attention=evil.code)
     with pytest.raises(UserError, match=REFUSED):
