@@ -458,15 +458,17 @@ def load(path: Path) -> dict:
 
 
 def main(path: Path) -> None:
-    """Write README.md and losses.svg of a recipe, or print the tables of a file of results."""
+    """Write README.md of a recipe, or print the tables of a file of results; write losses.svg."""
     results = load(path)
-    if path.is_file():
+    folder = path if path.is_dir() else path.parent
+    if path.is_dir():
+        readme = path / "README.md"
+        page = inserted(readme.read_text(encoding="utf-8"), text(results))
+        readme.write_text(page, encoding="utf-8")
+    else:
         print(text(results), end="")
-        return
-    readme = path / "README.md"
-    readme.write_text(inserted(readme.read_text(encoding="utf-8"), text(results)), encoding="utf-8")
     if results["systems"]:
-        plot(results, path / "losses.svg")
+        plot(results, folder / "losses.svg")
 
 
 if __name__ == "__main__":

@@ -471,7 +471,7 @@ def test_results_of_a_file_are_printed(tmp_path, capsys):
     results_file.write_text(json.dumps(made_up()))
     tables.main(results_file)
     assert capsys.readouterr().out == tables.text(made_up())
-    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
+    assert {path.name for path in tmp_path.iterdir()} == {"results.json", "losses.svg"}
 
 
 def test_an_interval_with_zero_is_no_difference():
