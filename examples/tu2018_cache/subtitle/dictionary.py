@@ -7,12 +7,14 @@ are left out.
 """
 
 import sys
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Sequence
 
 import numpy as np
 
 ITERATIONS = 5
 LONGEST = 80
+#: sentences that are linked together, for memory
+BLOCK = 100_000
 
 
 class Words(NamedTuple):
@@ -41,6 +43,32 @@ def numbered(sentences: Sequence[Sequence[str]]) -> Words:
     return Words([*known], np.array(numbers, dtype=np.int64), sizes)
 
 
+class Links(NamedTuple):
+    """Links of each target word to all source words of its sentence, for some sentences.
+
+    Attributes:
+        keys: (links,) number of the pair of words, those of one target word after another.
+        sizes: (target words,) number of links.
+    """
+
+    keys: np.ndarray
+    sizes: np.ndarray
+
+
+def links_of(source: Words, target: Words) -> Iterator[Links]:
+    """Yield the links of all sentences, block by block."""
+    ends = [np.concatenate([[0], np.cumsum(side.sizes)]) for side in (source, target)]
+    for start in range(0, len(source.sizes), BLOCK):
+        block = slice(start, start + BLOCK)
+        sizes = np.repeat(source.sizes[block], target.sizes[block])
+        firsts = np.repeat(ends[0][:-1][block], target.sizes[block])
+        before = np.cumsum(sizes) - sizes
+        left = source.numbers[np.arange(sizes.sum()) + np.repeat(firsts - before, sizes)]
+        last = min(start + BLOCK, len(source.sizes))
+        right = np.repeat(target.numbers[ends[1][start] : ends[1][last]], sizes)
+        yield Links(left * len(target.types) + right, sizes)
+
+
 def translations(source: Words, target: Words, iterations: int = ITERATIONS) -> Dict[str, str]:
     """Return the most probable translation of each source word (Brown et al., 1993, model 1).
 
@@ -48,22 +76,19 @@ def translations(source: Words, target: Words, iterations: int = ITERATIONS) -> 
         source, target: the two sides of the same sentences.
         iterations: passes of expectation maximisation.
     """
-    # A link for each target word and each source word of its sentence.
-    of_word = np.repeat(source.sizes, target.sizes)
-    first = np.repeat(np.cumsum(source.sizes) - source.sizes, target.sizes)
-    ends = np.cumsum(of_word)
-    links = np.arange(ends[-1]) + np.repeat(first - (ends - of_word), of_word)
-    word = np.repeat(np.arange(len(target.numbers), dtype=np.int32), of_word)
-    keys = source.numbers[links] * len(target.types) + target.numbers[word]
-    del links
-    pairs, pair = np.unique(keys, return_inverse=True)
-    del keys
+    pairs = np.unique(np.concatenate([np.unique(x.keys) for x in links_of(source, target)]))
+    blocks = [
+        Links(np.searchsorted(pairs, x.keys).astype(np.int32), x.sizes)
+        for x in links_of(source, target)
+    ]
     left = pairs // len(target.types)
     probability = np.ones(len(pairs))
     for _ in range(iterations):
-        share = probability[pair]
-        share /= np.bincount(word, share)[word]
-        count = np.bincount(pair, share)
+        count = np.zeros(len(pairs))
+        for pair, sizes in blocks:
+            share = probability[pair]
+            share /= np.repeat(np.add.reduceat(share, np.cumsum(sizes) - sizes), sizes)
+            count += np.bincount(pair, share, len(pairs))
         probability = count / np.bincount(left, count)[left]
     order = np.lexsort((probability, left))
     last = np.flatnonzero(np.diff(left[order], append=-1))
@@ -76,7 +101,8 @@ def main(source: str, target: str) -> None:
     sides: List[List[List[str]]] = [[], []]
     with open(source, encoding="utf-8") as left, open(target, encoding="utf-8") as right:
         for lines in zip(left, right):
-            words = [line.split() for line in lines]
+            # Each word once in memory.
+            words = [[*map(sys.intern, line.split())] for line in lines]
             if all(0 < len(side) <= LONGEST for side in words):
                 for side, found in zip(sides, words):
                     side.append(found)
