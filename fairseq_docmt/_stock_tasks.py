@@ -38,7 +38,7 @@ class StockTaskCheck(logging.Filter):
                 program.
         """
         cfg = record.msg
-        if type(cfg).__name__ != "DictConfig":
+        if type(cfg).__name__ != "DictConfig" or "common_eval" not in cfg:
             return True
         is_default = getattr(cfg.get("task"), "_name", None) == "translation"
         _check_checkpoints(cfg.common_eval.path, is_default)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import prepare
 import pytest
@@ -114,10 +115,12 @@ def test_from_marked_text_to_links(marked, tmp_path, monkeypatch, capsys):
             'She bought the table & a "chair".\nIt was spiteful, was it? Yes.\n\nThey left.\n'
         )
     monkeypatch.setattr(prepare, "_run", lambda command, folder: None)
-    corpus = str(tmp_path / "train")
+    corpus, valid = str(tmp_path / "train"), str(tmp_path / "valid")
+    for side in ("en", "fr"):
+        Path(f"{valid}.{side}").write_text("She left.\n")
     prepare.main(
         ["--source-lang", "en", "--target-lang", "fr", "--workers", "1", "--truecase"]
-        + ["--train", corpus, "--valid", corpus]
+        + ["--train", corpus, "--valid", valid]
         + ["--destdir", str(tmp_path / "out"), "--bpe-operations", "20"]
     )
     subwords = [str(tmp_path / "out/text/subwords" / f"train.{side}") for side in ("en", "fr")]
