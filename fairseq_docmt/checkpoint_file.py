@@ -22,12 +22,16 @@ class CheckpointFile(NamedTuple):
         settings: options of training, by group (``task``, ``model``, …).
         task_state: state of the task.
         weights: parameters of the model.
+        updates: number of updates that a training resumes from, 0 without an optimizer's state.
+        hours: duration of training.
     """
 
     path: str
     settings: Dict[str, Dict[str, Any]]
     task_state: Dict[str, Any]
     weights: Dict[str, Tensor]
+    updates: int = 0
+    hours: float = 0.0
 
     @property
     def task(self) -> str:
@@ -65,7 +69,21 @@ def read_checkpoint(path: str) -> CheckpointFile:
     settings = (state.get("args") or state.get("cfg")) if wanted else None  # as fairseq prefers
     if not settings:
         raise UserError(f"{path} is not a checkpoint of fairseq; give a file that it has saved")
-    return CheckpointFile(path, _by_group(settings), state.get("task_state", {}), state["model"])
+    task_state = state.get("task_state", {})
+    return CheckpointFile(
+        path, _by_group(settings), task_state, state["model"], _updates(state), _hours(state)
+    )
+
+
+def _updates(state: dict) -> int:
+    history = state.get("optimizer_history")
+    if not history or state.get("last_optimizer_state") is None:
+        return 0
+    return history[-1].get("num_updates", 0)
+
+
+def _hours(state: dict) -> float:
+    return (state.get("extra_state") or {}).get("previous_training_time", 0) / 3600
 
 
 def read_language_model(path: str) -> CheckpointFile:

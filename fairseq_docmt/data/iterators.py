@@ -6,6 +6,7 @@ The threads in which fairseq loads batches ahead are stopped before the process 
 import atexit
 import contextlib
 import inspect
+import math
 import queue
 import threading
 import time
@@ -48,7 +49,12 @@ class ResumableIterator(EpochBatchIterator):
     Args:
         *args, **kwargs: arguments of the stock iterator.
         decided_by: values of the options that determine the batches, by option.
+
+    Attributes:
+        ended: whether no epoch is left to train.
     """
+
+    ended = False
 
     def __init__(self, *args, decided_by: Optional[dict] = None, **kwargs):
         super().__init__(*args, **kwargs)
@@ -61,6 +67,11 @@ class ResumableIterator(EpochBatchIterator):
         arguments = {name: getattr(iterator, name) for name in names}
         order = {"--grouped-shuffling": iterator.grouped_shuffling}
         return cls(**arguments, decided_by={**decided_by, **order})
+
+    @property
+    def next_epoch_idx(self):
+        """Return the number of the next epoch; if there is none, NaN, which is below no limit."""
+        return math.nan if self.ended else super().next_epoch_idx
 
     def state_dict(self):
         """Return the stock state; within an epoch also the options that determine its batches."""

@@ -105,6 +105,8 @@ class DocumentTranslationTask(PreparedTextTask):
         self.trained = False
         #: checkpoint that training starts from
         self.start: Optional[_checkpoint_checks.Start] = None
+        #: option that has ended the training that would resume
+        self._limit_reached: Optional[str] = None
         #: language tags, and the options they follow from; set when a checkpoint is known
         self.tags: LanguageTags = NO_TAGS
         self.tag_options: Optional[_language_tags.TagOptions] = None
@@ -317,6 +319,7 @@ class DocumentTranslationTask(PreparedTextTask):
             override = self.cfg.override_checkpoint_options
             adopted = self.stored.adopt(start.file.task_state, override, start.file.path)
             self.state.merge_state_dict({KEY: adopted})
+            self._limit_reached = start.limit_reached(self.cfg)
         self.check_training_options()
 
     def build_model(self, cfg, from_checkpoint=False):
@@ -463,6 +466,7 @@ class DocumentTranslationTask(PreparedTextTask):
             if dataset in self.dataset_to_epoch_iter:
                 self.dataset_to_epoch_iter[dataset] = batches
             self.validation_bleu.begin(dataset, batches)
+            self.end_if_done(dataset, batches)
             return batches
         if isinstance(dataset, TypedLines):
             # Only the Python interface disables the cache; each of its calls has new documents.
@@ -470,6 +474,15 @@ class DocumentTranslationTask(PreparedTextTask):
                 dataset, *args, new_document=disable_iterator_cache, **kwargs
             )
         return self._decoding_input.of_corpus(dataset, *args, **kwargs)
+
+    def end_if_done(self, dataset: DocumentView, batches: ResumableIterator) -> None:
+        """End a training that resumes after its last update; fairseq would make one more."""
+        if self._limit_reached and dataset is self.datasets.get(self.cfg.train_subset):
+            logger.info(
+                f"nothing is left to train: {self.start.file.path} has reached "
+                f"{self._limit_reached}; give a higher value to train on"
+            )
+            batches.ended, self._limit_reached = True, None
 
     def filter_indices_by_size(
         self, indices, dataset, max_positions=None, ignore_invalid_inputs=False

@@ -31,6 +31,18 @@ class Start(NamedTuple):
     file: CheckpointFile
     resumes: bool
 
+    def limit_reached(self, cfg) -> Optional[str]:
+        """Return the option that has ended the training to resume, with its value, None if none.
+
+        Args:
+            cfg: options of the task.
+        """
+        if self.resumes and 0 < cfg.max_update <= self.file.updates:
+            return f"--max-update {cfg.max_update}"
+        if self.resumes and 0 < cfg.stop_time_hours < self.file.hours:
+            return f"--stop-time-hours {cfg.stop_time_hours:g}"
+        return None
+
 
 def check_checkpoints_to_decode(task) -> None:
     """Check that the checkpoints of ``--path`` can be read and have the sizes of the dictionaries.

@@ -155,6 +155,8 @@ class DocumentTranslationConfig(TranslationConfig):
     best_checkpoint_metric: str = II("checkpoint.best_checkpoint_metric")
     maximize_best_checkpoint_metric: bool = II("checkpoint.maximize_best_checkpoint_metric")
     store_ema: bool = II("ema.store_ema")
+    max_update: int = II("optimization.max_update")
+    stop_time_hours: float = II("optimization.stop_time_hours")
     seed: int = II("common.seed")
     no_progress_bar: bool = II("common.no_progress_bar")
 

@@ -47,7 +47,6 @@ class SentenceStreamTranslationConfig(DocumentTranslationConfig):
         metadata={"help": "draw the number of sentences of each batch from 1 to --chunk-sentences"},
     )
     save_interval_updates: int = II("checkpoint.save_interval_updates")
-    max_update: int = II("optimization.max_update")
     curriculum: int = II("dataset.curriculum")
     grouped_shuffling: bool = II("dataset.grouped_shuffling")
 
@@ -207,6 +206,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             },
         )
         self.validation_bleu.begin(view, iterator)
+        self.end_if_done(view, iterator)
         return iterator
 
     # ---- training ------------------------------------------------------------------------------

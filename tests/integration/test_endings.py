@@ -113,6 +113,23 @@ def test_five_ways_to_end_a_training(ends):
     assert "terminate called" not in said
 
 
+@pytest.mark.parametrize("kind, size", [(WINDOWS, "--max-tokens 30"), (STREAM, "")])
+@pytest.mark.parametrize("limit", ["--max-update 3", "--stop-time-hours 1e-09"])
+def test_a_training_that_is_done_changes_nothing(binarised, tmp_path, caplog, kind, size, limit):
+    def train(*options):
+        tiny.train(binarised, tmp_path, *kind[1:], *size.split(), *options)
+        return {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    done = train(*limit.split())
+    assert "nothing is left" not in caplog.text
+    with caplog.at_level("INFO"):
+        assert train(*limit.split()) == done
+    said = f"checkpoint_last.pt has reached {limit}; give a higher value to train on"
+    assert caplog.text.count(said) == 1
+    # The parameters alone are the beginning of another training.
+    assert train(*limit.split(), "--reset-optimizer", "--reset-meters") != done
+
+
 @pytest.mark.long
 def test_thirty_trainings(ends):
     """Of all tasks; also with processes that load, and validation that reads a part of its set."""
