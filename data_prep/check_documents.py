@@ -14,6 +14,7 @@ from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+import standard_streams  # noqa: F401
 from sanity import Side, check_lengths, swapped_scripts, warn
 
 # str.splitlines and some programs break lines at these characters, which would split a sentence.

@@ -12,6 +12,7 @@ NAME = "fairseq_docmt"
 if __name__ != NAME:  # --user-dir is a link of another name; the package itself must be found, too
     sys.path.append(os.path.dirname(os.path.realpath(__path__[0])))
 
+import fairseq_docmt._standard_streams  # noqa: E402, F401
 from fairseq_docmt._quiet import hide_known_messages, keep_logging_settings, quietly  # noqa: E402
 from fairseq_docmt.errors import UserError, show_user_errors_plainly  # noqa: E402
 

@@ -1,0 +1,56 @@
+"""Standard streams of commands: UTF-8 in any locale, and a quiet end when no reader is left.
+
+A copy of the package's module, which scripts here do not import because that takes seconds.
+"""
+
+import atexit
+import os
+import select
+import sys
+
+
+def read_and_write_utf8() -> None:
+    """Let standard streams that Python has opened as ASCII (``LC_ALL=C``) be UTF-8.
+
+    Bytes that are not UTF-8 are treated as before.
+    """
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        encoding = str(getattr(stream, "encoding", None)).lower()
+        if encoding in ("ascii", "us-ascii", "ansi_x3.4-1968") and hasattr(stream, "reconfigure"):
+            # A new encoding alone would make bytes that are not UTF-8 a traceback.
+            stream.reconfigure(encoding="utf-8", errors=stream.errors)
+
+
+def reader_has_left() -> bool:
+    """Return whether no program reads the standard output any more, as after ``| head``."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (AttributeError, OSError, ValueError):  # it is no file, or closed
+        return False
+
+
+def _discard_unread_output() -> None:
+    """Discard what nobody reads, or Python would complain when it writes the rest at the end."""
+    if reader_has_left():
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def end_quietly_without_reader() -> None:
+    """Let this program end without a message if the reader of its standard output has left."""
+    previous = sys.excepthook
+
+    def hook(kind, error, traceback):
+        if not (issubclass(kind, BrokenPipeError) and reader_has_left()):
+            previous(kind, error, traceback)
+
+    hook.shows_user_errors = getattr(previous, "shows_user_errors", False)
+    sys.excepthook = hook
+    atexit.register(_discard_unread_output)
+
+
+read_and_write_utf8()
+end_quietly_without_reader()
