@@ -2,7 +2,9 @@
 
 import difflib
 import pickle
+import re
 import sys
+import traceback
 from typing import Iterable, Optional
 
 from hydra.errors import CompactHydraException
@@ -76,14 +78,45 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], place: str = "") 
             raise UserError(f"unknown option {name}{place}; {fix}")
 
 
+#: what a message of fairseq about options says
+OF_OPTIONS = re.compile(r"--[a-z]|Please install|^world size")
+#: messages of hydra about options -> what the user reads
+OF_HYDRA = {
+    r"Error merging override (\w+)\.(\w+)=null": "--{1} is missing, which --{0} needs; give both",
+    r"Missing mandatory value: (?:\w+\.)?(\w+)": "--{0} is missing, which another option needs",
+    r"In 'config': Could not find '(\w+)/(\w+)'": "--{0} {1} cannot be used in this fairseq",
+}
+
+
+def reason_of(error: BaseException) -> Optional[str]:
+    """Return the sentence that a user reads instead of a traceback; None if there is none.
+
+    Besides :class:`UserError`, fairseq's own refusals of options have one: its commands check some
+    before they set up a task, by assertions.
+    """
+    text = str(error).split("\n")[0]
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, FloatingPointError):  # of fairseq-train
+        return f"{str(error).split('. ')[0]}; {DIVERGED}"
+    if isinstance(error, pickle.UnpicklingError):  # of fairseq-validate, which reads at once
+        return REFUSED
+    for pattern, sentence in OF_HYDRA.items():
+        match = re.match(pattern, text)
+        if match:
+            return sentence.format(*(name.replace("_", "-") for name in match.groups()))
+    frames = traceback.extract_tb(error.__traceback__)
+    by_fairseq = frames and re.search(r"[\\/]fairseq(_cli)?[\\/]", frames[-1].filename)
+    if by_fairseq and isinstance(error, (AssertionError, ValueError, ImportError)):
+        return text if OF_OPTIONS.search(text) else None
+    return None
+
+
 def _one_sentence_hook(previous):
     def hook(kind, error, traceback):
-        if issubclass(kind, UserError):
-            print(f"error: {error}", file=sys.stderr)
-        elif issubclass(kind, FloatingPointError):  # of fairseq-train
-            print(f"error: {str(error).split('. ')[0]}; {DIVERGED}", file=sys.stderr)
-        elif issubclass(kind, pickle.UnpicklingError):  # of fairseq-validate, which reads at once
-            print(f"error: {REFUSED}", file=sys.stderr)
+        reason = reason_of(error)
+        if reason is not None:
+            print(f"error: {reason}", file=sys.stderr)
         else:
             previous(kind, error, traceback)
 

@@ -41,8 +41,10 @@ def _as_one(sentences: List[Hypothesis]) -> List[Hypothesis]:
     return [{**first, **joined}]
 
 
-def nbest_of_sentences(ranked: Sequence[JointHypothesis], most: int) -> List[List[Hypothesis]]:
-    """Return the distinct hypotheses of each sentence among joint hypotheses, best first.
+def nbest_of_sentences(
+    ranked: Sequence[JointHypothesis], most: int, distinct: bool = True
+) -> List[List[Hypothesis]]:
+    """Return the hypotheses of each sentence among joint hypotheses, best first.
 
     Each has the score of the best joint hypothesis that contains it, which is the score that the
     search compares.  Scores of single sentences are not comparable, as they depend on the sentences
@@ -51,14 +53,16 @@ def nbest_of_sentences(ranked: Sequence[JointHypothesis], most: int) -> List[Lis
     Args:
         ranked: joint hypotheses with the same number of sentences, best first.
         most: maximum number of hypotheses of each sentence.
+        distinct: leave out hypotheses that are there already.  Of samples, equal ones count.
     """
     rows: List[List[Hypothesis]] = []
     for place in range(len(ranked[0].sentences)):
-        different: Dict[tuple, Hypothesis] = {}
-        for joint in ranked:
+        listed: Dict[tuple, Hypothesis] = {}
+        for number, joint in enumerate(ranked):
             sentence = {**joint.sentences[place], "score": torch.tensor(joint.score)}
-            different.setdefault(tuple(sentence["tokens"].tolist()), sentence)
-        rows.append(list(different.values())[:most])
+            key = tuple(sentence["tokens"].tolist()) if distinct else (number,)
+            listed.setdefault(key, sentence)
+        rows.append(list(listed.values())[:most])
     return rows
 
 

@@ -79,7 +79,7 @@ class JointSearch(DocumentSearch):
                 found[i] = outputs
         found = [[o.matched(count, self.eos) for o in f] for f, count in zip(found, counts)]
         return [
-            nbest_of_sentences(outputs, generator.nbest)[unit.num_context :]
+            nbest_of_sentences(outputs, generator.nbest, not generator.samples)[unit.num_context :]
             for unit, outputs in zip(units, found)
         ]
 
@@ -102,7 +102,10 @@ class JointSearch(DocumentSearch):
             generator, models, [units[i] for i in again], [counts[i] for i in again]
         )
         for i, outputs in zip(again, repaired):
-            right[i] = sorted(right[i] + outputs, key=lambda output: -output.score)
+            outputs = right[i] + outputs
+            if generator.samples:  # not the best of too many
+                outputs = outputs[: generator.nbest]
+            right[i] = sorted(outputs, key=lambda output: -output.score)
         return right
 
     def _search(

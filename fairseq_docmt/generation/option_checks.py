@@ -1,14 +1,20 @@
 """Checks of stock generation options against ``--decoding``."""
 
+import logging
+
 from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.generation import search_options
 from fairseq_docmt.models.interface import (
     aligns_whole_outputs,
     has_attention_weights,
     reads_documents,
+    remembers_translations,
 )
 
-#: options that choose another search than beam search; fairseq has one at a time
-SEARCHES = ("sampling", "diverse_beam_groups", "diversity_rate", "match_source_len", "constraints")
+logger = logging.getLogger(__name__)
+
+#: options that fairseq-interactive ignores -> default
+OF_GENERATE = {"results_path": None, "quiet": False, "gen_subset": "test"}
 
 
 def check_decoding(task) -> None:
@@ -27,11 +33,18 @@ def check_decoding(task) -> None:
             f"--gold-context has no meaning with --decoding {task.decoding}, which does not "
             "translate sentences one after the other; leave it out"
         )
-    if task.cfg.force_sentence_count and task.decoding not in ("window", "segment"):
+    of_counts = {
+        "--force-sentence-count": task.cfg.force_sentence_count,
+        "--wrong-sentence-count keep": task.cfg.wrong_sentence_count == "keep",
+    }
+    chosen = [option for option, given in of_counts.items() if given]
+    if chosen and task.decoding not in ("window", "segment"):
         raise UserError(
-            f"--force-sentence-count has no meaning with --decoding {task.decoding}, which "
+            f"{chosen[0]} has no meaning with --decoding {task.decoding}, which "
             "translates one sentence at a time; leave it out"
         )
+    if len(chosen) > 1:
+        raise UserError(f"{' leaves nothing to '.join(chosen)}; leave one of them out")
     if task.cfg.normalize_with_context and not task.sequential:
         raise UserError(
             f"--normalize-with-context has no meaning with --decoding {task.decoding}, which "
@@ -53,48 +66,46 @@ def refuse_unsupported(task, models, args) -> None:
     """
     _refuse_diverged(models)
     _refuse_mixture(models)
-    for option in ("beam", "nbest"):
-        if getattr(args, option, 1) < 1:
-            raise UserError(f"{flag(option)} must be at least 1, got {getattr(args, option)}")
-    if getattr(args, "replace_unk", None) is not None:
+    args = search_options.complete(args)
+    search_options.refuse_options_of_others(args)
+    if args.replace_unk is not None:
         _refuse_replacement(task, models, args)
-    if getattr(args, "lm_path", None):
+    _warn_without_context(task)
+    _warn_without_translations(task, models)
+    if args.lm_path:
         _refuse_language_model(task, args)
-    elif getattr(args, "lm_weight", 0):
-        raise UserError("--lm-weight is for --lm-path; give both or neither")
-    if getattr(args, "score_reference", False):
+    if args.score_reference:
         _refuse_in_scoring(task, models, args)
+        search_options.warn_in_scoring(args)
         return
-    _refuse_searches(args)
     # Whether the output is a single sentence, and whether the source is one too.
     writes_one = task.decoding == "iterative" or (
         task.decoding != "segment" and task.window_to_decode() == 1
     )
     alone = writes_one and not task.options.get("next_sentences")
-    if getattr(args, "print_alignment", None):
+    vocabulary = len(task.target_dictionary)
+    search_options.refuse_impossible(args, vocabulary, writes_one or task.sequential)
+    if args.print_alignment:
         _refuse_alignment(task, models, args.print_alignment, alone)
     if not task.sequential and not writes_one:
         for option in ("prefix_size", "constraints"):
-            if getattr(args, option, None):
+            if getattr(args, option):
                 raise UserError(
                     f"{flag(option)} applies to one sentence, but --decoding "
                     f"{task.decoding} translates several in one output; use --decoding sequential"
                 )
-    if getattr(args, "match_source_len", False) and not alone:
+    if args.match_source_len and not alone:
         raise UserError(
             "--match-source-len compares with the source of the whole window; leave it out"
         )
-    for option in ("retain_iter_history", "print_step"):
-        if getattr(args, option, False):
-            raise UserError(f"{flag(option)} is for non-autoregressive models; leave it out")
     _refuse_without_input(task, args)
 
 
 def _refuse_replacement(task, models, args) -> None:
     """Refuse ``--replace-unk`` where there is no ``<unk>`` or no attention of its own."""
-    if getattr(args, "score_reference", False):
+    if args.score_reference:
         raise UserError("--replace-unk changes translations; leave it out with --score-reference")
-    if getattr(args, "print_alignment", None):
+    if args.print_alignment:
         raise UserError("--replace-unk prints no alignments; leave out it or --print-alignment")
     for data in task.datasets.values():
         for side, name in (("src", "source"), ("tgt", "reference")):
@@ -107,27 +118,32 @@ def _refuse_replacement(task, models, args) -> None:
     _refuse_whole_alignment(task, models, "--replace-unk")
 
 
-def _refuse_searches(args) -> None:
-    """Refuse options of a search that fairseq would fail at, or ignore, without naming them."""
+def _warn_without_context(task) -> None:
+    """Name the options that have no effect on windows of one sentence."""
+    if task.options.get("window_size") != 1:
+        return
+    for name in ("gold_context", "normalize_with_context", "force_sentence_count"):
+        if getattr(task.cfg, name):
+            logger.warning("%s has no effect on windows of 1 sentence", flag(name))
+    if task.cfg.wrong_sentence_count == "keep":
+        logger.warning("--wrong-sentence-count keep has no effect on windows of 1 sentence")
 
-    def given(option: str) -> bool:
-        value = getattr(args, option, None)
-        return value > 0 if isinstance(value, (int, float)) else bool(value)
 
-    chosen = [flag(option) for option in SEARCHES if given(option)]
-    if len(chosen) > 1:
-        raise UserError(f"{' and '.join(chosen)} are different searches; give one of them")
-    for option in ("sampling_topk", "sampling_topp"):
-        if getattr(args, option, -1) >= 0 and not given("sampling"):
-            raise UserError(f"{flag(option)} needs --sampling")
-    # --eval-bleu-args may lack the beam, which then is fairseq's default.
-    groups, beam = getattr(args, "diverse_beam_groups", -1), getattr(args, "beam", 5)
-    if groups > 0 and beam % groups != 0:
-        raise UserError(
-            f"--beam {beam} must be divisible by --diverse-beam-groups {groups}; change one of them"
-        )
-    if getattr(args, "temperature", 1.0) <= 0:
-        raise UserError(f"--temperature must be positive, got {args.temperature}")
+def _warn_without_translations(task, models) -> None:
+    """Name the options of iterative decoding that have no effect without a target memory."""
+    if task.decoding != "iterative":
+        return
+    cfg, named = task.cfg, []
+    if cfg.drafts:
+        named.append("--drafts")
+    if cfg.decode_passes > 1:
+        named.append("--decode-passes")
+    if cfg.decode_order != "together":
+        named.append("--decode-order")
+    if named and not any(map(remembers_translations, models)):
+        logger.warning("%s has no effect on models without a target memory", " and ".join(named))
+    elif named and cfg.decode_passes == 0:
+        logger.warning("%s has no effect with --decode-passes 0", " and ".join(named))
 
 
 def _reads_lines(task) -> bool:
@@ -138,16 +154,19 @@ def _reads_lines(task) -> bool:
 def _refuse_without_input(task, args) -> None:
     """Refuse options that name words or translations which the input does not have."""
     with_references = (getattr(data, "tgt", None) is not None for data in task.datasets.values())
-    if getattr(args, "prefix_size", 0) > 0 and not any(with_references):
+    if args.prefix_size > 0 and not any(with_references):
         raise UserError(
             "--prefix-size is for fairseq-generate with references, whose first words it takes; "
             "leave it out"
         )
+    for name, default in OF_GENERATE.items():
+        if _reads_lines(task) and getattr(task.cfg, name) != default:
+            raise UserError(f"{flag(name)} is for fairseq-generate; leave it out")
     if getattr(task.cfg, "drafts", None) and _reads_lines(task):
         raise UserError(
             "--drafts are translations of a corpus; use fairseq-generate, or leave it out"
         )
-    if getattr(args, "constraints", None) and not _reads_lines(task):
+    if args.constraints and not _reads_lines(task):
         raise UserError(
             "--constraints is for fairseq-interactive, which reads them after the source sentence "
             "of a line; use that, or leave it out"
@@ -181,7 +200,7 @@ def _refuse_in_scoring(task, models, args) -> None:
             "--normalize-with-context changes the search; leave it out with --score-reference, "
             "which scores each sentence by its own tokens"
         )
-    if getattr(args, "print_alignment", None):
+    if args.print_alignment:
         _refuse_without_weights(models)
         if args.print_alignment == "soft":
             raise UserError(
@@ -239,3 +258,5 @@ def _refuse_language_model(task, args) -> None:
             )
     if args.lm_weight < 0:
         raise UserError(f"--lm-weight must not be negative, got {args.lm_weight}")
+    if args.lm_weight == 0:
+        logger.warning("--lm-path has no effect with --lm-weight 0, the default")

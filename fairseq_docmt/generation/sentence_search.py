@@ -73,6 +73,8 @@ class SentenceSearch(search.Search):
         self.done: Optional[Tensor] = None
         #: (bsz,) rows whose latest hypothesis is a dummy to end the search
         self.nothing_new: Optional[Tensor] = None
+        #: (unfinished rows,) source lengths, for strategies that need them
+        self._src_lengths: Optional[Tensor] = None
 
     def restrict(
         self,
@@ -119,8 +121,23 @@ class SentenceSearch(search.Search):
         translates = (self.marks[rows] <= step).view(-1, 1, 1)
         lprobs[..., self.forbidden] = lprobs[..., self.forbidden].masked_fill(translates, -math.inf)
         _allow_only(self.eos, lprobs, ended)
+        if self.needs_src_lengths:
+            self.inner.set_src_lengths(torch.minimum(self._src_lengths, self.limits[rows]))
+        if isinstance(self.inner, search.Sampling):
+            return self._sampled(step, lprobs, scores, prev_output_tokens, rows)
         chosen = self.inner.step(step, lprobs, scores, prev_output_tokens, rows)
         return self._end_rows(step, rows, *chosen) if self.keeps_best else chosen
+
+    def _sampled(self, step: int, lprobs: Tensor, *rest):
+        """Return sampled candidates, also where only words of vanishing probability are allowed.
+
+        As fairseq draws from probabilities, which are 0 in single precision from e^-104 on, the
+        probabilities of the allowed words are drawn from where they are less than e^-20 together.
+        """
+        total = lprobs.logsumexp(dim=2)
+        total = total.masked_fill(total > -20, 0.0)
+        scores, words, beams = self.inner.step(step, lprobs - total.unsqueeze(2), *rest)
+        return scores + total.gather(1, beams), words, beams
 
     def _end_rows(self, step: int, rows: Tensor, scores: Tensor, words: Tensor, beams: Tensor):
         """Determine the rows that are done.
@@ -171,6 +188,7 @@ class SentenceSearch(search.Search):
         counted, in_last = counts > 0, finished >= counts - 1
         reserved = self.reserved[rows].gather(1, finished.clamp(max=self.reserved.size(1) - 1))
         at_limit = step + reserved >= self.limits[rows].view(-1, 1)
+        at_limit &= step >= self.marks[rows].view(-1, 1)
         _forbid(self.eos, lprobs, counted & ~in_last & ~ended)
         _forbid(self.separator, lprobs, counted & in_last)
         _allow_only(self.separator, lprobs, counted & at_limit & ~in_last & ~ended)
@@ -189,7 +207,7 @@ class SentenceSearch(search.Search):
 
     def set_src_lengths(self, src_lengths):
         """See the base class."""
-        return self.inner.set_src_lengths(src_lengths)
+        self._src_lengths = src_lengths
 
 
 def _forbid(symbol: int, lprobs: Tensor, where: Tensor) -> None:

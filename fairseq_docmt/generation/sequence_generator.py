@@ -4,7 +4,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq import sequence_generator
-from fairseq.search import BeamSearch, DiverseBeamSearch
+from fairseq.search import BeamSearch, DiverseBeamSearch, Sampling
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -67,6 +67,8 @@ class _DocumentGenerator:
         if isinstance(inner, DiverseBeamSearch):
             # As in beam search.  With fairseq's 1, hypotheses that have ended would go on.
             inner.candidate_multiple = 2
+        #: whether hypotheses are samples
+        self.samples = isinstance(inner, Sampling)
         len_penalty = self.len_penalty if self.normalize_scores else 0.0
         self.search = SentenceSearch(
             inner, tgt_dict, separator, self.beam_size, nbest, len_penalty, forbidden
@@ -82,23 +84,26 @@ class _DocumentGenerator:
 
     def most_tokens(self, source_tokens: int, sentences: int) -> int:
         """Return the stock limit ``a * source_tokens + b``, with b for each sentence of a span."""
-        return int(self._most_tokens_a * source_tokens + self._most_tokens_b * sentences)
+        return max(0, int(self._most_tokens_a * source_tokens + self._most_tokens_b * sentences))
 
     def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
         """Search as fairseq does, within limits of each row, which also cut its prefix."""
         if limits is not None:
             prefixes = kwargs.get("prefix_tokens")
-            self._restrict(limits, sample["net_input"]["src_tokens"].device, prefixes)
+            self._restrict(limits, sample["net_input"], prefixes)
             if prefixes is not None:
                 columns = torch.arange(prefixes.size(1), device=prefixes.device)
                 beyond = columns >= self.search.limits.unsqueeze(1)
                 kwargs["prefix_tokens"] = prefixes.masked_fill(beyond, self.pad)
         return super().generate(models, sample, **kwargs)
 
-    def _restrict(self, limits: RowLimits, device, prefixes: Optional[Tensor]) -> None:
-        most = [min(limit, self.max_len - 1) for limit in limits.most]
-        nothing = [0] * len(most)
-        marks = limits.marks or nothing
+    def _restrict(self, limits: RowLimits, net_input: dict, prefixes: Optional[Tensor]) -> None:
+        device, most = net_input["src_tokens"].device, limits.most
+        if self.match_source_len:  # fairseq's search lets nothing end before, whatever the limits
+            most = net_input["src_lengths"].tolist()
+        marks = limits.marks or [0] * len(most)
+        # What stands before the sentences is always written.
+        most = [min(max(limit, n), self.max_len - 1) for limit, n in zip(most, marks)]
         if self.lm_model is not None:
             most = [min(limit, self.lm_model.most_tokens) for limit in most]
             self.lm_model.begin(limits.before, marks)

@@ -1,5 +1,6 @@
 """Translation of single sentences given the document state (``--decoding stream``)."""
 
+import logging
 from dataclasses import replace
 from typing import Callable, Dict, List, Tuple
 
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from fairseq_docmt.data import pad_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
+from fairseq_docmt.generation.hypotheses import best_tokens
 from fairseq_docmt.generation.joint import JointSearch
 from fairseq_docmt.generation.search import NBestLists, device_of
 from fairseq_docmt.generation.shallow_fusion import FusedEnsemble
@@ -18,6 +20,8 @@ from fairseq_docmt.modules.shared.document_state import (
     joined,
     select_documents,
 )
+
+logger = logging.getLogger(__name__)
 
 
 class StreamEnsemble(FusedEnsemble):
@@ -83,6 +87,8 @@ class StreamSearch(JointSearch):
         self.doc_states: Dict[int, List[DocumentState]] = {}
         #: translations of each open document, if a language model reads them
         self.translated: Dict[int, List[Tensor]] = {}
+        #: whether it is still unknown if --gold-context has an effect
+        self._checks_gold = task.cfg.gold_context
 
     def forget(self) -> None:
         """Forget open documents."""
@@ -104,11 +110,28 @@ class StreamSearch(JointSearch):
             if generator.lm_model is not None:
                 for texts, tokens in zip(before, chosen):
                     texts.append(tokens)
-            previous = [self._previous(unit, tokens) for unit, tokens in zip(wave, chosen)]
-            tokens = pad_rows(previous, self.task.target_dictionary)
-            return found, generator.model.next_doc_state(tokens.to(device_of(models)))
+            states = self._states_after(generator, wave, chosen)
+            if self._checks_gold:
+                own = [best_tokens(rows[0], self.pad) for rows in found]
+                self._warn_if_equal(states, self._states_after(generator, wave, own), chosen, own)
+            return found, states
 
         return self._by_waves(units, translate)
+
+    def _states_after(self, generator, wave, chosen: List[Tensor]) -> List[DocumentState]:
+        """Return the document states of each model after target sentences."""
+        previous = [self._previous(unit, tokens) for unit, tokens in zip(wave, chosen)]
+        tokens = pad_rows(previous, self.task.target_dictionary)
+        return generator.model.next_doc_state(tokens.to(device_of(generator.model.models)))
+
+    def _warn_if_equal(self, states, of_own, chosen: List[Tensor], own: List[Tensor]) -> None:
+        """Warn once if the document states of a wave do not depend on its target sentences."""
+        if all(map(torch.equal, chosen, own)):
+            return
+        self._checks_gold = False
+        pairs = [(a[name], b[name]) for a, b in zip(states, of_own) for name in a]
+        if all(torch.equal(a, b) for a, b in pairs):
+            logger.warning("--gold-context has no effect: this model reads no target context")
 
     def _translated(self, unit: DecodingUnit) -> List[Tensor]:
         """Return the list of the translations before a sentence, which may be extended."""

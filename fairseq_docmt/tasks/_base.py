@@ -47,6 +47,7 @@ from fairseq_docmt.tasks import (
     _corpus_checks,
     _criterion,
     _data_folder,
+    _decoding_options,
     _language_tags,
     _model_setup,
     _sentence_data,
@@ -300,6 +301,7 @@ class DocumentTranslationTask(PreparedTextTask):
             _unused_options.check_in_decoding(task)
             if task.cfg.replace_unk is not None:
                 read_dictionary(task.cfg.replace_unk)  # fairseq does not say what is wrong with it
+            _decoding_options.check_options(task.cfg)
             _checkpoint_checks.check_checkpoints_to_decode(task)
             if task.cfg.language_model:
                 _checkpoint_checks.check_language_model(task)

@@ -50,9 +50,18 @@ def check_checkpoints_to_decode(task) -> None:
     Raises:
         UserError: a checkpoint is missing or damaged, or does not fit the dictionaries.
     """
+    suffix, shards = task.cfg.checkpoint_suffix, task.cfg.checkpoint_shards
+    if shards < 1:
+        raise UserError(f"--checkpoint-shard-count must be at least 1, got {shards}")
     for path in utils.split_paths(task.cfg.checkpoint_to_decode):
-        if os.path.exists(path) or task.cfg.checkpoint_shards == 1:
-            file = read_checkpoint(path)
+        for shard in range(shards):
+            part = checkpoint_utils.get_maybe_sharded_checkpoint_filename(
+                path, suffix, shard, shards
+            )
+            if not os.path.exists(part):
+                raise UserError(f"checkpoint {part} not found")
+        if shards == 1:
+            file = read_checkpoint(part)
             task.use_tags(_language_tags.chosen(task.cfg, file))
             _check_sizes(file, task)
             file.limit_positions(task.cfg)

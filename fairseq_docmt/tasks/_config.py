@@ -143,6 +143,7 @@ class DocumentTranslationConfig(TranslationConfig):
     language_model: Optional[str] = II("generation.lm_path")
     replace_unk: Optional[str] = II("generation.replace_unk")
     input_file: str = II("interactive.input")
+    checkpoint_suffix: str = II("checkpoint.checkpoint_suffix")
     checkpoint_shards: int = II("checkpoint.checkpoint_shard_count")
     restore_file: str = II("checkpoint.restore_file")
     continue_once: Optional[str] = II("checkpoint.continue_once")
@@ -157,6 +158,15 @@ class DocumentTranslationConfig(TranslationConfig):
     store_ema: bool = II("ema.store_ema")
     max_update: int = II("optimization.max_update")
     stop_time_hours: float = II("optimization.stop_time_hours")
+    # Options of fairseq that decoding reads, fails at or ignores; see _decoding_options.py.
+    post_process: Optional[str] = II("common_eval.post_process")
+    model_overrides: str = II("common_eval.model_overrides")
+    results_path: Optional[str] = II("common_eval.results_path")
+    quiet: bool = II("common_eval.quiet")
+    gen_subset: str = II("dataset.gen_subset")
+    shard_id: int = II("dataset.shard_id")
+    bf16: bool = II("common.bf16")
+    amp: bool = II("common.amp")
     seed: int = II("common.seed")
     no_progress_bar: bool = II("common.no_progress_bar")
 

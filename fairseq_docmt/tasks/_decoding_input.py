@@ -136,7 +136,13 @@ class DecodingInput:
             if number == 1:
                 line = line.lstrip("\ufeff")
             check_unicode(line, f"line {number} of the input")
-            found.append(encode(line))
+            try:
+                found.append(encode(line))
+            except LookupError as error:  # of nltk
+                reason = str(error).strip("*\n ").split("\n")[0]
+                raise UserError(
+                    f"the tokenizer cannot be used ({reason}); choose another --tokenizer"
+                ) from None
             if line.strip() and not found[-1].strip():
                 raise UserError(
                     f"line {number} of the input ({line!r:.40}) has no words after tokenization "
@@ -248,6 +254,7 @@ class DecodingInput:
         lines_before=0,
         **_,
     ) -> iterators.EpochBatchIterator:
+        _check_numbers(max_tokens, max_sentences, num_workers, num_shards, shard_id)
         if units.too_long:
             self._report_too_long(units, ignore_invalid_inputs, lines_before)
         batches = units.batches(
@@ -316,3 +323,18 @@ def _check_constraints(packed: Tensor, symbols: Symbols, lines_before: int) -> N
             symbols.check(words, place)
         longest = max(longest, length)
     symbols.check([bos] if longest < packed.shape[1] else [], "a constraint of the input")
+
+
+def _check_numbers(max_tokens, max_sentences, num_workers, num_shards, shard_id) -> None:
+    least = {"--max-tokens": (max_tokens, 1), "--batch-size": (max_sentences, 1)}
+    least["--num-workers"] = (num_workers, 0)
+    least["--distributed-world-size"] = (num_shards, 1)
+    least["--distributed-rank"] = (shard_id, 0)
+    for option, (value, minimum) in least.items():
+        if value is not None and value < minimum:
+            raise UserError(f"{option} must be at least {minimum}, got {value}")
+    if shard_id >= num_shards:
+        raise UserError(
+            f"--distributed-rank must be below --distributed-world-size {num_shards}, got "
+            f"{shard_id}"
+        )

@@ -57,7 +57,7 @@ def check_in_decoding(task) -> None:
     Raises:
         UserError: each process would translate everything.
     """
-    if task.cfg.num_shards > 1:
+    if task.cfg.num_shards > 1 or task.cfg.shard_id > 0:
         raise UserError(
             f"--num-shards {task.cfg.num_shards} is ignored by fairseq, so that each process would "
             "translate everything; give --distributed-world-size and --distributed-rank instead"

@@ -100,6 +100,7 @@ def test_nbest_lists_have_no_sentence_twice_and_are_in_order():
     ]
     assert found == [[([5, EOS], -1.0), ([8, EOS], -3.0)], [([6, EOS], -1.0), ([7, EOS], -2.0)]]
     assert [len(row) for row in nbest_of_sentences(ranked, 1)] == [1, 1]
+    assert [len(row) for row in nbest_of_sentences(ranked, 3, distinct=False)] == [3, 3]
 
 
 def test_a_wrong_number_of_sentences_is_matched_without_loss():

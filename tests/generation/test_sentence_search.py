@@ -1,9 +1,11 @@
 """Limits of length and sentence count for each row of a search."""
 
+import math
+
 import pytest
 import torch
 from fairseq.data import Dictionary
-from fairseq.search import BeamSearch
+from fairseq.search import BeamSearch, Sampling
 from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_docmt.data import add_document_symbols
@@ -105,3 +107,24 @@ def test_no_end_before_the_minimum_length():
 def test_some_symbols_come_before_a_translation_only():
     found = allowed([9, 9], [0, 0], [["w"], ["w"]], marks=[2, 1])
     assert found == [{"</s>", "<sep>", "<bod>", "w"}, {"</s>", "<sep>", "w"}]
+
+
+@pytest.mark.parametrize("step", [0, 2])
+@pytest.mark.parametrize("options", [{}, {"sampling_topk": 3}, {"sampling_topp": 0.3}], ids=str)
+def test_samples_may_be_as_improbable_as_they_must(step, options):
+    """Where only the end is allowed; its probability of e^-300 is 0 in single precision."""
+    search, words = search_of([step], [0], least=[0])
+    search.inner = Sampling(words, **options)
+    lprobs = torch.full((1, 2, len(words)), -math.log(len(words) - 1))
+    lprobs[..., words.eos()] = -300.0
+    scores = torch.full((1, 2, step), -5.0)
+    tokens = torch.full((2, step + 1), words.index("w"))
+    found, chosen, beams = search.step(step, lprobs, scores, tokens, torch.tensor([0]))
+    assert chosen.eq(words.eos()).all() and beams.tolist() == [[0, 1] if step else [0, 0]]
+    assert found.tolist() == [[-305.0 if step else -300.0] * 2]
+
+
+def test_shares_begin_after_the_symbols_in_front():
+    """Also where there is room for nothing else."""
+    assert allowed([1], [3], [[]], marks=[1]) == [{"<sep>", "<bod>", "w"}]
+    assert allowed([1], [3], [["<bod>"]], marks=[1]) == [{"</s>"}]

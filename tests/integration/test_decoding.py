@@ -651,3 +651,92 @@ def test_hard_alignments_of_references(binarised, system):
 def test_decoding_of_another_task_is_refused(binarised, document_checkpoint):
     with pytest.raises(UserError, match="--decoding window is not for --task full_document"):
         tiny.generate(binarised, document_checkpoint, *DOCUMENT, "--decoding", "window")
+
+
+@pytest.mark.parametrize(
+    "system, options, message",
+    [
+        (
+            ("window", "sequential"),
+            ["--bf16"],
+            "no effect in decoding, which is in single precision or --fp16: --bf16",
+        ),
+        (
+            ("window", "sequential"),
+            ["--score-reference", "--lenpen", "0.6"],
+            "options without effect with --score-reference: --beam, --max-len-b, --lenpen",
+        ),
+        (
+            ("memnet-document", "iterative"),
+            ["--decode-passes", "0", "--decode-order", "in-turn"],
+            "--decode-order has no effect with --decode-passes 0",
+        ),
+        (
+            ("context-stream", "stream"),
+            ["--gold-context"],
+            "--gold-context has no effect: this model reads no target context",
+        ),
+        (("window", "sequential"), ["--no-early-stop"], "fairseq ignores --no-early-stop"),
+        (("cache-stream", "stream"), ["--gold-context"], None),
+    ],
+    indirect=["system"],
+)
+def test_options_without_effect_are_named(binarised, system, options, message, caplog):
+    checkpoint, given = system
+    tiny.generate(binarised, checkpoint, *given, *options)
+    named = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert named == ([message] if message else [])
+
+
+def test_options_without_effect_on_windows_of_one_sentence_are_named(
+    binarised, window_checkpoint, caplog
+):
+    one = [*WINDOW, "--window-size", "1", "--override-checkpoint-options"]
+    for option in ("--gold-context", "--normalize-with-context"):
+        caplog.clear()
+        tiny.generate(binarised, window_checkpoint, *one, option)
+        assert f"{option} has no effect on windows of 1 sentence" in caplog.messages
+    joint = ["--decoding", "window", "--wrong-sentence-count", "keep"]
+    tiny.generate(binarised, window_checkpoint, *one, *joint)
+    assert "--wrong-sentence-count keep has no effect on windows of 1 sentence" in caplog.messages
+
+
+def test_iterative_options_without_a_target_memory_are_named(
+    binarised, memnet_document_checkpoint, caplog, monkeypatch
+):
+    from fairseq_docmt.models.memnet_rnn import MemnetRNNModel
+
+    monkeypatch.setattr(MemnetRNNModel, "remembers_translations", False)
+    tiny.generate(binarised, memnet_document_checkpoint, *DOCUMENT, "--decode-passes", "2")
+    message = "--decode-passes has no effect on models without a target memory"
+    assert caplog.messages.count(message) == 1
+
+
+@pytest.mark.parametrize("system", [*FEW, ("window", "window")], indirect=True, ids=str)
+def test_all_samples_are_listed(binarised, system):
+    """Equal ones too."""
+    checkpoint, options = system
+    options = [*options, "--sampling", "--beam", "4", "--nbest", "4", "--temperature", "0.02"]
+    output = tiny.generate(binarised, checkpoint, *options, "--max-len-b", "3")
+    rows = Counter(int(row) for row in re.findall(r"^H-(\d+)\t", output, flags=re.M))
+    assert rows == {row: 4 for row in tiny.rows_of(DOCS)}
+
+
+@pytest.mark.parametrize("length", ["1", "30"])
+def test_the_source_gives_the_length(binarised, memory_stream_checkpoint, length):
+    """Whatever the maximum; as fairseq counts the end of the source, there is a word more."""
+    options = [*STREAM, "--match-source-len", "--max-len-b", length]
+    output = tiny.generate(binarised, memory_stream_checkpoint, *options)
+    sources = tiny.lines_of(output, "S")
+    for row, text in tiny.lines_of(output).items():
+        assert len(text.split()) == len(sources[row].split()) + 1
+
+
+@pytest.mark.parametrize("decoding", ["segment", "window", "sequential"])
+def test_limits_without_room_for_words(binarised, barely_trained, decoding):
+    """What stands before the sentences of an output is written in any case."""
+    task = [*WINDOW, "--window-size", "3", "--next-sentences", "1", "--mark-document-start"]
+    options = [*WINDOW, "--decoding", decoding, "--print-alignment", "hard"]
+    options += ["--max-len-a", "0.01", "--max-len-b", "0"]
+    output = tiny.generate(binarised, barely_trained(*task), *options)
+    assert tiny.lines_of(output) == {row: "" for row in tiny.rows_of(DOCS)}

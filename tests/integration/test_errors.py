@@ -14,7 +14,7 @@ import tiny
 import torch
 
 from fairseq_docmt import errors
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, reason_of
 
 WINDOW = ["--task", "sliding_window_translation"]
 
@@ -150,6 +150,35 @@ def test_the_command_line_shows_the_sentence_and_no_traceback(tmp_path):
     assert run.returncode == 1
     assert run.stderr.splitlines()[-1].startswith("error: data directory")
     assert "Traceback" not in run.stderr
+
+
+def test_refusals_of_fairseq_are_sentences(binarised, window_checkpoint, monkeypatch):
+    """Its commands check some options before they set up a task; other errors have tracebacks."""
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    for options, sentence in (
+        (["--sampling"], "--sampling requires --nbest to be equal to --beam"),
+        (["--bpe", "characters"], "--bpe characters cannot be used in this fairseq"),
+        (
+            ["--bpe", "sentencepiece"],
+            "--sentencepiece-model is missing, which another option needs",
+        ),
+        (
+            ["--tokenizer", "moses"],
+            "--source-lang is missing, which --tokenizer needs; give both",
+        ),
+        (
+            ["--bpe", "hf_byte_bpe"],
+            "Please install huggingface/tokenizers with: pip install tokenizers",
+        ),
+    ):
+        with pytest.raises(Exception) as caught:
+            tiny.generate(binarised, window_checkpoint, *WINDOW, *options)
+        assert reason_of(caught.value) == sentence
+    lines = ["w1"]
+    with pytest.raises(AssertionError) as caught:
+        tiny.interactive(binarised, window_checkpoint, lines, *WINDOW, "--batch-size", "2")
+    assert reason_of(caught.value) == "--batch-size cannot be larger than --buffer-size"
+    assert reason_of(AssertionError("--beam is 3")) is None  # not of fairseq
 
 
 class Malicious:

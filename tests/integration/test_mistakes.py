@@ -1227,7 +1227,7 @@ DECODING = {
         [*WINDOWS, "--force-sentence-count"],
     ),
     "weight of no language model": Case(
-        "--lm-weight is for --lm-path; give both or neither",
+        "--lm-weight needs --lm-path; give both or neither",
         [*WINDOWS, "--lm-weight", "0.3"],
     ),
     "normalised context": Case(
@@ -1269,10 +1269,12 @@ DECODING = {
         [*WINDOWS, "--sampling", "--diverse-beam-groups", "3", "--nbest", "3"],
     ),
     "samples without sampling": Case(
-        "--sampling-topk needs --sampling", [*WINDOWS, "--sampling-topk", "5"]
+        "--sampling-topk needs --sampling; give both or neither",
+        [*WINDOWS, "--sampling-topk", "5"],
     ),
     "nucleus without sampling": Case(
-        "--sampling-topp needs --sampling", [*WINDOWS, "--sampling-topp", "0.9"]
+        "--sampling-topp needs --sampling; give both or neither",
+        [*WINDOWS, "--sampling-topp", "0.9"],
     ),
     "groups of the beam": Case(
         "--beam 4 must be divisible by --diverse-beam-groups 3; change one of them",
@@ -1280,6 +1282,121 @@ DECODING = {
     ),
     "temperature of 0": Case(
         "--temperature must be positive, got 0.0", [*WINDOWS, "--temperature", "0"]
+    ),
+    "samples of more words than there are": Case(
+        ("--sampling-topk must be from 1 to 18, the words of the target dictionary, got 1000"),
+        [*WINDOWS, "--sampling", "--nbest", "3", "--sampling-topk", "1000"],
+    ),
+    "samples of no words": Case(
+        "--sampling-topp must be above 0 and at most 1, got 0.0",
+        [*WINDOWS, "--sampling", "--nbest", "3", "--sampling-topp", "0"],
+    ),
+    "two ways to sample": Case(
+        "fairseq ignores --sampling-topk with --sampling-topp; give one of them",
+        [*WINDOWS, "--sampling", "--nbest", "3", "--sampling-topp", "0.5", "--sampling-topk", "3"],
+    ),
+    "strength of no groups": Case(
+        "--diverse-beam-strength needs --diverse-beam-groups; give both or neither",
+        [*WINDOWS, "--diverse-beam-strength", "2"],
+    ),
+    "a rate that favours siblings": Case(
+        "--diversity-rate must not be negative, got -0.5", [*WINDOWS, "--diversity-rate", "-0.5"]
+    ),
+    "siblings of more words than there are": Case(
+        (
+            "--diversity-rate needs a --beam below half of the 18 words of the target dictionary, "
+            "got 9"
+        ),
+        [*WINDOWS, "--diversity-rate", "0.5", "--beam", "9"],
+    ),
+    "modules without dropout": Case(
+        "--retain-dropout-modules needs --retain-dropout; give both or neither",
+        [*WINDOWS, "--retain-dropout-modules", "TransformerDecoder"],
+    ),
+    "more hypotheses than beams": Case(
+        "--nbest 4 is more than --beam 3; give a wider beam", [*WINDOWS, "--nbest", "4"]
+    ),
+    "no room for words": Case(
+        "--max-len-a 0.0 with --max-len-b 0 leaves no room for a word; give larger ones",
+        [*WINDOWS, "--max-len-b", "0"],
+    ),
+    "lengths below 0": Case(
+        "--max-len-a -1.0 with --max-len-b 40 leaves no room for a word; give larger ones",
+        [*WINDOWS, "--max-len-a", "-1", "--max-len-b", "40"],
+    ),
+    "minimum above the maximum": Case(
+        "--min-len 20 is more than --max-len-b 12; change one of them",
+        [*WINDOWS, "--min-len", "20"],
+    ),
+    "minimum below 0": Case(
+        "--min-len must not be negative, got -1", [*WINDOWS, "--min-len", "-1"]
+    ),
+    "length penalty that is no number": Case(
+        "--lenpen must be a finite number, got nan", [*WINDOWS, "--lenpen", "nan"]
+    ),
+    "length penalty of sums": Case(
+        "--lenpen has no effect with --unnormalized; leave one of them out",
+        [*WINDOWS, "--lenpen", "0.6", "--unnormalized"],
+    ),
+    "speech": Case(
+        "--beam-mt is for translation of speech; leave it out", [*WINDOWS, "--beam-mt", "2"]
+    ),
+    "iterations": Case(
+        "--iter-decode-max-iter is for non-autoregressive models; leave it out",
+        [*WINDOWS, "--iter-decode-max-iter", "2"],
+    ),
+    "old option for BLEU": Case(
+        "fairseq ignores --sacrebleu; give --scoring sacrebleu instead", [*WINDOWS, "--sacrebleu"]
+    ),
+    "kept counts of single sentences": Case(
+        (
+            "--wrong-sentence-count keep has no meaning with --decoding sequential, which "
+            "translates one sentence at a time; leave it out"
+        ),
+        [*WINDOWS, "--wrong-sentence-count", "keep"],
+    ),
+    "nothing to keep": Case(
+        (
+            "--force-sentence-count leaves nothing to --wrong-sentence-count keep; leave one of "
+            "them out"
+        ),
+        [*WINDOWS, "--decoding", "window", "--force-sentence-count"]
+        + ["--wrong-sentence-count", "keep"],
+    ),
+    "rank without processes": Case(
+        "--distributed-rank must be below --distributed-world-size 1, got 1",
+        [*WINDOWS, "--distributed-rank", "1"],
+    ),
+    "no processes": Case(
+        "--distributed-world-size must be at least 1, got 0",
+        [*WINDOWS, "--distributed-world-size", "0"],
+    ),
+    "workers below 0": Case(
+        "--num-workers must be at least 0, got -1", [*WINDOWS, "--num-workers", "-1"]
+    ),
+    "batches of 0": Case("--batch-size must be at least 1, got 0", [*WINDOWS, "--batch-size", "0"]),
+    "no shard of the checkpoint": Case(
+        "checkpoint {folder}/trained_2.pt not found",
+        [*WINDOWS, "--checkpoint-suffix", "_2"],
+    ),
+    "checkpoint of no shards": Case(
+        "--checkpoint-shard-count must be at least 1, got 0",
+        [*WINDOWS, "--checkpoint-shard-count", "0"],
+    ),
+    "overrides that are no dictionary": Case(
+        """--model-overrides must be a dictionary such as "{'dropout': 0.1}", not 3""",
+        [*WINDOWS, "--model-overrides", "3"],
+    ),
+    "unknown postprocessing": Case(
+        (
+            "--post-process bpe is unknown to fairseq; give subword_nmt, sentencepiece or "
+            "wordpiece, or leave it out"
+        ),
+        [*WINDOWS, "--post-process", "bpe"],
+    ),
+    "proteins": Case(
+        "--dataset-impl fasta has no texts with a target side; leave it out",
+        [*WINDOWS, "--dataset-impl", "fasta"],
     ),
     "no best": Case("--nbest must be at least 1, got 0", [*WINDOWS, "--nbest", "0"]),
     "prefix of windows": Case(
@@ -1572,6 +1689,19 @@ INTERACTIVE = {
         ),
         ["--print-alignment", "soft"],
         write("input", "w1\n"),
+    ),
+    "results in a folder": Case(
+        "--results-path is for fairseq-generate; leave it out",
+        ["--results-path", "{folder}/results"],
+        write("input", "w1\n"),
+    ),
+    "typed split": Case(
+        "--gen-subset is for fairseq-generate; leave it out",
+        ["--gen-subset", "valid"],
+        write("input", "w1\n"),
+    ),
+    "quiet": Case(
+        "--quiet is for fairseq-generate; leave it out", ["--quiet"], write("input", "w1\n")
     ),
     "gold context of typed text": Case(
         "--gold-context needs references; this input has no target side",
