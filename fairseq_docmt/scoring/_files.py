@@ -10,6 +10,8 @@ from fairseq_docmt.errors import UserError
 
 #: Characters of a line above which no metric ends in reasonable time.
 LONGEST = 500_000
+#: How a file compressed by gzip begins.
+GZIP = b"\x1f\x8b"
 
 
 def read_text(path: str) -> str:
@@ -23,6 +25,8 @@ def read_text(path: str) -> str:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
+        if error.object.startswith(GZIP):
+            raise UserError(f"{path} is compressed; unpack it, for example with gunzip") from None
         line = error.object[: error.start].count(b"\n") + 1
         raise UserError(f"{path}: line {line} is not UTF-8; convert the file") from None
     _check_line_ends(text, path)
