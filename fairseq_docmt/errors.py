@@ -78,6 +78,24 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], place: str = "") 
             raise UserError(f"unknown option {name}{place}; {fix}")
 
 
+def _refused_checkpoint(place) -> Optional[str]:
+    """Return what is wrong with the checkpoint that fairseq has failed to load, None if nothing.
+
+    fairseq-validate asks a task only after that.
+    """
+    from fairseq_docmt.checkpoint_file import read_checkpoint  # which imports this module
+
+    while place is not None:
+        frame = place.tb_frame
+        if frame.f_code.co_name == "load_model_ensemble_and_task":
+            try:
+                read_checkpoint(frame.f_locals["filename"])
+            except UserError as error:
+                return str(error)
+        place = place.tb_next
+    return None
+
+
 #: what a message of fairseq about options says
 OF_OPTIONS = re.compile(r"--[a-z]|Please install|^world size")
 #: messages of hydra about options -> what the user reads
@@ -99,6 +117,9 @@ def reason_of(error: BaseException) -> Optional[str]:
         return str(error)
     if isinstance(error, FloatingPointError):  # of fairseq-train
         return f"{str(error).split('. ')[0]}; {DIVERGED}"
+    problem = _refused_checkpoint(error.__traceback__)
+    if problem is not None and isinstance(error, Exception):
+        return problem
     if isinstance(error, pickle.UnpicklingError):  # of fairseq-validate, which reads at once
         return REFUSED
     for pattern, sentence in OF_HYDRA.items():

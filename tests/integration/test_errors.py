@@ -230,3 +230,21 @@ def test_the_end_of_a_training_that_diverges(capsys, monkeypatch, error, message
 def test_a_learning_rate_of_1000(binarised, tmp_path):
     with pytest.raises(UserError, match="gradients are Nan/Inf; training has diverged; lower --lr"):
         tiny.train(binarised, tmp_path / "ck", *WINDOW, "--lr", "1000", updates=60)
+
+
+@pytest.mark.parametrize("content, problem", [(b"PK\3\4 cut", "is damaged"), (None, "not found")])
+def test_a_checkpoint_that_fairseq_validate_cannot_read(
+    binarised, tmp_path, capsys, content, problem
+):
+    from fairseq_cli import validate
+
+    path = tmp_path / "bad.pt"
+    if content is not None:
+        path.write_bytes(content)
+    options = [binarised, "--user-dir", tiny.USER_DIR, *WINDOW, "--path", path, "--cpu"]
+    with pytest.raises(Exception) as raised:
+        tiny.run_main(validate.cli_main, *options, "--max-tokens", "100")
+    capsys.readouterr()
+    sys.excepthook(raised.type, raised.value, raised.tb)
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: checkpoint {path} {problem}") and said.count("\n") == 1
