@@ -29,6 +29,8 @@ MARK = re.compile(r"(?<!\S)</?\w+>(?!\S)")
 
 BYTE_ORDER_MARK = "\ufeff"
 
+LONGEST = 500_000  # characters of a line; in longer ones tokenizers do not end
+
 BLOCK = 10_000  # lines that are checked together
 
 Fault = Tuple[int, str]
@@ -58,7 +60,7 @@ def iterate_lines(path: str) -> Iterator[str]:
 
     Raises:
         CorpusError: the file cannot be read or is a pipe, begins with a byte order mark, has a line
-            that is not UTF-8, or mixes CR with LF.
+            that is not UTF-8, or mixes CR with LF, or a line is too long.
     """
     if Path(path).is_fifo():
         raise CorpusError(
@@ -69,8 +71,19 @@ def iterate_lines(path: str) -> Iterator[str]:
         if stream.read(1) == BYTE_ORDER_MARK:
             raise CorpusError(_byte_order_mark_in(path))
         stream.seek(0)
-        for line in stream:
-            yield line[:-1] if line.endswith("\n") else line
+        for number, line in enumerate(stream, start=1):
+            line = line[:-1] if line.endswith("\n") else line
+            refuse_long(line, path, number)
+            yield line
+
+
+def refuse_long(line: str, name: str, number: int) -> None:
+    """Raise a CorpusError if a line is longer than any sentence."""
+    if len(line) > LONGEST:
+        raise CorpusError(
+            f"{name}: line {number} has {len(line):,} characters, and lines are limited to "
+            f"{LONGEST:,}; check the line ends of the file"
+        )
 
 
 def _byte_order_mark_in(name: str) -> str:
@@ -135,6 +148,8 @@ def check_lines(src: Iterable[str], tgt: Iterable[str], src_name: str, tgt_name:
     for block in blocks_of(rows, BLOCK):
         faults: List[Fault] = []
         for name, lines in zip(names, zip(*block)):
+            for number, line in enumerate(lines, start=first):
+                refuse_long(line or "", name, number)
             faults += _faults_of_side([line or "" for line in lines], name, first)
         faults += _first_mismatch(block, rows, names, first)
         if faults:

@@ -19,6 +19,7 @@ from check_documents import (
     Counts,
     check_lines,
     check_scripts,
+    refuse_long,
     without_odd_line_breaks,
 )
 from stages import write_whole
@@ -76,7 +77,7 @@ def paired_lines(*paths: str) -> Iterator[Tuple[str, ...]]:
     """Yield line i of several files together.
 
     Raises:
-        CorpusError: a file has fewer lines than the others.
+        CorpusError: a file has fewer lines than the others, or a line is too long.
     """
     for number, lines in enumerate(zip_longest(*map(lines_of, paths))):
         if None in lines:
@@ -88,6 +89,8 @@ def paired_lines(*paths: str) -> Iterator[Tuple[str, ...]]:
                 f"{short} ends after line {number}, but {longer} continues; line i of one must "
                 "belong to line i of the other, so give files of the same release"
             )
+        for path, line in zip(paths, lines):
+            refuse_long(line, path, number + 1)
         yield lines
 
 

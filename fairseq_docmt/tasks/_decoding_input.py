@@ -19,6 +19,9 @@ from fairseq_docmt.tasks._open_document import OpenDocument
 
 logger = logging.getLogger(__name__)
 
+#: characters of an input line; in longer ones tokenizers do not end
+LONGEST = 500_000
+
 
 class TypedLines(LanguagePairDataset):
     """Input lines of fairseq-interactive or the Python interface, blank ones included."""
@@ -129,12 +132,18 @@ class DecodingInput:
             encode: function from raw text to words of the dictionary.
 
         Raises:
-            UserError: a line is not UTF-8, or nothing is left of it, which would end its document.
+            UserError: a line is too long or not UTF-8, or nothing is left of it, which would end
+                its document.
         """
         found = []
         for number, line in enumerate(lines, start=self.lines_read + 1):
             if number == 1:
                 line = line.lstrip("\ufeff")
+            if len(line) > LONGEST:
+                raise UserError(
+                    f"line {number} of the input has {len(line):,} characters, and lines are "
+                    f"limited to {LONGEST:,}; check the line ends"
+                )
             check_unicode(line, f"line {number} of the input")
             try:
                 found.append(encode(line))

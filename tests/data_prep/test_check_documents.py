@@ -133,3 +133,14 @@ def test_many_lines_take_seconds(tmp_path):
     start = time.perf_counter()
     assert check_files(*paths).sentences == 180_000
     assert time.perf_counter() - start < 10  # measured: 0.15 s
+
+
+def test_lines_longer_than_any_sentence_are_refused(tmp_path):
+    fits, long = "a" * check_documents.LONGEST, "a" * (check_documents.LONGEST + 1)
+    assert check_files(*write(tmp_path, f"b\n{fits}\n", "x\ny\n")).sentences == 2
+    for number, sides in enumerate(((f"b\n{long}\n", "x\ny\n"), ("b\na\n", f"x\n{long}\n"))):
+        path = write(tmp_path, *sides)[number]
+        with pytest.raises(CorpusError, match=f"{path}: line 2 has 500,001 characters, and lines"):
+            check_files(*write(tmp_path, *sides))
+    with pytest.raises(CorpusError, match="src: line 1 has 500,001 characters"):
+        check_documents.check_lines([long], ["x"], "src", "tgt")

@@ -431,6 +431,7 @@ def test_messages_name_lines_of_the_whole_input(binarised, window_checkpoint):
     """Not those of the lines that are read at a time."""
     options = [*WINDOW, "--buffer-size", "2"]
     for line, message in (
+        ("w" * 500_001, "line 4 of the input has 500,001 characters, and lines are limited"),
         ("w1 \udcff", "line 4 of the input is not UTF-8; convert the input"),
         ("w1 <sep>", "line 4 of the input has the word <sep>"),
         ("w1 " * 2000, "input: line 4 has more tokens than the model's 1024 source positions"),

@@ -2045,6 +2045,14 @@ READERS = {
         ["{folder}/a", "{folder}/no"],
         "{folder}/no: cannot be read (No such file or directory)",
     ),
+    "a line of megabytes": (
+        check_documents.main,
+        ["{folder}/long", "{folder}/long"],
+        (
+            "{folder}/long: line 1 has 500,001 characters, and lines are limited to 500,000; check "
+            "the line ends of the file"
+        ),
+    ),
     "one suffix": (
         hold_out.main,
         ["a.en", "b.en", "--valid", "1", "--test", "1", "--out", "o"],
@@ -2083,7 +2091,7 @@ READERS = {
 def test_readers(place, capsys, name):
     main, arguments, message = READERS[name]
     texts = {"a": "one\n\ntwo\n", "b": "one\ntwo\n", "tabs": "one\tuno\n", "russian": "one\tраз\n"}
-    texts.update({"c.x": "a\n", "c.y": "b\n"})
+    texts.update({"c.x": "a\n", "c.y": "b\n", "long": "a" * 500_001})
     for file, text in texts.items():
         write(file, text)(place)
     run = lambda: tiny.run_main(main, *map(place.filled, arguments))  # noqa: E731
