@@ -394,7 +394,7 @@ def name_of(trial: Trial) -> str:
 
 
 #: trials of make test, and all of the long test
-QUICK, TRIALS = 10, 300
+QUICK, TRIALS = 6, 300
 
 
 @pytest.mark.parametrize("seed", range(QUICK))
