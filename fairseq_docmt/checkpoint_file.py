@@ -4,6 +4,7 @@ import argparse
 import os
 import pickle
 import pickletools
+import re
 import zipfile
 from typing import Any, Dict, NamedTuple, Set
 
@@ -209,3 +210,18 @@ def _by_group(settings) -> Dict[str, Dict[str, Any]]:
         for name, group in groups.items()
     }
     return {name: dict(group) for name, group in as_dict.items() if hasattr(group, "keys")}
+
+
+def misfit(message: str) -> str:
+    """Return the first difference between a checkpoint and a model, from the message of torch."""
+    sizes = re.search(r"size mismatch for (\S+): .*?Size\(\[(.*?)\]\).*?Size\(\[(.*?)\]\)", message)
+    if sizes:
+        name, trained, built = sizes.groups()
+        return f"{name} has the shape [{trained}] in the checkpoint, but [{built}] in the model"
+    names = re.findall(r"""["']([\w.]+)["']""", message)
+    if not names:
+        return message.splitlines()[0]
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    if "Missing" in message:
+        return f"the checkpoint lacks {names[0]}{more}"
+    return f"only the checkpoint has {names[0]}{more}"

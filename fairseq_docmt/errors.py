@@ -96,6 +96,15 @@ def _refused_checkpoint(place) -> Optional[str]:
     return None
 
 
+def _misfit(message: str) -> str:
+    from fairseq_docmt.checkpoint_file import misfit  # which imports this module
+
+    return (
+        f"the checkpoint does not fit the model: {misfit(message)}; give a checkpoint as training "
+        "has saved it, without --model-overrides that change the model"
+    )
+
+
 #: what a message of fairseq about options says
 OF_OPTIONS = re.compile(r"--[a-z]|Please install|^world size")
 #: messages of hydra about options -> what the user reads
@@ -117,6 +126,8 @@ def reason_of(error: BaseException) -> Optional[str]:
         return str(error)
     if isinstance(error, FloatingPointError):  # of fairseq-train
         return f"{str(error).split('. ')[0]}; {DIVERGED}"
+    if isinstance(error, RuntimeError) and text.startswith("Error(s) in loading state_dict"):
+        return _misfit(str(error))
     problem = _refused_checkpoint(error.__traceback__)
     if problem is not None and isinstance(error, Exception):
         return problem

@@ -19,7 +19,7 @@ from fairseq_docmt.data.document_index import BLANK_SIZE
 from fairseq_docmt.data.language_tags import MBART25_TASKS, MULTILINGUAL_TASK
 from fairseq_docmt.data.reserved import Symbols, check_unicode
 from fairseq_docmt.data.text_form import SentencePieces, TextForm, read_text_forms
-from fairseq_docmt.errors import UserError, refuse_unknown
+from fairseq_docmt.errors import UserError, reason_of, refuse_unknown
 
 #: type of an option -> what a message calls it
 _WANTED = {
@@ -126,13 +126,19 @@ class DocumentTranslator:
         pieces = options.get("sentencepiece_model")
         if pieces:
             SentencePieces(SentencepieceConfig(sentencepiece_model=pieces))  # raises if it is none
-        # fairseq resolves a relative path from the directory of the checkpoint.
-        loaded = hub_utils.from_pretrained(
-            os.path.dirname(os.path.abspath(paths[0])),
-            os.pathsep.join(os.path.abspath(path) for path in paths),
-            os.path.abspath(data),
-            **{"no_progress_bar": True, **options},
-        )
+        try:
+            # fairseq resolves a relative path from the directory of the checkpoint.
+            loaded = hub_utils.from_pretrained(
+                os.path.dirname(os.path.abspath(paths[0])),
+                os.pathsep.join(os.path.abspath(path) for path in paths),
+                os.path.abspath(data),
+                **{"no_progress_bar": True, **options},
+            )
+        except RuntimeError as error:
+            reason = reason_of(error)
+            if reason is None:
+                raise
+            raise UserError(reason) from None
         for file in files:  # fairseq takes the options of the first
             file.limit_positions(loaded["task"].cfg)
         hub = hub_utils.GeneratorHubInterface(loaded["args"], loaded["task"], loaded["models"])

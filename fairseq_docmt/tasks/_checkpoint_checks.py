@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import sys
 from typing import NamedTuple, Optional
 
@@ -10,7 +9,12 @@ import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.data import Dictionary
 
-from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint, read_language_model
+from fairseq_docmt.checkpoint_file import (
+    CheckpointFile,
+    misfit,
+    read_checkpoint,
+    read_language_model,
+)
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.tasks import _language_tags, _training_text
@@ -209,22 +213,7 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
         fix = "give the options of that training"
         raise UserError(
             f"checkpoint {file.path} (--arch {file.arch}) does not fit the model (--arch {arch}): "
-            f"{_misfit(str(error))}; {fix}{', or another --save-dir' if resumes else ''}"
+            f"{misfit(str(error))}; {fix}{', or another --save-dir' if resumes else ''}"
         ) from None
     finally:
         logging.disable(before)
-
-
-def _misfit(message: str) -> str:
-    """Return the first difference that torch reports, shortened."""
-    sizes = re.search(r"size mismatch for (\S+): .*?Size\(\[(.*?)\]\).*?Size\(\[(.*?)\]\)", message)
-    if sizes:
-        name, trained, built = sizes.groups()
-        return f"{name} has the shape [{trained}] in the checkpoint, but [{built}] in the model"
-    names = re.findall(r"""["']([\w.]+)["']""", message)
-    if not names:
-        return message.splitlines()[0]
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    if "Missing" in message:
-        return f"the checkpoint lacks {names[0]}{more}"
-    return f"only the checkpoint has {names[0]}{more}"

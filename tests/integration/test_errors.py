@@ -15,6 +15,7 @@ import torch
 
 from fairseq_docmt import errors
 from fairseq_docmt.errors import UserError, reason_of
+from fairseq_docmt.generation import DocumentTranslator
 
 WINDOW = ["--task", "sliding_window_translation"]
 
@@ -248,3 +249,23 @@ def test_a_checkpoint_that_fairseq_validate_cannot_read(
     sys.excepthook(raised.type, raised.value, raised.tb)
     said = capsys.readouterr().err
     assert said.startswith(f"error: checkpoint {path} {problem}") and said.count("\n") == 1
+
+
+def test_a_checkpoint_without_some_parameters(binarised, window_checkpoint, tmp_path):
+    """In the commands and in Python."""
+    state = torch.load(window_checkpoint, weights_only=True)
+    for name in ("encoder.layers.0.fc1.weight", "encoder.layers.0.fc1.bias"):
+        del state["model"][name]
+    path = tmp_path / "cut.pt"
+    torch.save(state, path)
+    sentence = (
+        "the checkpoint does not fit the model: the checkpoint lacks encoder.layers.0.fc1.weight "
+        "and 1 more; give a checkpoint as training has saved it, without --model-overrides that "
+        "change the model"
+    )
+    with pytest.raises(RuntimeError) as caught:
+        tiny.generate(binarised, path, "--task", "sliding_window_translation")
+    assert reason_of(caught.value) == sentence
+    with pytest.raises(UserError) as caught:
+        DocumentTranslator.from_pretrained(path, data=str(binarised))
+    assert str(caught.value) == sentence

@@ -130,7 +130,7 @@ SCHEDULES = [
     ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "4"],
     ["--lr-scheduler", "fixed", "--warmup-updates", "4"],
     ["--lr-scheduler", "polynomial_decay", "--total-num-update", "10"],
-    ["--lr-scheduler", "cosine", "--max-update", "6"],
+    ["--lr-scheduler", "cosine", "--lr-period-updates", "8"],
 ]
 
 
