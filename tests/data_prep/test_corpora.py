@@ -1,12 +1,16 @@
 """Readers of published corpora, on small files of the same format, and recipes that use them."""
 
 import gzip
+import io
 import json
 import os
+import runpy
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest import mock
 
 import marked_documents
 import opus_documents
@@ -78,9 +82,19 @@ def write(folder, **texts):
 
 
 def run_script(module, *arguments):
-    """Run a program of data_prep and return its output and exit status."""
-    command = [sys.executable, str(tiny.ROOT / "data_prep" / f"{module}.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
+    """Run a program of data_prep in this process and return its output and exit status."""
+    program = str(tiny.ROOT / "data_prep" / f"{module}.py")
+    output, errors, status = io.StringIO(), io.StringIO(), 0
+    with mock.patch("sys.argv", [program, *map(str, arguments)]):
+        with redirect_stdout(output), redirect_stderr(errors):
+            try:
+                runpy.run_path(program, run_name="__main__")
+            except SystemExit as stop:
+                status = stop.code or 0
+    if isinstance(status, str):  # python prints it to the standard error
+        errors.write(f"{status}\n")
+        status = 1
+    return subprocess.CompletedProcess(program, status, output.getvalue(), errors.getvalue())
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,8 @@ import pytest
 
 FOLDER = Path(os.environ["MUTANTS_REACHED"])
 ROOT = Path.cwd()
-_coverage = coverage.Coverage(data_file=None, source=[str(ROOT / "fairseq_docmt")])
+SCRIPTS = ROOT / "data_prep"
+_coverage = coverage.Coverage(data_file=None, source=[str(ROOT / "fairseq_docmt"), str(SCRIPTS)])
 _seconds, _fixtures, _passed = defaultdict(float), {}, set()
 _running = [""]  # names of the test and the fixtures that run, the innermost last
 
@@ -47,6 +48,8 @@ def pytest_sessionstart(session):
     for module in pkgutil.walk_packages(package.__path__, "fairseq_docmt."):
         if "__main__" not in module.name and not module.name.endswith("_step_kernels"):
             importlib.import_module(module.name)
+    for script in SCRIPTS.glob("*.py"):
+        importlib.import_module(script.stem)
 
 
 @pytest.hookimpl(hookwrapper=True)

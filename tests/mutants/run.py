@@ -19,12 +19,12 @@ from selection import HERE, Selection, digest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KEPT = ROOT / ".mutants"
-#: packages that are sampled together, and how many percent of their mutants are to be noticed
+#: folders that are sampled together, and how many percent of their mutants are to be noticed
 GROUPS = {
     "modules": (("modules", "ops"), 95),
     "data": (("generation", "data"), 90),
     "models": (("models", "tasks", "criterions", "optim"), 90),
-    "scoring": (("scoring", "analysis"), 90),
+    "scoring": (("scoring", "analysis", "data_prep"), 92),
 }
 NOTICED = ("killed", "timeout")
 
@@ -75,12 +75,17 @@ def read_equivalents() -> dict:
     return {tuple(key): reason for *key, reason in rows}
 
 
+def package_of(folder: str) -> Path:
+    """Return where a folder of a group is."""
+    return ROOT if folder == "data_prep" else ROOT / "fairseq_docmt"
+
+
 def draw(group: str, args, equivalents: dict) -> list:
     """Mutants in the order of a hash, so that an edit changes little of the sample."""
     files = [
         str(path.relative_to(ROOT))
         for folder in GROUPS[group][0]
-        for path in sorted((ROOT / "fairseq_docmt" / folder).rglob("*.py"))
+        for path in sorted((package_of(folder) / folder).rglob("*.py"))
     ]
     files = [file for file in files if any(fnmatch.fnmatch(file, fit) for fit in args.files)]
     every = [mutant for file in files for mutant in mutations.mutants(ROOT, file)]

@@ -35,7 +35,8 @@ class Selection:
     def __init__(self, project: Path, kept: Path, jobs: int, names: list) -> None:
         self._seconds, self._fixtures = defaultdict(float), {}
         self._lines = defaultdict(lambda: defaultdict(set))
-        shared = [project / "fairseq_docmt", *(project / "tests").glob("*.*")]
+        code = [project / name for name in ("fairseq_docmt", "data_prep")]
+        shared = [*code, *(project / "tests").glob("*.*")]
         for folder in folders(project):
             if names and folder.name not in names:
                 continue
