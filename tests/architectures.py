@@ -1,12 +1,14 @@
 """Tiny models of every architecture, which the contract in models/ is tested with."""
 
+from dataclasses import fields
 from typing import List
 
 import tiny
-from fairseq.models import ARCH_MODEL_REGISTRY
-from fairseq.models.transformer import TransformerModelBase
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
+from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 
 import fairseq_docmt  # noqa: F401
+from fairseq_docmt.errors import flag
 
 #: registered name -> class of the model, for those of this package
 OWN = {
@@ -69,6 +71,16 @@ ARCHITECTURES = {
 ONE_OF_EACH = ["transformer", "rfa-shared", "window", "lst-separate", "group", "rnnsearch-layers"]
 ONE_OF_EACH += ["cache-shallow", "context-hierarchical", "memnet", "han", "multi-encoder-inside"]
 ONE_OF_EACH += ["memory"]
+
+
+def with_dropout(name: str) -> List[str]:
+    """Return the command line of a variant with every kind of dropout that it has."""
+    model, arch = model_class(name), ARCHITECTURES[name][1]
+    configs = [getattr(model, "config", None), MODEL_DATACLASS_REGISTRY.get(arch)]
+    configs += [TransformerConfig] * issubclass(model, TransformerModelBase)
+    names = [field.name for config in configs if config for field in fields(config)]
+    kinds = sorted({kind for kind in names if kind.endswith("dropout")})
+    return [*ARCHITECTURES[name], *(word for kind in kinds for word in (flag(kind), "0.3"))]
 
 
 def model_class(name: str) -> type:

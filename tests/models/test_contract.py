@@ -18,6 +18,7 @@ from architectures import (
     OWN,
     TRANSFORMERS,
     model_class,
+    with_dropout,
 )
 from fairseq.data.data_utils import collate_tokens
 from fairseq.modules import FairseqDropout, MultiheadAttention
@@ -77,7 +78,8 @@ def following(model, lanes=2) -> dict:
 
 @pytest.fixture(params=ARCHITECTURES)
 def arguments(request):
-    return ARCHITECTURES[request.param]
+    """Command line with all kinds of dropout, which evaluation must not apply."""
+    return with_dropout(request.param)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import dataclasses
 import pytest
 import tiny
 import torch
-from architectures import ARCHITECTURES, STREAMS, model_class
+from architectures import ARCHITECTURES, STREAMS, model_class, with_dropout
 from batches import (
     LANES,
     check,
@@ -28,7 +28,8 @@ from fairseq_docmt.tasks._lane_states import LaneStates
 
 @pytest.fixture(params=STREAMS)
 def model(request):
-    return tiny.model(*ARCHITECTURES[request.param], "--dropout", "0")
+    """A model with all kinds of dropout, which evaluation must not apply."""
+    return tiny.model(*with_dropout(request.param))
 
 
 def alone(model, lanes):
