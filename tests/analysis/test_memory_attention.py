@@ -52,6 +52,17 @@ def test_gain_by_hand():
     assert float(analysis._divergence(p, p)) == 0
 
 
+def test_padding_is_left_out_of_the_gain():
+    """One token of two is padding in the second sentence, where it would gain most."""
+    uniform, sharp = torch.full((2, 1, 2, 2), 0.5), torch.tensor([1.0, 0.0])
+    output = uniform.clone()
+    output[0, 0, 0] = output[1, 0, 1] = sharp
+    present = torch.tensor([[True, True], [True, False]])
+    maps = analysis.MemoryMaps(uniform[:1], output, uniform[:1], uniform, present)
+    gain = analysis.information_gain(maps)
+    assert gain == {"update": 0, "output": pytest.approx(0.6931472 / 3)}
+
+
 def test_command(binarised, memory_stream_checkpoint, tmp_path):
     path = str(memory_stream_checkpoint)
     arguments = [str(binarised), "--path", path, path, "--out", str(tmp_path)]

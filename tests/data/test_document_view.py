@@ -184,6 +184,20 @@ def test_words_of_both_sides_are_dropped_in_the_first_epochs(corpus, dictionary)
     assert found == {1: [5, 4], 2: [5, 4], 3: [0, 0], 4: [0, 0]}
 
 
+def test_a_seed_stands_for_its_draws(corpus):
+    """Runs can be repeated, and resumed, with later versions too."""
+
+    def draw(random):
+        return np.sort(random.choice(6, size=2, replace=False))[:, None] + [[0, 1]]
+
+    view = DocumentView(corpus, draw, seed=5, coword_dropout=0.5, word_dropout=0.5)
+    found = []
+    for epoch in (1, 2):
+        view.set_epoch(epoch)
+        found.append([view.spans[:, 0].tolist(), *(view[i]["source"].tolist() for i in (0, 1))])
+    assert found == [[[0, 4], [3, 6, 2], [3, 3, 2]], [[1, 4], [3, 2], [3, 3, 2]]]
+
+
 def test_only_the_source_has_the_next_sentences(corpus, dictionary):
     sep, unk = dictionary.index("<sep>"), dictionary.unk()
 
@@ -217,6 +231,16 @@ def test_batches_hold_every_example_once_and_divide_among_processes(corpus, mult
         assert len(batch) == 1 or len(batch) * max(view.num_tokens(i) for i in batch) <= 14
     batches = view.batch_by_size(view.ordered_indices(), None, 2, multiple)
     assert all(0 < len(batch) <= 2 for batch in batches)
+
+
+def test_a_marked_window_keeps_the_limit_of_positions(corpus):
+    """A window loses as many sentences as its mark needs room for."""
+    limits = [(corpus.src_sizes, 8)]
+    spans = window_spans(corpus.index, 3, limits)
+    assert spans.tolist()[:3] == [[0, 1], [0, 2], [1, 3]]
+    view = DocumentView(corpus, spans, mark_document_start=True)
+    begin = view.src_dict.index("<bod>")
+    assert [int(view[item]["source"][0] == begin) for item in range(3)] == [1, 1, 0]
 
 
 def test_even_batches_stops_at_single_examples():

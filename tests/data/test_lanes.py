@@ -98,6 +98,15 @@ def test_epochs_read_in_different_orders():
     )
 
 
+def test_a_seed_stands_for_an_order():
+    """Runs can be repeated, and resumed, with later versions too."""
+    assert [lane.tolist() for lane in fill_lanes(INDEX, 2, seed=3)] == [
+        [7, 0, 8, 5],
+        [2, 6, 3, 1, 4],
+    ]
+    assert chunk_sizes(20, 4, seed=3) == [3, 1, 2, 4, 1, 1, 1, 2, 2, 3]
+
+
 def test_chunks():
     assert chunk_sizes(10, 4) == [4, 4, 2]
     assert chunk_sizes(8, 4) == [4, 4]

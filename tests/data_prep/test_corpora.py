@@ -328,6 +328,8 @@ def opus(folder, ids="", contrapro=None):
 
 def test_opus_documents(tmp_path):
     assert opus(tmp_path) == [["a a:x", "b:y"], ["c:"], ["d:u"]]
+    names = "de a\ten 1\nde a\ten 1\nde a\ten 2\nde b\ten 2\n"
+    assert opus(tmp_path, ids=names) == [["a a:x", "b:y"], ["c:"], ["d:u"]]
 
 
 def item(document="1990_12_1.de", line=1, text="a  a"):

@@ -264,6 +264,25 @@ def test_a_document_begins_with_the_first_sentence_that_is_read(tmp_path, kind):
     assert sorted(unit.line_ids[0] for unit in units if unit.at_start) == [1, 4, 12, 14]
 
 
+@pytest.mark.parametrize("kind", [WINDOW, DOCUMENT])
+@pytest.mark.parametrize("most", [7, 10])  # full without the mark
+def test_a_shortened_example_with_a_mark_keeps_the_limit(tmp_path, kind, most):
+    """Sentences of 3 and 4 tokens fill windows and documents with and without ``<bod>``."""
+    docs = [["w1 w2", "w3 w4 w5", "w6 w7", "w1 w2 w3", "w2 w4"]] * 2
+    for split in ("train", "valid", "test"):
+        tiny.write_split(tmp_path, split, docs)
+    data = tiny.preprocess(tmp_path, ["train", "valid", "test"])
+    limits = ["--max-source-positions", str(most), "--max-target-positions", str(most)]
+    window = ["--window-size", "4"] if kind is WINDOW else []
+    task = task_of(data, *kind, *window, "--mark-document-start", *limits)
+    task.load_dataset("train")
+    view = task.dataset("train")
+    longest = max(
+        len(view[item][side]) for item in range(len(view)) for side in ("source", "target")
+    )
+    assert longest == view.sizes.max() <= most
+
+
 def test_following_sentences_keep_the_size_of_a_batch(binarised):
     task = task_of(binarised, *WINDOW, "--window-size", "1", "--next-sentences", "9")
     task.load_dataset("train")

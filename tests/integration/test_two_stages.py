@@ -247,6 +247,22 @@ def test_a_scale_of_parameters_that_are_frozen(caplog):
         assert caplog.messages.count(text) == warned
 
 
+def test_a_resumed_run_takes_its_own_scale():
+    new, old = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+    new.param_group = "new"
+    first, second = (
+        GroupedAdam(
+            OmegaConf.structured(GroupedAdamConfig(pretrained_lr_scale=scale, lr=[1], tpu=False)),
+            [new, old],
+        )
+        for scale in (0.2, 0.5)
+    )
+    first.set_lr(0.1)
+    second.load_state_dict(first.state_dict())
+    assert [group["lr_scale"] for group in second.param_groups] == [1, 0.5]
+    assert [group["lr"] for group in second.param_groups] == pytest.approx([0.1, 0.05])
+
+
 HALF_PRECISION = {
     "amp": (AMPOptimizer, ["--amp"]),
     "memory efficient": (MemoryEfficientFP16Optimizer, ["--memory-efficient-fp16"]),

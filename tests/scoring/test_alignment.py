@@ -10,6 +10,8 @@ from sacrebleu.metrics import BLEU
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import alignment
 from fairseq_docmt.scoring.alignment import align_document, report, token_spans
+from fairseq_docmt.scoring.layout import layout_of
+from fairseq_docmt.scoring.readers import Lines
 from fairseq_docmt.scoring.translations import read_translations
 
 pytest.importorskip("mweralign", reason="alignment needs mweralign")
@@ -132,6 +134,11 @@ def test_commands_align_what_does_not_match(scoring, write):
     assert "x: aligned by mweralign|language:en|segments:4|empty:0|words left over:0" in printed
     with pytest.raises(UserError, match="r has 2 documents"):
         scoring("metrics", f"x={write('y', 'a b')}", *arguments[1:], "--align", "en")
+
+
+def test_blocks_between_blank_lines_are_whole_documents():
+    layout = layout_of(Lines("reference", ["a", "b", "", "c"]))
+    assert layout.whole_documents(Lines("x", ["u", "v", "w", "", "x"])) == ["u v w", "x"]
 
 
 def test_whole_documents_of_several_systems_keep_their_order(write):

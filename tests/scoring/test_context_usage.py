@@ -67,6 +67,19 @@ def test_context_of_another_document(files):
     assert documents.with_other_context(1)[7][0] == [SOURCE[0][1], SOURCE[2][2]]
 
 
+@pytest.mark.parametrize("most", [1, 2, 9])
+def test_the_context_of_another_document_ends_at_its_border(write, most):
+    """There are more documents and sentences than ten, and fewer before a sentence than 9."""
+    texts = tiny.documents((3, 1, 12, 2, *[1] * 8), seed=6)
+    documents = read_documents(write("s", texts), write("t", tiny.translate(texts)))
+    wanted = []
+    for number, text in enumerate(texts):
+        other = texts[(number + 1) % len(texts)]
+        for place, sentence in enumerate(text):
+            wanted.append([*other[:place][-most:], sentence])
+    assert [source for source, _ in documents.with_other_context(most)] == wanted
+
+
 @pytest.mark.parametrize("kind, reach", [("window", 2), ("memory_stream", 3)])
 def test_whole_documents_give_all_that_is_seen(files, request, kind, reach):
     scorer = scorer_of(str(request.getfixturevalue(f"{kind}_checkpoint")))

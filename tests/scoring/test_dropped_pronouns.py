@@ -127,10 +127,12 @@ def test_pronouns_everywhere_cost_precision(scoring, write, files):
 
 
 def test_marks_left_out_are_counted(scoring, write, files):
-    source = write("zh", [["<我>_S来了<他>", "没有<它>_O<这>_UN<书名>"], ["<你>_S好<这>_UN"]])
+    source = write(
+        "zh", [["<我>_S来了<他>", "没有<它>_O<这>_UN<这>_UN<书名>"], ["<你>_S好<这>_UN"]]
+    )
     files = ["--source", source, *files[2:]]
     printed = scoring("dropped-pronouns", f"a={files[3]}", *files)
-    assert printed.endswith("marks left out: 3: <这>_UN (2), <他> (1)\n")
+    assert printed.endswith("marks left out: 4: <这>_UN (3), <他> (1)\n")
 
 
 def test_a_second_reference_adds_what_the_first_lacks(scoring, write, files):

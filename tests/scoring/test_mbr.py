@@ -6,6 +6,7 @@ Covers scoring/rerank.py and scoring/candidates.py.
 import argparse
 import json
 
+import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
@@ -68,6 +69,31 @@ def test_choice_is_that_of_plain_loops(candidates, name, metric, by):
     assert choice == wanted
 
 
+def test_context_of_any_length_decides():
+    """Twelve sentences, where each further sentence of context changes the choice."""
+    draw = np.random.RandomState(0)
+    rows = [
+        [" ".join("".join(draw.choice(list("ab "), draw.randint(4, 9))).split()) for _ in range(4)]
+        for _ in range(13)
+    ]
+    candidates = Candidates(Layout("", DocumentIndex.from_lengths([12, 1])), rows, None, None)
+    metric, utility, found = CHRF(), mbr.UTILITIES["chrf"](None), []
+    for context in (1, 2, 3, 20):
+        own = []
+        for place, texts in enumerate(rows):
+            before = range(max(place - context, 0), place) if place < 12 else ()
+            front = [rows[i][own[i]] for i in before]
+            references = [
+                " ".join([*(rows[i][rank] for i in before), text])
+                for rank, text in enumerate(texts)
+            ]
+            scores = [expected(" ".join([*front, t]), references, metric) for t in texts]
+            own.append(scores.index(max(scores)))
+        found.append(own)
+        assert mbr.choose(candidates, utility, "context", context) == own
+    assert len(set(map(tuple, found))) == 4
+
+
 def test_frequent_candidates_count_more():
     utility = mbr.UTILITIES["chrf"](None)
     assert mbr.best(["x y", "a b", "a c"], ["x y", "a b", "a c"], utility) != 0
@@ -123,6 +149,12 @@ def test_a_source_may_be_a_pipe(scoring, write, tmp_path, pipe):
     options = ["--source", pipe("x\ny\n\nz\n"), "--reference", pipe("a\nb\n\nc\n"), "--out", out]
     scoring("rerank", f"a={flat}", f"b={flat}", *options, "--score", "oracle")
     assert (tmp_path / "out").read_text() == "a\nb\n\nc\n"
+
+
+def test_an_empty_choice_names_the_file(scoring, write, tmp_path):
+    source, text, out = write("source", "1\n2\n"), write("t", "A\n \n"), tmp_path / "out"
+    with pytest.raises(UserError, match=f"^{out}: segment 2 of document 1 is empty"):
+        scoring("mbr", f"a={text}", f"b={text}", "--source", source, "--out", str(out))
 
 
 def test_notes_on_how_texts_were_read(scoring, write, tmp_path):

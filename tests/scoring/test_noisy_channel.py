@@ -167,6 +167,9 @@ def test_the_earliest_context_is_left_out(path):
         short = DocumentLanguageModel.load(path, context=context)
         wanted = by_loop(lm, [sentence], before[len(before) - context :])
         assert short.score([(tuple(before), sentence)]) == pytest.approx([wanted], abs=1e-4)
+    earlier = " ".join(["v1"] * (50 - len(sentence.split()) - 2))  # both have an end symbol
+    wanted = by_loop(lm, [sentence], [earlier])  # all positions are filled
+    assert lm.score([(("v2", earlier), sentence)]) == pytest.approx([wanted], abs=1e-4)
     with pytest.raises(UserError, match="a candidate has 61 tokens, but the language model has"):
         lm.score([((), " ".join(["v1"] * 60))])
 

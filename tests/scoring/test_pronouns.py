@@ -142,6 +142,7 @@ def test_command(scoring, arguments):
     assert ["neuter", "2", "66.7", "(100.0/50.0)"] in rows
     assert ["without", "neuter", "1", "0.0", "(0.0/0.0)"] in rows
     assert ["informal", "1", "66.7", "(50.0/100.0)"] in rows
+    assert "pair:en-de|case:mixed|" in printed
     numbers = json.loads(scoring("pronouns", *arguments, "--format", "json", "--lowercase"))
     assert numbers["pronouns"]["x"]["all"]["both"] == 1
     assert numbers["signature"].startswith("pair:en-de|case:lc|en_pipeline ")

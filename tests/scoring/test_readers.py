@@ -229,6 +229,13 @@ def test_a_pipe_is_read_once(scoring, pipe, tmp_path):
     assert "100.00" in scoring("metrics", *arguments)
 
 
+def test_more_than_nine_segments_are_in_the_order_of_their_numbers(write):
+    numbers = [10, 2, 11, 1, 9, 3, 12, 4, 8, 5, 7, 6]
+    records = [{"doc_id": "a", "segment": number, "text": f"t{number}"} for number in numbers]
+    (document,) = read_input(write("x.jsonl", json_lines(*records)), "system").documents
+    assert document.segments == [f"t{number}" for number in range(1, 13)]
+
+
 @pytest.mark.parametrize("to", ["jsonl", "text"])
 def test_conversion_keeps_everything(scoring, write, tmp_path, to):
     out = tmp_path / "converted"
