@@ -14,7 +14,7 @@ from fairseq_docmt.models.interface import (
 logger = logging.getLogger(__name__)
 
 #: options that fairseq-interactive ignores -> default
-OF_GENERATE = {"results_path": None, "quiet": False, "gen_subset": "test"}
+OF_GENERATE = {"results_path": None, "gen_subset": "test"}
 
 
 def check_decoding(task) -> None:

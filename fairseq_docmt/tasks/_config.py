@@ -162,7 +162,6 @@ class DocumentTranslationConfig(TranslationConfig):
     post_process: Optional[str] = II("common_eval.post_process")
     model_overrides: str = II("common_eval.model_overrides")
     results_path: Optional[str] = II("common_eval.results_path")
-    quiet: bool = II("common_eval.quiet")
     gen_subset: str = II("dataset.gen_subset")
     shard_id: int = II("dataset.shard_id")
     bf16: bool = II("common.bf16")

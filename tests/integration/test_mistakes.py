@@ -1700,9 +1700,6 @@ INTERACTIVE = {
         ["--gen-subset", "valid"],
         write("input", "w1\n"),
     ),
-    "quiet": Case(
-        "--quiet is for fairseq-generate; leave it out", ["--quiet"], write("input", "w1\n")
-    ),
     "gold context of typed text": Case(
         "--gold-context needs references; this input has no target side",
         ["--gold-context"],
