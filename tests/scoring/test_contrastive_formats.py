@@ -301,7 +301,7 @@ def test_lopes(tmp_path):
     first = {**LOPES, "src segment": "one", "ref segment": "un", "segment id": 0}
     (item,) = read_set(write(tmp_path, [first]), context=2, documents=documents)
     assert item.source == ["one"]
-    (item,) = read_set(write(tmp_path, [first]), context=2, documents=documents, after=1)
+    (item,) = read_set(write(tmp_path, [first]), context=2, documents=documents, after=2)
     assert item.source == ["one", "three"] and item.after == 1
 
 
