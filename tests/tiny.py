@@ -177,12 +177,14 @@ def binarise_here(command: Sequence[str], folder: Path) -> None:
     """Run the fairseq-preprocess of prepare.py in this process; in place of ``prepare._run``."""
     from fairseq_cli import preprocess
 
-    before = os.getcwd()
+    before, handlers = os.getcwd(), list(preprocess.logger.handlers)
     os.chdir(folder)
     try:
         run_main(preprocess.cli_main, *command[3:])
     finally:
         os.chdir(before)
+        # It logs into a folder that prepare.py renames, later runs in this process too.
+        preprocess.logger.handlers[:] = handlers
 
 
 def corpus(folder: Path, train=(4, 1, 6, 3, 5), valid=(3, 1, 4), test=(1, 5, 2, 7)) -> Path:
