@@ -137,6 +137,8 @@ def reason_of(error: BaseException) -> Optional[str]:
         match = re.match(pattern, text)
         if match:
             return sentence.format(*(name.replace("_", "-") for name in match.groups()))
+    if isinstance(error, ValueError) and text.startswith("Seed must be between"):  # of numpy
+        return "--seed must be from 0 to 4294967295"
     frames = traceback.extract_tb(error.__traceback__)
     by_fairseq = frames and re.search(r"[\\/]fairseq(_cli)?[\\/]", frames[-1].filename)
     if by_fairseq and isinstance(error, (AssertionError, ValueError, ImportError)):

@@ -6,12 +6,24 @@ import math
 import os
 import threading
 from itertools import islice
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import (
+    AbstractSet,
+    Callable,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+    Union,
+)
 
 import torch
 from fairseq import hub_utils, registry, tasks, utils
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
 from fairseq.dataclass.configs import GenerationConfig
+from omegaconf import ValidationError
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
@@ -134,6 +146,8 @@ class DocumentTranslator:
                 os.path.abspath(data),
                 **{"no_progress_bar": True, **options},
             )
+        except ValidationError as error:  # of omegaconf
+            raise UserError(f"{error.key}: {str(error).splitlines()[0]}") from None
         except RuntimeError as error:
             reason = reason_of(error)
             if reason is None:
@@ -325,11 +339,13 @@ def _as_lists(documents: Iterable[Iterable[str]]) -> List[List[str]]:
     Raises:
         UserError: they are something else, or a sentence is empty.
     """
-    if isinstance(documents, str):
-        raise UserError("give a list of documents, each a list of sentences, not a single string")
+    if isinstance(documents, (str, Mapping, AbstractSet)) or not isinstance(documents, Iterable):
+        raise UserError(
+            f"give a list of documents, each a list of sentences, not {documents!r:.40}"
+        )
     found = []
     for number, document in enumerate(documents, start=1):
-        if isinstance(document, str) or not isinstance(document, Iterable):
+        if isinstance(document, (str, Mapping, AbstractSet)) or not isinstance(document, Iterable):
             raise UserError(
                 f"document {number} is {document!r:.40}; a document is a list of sentences, so "
                 "translate a single one as [[sentence, sentence]]"

@@ -47,10 +47,10 @@ from fairseq_docmt.tasks import (
     _corpus_checks,
     _criterion,
     _data_folder,
-    _decoding_options,
     _language_tags,
     _model_setup,
     _sentence_data,
+    _stock_options,
     _supporting_words,
     _unused_options,
     _validation_bleu,
@@ -296,16 +296,18 @@ class DocumentTranslationTask(PreparedTextTask):
         if kwargs.get("from_checkpoint"):
             task.trained = True
             return task
+        _stock_options.check_ranges(task.cfg)
         if task.cfg.checkpoint_to_decode:
             _data_folder.check_input(task.cfg.input_file)
             _unused_options.check_in_decoding(task)
             if task.cfg.replace_unk is not None:
                 read_dictionary(task.cfg.replace_unk)  # fairseq does not say what is wrong with it
-            _decoding_options.check_options(task.cfg)
+            _stock_options.check_options(task.cfg)
             _checkpoint_checks.check_checkpoints_to_decode(task)
             if task.cfg.language_model:
                 _checkpoint_checks.check_language_model(task)
         else:
+            _stock_options.check_precision(task.cfg)
             _checkpoint_checks.forget_earlier_training()
             task.start_from(_checkpoint_checks.start_of_training(task))
         return task
@@ -329,7 +331,7 @@ class DocumentTranslationTask(PreparedTextTask):
 
         Raises:
             UserError: the model would join two dictionaries, or does not fit the checkpoint, or an
-                option of the checkpoint may run programs.
+                option of the checkpoint may run programs, or a probability is none.
         """
         if from_checkpoint:
             check_options(cfg, STORED)
@@ -339,6 +341,7 @@ class DocumentTranslationTask(PreparedTextTask):
                 "binarise it with --joined-dictionary and use --share-all-embeddings instead"
             )
         if not from_checkpoint:
+            _stock_options.check_probabilities(cfg)
             complete_in_place(cfg, self.cfg)
         model = super().build_model(cfg, from_checkpoint)
         if not from_checkpoint:
@@ -361,10 +364,11 @@ class DocumentTranslationTask(PreparedTextTask):
         Raises:
             UserError: it duplicates the rows of a batch, which together form documents, or it
                 regularizes attention between sentences, which the rows of the model do not have; or
-                an option of the checkpoint may run programs.
+                an option of the checkpoint may run programs; or a probability is none.
         """
         if self.trained:
             check_options(cfg, STORED)
+        _stock_options.check_probabilities(cfg)
         criterion = super().build_criterion(cfg, from_checkpoint)
         if self._rows_form_documents:
             _criterion.refuse_copies_of_rows(criterion)

@@ -1,5 +1,6 @@
 """Checks of checkpoints before fairseq loads them, in decoding and at the start of training."""
 
+import ast
 import logging
 import os
 import sys
@@ -16,7 +17,7 @@ from fairseq_docmt.checkpoint_file import (
     read_language_model,
 )
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
-from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.errors import UserError, flag, refuse_unknown
 from fairseq_docmt.tasks import _language_tags, _training_text
 from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
 
@@ -68,7 +69,18 @@ def check_checkpoints_to_decode(task) -> None:
             file = read_checkpoint(part)
             task.use_tags(_language_tags.chosen(task.cfg, file))
             _check_sizes(file, task)
+            _check_overrides(file, task.cfg.model_overrides)
             file.limit_positions(task.cfg)
+
+
+def _check_overrides(file: CheckpointFile, overrides: str) -> None:
+    """Refuse options of ``--model-overrides`` that a checkpoint does not have.
+
+    Raises:
+        UserError: naming the first.
+    """
+    known = {name for group in file.settings.values() for name in group}
+    refuse_unknown(ast.literal_eval(overrides), known, " in --model-overrides")
 
 
 def check_language_model(task) -> None:

@@ -1,7 +1,7 @@
 """Common options of the document tasks."""
 
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import List, Optional
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks.translation import TranslationConfig
@@ -137,6 +137,7 @@ class DocumentTranslationConfig(TranslationConfig):
     # Set only in fairseq-generate and fairseq-interactive, so it distinguishes them from training.
     checkpoint_to_decode: Optional[str] = II("common_eval.path")
     max_batch_tokens: Optional[int] = II("dataset.max_tokens")
+    batch_size: Optional[int] = II("dataset.batch_size")
     valid_subset: str = II("dataset.valid_subset")
     disable_validation: bool = II("dataset.disable_validation")
     num_shards: int = II("dataset.num_shards")
@@ -158,7 +159,11 @@ class DocumentTranslationConfig(TranslationConfig):
     store_ema: bool = II("ema.store_ema")
     max_update: int = II("optimization.max_update")
     stop_time_hours: float = II("optimization.stop_time_hours")
-    # Options of fairseq that decoding reads, fails at or ignores; see _decoding_options.py.
+    # Options of fairseq that are out of range, fail or have no effect; see _stock_options.py.
+    update_freq: List[int] = II("optimization.update_freq")
+    lr: List[float] = II("optimization.lr")
+    log_interval: int = II("common.log_interval")
+    fp16: bool = II("common.fp16")
     post_process: Optional[str] = II("common_eval.post_process")
     model_overrides: str = II("common_eval.model_overrides")
     results_path: Optional[str] = II("common_eval.results_path")

@@ -94,6 +94,11 @@ class PreparedTextTask(TranslationTask):
             return super().build_bpe(args)
         except SystemExit:  # of subword-nmt, which has printed the line
             raise UserError(f"{codes} is not a file of merges of subword-nmt") from None
+        except OSError as error:  # fairseq fetches the files of some
+            raise UserError(
+                f"--bpe {name} cannot be built ({str(error).splitlines()[0]}); give the "
+                "files that it needs, or another --bpe"
+            ) from None
 
     def report_missing_options(self, tokenizer: Optional[str], bpe: Optional[str]) -> None:
         """Warn if input must be in the form of the training text for lack of options.

@@ -664,6 +664,11 @@ def test_decoding_of_another_task_is_refused(binarised, document_checkpoint):
         ),
         (
             ("window", "sequential"),
+            ["--max-target-positions", "90"],
+            "no effect in decoding, as options of training: --max-target-positions",
+        ),
+        (
+            ("window", "sequential"),
             ["--score-reference", "--lenpen", "0.6"],
             "options without effect with --score-reference: --beam, --max-len-b, --lenpen",
         ),

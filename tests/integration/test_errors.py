@@ -171,6 +171,7 @@ def test_refusals_of_fairseq_are_sentences(binarised, window_checkpoint, monkeyp
             ["--bpe", "hf_byte_bpe"],
             "Please install huggingface/tokenizers with: pip install tokenizers",
         ),
+        (["--seed", "-1"], "--seed must be from 0 to 4294967295"),
     ):
         with pytest.raises(Exception) as caught:
             tiny.generate(binarised, window_checkpoint, *WINDOW, *options)

@@ -327,6 +327,34 @@ TRAINING = {
         "--beam 5 must be divisible by --diverse-beam-groups 3; change one of them",
         [*WINDOWS, *NEW, "--eval-bleu", "--eval-bleu-args", '{"diverse_beam_groups": 3}'],
     ),
+    "a batch of no token": Case(
+        "--max-tokens must be at least 1, got 0", [*WINDOWS, *NEW, "--max-tokens", "0"]
+    ),
+    "a batch of no sentence": Case(
+        "--batch-size must be at least 1, got 0", [*WINDOWS, *NEW, "--batch-size", "0"]
+    ),
+    "updates of no batch": Case(
+        "--update-freq must be at least 1, got 0", [*WINDOWS, *NEW, "--update-freq", "0"]
+    ),
+    "a log that is never written": Case(
+        "--log-interval must be at least 1, got 0", [*WINDOWS, *NEW, "--log-interval", "0"]
+    ),
+    "half precision without a GPU": Case(
+        "--fp16 needs a GPU; train with --amp or --bf16, or leave it out",
+        [*WINDOWS, *NEW, "--fp16"],
+    ),
+    "a negative rate": Case("--lr must not be negative, got -1.0", [*WINDOWS, *NEW, "--lr", "-1"]),
+    "dropout above 1": Case(
+        "--dropout must be between 0 and 1, got 1.5", [*WINDOWS, *NEW, "--dropout", "1.5"]
+    ),
+    "negative dropout": Case(
+        "--attention-dropout must be between 0 and 1, got -0.5",
+        [*WINDOWS, *NEW, "--attention-dropout", "-0.5"],
+    ),
+    "more smoothing than there is": Case(
+        "--label-smoothing must be between 0 and 1, got 1.5",
+        [*WINDOWS, *NEW, "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "1.5"],
+    ),
     "options of validation that are no JSON": Case(
         (
             """--eval-bleu-args must be a JSON object such as '{"beam": 4, "max_len_a": 1.2}', """
@@ -1383,6 +1411,10 @@ DECODING = {
         "--checkpoint-shard-count must be at least 1, got 0",
         [*WINDOWS, "--checkpoint-shard-count", "0"],
     ),
+    "an unknown override": Case(
+        "unknown option dropuot in --model-overrides; do you mean dropout?",
+        [*WINDOWS, "--model-overrides", "{'dropuot': 0.1}"],
+    ),
     "overrides that are no dictionary": Case(
         """--model-overrides must be a dictionary such as "{'dropout': 0.1}", not 3""",
         [*WINDOWS, "--model-overrides", "3"],
@@ -1748,6 +1780,10 @@ LOADING = {
         + ALL_THE_SAME,
         {"source_lang": "tgt", "target_lang": "src"},
     ),
+    "decoding": Case(
+        "decoding: Invalid value 'stream', expected one of [window, segment, sequential]",
+        {"decoding": "stream"},
+    ),
     "codes": Case("BPE codes nowhere not found", {"bpe": "subword_nmt", "bpe_codes": "nowhere"}),
     "tokenizer": Case(
         (
@@ -1775,7 +1811,17 @@ def translator(window_checkpoint):
 
 
 TRANSLATING = [
-    ("w1 w2", {}, "give a list of documents, each a list of sentences, not a single string"),
+    ("w1 w2", {}, "give a list of documents, each a list of sentences, not 'w1 w2'"),
+    (None, {}, "give a list of documents, each a list of sentences, not None"),
+    ({"a": ["w1"]}, {}, "give a list of documents, each a list of sentences, not {'a': ['w1']}"),
+    (
+        [{"w1"}],
+        {},
+        (
+            "document 1 is {'w1'}; a document is a list of sentences, so translate a single one "
+            "as [[sentence, sentence]]"
+        ),
+    ),
     (
         ["w1 w2"],
         {},
