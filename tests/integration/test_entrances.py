@@ -12,8 +12,13 @@ import apply_form
 import check_documents
 import documents
 import hold_out
+import marked_documents
+import opus_documents
 import prepare
 import pytest
+import sentence_groups
+import tab_separated
+import tagged_documents
 import tiny
 import torch
 from check_documents import CorpusError
@@ -191,6 +196,39 @@ def reader(world):
     documents.run_reader(lambda _: [list(documents.paired_lines(*world.files))], args)
 
 
+def _edit(world, change) -> list:
+    """Change the lines of both files; return their paths."""
+    sides = [change(world.lines(number)) for number in (0, 1)]
+    world.write(*sides)
+    return world.files
+
+
+def tabs(world):
+    rows = [f"{source}\t{target}" for source, target in zip(world.lines(), world.lines(1))]
+    list(tab_separated.read_documents(_edit(world, lambda _: rows)[0]))
+
+
+def groups(world):
+    paths = _edit(world, lambda lines: [f"{line} _eos {line}" for line in lines])
+    list(sentence_groups.read_groups(*paths, " _eos "))
+
+
+def marks(world):
+    list(marked_documents.read_documents(*_edit(world, lambda lines: ["<d>", *lines]), "<d>"))
+
+
+def tags(world):
+    talk = '<doc docid="1">'
+    paths = _edit(world, lambda lines: [talk, *lines, "</doc>", talk, *lines, "</doc>"])
+    list(tagged_documents.read_documents(*([path] for path in paths)))
+
+
+def names(world):
+    ids = world.folder / "text.ids"
+    ids.write_text("en/1.xml.gz\tde/1.xml.gz\n" * len(world.lines()))
+    list(opus_documents.read_documents(*world.files, str(ids)))
+
+
 def held_out(world):
     hold_out.read_corpus(*world.files)
 
@@ -242,6 +280,11 @@ INTO_MODELS = {
 }
 ONLY_READ = {
     "readers": (reader, ["not UTF-8", "unequal"]),
+    "tab_separated.py": (tabs, ["not UTF-8"]),
+    "sentence_groups.py": (groups, ["not UTF-8", "unequal"]),
+    "marked_documents.py": (marks, ["not UTF-8", "unequal"]),
+    "tagged_documents.py": (tags, ["not UTF-8", "unequal"]),
+    "opus_documents.py": (names, ["not UTF-8", "unequal"]),
     "hold_out.py": (held_out, ["not UTF-8", "blank in one", "unequal"]),
     "add_noise.py": (noise, ["not UTF-8"]),
     "metrics": (metrics, ["not UTF-8", "unequal"]),
