@@ -108,6 +108,8 @@ class DocumentTranslationTask(PreparedTextTask):
         self.start: Optional[_checkpoint_checks.Start] = None
         #: option that has ended the training that would resume
         self._limit_reached: Optional[str] = None
+        #: whether the first update of a resumed training is still to come
+        self._resuming = False
         #: language tags, and the options they follow from; set when a checkpoint is known
         self.tags: LanguageTags = NO_TAGS
         self.tag_options: Optional[_language_tags.TagOptions] = None
@@ -324,6 +326,7 @@ class DocumentTranslationTask(PreparedTextTask):
             adopted = self.stored.adopt(start.file.task_state, override, start.file.path)
             self.state.merge_state_dict({KEY: adopted})
             self._limit_reached = start.limit_reached(self.cfg)
+            self._resuming = True
         self.check_training_options()
 
     def build_model(self, cfg, from_checkpoint=False):
@@ -592,6 +595,9 @@ class DocumentTranslationTask(PreparedTextTask):
         Raises:
             UserError: the gradients of this batch are no numbers.
         """
+        if self._resuming:
+            _unused_options.report_of_optimizer(optimizer)
+            self._resuming = False
         sample = _criterion.in_rows_if_needed(sample, criterion)
         if isinstance(optimizer, AMPOptimizer) and sample["target"].device.type == "cpu":
             criterion = _criterion.in_bfloat16(criterion)

@@ -65,6 +65,26 @@ def check_in_decoding(task) -> None:
     _report(task, OF_TRAINING, "no effect in decoding, as options of training: %s")
 
 
+def report_of_optimizer(optimizer) -> None:
+    """Warn of options of an optimizer that differ from those of the checkpoint it was loaded from.
+
+    fairseq goes on with the values of the checkpoint, but for the learning rate.
+
+    Args:
+        optimizer: optimizer of fairseq, with the state of the checkpoint.
+    """
+    used = optimizer.param_groups[0]
+    for name, value in optimizer.optimizer_config.items():
+        value = tuple(value) if isinstance(value, list) else value
+        stored = tuple(used[name]) if isinstance(used.get(name), list) else used.get(name, value)
+        if name != "lr" and stored != value:
+            logger.warning(
+                "training goes on with %s %s of the checkpoint, not %s; to change it, give "
+                "--optimizer-overrides \"{'%s': ...}\"",
+                *(name, stored, value, name),
+            )
+
+
 def report_in_streams(task) -> None:
     """Warn of options for the order of batches, which streams do not read."""
     given = {"--curriculum": task.cfg.curriculum, "--grouped-shuffling": task.cfg.grouped_shuffling}

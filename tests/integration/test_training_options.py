@@ -189,3 +189,20 @@ def test_documents_in_several_lengths_are_all_read(binarised, tmp_path):
     assert read(binarised, several, split="valid") == read(binarised, DOCUMENTS, split="valid")
     arguments = [*several, "--max-tokens", "60", "--update-freq", "2"]
     tiny.train_in_processes(binarised, tmp_path, *arguments, "--max-epoch", "2")
+
+
+def test_options_of_an_optimizer_that_a_resumed_training_does_not_take(binarised, tmp_path, caplog):
+    decay = ["--optimizer", "adam", "--weight-decay", "0.1"]
+    tiny.train(binarised, tmp_path, *WINDOWS, *decay, updates=2)
+    others = ["--optimizer", "adam", "--weight-decay", "0.2", "--adam-betas", "(0.9, 0.98)"]
+    tiny.train(binarised, tmp_path, *WINDOWS, *others, "--lr", "0.02", updates=4)
+    named = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert named == [
+        "training goes on with betas (0.9, 0.999) of the checkpoint, not (0.9, 0.98); to change "
+        "it, give --optimizer-overrides \"{'betas': ...}\"",
+        "training goes on with weight_decay 0.1 of the checkpoint, not 0.2; to change it, give "
+        "--optimizer-overrides \"{'weight_decay': ...}\"",
+    ]
+    caplog.clear()
+    tiny.train(binarised, tmp_path, *WINDOWS, *decay, updates=6)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
