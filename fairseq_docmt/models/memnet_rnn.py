@@ -107,8 +107,6 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
         """
         args = with_defaults(args, cls.architecture)
         require_at_least(args, sentence_lm_embed_dim=1, sentence_lm_hidden_size=1)
-        if not 0 <= args.memory_dropout <= 1:
-            raise UserError(f"--memory-dropout must be between 0 and 1, got {args.memory_dropout}")
         model = super().build_model(args, task)
         model.sentence_lm = args.sentence_lm
         return model

@@ -164,6 +164,7 @@ class DocumentTranslationConfig(TranslationConfig):
     lr: List[float] = II("optimization.lr")
     log_interval: int = II("common.log_interval")
     fp16: bool = II("common.fp16")
+    fp16_no_flatten_grads: bool = II("common.fp16_no_flatten_grads")
     post_process: Optional[str] = II("common_eval.post_process")
     model_overrides: str = II("common_eval.model_overrides")
     results_path: Optional[str] = II("common_eval.results_path")

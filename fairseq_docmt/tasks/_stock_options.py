@@ -43,8 +43,11 @@ def check_precision(cfg) -> None:
     Raises:
         UserError: naming the option.
     """
-    if cfg.fp16 and not torch.cuda.is_available():
-        raise UserError("--fp16 needs a GPU; train with --amp or --bf16, or leave it out")
+    if cfg.fp16 and not cfg.fp16_no_flatten_grads and not torch.cuda.is_available():
+        raise UserError(
+            "--fp16 needs a GPU, or --fp16-no-flatten-grads; give that, train with --amp, or leave "
+            "it out"
+        )
 
 
 def check_probabilities(cfg) -> None:

@@ -208,6 +208,17 @@ def test_training_reads_target_cells_without_dropout(place):
     assert all(not module.training for module in model.modules())
 
 
+@torch.no_grad()
+def test_source_cells_have_dropout_of_their_own():
+    """Dropout of the vectors alone leaves no zero in the cells."""
+    model = tiny.model(*tiny.memnet("--memory-dropout", "0.4", "--memory", "source"))
+    memory, documents = model.encoder.source_memory, torch.zeros(60, dtype=torch.long)
+    tokens = torch.randint(4, 16, (60, 5))
+    dropped = memory.train()(tokens, documents).eq(0)
+    assert 0.3 < dropped.double().mean() < 0.5
+    assert not memory.eval()(tokens, documents).eq(0).any()
+
+
 # ---- vectors of sentences -----------------------------------------------------------------------
 
 

@@ -41,6 +41,8 @@ def fail():
 BREAKS = {"fail": fail, "interrupt": lambda: os.kill(os.getpid(), signal.SIGINT)}
 for kind in (document_view.DocumentView, stream_view.StreamView):
     kind.collater = slow(kind.collater)
+# Shells let programs in the background ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 data, save_dir, runs = sys.argv[1:]
 keep = cheap_hydra()
 keep.__enter__()

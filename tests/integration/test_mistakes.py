@@ -340,7 +340,8 @@ TRAINING = {
         "--log-interval must be at least 1, got 0", [*WINDOWS, *NEW, "--log-interval", "0"]
     ),
     "half precision without a GPU": Case(
-        "--fp16 needs a GPU; train with --amp or --bf16, or leave it out",
+        "--fp16 needs a GPU, or --fp16-no-flatten-grads; give that, train with --amp, or leave "
+        "it out",
         [*WINDOWS, *NEW, "--fp16"],
     ),
     "a negative rate": Case("--lr must not be negative, got -1.0", [*WINDOWS, *NEW, "--lr", "-1"]),
