@@ -15,6 +15,10 @@ logger = logging.getLogger(__name__)
 
 #: options, and lists of options, that fairseq accepts below 1
 AT_LEAST_1 = ("batch_size", "max_batch_tokens", "update_freq", "log_interval")
+AT_LEAST_1 += ("validate_interval", "save_interval")
+#: options, and lists of options, that fairseq accepts below 0
+AT_LEAST_0 = ("validate_interval_updates", "save_interval_updates", "num_workers")
+AT_LEAST_0 += ("data_buffer_size", "lr")
 
 
 def check_ranges(cfg) -> None:
@@ -26,15 +30,14 @@ def check_ranges(cfg) -> None:
     Raises:
         UserError: naming the option.
     """
-    for name in AT_LEAST_1:
-        values = getattr(cfg, name)
-        for value in values if isinstance(values, Iterable) else (values,):
-            if value is not None and value < 1:
-                option = "--max-tokens" if name == "max_batch_tokens" else flag(name)
-                raise UserError(f"{option} must be at least 1, got {value}")
-    for rate in cfg.lr:
-        if rate < 0:
-            raise UserError(f"--lr must not be negative, got {rate}")
+    bounds = ("not be negative", AT_LEAST_0), ("be at least 1", AT_LEAST_1)
+    for least, (bound, names) in enumerate(bounds):
+        for name in names:
+            values = getattr(cfg, name)
+            for value in values if isinstance(values, Iterable) else (values,):
+                if value is not None and value < least:
+                    option = "--max-tokens" if name == "max_batch_tokens" else flag(name)
+                    raise UserError(f"{option} must {bound}, got {value}")
 
 
 def check_precision(cfg) -> None:

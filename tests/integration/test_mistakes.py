@@ -339,6 +339,17 @@ TRAINING = {
     "a log that is never written": Case(
         "--log-interval must be at least 1, got 0", [*WINDOWS, *NEW, "--log-interval", "0"]
     ),
+    "validation after no epochs": Case(
+        "--validate-interval must be at least 1, got 0",
+        [*WINDOWS, *NEW, "--validate-interval", "0"],
+    ),
+    "a negative number of updates": Case(
+        "--save-interval-updates must not be negative, got -3",
+        [*WINDOWS, *NEW, "--save-interval-updates", "-3"],
+    ),
+    "a negative number of processes": Case(
+        "--num-workers must not be negative, got -1", [*WINDOWS, *NEW, "--num-workers", "-1"]
+    ),
     "half precision without a GPU": Case(
         "--fp16 needs a GPU, or --fp16-no-flatten-grads; give that, train with --amp, or leave "
         "it out",
