@@ -17,6 +17,7 @@ import opus_documents
 import prepare
 import pytest
 import sentence_groups
+import supporting_words
 import tab_separated
 import tagged_documents
 import tiny
@@ -238,12 +239,20 @@ def noise(world):
     add_noise.main([world.files[0], "--out", str(world.folder / "noisy"), "--dictionary", words])
 
 
-def metrics(world):
-    tiny.run_main(
-        scoring.main,
-        *["metrics", "--metrics", "s-bleu", "--reference", world.files[0]],
-        f"system={world.files[1]}",
-    )
+def supporting(world):
+    sides = [str(world.folder / f"plain.{side}") for side in ("src", "tgt")]
+    supporting_words.main(["strip", *world.files, "--out", *sides])
+
+
+def command(name, *options):
+    """Score, convert or choose from the target; ``{src}``, ``{tgt}`` and ``{out}`` are files."""
+
+    def enter(world):
+        source, target = world.files
+        files = {"src": source, "tgt": target, "out": world.folder / "out"}
+        tiny.run_main(scoring.main, name, *(option.format(**files) for option in options))
+
+    return enter
 
 
 WORDS = sorted(RESERVED)
@@ -278,6 +287,9 @@ INTO_MODELS = {
     "prepare.py": (_prepare, ALL),
     "apply_form.py": (_apply_form, [*WORDS, "not UTF-8"]),
 }
+TEXT = ["not UTF-8", "unequal"]
+REFERENCE, OUT = ("--reference", "{src}"), ("--out", "{out}")
+CANDIDATES = ("--source", "{src}", "a={tgt}", "b={tgt}")
 ONLY_READ = {
     "readers": (reader, ["not UTF-8", "unequal"]),
     "tab_separated.py": (tabs, ["not UTF-8"]),
@@ -287,7 +299,12 @@ ONLY_READ = {
     "opus_documents.py": (names, ["not UTF-8", "unequal"]),
     "hold_out.py": (held_out, ["not UTF-8", "blank in one", "unequal"]),
     "add_noise.py": (noise, ["not UTF-8"]),
-    "metrics": (metrics, ["not UTF-8", "unequal"]),
+    "supporting_words.py": (supporting, ["not UTF-8", "unequal"]),
+    "metrics": (command("metrics", "--metrics", "s-bleu", *REFERENCE, "s={tgt}"), TEXT),
+    "report": (command("report", "--metrics", "s-bleu", *REFERENCE, *OUT, "s={tgt}"), TEXT),
+    "convert": (command("convert", *REFERENCE, *OUT, "{tgt}"), TEXT),
+    "mbr": (command("mbr", *OUT, *CANDIDATES), TEXT),
+    "rerank": (command("rerank", "--score", "length", *OUT, *CANDIDATES), TEXT),
 }
 ENTRANCES = {**INTO_MODELS, **ONLY_READ}
 
