@@ -7,7 +7,6 @@ Document-Level Machine Translation".
 from dataclasses import dataclass, field
 from typing import List, Optional
 
-import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
@@ -29,7 +28,6 @@ from fairseq_docmt.modules.recurrent_memory.memory_decoder import (
     MemoryTransformerDecoder,
     MemoryTransformerEncoder,
 )
-from fairseq_docmt.modules.shared.stream import side_by_side
 
 #: parameters that a transformer lacks; newly initialised in finetuning
 NEW_PARAMETERS = (".memories.",)
@@ -56,14 +54,7 @@ class MemoryConfig(FairseqDataclass):
         metadata={
             "help": "number of previous sentences that the gradient of a sentence reaches through "
             "one memory; 0: all in the batch. With several memories it reaches further, as in the "
-            "authors' code; see --exact-memory-gradient"
-        },
-    )
-    exact_memory_gradient: bool = field(
-        default=False,
-        metadata={
-            "help": "limit the gradient to exactly --memory-gradient-sentences with any number of "
-            "memories, as the paper says; training then computes every sentence twice"
+            "authors' code"
         },
     )
     forget_memory: bool = field(
@@ -128,14 +119,7 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
         unsupported = (*CHECKPOINTING, *LAYERDROP, *PRUNING)
         refuse_stock_options(args, "memory_transformer", *unsupported)
         require_at_least(args, memory_size=1, memory_gradient_sentences=0)
-        if args.exact_memory_gradient and args.memory_gradient_sentences == 0:
-            raise UserError(
-                "--exact-memory-gradient contradicts --memory-gradient-sentences 0, with which "
-                "gradients reach all sentences of the batch; leave one of them out"
-            )
-        model = super().build_model(args, task)
-        model.exact_memory_gradient = args.exact_memory_gradient
-        return model
+        return super().build_model(args, task)
 
     @classmethod
     def build_encoder(cls, args, src_dict, embed_tokens):
@@ -150,45 +134,3 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
         cfg, separator = TransformerConfig.from_namespace(args), separator_index(tgt_dict)
         layers = layers_with_memory(args, "decoder")
         return MemoryTransformerDecoder(cfg, tgt_dict, embed_tokens, separator, layers)
-
-    def forward(
-        self,
-        src_tokens,
-        src_lengths,
-        prev_output_tokens,
-        starts=None,
-        lanes=None,
-        doc_state=None,
-        row_groups=None,
-        **kwargs,
-    ):
-        """Compute the logits of consecutive sentences; see the base class.
-
-        With ``row_groups`` the logits are those of the N positions with loss, (1, N, V).
-
-        For exact memory gradients each sentence is computed twice: later sentences are trained on a
-        copy that reads memories as constants. A single memory has exact gradients without copies.
-        """
-        memories = len(self.encoder.memories) + len(self.decoder.memories)
-        copied = self.exact_memory_gradient and torch.is_grad_enabled() and memories > 1
-        if copied:
-            lanes = lanes or len(src_tokens)
-            if starts is None:
-                starts = torch.ones_like(src_tokens[:, 0], dtype=torch.bool)
-            rows = (src_tokens, src_lengths, prev_output_tokens, starts)
-            src_tokens, src_lengths, prev_output_tokens, starts = (
-                side_by_side(x, x, lanes) for x in rows
-            )
-            lanes, row_groups = 2 * lanes, None  # the groups do not cover the copies
-        encoder_out = self.encoder(
-            src_tokens,
-            src_lengths=src_lengths,
-            starts=starts,
-            lanes=lanes,
-            doc_state=doc_state,
-            copied=copied,
-            row_groups=row_groups,
-        )
-        return self.decoder(
-            prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs
-        )

@@ -211,8 +211,13 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
         resumes: whether training resumes.
 
     Raises:
-        UserError: it cannot.
+        UserError: it cannot, or training would go on with other gradients.
     """
+    if resumes and file.settings.get("model", {}).get("exact_memory_gradient"):
+        raise UserError(
+            f"{file.path} was trained with --exact-memory-gradient, which is not there any more; "
+            "translate with it, or start a new training from it with --finetune-from-model"
+        )
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # fairseq loads the same parameters once more
     try:

@@ -345,6 +345,25 @@ def test_document_states_keep_their_size(binarised, tmp_path, model, option, ear
     tiny.train(binarised, tmp_path, *arguments, "--max-epoch", "2", updates=99, model=other)
 
 
+def test_a_training_whose_gradients_are_not_there_any_more(binarised, tmp_path):
+    """Checkpoints of earlier versions have ``exact_memory_gradient``, mostly False."""
+    arguments = [*PLAIN, "--batch-size", "2"]
+    path = tiny.train(binarised, tmp_path, *arguments, updates=2, model=tiny.memory())
+    for exact in (False, True):
+        state = torch.load(path, weights_only=True)
+        settings = state["cfg"]["model"]
+        settings = vars(settings) if isinstance(settings, Namespace) else settings
+        settings.update(exact_memory_gradient=exact)
+        torch.save(state, path)
+        tiny.generate(binarised, path, *PLAIN)
+        if not exact:
+            tiny.train(binarised, tmp_path, *arguments, updates=3, model=tiny.memory())
+    with pytest.raises(UserError, match="trained with --exact-memory-gradient, which is not there"):
+        tiny.train(binarised, tmp_path, *arguments, updates=4, model=tiny.memory())
+    start = ["--finetune-from-model", str(path)]
+    tiny.train(binarised, tmp_path / "new", *arguments, *start, updates=1, model=tiny.memory())
+
+
 def test_fillers_are_no_sentences(binarised, memory_stream_checkpoint):
     """Fillers are not counted in batches or in averages over sentences."""
     models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(memory_stream_checkpoint)])

@@ -29,7 +29,6 @@ MEMORIES = {
     "target": ["--memory-side", "target"],
     "all layers": ["--memory-layers", "0,1", "--encoder-layers", "2", "--decoder-layers", "2"],
     "two sentences": ["--memory-gradient-sentences", "2"],
-    "exact gradients": ["--exact-memory-gradient"],
 }
 ARCHITECTURES = {
     **{f"memory, {name}": tiny.memory(*options) for name, options in MEMORIES.items()},
@@ -79,11 +78,6 @@ def test_rows_without_marks_are_documents_of_their_own(model):
     found = without_padding(run(model, PAIRS)[0], PAIRS)
     alone = {"starts": torch.tensor([True]), "lanes": 1}
     check(found, [run(model, [pair], **alone)[0][0] for pair in PAIRS])
-
-
-def test_exact_gradients_need_an_end():
-    with pytest.raises(UserError, match="--exact-memory-gradient contradicts"):
-        tiny.model(*tiny.memory("--exact-memory-gradient", "--memory-gradient-sentences", "0"))
 
 
 def test_every_parameter_takes_part_in_every_batch(model):
@@ -154,8 +148,7 @@ def test_groups_of_similar_length_change_nothing(grouped_rows, name, left_pad):
         torch.nn.functional.cross_entropy(logits, words).backward()
         gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
         found.append([logits, words, *gradients, *memories_of(net_output[1]["doc_state"])])
-        packed = groups is not None and name != "memory, exact gradients"
-        assert net_output[0].shape[0] == (1 if packed else len(rows))
+        assert net_output[0].shape[0] == (len(rows) if groups is None else 1)
     assert len(found[0]) == len(found[1])
     for a, b in zip(*found):
         torch.testing.assert_close(a, b, atol=1e-10, rtol=0)

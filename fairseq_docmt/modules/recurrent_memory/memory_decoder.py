@@ -19,7 +19,7 @@ from fairseq_docmt.modules.shared.row_groups import (
 )
 from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
-from fairseq_docmt.modules.shared.stream import Stream, side_by_side
+from fairseq_docmt.modules.shared.stream import Stream
 
 
 def build_memories(cfg, side, layers: Sequence[int]) -> nn.ModuleDict:
@@ -88,27 +88,15 @@ class MemoryReader:
         def read(groups: List[Tensor]) -> List[Tensor]:
             before = MemoryState.of_doc_state(self.stream.doc_state, name)
             states = self.groups.join([memory.states_of(x) for x in groups], self.present.size(1))
-            seen, after = self._read_sentences(memory, states, before, self.begun.get(layer))
+            rows, columns = (states, self.present, self.stream.starts), self.groups.steps()
+            seen, after = memory.read_sentences(
+                *rows, self.stream.lanes, before, self.begun.get(layer), columns
+            )
             self.doc_state.update(after.as_doc_state(name))
             memories = self.groups.select(seen)
             return [memory(x, memory.project_memory(y)) for x, y in zip(groups, memories)]
 
         return read
-
-    def _read_sentences(self, memory: SentenceMemory, states: Tensor, before, begun):
-        """Return the memory of each row and the state after the batch.
-
-        See :meth:`SentenceMemory.read_sentences`. With copied lanes, memories are updated from the
-        copies, which read the memory as a constant: the gradient of a later sentence reaches the
-        copies but not the sentences before them.
-        """
-        stream, rows = self.stream, (states, self.present, self.stream.starts)
-        if not stream.copied:
-            columns = self.groups.steps()
-            return memory.read_sentences(*rows, stream.lanes, before, begun, columns)
-        lanes = stream.lanes // 2
-        seen, after = memory.read_sentences(*stream.copies(*rows), lanes, before)
-        return side_by_side(seen, seen.detach(), lanes), after
 
 
 class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
@@ -174,7 +162,6 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
         starts: Optional[Tensor] = None,
         lanes: Optional[int] = None,
         doc_state: Optional[DocumentState] = None,
-        copied: bool = False,
         row_groups: Optional[dict] = None,
     ):
         """Encode consecutive sentences.
@@ -184,7 +171,6 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
             starts: (rows,) True for rows that start a document; default: all.
             lanes: number of lanes; default: number of rows.
             doc_state: incoming document state of each lane, None for none.
-            copied: see :class:`Stream`.
             row_groups: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None.
 
         Returns:
@@ -192,7 +178,6 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
             (:class:`~fairseq_docmt.modules.shared.encoder_output.EncoderOutput`).
         """
         stream = Stream.of(src_tokens, None if self.forget_memory else starts, lanes, doc_state)
-        stream = stream._replace(copied=copied)
         groups, present = groups_of(row_groups, "source"), src_tokens.ne(self.padding_idx)
         reader = MemoryReader("encoder", self.memories, stream, present, groups)
         sublayers = [reader.sublayer(layer) for layer in range(len(self.layers))]
@@ -251,8 +236,6 @@ class MemoryTransformerDecoder(StatefulDecoder):
             weights_of,
         )
         x = targets.join(groups, x.size(1))
-        if stream.copied:  # copies have no loss
-            (x,) = stream.originals(x)
         extra = {
             "attn": weights or [None],
             "doc_state": {**encoder_out["doc_state"], **reader.doc_state},

@@ -15,14 +15,11 @@ class Stream(NamedTuple):
         starts: (rows,) True for rows that start a document.
         lanes: number of lanes; row r follows row r - lanes.
         doc_state: incoming document state of each lane, None for none.
-        copied: whether the second half of the lanes are copies of the first half, which later
-            sentences are trained on; ``doc_state`` then has rows for the first half only.
     """
 
     starts: Tensor
     lanes: int
     doc_state: Optional[DocumentState]
-    copied: bool = False
 
     @classmethod
     def of(cls, src_tokens: Tensor, starts=None, lanes=None, doc_state=None) -> "Stream":
@@ -56,16 +53,6 @@ class Stream(NamedTuple):
         place = (time - back) * lanes + lane
         return place.flatten(0, 1), torch.cat(known), back <= filled.unsqueeze(1)
 
-    def copies(self, *values: Tensor) -> Tuple[Tensor, ...]:
-        """Select the rows of the copies, (rows / 2, ...), from values (rows, ...)."""
-        half = self.lanes // 2
-        return tuple(x.unflatten(0, (-1, self.lanes))[:, half:].flatten(0, 1) for x in values)
-
-    def originals(self, *values: Tensor) -> Tuple[Tensor, ...]:
-        """Select the rows of the original sentences, (rows / 2, ...), from values (rows, ...)."""
-        half = self.lanes // 2
-        return tuple(x.unflatten(0, (-1, self.lanes))[:, :half].flatten(0, 1) for x in values)
-
     def of_rows(self, rows: Tensor) -> "Stream":
         """Select rows by index; each row must be a lane of its own."""
         doc_state = None if self.doc_state is None else select_documents(self.doc_state, rows)
@@ -77,9 +64,3 @@ class Stream(NamedTuple):
             return self
         sentences = torch.arange(len(self.starts), device=self.starts.device)
         return self.of_rows(sentences.repeat_interleave(num_rows // len(sentences)))
-
-
-def side_by_side(values: Tensor, copies: Tensor, lanes: int) -> Tensor:
-    """Interleave the ``lanes`` sentences of each step with their copies, giving (2 * rows, ...)."""
-    steps = [x.unflatten(0, (-1, lanes)) for x in (values, copies)]
-    return torch.cat(steps, dim=1).flatten(0, 1)

@@ -2,7 +2,7 @@
 
 import torch
 
-from fairseq_docmt.modules.shared.stream import Stream, side_by_side
+from fairseq_docmt.modules.shared.stream import Stream
 
 TOKENS = torch.zeros(6, 4, dtype=torch.long)
 
@@ -10,23 +10,13 @@ TOKENS = torch.zeros(6, 4, dtype=torch.long)
 def test_without_marks_each_row_is_a_document_in_a_lane_of_its_own():
     stream = Stream.of(TOKENS)
     assert stream.starts.tolist() == [True] * 6
-    assert (stream.lanes, stream.doc_state, stream.copied) == (6, None, False)
+    assert (stream.lanes, stream.doc_state) == (6, None)
 
 
 def test_marks_and_lanes_are_kept():
     starts = torch.tensor([True, False, False, False, True, False])
     stream = Stream.of(TOKENS, starts, 2, {"memory": torch.ones(2, 1)})
     assert stream.starts is starts and stream.lanes == 2
-
-
-def test_copies_alternate_with_their_sentences_step_by_step():
-    """Two lanes of two steps: rows are a1 b1 a2 b2, copies stand behind each step."""
-    sentences, copies = torch.tensor([1, 2, 3, 4]), torch.tensor([10, 20, 30, 40])
-    rows = side_by_side(sentences, copies, lanes=2)
-    assert rows.tolist() == [1, 2, 10, 20, 3, 4, 30, 40]
-    stream = Stream(rows.gt(0), 4, None, copied=True)
-    assert stream.originals(rows)[0].tolist() == [1, 2, 3, 4]
-    assert stream.copies(rows)[0].tolist() == [10, 20, 30, 40]
 
 
 def test_rows_are_repeated_for_beams():
