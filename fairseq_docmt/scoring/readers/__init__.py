@@ -17,6 +17,7 @@ from fairseq_docmt.scoring.readers import records, wmt_xml
 from fairseq_docmt.scoring.readers.inputs import Document, Documents, Input, Lines, Output
 
 __all__ = ["Document", "Documents", "Input", "Lines", "Output", "read_docids", "read_input"]
+__all__ += ["refuse_unknown"]
 
 _OUTPUT_LINE = re.compile(r"^([DHT])-(\d+)\t(?:[^\t\n]*\t)?([^\t\n]*)$", flags=re.M)
 
@@ -76,12 +77,16 @@ def _by_content(text: str, path: str, role: str, name: Optional[str], chosen: Op
         if role != "system":
             raise UserError(f"{path} is an output of fairseq-generate; give the {role} as text")
         return _output(text, path)
-    _refuse_unknown(text, path)
+    refuse_unknown(text, path)
     return Lines(path, lines_of(text))
 
 
-def _refuse_unknown(text: str, path: str) -> None:
-    """Raise a UserError if a text is in a format that is not read, and no plain text."""
+def refuse_unknown(text: str, path: str) -> None:
+    """Refuse a text in a format that is not read.
+
+    Raises:
+        UserError: the text is no plain text.
+    """
     kind = None
     header = text.lstrip("\n").split("\n", 1)[0]
     if _is_json(text):

@@ -92,21 +92,26 @@ def read_jsonl(text: str, path: str, wanted: Wanted) -> Documents:
     Raises:
         UserError: a line is not a JSON object or lacks a field.
     """
+    return Documents(path, _documents(json_records(text, path), path, wanted))
 
-    def records() -> Iterator[Tuple[str, dict]]:
-        for number, line in enumerate(text.split("\n"), start=1):
-            if not line.strip():
-                continue
-            where = f"{path}: line {number}"
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise UserError(f"{where} is not valid JSON ({error.msg})") from None
-            if not isinstance(record, dict):
-                raise UserError(f"{where} must be a JSON object with the fields doc_id and text")
-            yield where, record
 
-    return Documents(path, _documents(records(), path, wanted))
+def json_records(text: str, path: str) -> Iterator[Tuple[str, dict]]:
+    """Yield the place and the fields of each JSON line.
+
+    Raises:
+        UserError: a line is not a JSON object.
+    """
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}: line {number}"
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{where} is not valid JSON ({error.msg})") from None
+        if not isinstance(record, dict):
+            raise UserError(f"{where} must be a JSON object with the fields doc_id and text")
+        yield where, record
 
 
 def read_tsv(text: str, path: str, wanted: Wanted) -> Documents:
@@ -117,23 +122,24 @@ def read_tsv(text: str, path: str, wanted: Wanted) -> Documents:
     Raises:
         UserError: two columns have the same name, or a line has too few or too many columns.
     """
+    return Documents(path, _documents(table_records(text, path), path, wanted))
 
-    def records() -> Iterator[Tuple[str, dict]]:
-        rows = (line.split("\t") for line in text.split("\n"))
-        header = next(rows)
-        for name in filter(None, header):
-            if header.count(name) > 1:
-                raise UserError(f"{path}: two columns are called {name}; rename one")
-        for number, row in enumerate(rows, start=2):
-            if not any(row):
-                continue
-            if len(row) != len(header):
-                raise UserError(
-                    f"{path}: line {number} has {len(row)} columns, but the header {len(header)}"
-                )
-            yield f"{path}: line {number}", dict(zip(header, row))
 
-    return Documents(path, _documents(records(), path, wanted))
+def table_records(text: str, path: str) -> Iterator[Tuple[str, dict]]:
+    """Yield the place and the columns of each row, see :func:`read_tsv`."""
+    rows = (line.split("\t") for line in text.split("\n"))
+    header = next(rows)
+    for name in filter(None, header):
+        if header.count(name) > 1:
+            raise UserError(f"{path}: two columns are called {name}; rename one")
+    for number, row in enumerate(rows, start=2):
+        if not any(row):
+            continue
+        if len(row) != len(header):
+            raise UserError(
+                f"{path}: line {number} has {len(row)} columns, but the header {len(header)}"
+            )
+        yield f"{path}: line {number}", dict(zip(header, row))
 
 
 def _documents(records, path: str, wanted: Wanted) -> List[Document]:
@@ -141,23 +147,38 @@ def _documents(records, path: str, wanted: Wanted) -> List[Document]:
     found: Dict[str, List[Row]] = {}
     lacks: List[Lacks] = []
     for where, record in records:
-        name, number = _id(record, DOCUMENT_FIELDS), _id(record, SEGMENT_FIELDS)
-        if name is None:
-            raise UserError(f'{where} has no "doc_id"')
         try:
-            text = _text(where, record, wanted)
+            name, row = row_of(where, record, wanted)
         except Lacks as error:
             if wanted.role != "reference":
                 raise
             lacks.append(error)
-            text = None
-        bad = str(record.get(BAD_FIELD, "")).lower() in ("true", "1")
-        found.setdefault(name, []).append(Row(where, number, text, bad))
+            name, row = row_of(where, record, None)
+        found.setdefault(name, []).append(row)
     if not found:
         raise UserError(f"{path} has no text")
     if len(lacks) == sum(map(len, found.values())):
         raise lacks[0]
     return [_document(name, rows) for name, rows in found.items()]
+
+
+def row_of(where: str, record: dict, wanted: Optional[Wanted]) -> Tuple[str, Row]:
+    """Return the document of a record, and its segment.
+
+    Args:
+        where: place in the file.
+        record: fields of the record.
+        wanted: text of the segment; without it the text is missing.
+
+    Raises:
+        UserError: the record has no document or not the wanted text.
+    """
+    name, number = _id(record, DOCUMENT_FIELDS), _id(record, SEGMENT_FIELDS)
+    if name is None:
+        raise UserError(f'{where} has no "doc_id"')
+    bad = str(record.get(BAD_FIELD, "")).lower() in ("true", "1")
+    text = None if wanted is None else _text(where, record, wanted)
+    return name, Row(where, number, text, bad)
 
 
 def _document(name: str, rows: List[Row]) -> Document:

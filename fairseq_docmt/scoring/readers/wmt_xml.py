@@ -30,23 +30,7 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
             and none is named or two have the name, two documents or segments have the same id, or
             only some segments of a document have one.
     """
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
-    try:
-        root = etree.fromstring(text.lstrip().encode("utf-8"), parser)
-    except etree.XMLSyntaxError as error:
-        raise UserError(f"{path}, line {error.lineno} is not valid XML: {error.msg}") from None
-    documents = list(root.iter("doc"))
-    if not documents:
-        raise UserError(f"{path} has no documents (elements doc)")
-    seen = set()
-    for element in documents:
-        name = element.get("id")
-        if name and name in seen:
-            raise UserError(
-                f"{path}, line {element.sourceline}: the file already has a document {name}; "
-                "rename one"
-            )
-        seen.add(name)
+    documents = documents_of(parse(text, path), path)
     found, lacks = [], []
     for element in documents:
         try:
@@ -61,13 +45,53 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
     return Documents(path, found)
 
 
+def parse(text: str, path: str):
+    """Return the root element of a file, which may not name other files.
+
+    Raises:
+        UserError: the file is not valid XML.
+    """
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
+    try:
+        root = etree.fromstring(text.lstrip().encode("utf-8"), parser)
+    except etree.XMLSyntaxError as error:
+        raise UserError(f"{path}, line {error.lineno} is not valid XML: {error.msg}") from None
+    return root
+
+
+def documents_of(root, path: str) -> list:
+    """Return the elements of the documents.
+
+    Raises:
+        UserError: there is none, or one has no id of its own.
+    """
+    documents = list(root.iter("doc"))
+    if not documents:
+        raise UserError(f"{path} has no documents (elements doc)")
+    seen = set()
+    for element in documents:
+        name, where = element.get("id"), f"{path}, line {element.sourceline}"
+        if not name:
+            raise UserError(f"{where}: the document has no id")
+        if name in seen:
+            raise UserError(f"{where}: the file already has a document {name}; rename one")
+        seen.add(name)
+    return documents
+
+
+def text_of(element, path: str, wanted: Wanted):
+    """Return the element of the wanted text of a document.
+
+    Raises:
+        UserError: the document lacks it, or there are several and none is named.
+    """
+    where = f"{path}, line {element.sourceline}: document {element.get('id')}"
+    return _chosen(element, where, wanted)
+
+
 def _document(element, path: str, wanted: Wanted) -> Document:
-    name = element.get("id")
-    where = f"{path}, line {element.sourceline}"
-    if not name:
-        raise UserError(f"{where}: the document has no id")
-    text = _chosen(element, f"{where}: document {name}", wanted)
-    return numbered_document(name, list(_rows(text, path)))
+    rows = list(_rows(text_of(element, path, wanted), path))
+    return numbered_document(element.get("id"), rows)
 
 
 def _without_text(element, path: str) -> Document:
