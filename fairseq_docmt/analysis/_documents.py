@@ -18,8 +18,8 @@ from fairseq_docmt.data.lanes import Place
 from fairseq_docmt.data.stream_view import StreamView
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.recurrent_memory.sentence_memory import SentenceMemory
-from fairseq_docmt.modules.shared.sentence_decoder import source_sentences
+from fairseq_docmt.modules.recurrent_memory import SentenceMemory
+from fairseq_docmt.modules.sentences import source_sentences
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402

@@ -14,8 +14,8 @@ from torch import Tensor
 from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.rnn.rnnsearch import GRUDecoder
-from fairseq_docmt.modules.shared.sentence_decoder import source_sentences
+from fairseq_docmt.modules.rnn.gru_decoder import GRUDecoder
+from fairseq_docmt.modules.sentences import source_sentences
 
 
 class Symbols(NamedTuple):

@@ -26,7 +26,7 @@ from fairseq_docmt.analysis._documents import (
     write_results,
 )
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.rnn.cache_decoder import CacheDecoder
+from fairseq_docmt.modules.rnn.cache import CacheDecoder
 from fairseq_docmt.ops.translation_cache import NO_WORD, Cache
 
 

@@ -33,7 +33,7 @@ from fairseq_docmt.analysis._documents import (
 )
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models.interface import reads_documents
-from fairseq_docmt.modules.rnn.cache_decoder import CacheDecoder
+from fairseq_docmt.modules.rnn.cache import CacheDecoder
 
 
 def by_distance(model, documents: Iterable[Document]) -> Dict[int, float]:

@@ -30,7 +30,7 @@ from fairseq_docmt.analysis._documents import (
     write_results,
 )
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.recurrent_memory.sentence_memory import SentenceMemory
+from fairseq_docmt.modules.recurrent_memory import SentenceMemory
 
 
 class MemoryMaps(NamedTuple):

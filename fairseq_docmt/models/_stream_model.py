@@ -35,7 +35,7 @@ class StreamModel(PackedTargets):
 
         Args:
             src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
-            starts, lanes, doc_state: see :class:`~fairseq_docmt.modules.shared.stream.Stream`.
+            starts, lanes, doc_state: see :class:`~fairseq_docmt.modules.stream.Stream`.
             row_groups: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None.
 
         Returns:

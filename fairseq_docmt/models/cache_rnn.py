@@ -14,7 +14,7 @@ from fairseq_docmt.models._dataclass_options import options_dataclass, with_defa
 from fairseq_docmt.models._options import ExtendedModel, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch
-from fairseq_docmt.modules.rnn.cache_decoder import FUSIONS, CacheDecoder
+from fairseq_docmt.modules.rnn.cache import FUSIONS, CacheDecoder
 
 #: parameters that rnnsearch lacks; the second training stage trains only these
 NEW_PARAMETERS = (".cache_gate.",)

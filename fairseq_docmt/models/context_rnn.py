@@ -14,14 +14,15 @@ from fairseq_docmt.models._dataclass_options import options_dataclass, with_defa
 from fairseq_docmt.models._options import ExtendedModel, set_defaults
 from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch_512
-from fairseq_docmt.modules.rnn.context_rnn import (
+from fairseq_docmt.modules.rnn.context import (
+    AttendingToPrevious,
+    GatedContext,
     HierarchicalEncoder,
     PreviousSentenceEncoder,
     PreviousTargetDecoder,
     SourceContextDecoder,
 )
-from fairseq_docmt.modules.rnn.contextual_gru import AttendingToPrevious, GatedContext
-from fairseq_docmt.modules.rnn.rnnsearch import GRUEncoder
+from fairseq_docmt.modules.rnn.gru_encoder import GRUEncoder
 
 logger = logging.getLogger(__name__)
 

@@ -19,10 +19,7 @@ from fairseq_docmt.models._options import (
     refuse_stock_options,
     set_defaults,
 )
-from fairseq_docmt.modules.group.group_decoder import (
-    GroupTransformerDecoder,
-    GroupTransformerEncoder,
-)
+from fairseq_docmt.modules.group import GroupTransformerDecoder, GroupTransformerEncoder
 
 NEW_PARAMETERS = ("attn.document", "attn.gate")
 

@@ -20,7 +20,7 @@ from fairseq_docmt.models._options import (
     set_defaults,
 )
 from fairseq_docmt.models._stream_model import StreamModel
-from fairseq_docmt.modules.hierarchical.han_decoder import HANDecoder, HANEncoder
+from fairseq_docmt.modules.hierarchical import HANDecoder, HANEncoder
 
 #: parameters that a transformer lacks; newly initialised in finetuning
 NEW_PARAMETERS = (".hierarchical.",)

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterable, Optional, Protocol, Tuple
 
 from torch import Tensor
 
-from fairseq_docmt.modules.shared.document_state import DocumentState
+from fairseq_docmt.modules.stream import DocumentState
 
 
 class DocumentModel(Protocol):
@@ -67,7 +67,7 @@ class DocumentEncoder(Protocol):
         Returns:
             The encoder output, ``encoder_out`` [(S, bsz, C)] with right padding, and ``before`` for
             the next call, with ``final`` and ``of_rows``
-            (:class:`~fairseq_docmt.modules.window.growing_source.GrowingSource`).
+            (:class:`~fairseq_docmt.modules.window.window_encoder.GrowingSource`).
         """
 
 

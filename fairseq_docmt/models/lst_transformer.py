@@ -18,7 +18,7 @@ from fairseq_docmt.models._options import (
     refuse_stock_options,
     set_defaults,
 )
-from fairseq_docmt.modules.window.lst_decoder import LSTTransformerDecoder, LSTTransformerEncoder
+from fairseq_docmt.modules.lst import LSTTransformerDecoder, LSTTransformerEncoder
 
 
 @dataclass

@@ -20,7 +20,7 @@ from fairseq_docmt.models._dataclass_options import options_dataclass, with_defa
 from fairseq_docmt.models._options import ExtendedModel, require_at_least, set_defaults
 from fairseq_docmt.models._stream_model import PackedTargets
 from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch_512
-from fairseq_docmt.modules.rnn.document_memory import (
+from fairseq_docmt.modules.rnn.memory import (
     DIRECTIONS,
     INSERTIONS,
     MemnetDecoder,

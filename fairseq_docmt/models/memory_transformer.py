@@ -24,7 +24,7 @@ from fairseq_docmt.models._options import (
     set_defaults,
 )
 from fairseq_docmt.models._stream_model import StreamModel
-from fairseq_docmt.modules.recurrent_memory.memory_decoder import (
+from fairseq_docmt.modules.recurrent_memory import (
     MemoryTransformerDecoder,
     MemoryTransformerEncoder,
 )

@@ -21,10 +21,7 @@ from fairseq_docmt.models._options import (
     set_defaults,
 )
 from fairseq_docmt.models._stream_model import StreamModel
-from fairseq_docmt.modules.multi_encoder.multi_encoder_decoder import (
-    MultiEncoderDecoder,
-    MultiEncoderEncoder,
-)
+from fairseq_docmt.modules.multi_encoder import MultiEncoderDecoder, MultiEncoderEncoder
 
 #: parameters that a transformer lacks; newly initialised in finetuning
 NEW_PARAMETERS = (".context_attn", ".context_encoder.layer", ".context_encoder.embed_positions")

@@ -15,11 +15,10 @@ from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
-from fairseq_docmt.modules.rfa.random_feature_map import FEATURE_MAPS
-from fairseq_docmt.modules.rfa.rfa_decoder import RFATransformerDecoder
-from fairseq_docmt.modules.rfa.rfa_layers import RFAEncoderLayer
-from fairseq_docmt.modules.rfa.sentence_gate import GATES
-from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
+from fairseq_docmt.modules.encoder import SharedSourceEncoder, wrapped
+from fairseq_docmt.modules.rfa.feature_map import FEATURE_MAPS
+from fairseq_docmt.modules.rfa.rfa_attention import GATES
+from fairseq_docmt.modules.rfa.rfa_decoder import RFAEncoderLayer, RFATransformerDecoder
 
 #: parameters that a transformer or an ungated model lacks; newly initialised in finetuning
 NEW_PARAMETERS = ("feature_map.temperature", "feature_map.pool", "gate.linear")

@@ -15,7 +15,8 @@ from torch import nn
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._options import require_at_least, set_defaults
-from fairseq_docmt.modules.rnn.rnnsearch import GRUDecoder, GRUEncoder
+from fairseq_docmt.modules.rnn.gru_decoder import GRUDecoder
+from fairseq_docmt.modules.rnn.gru_encoder import GRUEncoder
 
 
 # fairseq reads these annotations at run time: keep typing.Optional here.

@@ -5,27 +5,18 @@ Herold and Ney (2023), "Improving Long Context Document-Level Machine Translatio
 
 import logging
 from dataclasses import dataclass, field
-from typing import Optional
 
-import torch
-from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
-from torch import Tensor
 
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
 from fairseq_docmt.models._document_transformer import DocumentTransformer
 from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
-from fairseq_docmt.modules.shared.shared_source_encoder import SharedSourceEncoder, wrapped
-from fairseq_docmt.modules.window.growing_source import GrowingSource, encode_growing
-from fairseq_docmt.modules.window.source_alignment import (
-    ALIGNMENTS,
-    TRAINING_ALIGNMENTS,
-    LengthRatio,
-)
-from fairseq_docmt.modules.window.window_decoder import WindowEncoderLayer, WindowTransformerDecoder
+from fairseq_docmt.modules.window.alignment import ALIGNMENTS, TRAINING_ALIGNMENTS, LengthRatio
+from fairseq_docmt.modules.window.window_decoder import WindowTransformerDecoder
+from fairseq_docmt.modules.window.window_encoder import WindowTransformerEncoder
 
 logger = logging.getLogger(__name__)
 
@@ -81,54 +72,6 @@ class WindowAttentionConfig(FairseqDataclass):
     full_cross_attention: bool = field(
         default=False, metadata={"help": "no window in cross attention"}
     )
-
-
-class WindowTransformerEncoder(SharedSourceEncoder):
-    """Transformer encoder with optional window attention and relative positions."""
-
-    @property
-    def reach(self) -> Optional[int]:
-        """Tokens on each side that a layer attends to, None for all."""
-        return getattr(self.layers[0].self_attn, "window", None)
-
-    def encode_further(self, src_tokens: Tensor, before: Optional[GrowingSource]):
-        """Encode growing sources while decoding, reusing the encoding of their beginnings.
-
-        The encoder must have a finite :attr:`reach`.
-
-        Args:
-            src_tokens: (B, S) tokens, padded on either side.
-            before: encoding of the shorter sources of the same rows, None at first.
-
-        Returns:
-            Encoder output, right-padded, and the encoding for the next call.
-        """
-        tokens = utils.convert_padding_direction(src_tokens, self.padding_idx, left_to_right=True)
-        padding = tokens.eq(self.padding_idx)
-        embedded, embedding = self.forward_embedding(tokens)
-        lengths = (~padding).sum(dim=1)
-        # A language tag can follow </s>; further sentences replace both.
-        is_end = tokens.eq(self.dictionary.eos()).long().cumsum(dim=1).gt(0) & ~padding
-        ending = max(1, int(is_end.sum(dim=1).max()))
-        source = encode_growing(self.layers, self.reach, embedded, lengths, before, ending)
-        x = source.levels[-1]
-        x = x if self.layer_norm is None else self.layer_norm(x)
-        output = {
-            "encoder_out": [x.transpose(0, 1)],
-            "encoder_padding_mask": [padding],
-            "encoder_embedding": [embedding],
-            "encoder_states": [],
-            "fc_results": [],
-            "src_tokens": [],
-            "src_lengths": [lengths.to(torch.int32).unsqueeze(1)],
-        }
-        return self._shared(output, tokens), source
-
-    def build_encoder_layer(self, cfg):
-        """See the base class."""
-        if cfg.full_encoder_attention and cfg.position == "absolute":
-            return super().build_encoder_layer(cfg)
-        return wrapped(WindowEncoderLayer(cfg), cfg)
 
 
 def window_attn_transformer(args):

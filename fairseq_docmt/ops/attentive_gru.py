@@ -9,8 +9,8 @@ from typing import Callable, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_docmt.ops.autocast import outside_autocast
 from fairseq_docmt.ops.onednn_linear import onednn_linear
+from fairseq_docmt.ops.precision import outside_autocast
 
 
 class AttentionParts(NamedTuple):

@@ -39,8 +39,7 @@ from fairseq_docmt.models.interface import (
     reads_documents,
     separate_beams,
 )
-from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
-from fairseq_docmt.modules.cpu.packed_weights import pack_weights
+from fairseq_docmt.modules.cpu import pack_weights, use_onednn
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.tasks import (
     _checkpoint_checks,

@@ -15,7 +15,7 @@ from fairseq_docmt.ops.translation_cache import NO_WORD, Cache
 def test_matching_equals_the_weights_of_the_decoder(
     binarised, cache_stream_checkpoint, monkeypatch
 ):
-    from fairseq_docmt.modules.rnn.cache_decoder import Lookup
+    from fairseq_docmt.modules.rnn.cache import Lookup
 
     model, task = load(str(cache_stream_checkpoint), str(binarised))
     *_, document = documents_of(task, "test")

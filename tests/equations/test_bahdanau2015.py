@@ -1,6 +1,6 @@
 """``rnnsearch`` against its equations, written out as loops over words.
 
-Covers modules/rnn/attentive_gru.py, modules/rnn/rnnsearch.py.
+Covers modules/rnn/gru_encoder.py, modules/rnn/gru_decoder.py.
 """
 
 import math
@@ -23,7 +23,7 @@ from batches import (
 )
 from equations import recurrent_loops as loops
 
-from fairseq_docmt.modules.cpu.packed_weights import pack_weights
+from fairseq_docmt.modules.cpu import pack_weights
 
 SYSTEMS = {
     "one layer": tiny.rnnsearch(),

@@ -4,8 +4,7 @@ Choices of this implementation: a separator belongs to the source sentence that 
 decoder, where it is read to predict the first word of the next sentence, to that one; target
 sentences after the last source sentence attend to the last one.
 
-Covers modules/group/group_attention.py, modules/group/group_decoder.py,
-modules/shared/sentence_attention.py, modules/shared/sentence_decoder.py.
+Covers modules/group.py, modules/sentences.py.
 """
 
 from typing import List, NamedTuple, Sequence

@@ -1,7 +1,6 @@
 """``context_rnn`` against the equations of its three systems, written out as loops over words.
 
-Covers models/context_rnn.py, modules/rnn/context_rnn.py, modules/rnn/contextual_gru.py,
-modules/shared/previous_sentences.py.
+Covers models/context_rnn.py, modules/rnn/context.py, modules/previous_sentences.py.
 """
 
 import functools

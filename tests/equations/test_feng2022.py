@@ -1,7 +1,6 @@
 """memory_transformer against the equations of Feng et al. (2022), written as loops.
 
-Covers models/memory_transformer.py, modules/recurrent_memory/memory_decoder.py,
-modules/shared/full_attention.py.
+Covers models/memory_transformer.py, modules/attention.py.
 """
 
 import math
@@ -25,7 +24,7 @@ from equations.loops import layer_norm, weights_of
 from equations.memory_loops import MemoryTransformer, gelu, mha, update_attention
 from fairseq import checkpoint_utils
 
-from fairseq_docmt.modules.recurrent_memory.sentence_memory import ReadSentence, SentenceMemory
+from fairseq_docmt.modules.recurrent_memory import ReadSentence, SentenceMemory
 
 STREAM = ["--task", "sentence_stream_translation"]
 TEST = tiny.documents((1, 5, 2, 7), 2)

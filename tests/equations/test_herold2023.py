@@ -4,7 +4,7 @@ Where the paper is silent: sums that end in one half are rounded up, alignments 
 are held to its last token, and those of more target sentences than there are source sentences to
 the last sentence.
 
-Covers modules/window/window_attention.py, modules/window/window_decoder.py.
+Covers modules/window/window_layers.py, modules/window/window_decoder.py.
 """
 
 from fractions import Fraction

@@ -4,8 +4,7 @@ Choices of this implementation: several previous sentences are one sequence for 
 the context of each sentence ends or begins with its ``</s>``; with two contexts, the one of the
 source comes first. A sentence without previous sentences is translated without context.
 
-Covers models/multi_encoder_transformer.py, modules/multi_encoder/context_attention.py,
-modules/multi_encoder/context_encoder.py, modules/multi_encoder/multi_encoder_decoder.py.
+Covers models/multi_encoder_transformer.py, modules/multi_encoder.py.
 """
 
 from typing import NamedTuple
@@ -26,10 +25,10 @@ from batches import (
 from equations import loops
 from equations.loops import inside, layer_norm, linear, weights_of
 
-from fairseq_docmt.modules.multi_encoder.context_attention import AttendedContext, AttendedContexts
-from fairseq_docmt.modules.shared.beam_rows import split_order
-from fairseq_docmt.modules.shared.decoder_layer import LayerState
-from fairseq_docmt.modules.shared.full_attention import AttendedSource
+from fairseq_docmt.modules.attention import AttendedSource
+from fairseq_docmt.modules.decoder_layer import LayerState
+from fairseq_docmt.modules.multi_encoder import AttendedContext, AttendedContexts
+from fairseq_docmt.modules.search_state import split_order
 
 
 class Variant(NamedTuple):

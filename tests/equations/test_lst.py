@@ -4,7 +4,7 @@ Where the paper is silent: both variants see the same queries, keys and values, 
 sentence comes first in the concatenation; a separator belongs to the source sentence that it ends,
 and in the decoder, where it is read to predict the first word of the next sentence, to that one.
 
-Covers modules/window/lst_attention.py, modules/window/lst_decoder.py.
+Covers modules/lst.py.
 """
 
 from typing import List, Sequence

@@ -4,9 +4,7 @@ As in the authors' code: layer norms of both queries and of the summaries
 of sentences, and a residual connection with norm in the feed-forward network. Unlike
 there, a sentence without previous sentences keeps its states, and no norm follows the gate.
 
-Covers models/han_transformer.py, modules/hierarchical/han_decoder.py,
-modules/hierarchical/hierarchical_attention.py, modules/hierarchical/previous_states.py,
-modules/shared/stream_encoder.py.
+Covers models/han_transformer.py, modules/hierarchical.py, modules/stream_encoder.py.
 """
 
 import pytest
@@ -24,12 +22,12 @@ from batches import (
 from equations import loops
 from equations.loops import attend, heads, inside, layer_norm, linear, weights_of
 
-from fairseq_docmt.modules.hierarchical.han_decoder import SharedSentences
-from fairseq_docmt.modules.hierarchical.hierarchical_attention import (
+from fairseq_docmt.modules.hierarchical import (
     AttendedSentences,
     HierarchicalAttention,
+    SharedSentences,
 )
-from fairseq_docmt.modules.shared.beam_rows import split_order
+from fairseq_docmt.modules.search_state import split_order
 
 LAYERS = ["--encoder-layers", "2", "--decoder-layers", "3"]
 NORM_FIRST = ["--encoder-normalize-before", "--decoder-normalize-before"]

@@ -26,7 +26,7 @@ from batches import (
 from equations import recurrent_loops as loops
 from fairseq import checkpoint_utils
 
-from fairseq_docmt.modules.rnn.cache_decoder import CacheDecoder
+from fairseq_docmt.modules.rnn.cache import CacheDecoder
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 
 #: options of the model, and of the loop: slots, fusion, whether known words keep their slot

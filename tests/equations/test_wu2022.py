@@ -5,7 +5,7 @@ Peng et al. (2021) and to the code of the paper is marked: features of unit vect
 denominator, the rescaling of keys in cross attention, gates of their own for each head, pools of
 random matrices, and gates in cross attention, which appendix A.2 mentions.
 
-Covers modules/rfa/rfa_attention.py, modules/rfa/rfa_decoder.py, modules/rfa/rfa_layers.py.
+Covers modules/rfa/rfa_decoder.py.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from equations import loops
 from equations.loops import BATCHES, HEADS, SEP, linear, weights_of
 from torch import Tensor
 
-from fairseq_docmt.modules.rfa.random_feature_map import SharedMatrices
+from fairseq_docmt.modules.rfa.feature_map import SharedMatrices
 from fairseq_docmt.ops import step_kernels
 
 

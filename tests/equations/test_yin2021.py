@@ -2,7 +2,7 @@
 
 Up to single precision, in which fairseq takes the softmax of the attention of the layers before.
 
-Covers criterions/attention_regularization.py, modules/shared/attention_weights.py.
+Covers criterions/attention_regularization.py.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Reuse of states when documents grow equals reading them again, in float64.
 
-Covers modules/window/growing_source.py.
+Covers modules/window/window_encoder.py.
 """
 
 import pytest
@@ -11,7 +11,7 @@ from fairseq_docmt.data import join_sentences, pad_rows
 from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.growing_documents import GrowingDocuments
 from fairseq_docmt.models.interface import can_grow
-from fairseq_docmt.modules.window.source_alignment import ALIGNMENTS
+from fairseq_docmt.modules.window.alignment import ALIGNMENTS
 
 WORDS = 12
 #: documents of a batch: which there are at each sentence, in which order; their row before

@@ -9,7 +9,7 @@ from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
 from long_tests import long_but_for
 
-from fairseq_docmt.modules.rnn.cache_decoder import CacheDecoder
+from fairseq_docmt.modules.rnn.cache import CacheDecoder
 
 LIMIT = 12
 STREAM = ["--task", "sentence_stream_translation"]

@@ -1,8 +1,6 @@
 """Properties that every architecture must have.
 
-Covers modules/shared/attention_projections.py, modules/shared/decoder_layer.py,
-modules/shared/encoder_output.py, modules/shared/shared_source_encoder.py,
-modules/shared/stateful_decoder.py, ops/autocast.py.
+Covers modules/attention.py, modules/decoder_layer.py, modules/encoder_output.py.
 """
 
 import functools
@@ -33,10 +31,10 @@ from pretended_gpu import PretendedGPU, put, put_module
 import fairseq_docmt  # noqa: F401
 from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.decoder_prefix import prefills_in_parallel
-from fairseq_docmt.modules.hierarchical.hierarchical_attention import HierarchicalAttention
+from fairseq_docmt.modules.attention import AttentionProjections
+from fairseq_docmt.modules.encoder_output import EncoderOutput
+from fairseq_docmt.modules.hierarchical import HierarchicalAttention
 from fairseq_docmt.modules.rfa.rfa_attention import _RFA
-from fairseq_docmt.modules.shared.attention_projections import AttentionProjections
-from fairseq_docmt.modules.shared.encoder_output import EncoderOutput
 
 DICTIONARY = tiny.dictionary()
 PAD, EOS, SEP = DICTIONARY.pad(), DICTIONARY.eos(), DICTIONARY.index("<sep>")

@@ -1,4 +1,4 @@
-"""Fast linear attention against the loops that define it.
+"""Linear attention and random features against their loops.
 
 Covers ops/naive.py.
 """
@@ -8,8 +8,7 @@ import torch
 
 from fairseq_docmt.ops import linear_attention as ops
 from fairseq_docmt.ops import naive
-from fairseq_docmt.ops.linear_attention import Summary
-from fairseq_docmt.ops.random_features import sincos_features, unit_length
+from fairseq_docmt.ops.linear_attention import Summary, sincos_features, unit_length
 
 HEADS, BSZ, FEATURES, VALUES = 2, 3, 6, 5
 FLOOR = 0.05
@@ -157,3 +156,40 @@ def test_memory_grows_linearly():
         return sum(sizes)
 
     assert kept(8192) < 4.2 * kept(2048)
+
+
+def test_features_equal_the_loop():
+    x, matrix = torch.randn(7, dtype=torch.float64), torch.randn(4, 7, dtype=torch.float64)
+    projected, squared = matrix @ x, (x @ x).view(1)
+    torch.testing.assert_close(ops.sincos_features(projected), naive.sincos_features(x, matrix))
+    torch.testing.assert_close(
+        ops.positive_features(projected, squared), naive.positive_features(x, matrix)
+    )
+
+
+def test_gradient_of_sincos():
+    projected = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(ops.sincos_features, projected)
+
+
+def test_both_maps_estimate_the_gaussian_kernel():
+    pairs = ops.unit_length(torch.randn(20, 2, 8, dtype=torch.float64))
+    x, y = pairs[:, 0], pairs[:, 1]
+    matrix = torch.randn(200_000, 8, dtype=torch.float64)
+    want = (-(x - y).square().sum(-1) / 2).exp()
+
+    def estimate(features, kind):
+        scale = ops.kernel_scale(len(matrix), kind)
+        return (features(x) * features(y)).sum(-1) * scale
+
+    def positive(vectors):
+        squared = vectors.square().sum(-1, keepdim=True)
+        return ops.positive_features(vectors @ matrix.T, squared)
+
+    sincos = estimate(lambda vectors: ops.sincos_features(vectors @ matrix.T), "sincos")
+    torch.testing.assert_close(sincos, want, atol=0.02, rtol=0)
+    torch.testing.assert_close(estimate(positive, "positive"), want, atol=0.02, rtol=0)
+
+
+def test_unit_length_of_zero_is_zero():
+    assert torch.equal(ops.unit_length(torch.zeros(3)), torch.zeros(3))

@@ -5,8 +5,13 @@ import torch
 
 from fairseq_docmt.modules.rfa.beam_memory import BeamMemory
 from fairseq_docmt.ops import step_kernels
-from fairseq_docmt.ops.linear_attention import Summary, attend_summary
-from fairseq_docmt.ops.random_features import SHORTEST, sincos_features, unit_length
+from fairseq_docmt.ops.linear_attention import (
+    SHORTEST,
+    Summary,
+    attend_summary,
+    sincos_features,
+    unit_length,
+)
 
 pytestmark = pytest.mark.usefixtures("compiled_kernels")
 HEADS, BSZ, FLOOR = 2, 3, 0.5

@@ -1,7 +1,4 @@
-"""Blocked window attention against the loop that defines it.
-
-Covers ops/fused_window_attention.py.
-"""
+"""Blocked window attention against the loop that defines it."""
 
 import itertools
 
@@ -9,8 +6,12 @@ import pytest
 import torch
 
 from fairseq_docmt.ops import naive
-from fairseq_docmt.ops.fused_window_attention import fused_window_attention
-from fairseq_docmt.ops.window_attention import Window, linear_centers, window_attention
+from fairseq_docmt.ops.window_attention import (
+    Window,
+    fused_window_attention,
+    linear_centers,
+    window_attention,
+)
 
 BSZ, HEADS, DIM = 2, 2, 3
 

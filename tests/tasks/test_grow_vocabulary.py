@@ -8,8 +8,7 @@ from fairseq.data import Dictionary
 from torch import nn
 
 from fairseq_docmt.data import add_document_symbols
-from fairseq_docmt.modules.cpu.module_swap import swap_modules
-from fairseq_docmt.modules.cpu.onednn_linear import OneDNNLinear
+from fairseq_docmt.modules.cpu import OneDNNLinear, swap_modules
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
 
 WORDS = 6

@@ -21,7 +21,7 @@ from benchmark import build
 from common import add_keep_memory, begin, describe_machine, median_and_range, wait_for
 from tabulate import tabulate
 
-from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
+from fairseq_docmt.modules.cpu import use_onednn
 
 LENGTHS = (88, 128, 1000, 4000)
 TOKENS = 1400

@@ -32,7 +32,7 @@ from tabulate import tabulate
 
 import fairseq_docmt  # noqa: F401  (registers window_attn_transformer)
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.modules.cpu.onednn_linear import use_onednn
+from fairseq_docmt.modules.cpu import use_onednn
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402

@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_docmt.modules.shared.beam_rows import BeamRows
+from fairseq_docmt.modules.search_state import BeamRows
 from fairseq_docmt.ops import step_kernels
 from fairseq_docmt.ops.linear_attention import Summary, denominators, for_few_queries, ratio
 from fairseq_docmt.ops.precision import at_least_single

@@ -1,69 +1,18 @@
 """Decoder of ``window_attn_transformer``."""
 
-from typing import Optional
-
 import torch
-from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor
 
-from fairseq_docmt.modules.shared.decoder_layer import DecoderLayer
-from fairseq_docmt.modules.shared.full_attention import AttendedSource
-from fairseq_docmt.modules.shared.incremental_state import store_state, stored_state
-from fairseq_docmt.modules.shared.stateful_decoder import StatefulDecoder, batch_first_source
-from fairseq_docmt.modules.window.source_alignment import (
+from fairseq_docmt.modules.attention import AttendedSource
+from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.search_state import store_state, stored_state
+from fairseq_docmt.modules.window.alignment import (
     LengthRatio,
     SourcePointer,
     SourceSentences,
     align_references,
 )
-from fairseq_docmt.modules.window.window_attention import (
-    CausalWindowAttention,
-    CrossWindowAttention,
-    EncoderWindowAttention,
-)
-
-
-def _farthest(cfg) -> Optional[int]:
-    """Return the maximum distance of relative positions, None for absolute ones."""
-    return cfg.attention_window if cfg.position == "relative" else None
-
-
-class WindowEncoderLayer(TransformerEncoderLayerBase):
-    """Transformer encoder layer with window attention or relative positions."""
-
-    def build_self_attention(self, embed_dim, cfg):
-        """See the base class."""
-        return EncoderWindowAttention(
-            embed_dim,
-            cfg.encoder.attention_heads,
-            None if cfg.full_encoder_attention else cfg.attention_window,
-            cfg.attention_dropout,
-            relative=_farthest(cfg),
-        )
-
-
-class WindowDecoderLayer(DecoderLayer):
-    """Decoder layer with window attention."""
-
-    def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        """See the base class."""
-        return CausalWindowAttention(
-            embed_dim,
-            cfg.decoder.attention_heads,
-            None if cfg.full_decoder_attention else cfg.attention_window,
-            cfg.attention_dropout,
-            relative=_farthest(cfg),
-        )
-
-    def build_encoder_attention(self, embed_dim, cfg):
-        """See the base class."""
-        return CrossWindowAttention(
-            embed_dim,
-            cfg.decoder.attention_heads,
-            None if cfg.full_cross_attention else cfg.attention_window,
-            cfg.attention_dropout,
-            key_dim=cfg.encoder.embed_dim,
-        )
+from fairseq_docmt.modules.window.window_layers import WindowDecoderLayer
 
 
 class WindowTransformerDecoder(StatefulDecoder):

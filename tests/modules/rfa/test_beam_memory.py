@@ -5,10 +5,9 @@ import torch
 
 from fairseq_docmt.modules.rfa import beam_memory
 from fairseq_docmt.modules.rfa.beam_memory import BeamMemory
-from fairseq_docmt.modules.rfa.random_feature_map import FeatureOptions
-from fairseq_docmt.modules.rfa.rfa_attention import CausalRFA
-from fairseq_docmt.modules.rfa.sentence_gate import SentenceGate
-from fairseq_docmt.modules.shared.beam_rows import split_order
+from fairseq_docmt.modules.rfa.feature_map import FeatureOptions
+from fairseq_docmt.modules.rfa.rfa_attention import CausalRFA, SentenceGate
+from fairseq_docmt.modules.search_state import split_order
 from fairseq_docmt.ops.linear_attention import Summary
 
 HEADS, BSZ, BEAMS, FEATURES, VALUES = 2, 3, 4, 6, 5

@@ -1,1 +1,0 @@
-"""Faster layers for training and decoding on a CPU."""

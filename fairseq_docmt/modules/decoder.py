@@ -1,0 +1,414 @@
+"""Base class of transformer decoders whose layers define their own incremental state.
+
+fairseq's decoder stores keys and values of all tokens and copies them at every step of beam search.
+Here each layer defines its state, and the states of all layers are reordered as one value.
+"""
+
+import contextlib
+from functools import partial
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.distributed import fsdp_wrap
+from fairseq.models.transformer import TransformerDecoderBase
+from fairseq.modules import SinusoidalPositionalEmbedding
+from fairseq.utils import make_positions
+from torch import Tensor, nn
+from torch.autograd.graph import save_on_cpu
+from torch.utils.checkpoint import checkpoint
+
+from fairseq_docmt.modules.decoder_layer import DecoderLayer, LayerState
+from fairseq_docmt.modules.search_state import KeepsState, split_order, store_state
+
+
+class DecoderState(NamedTuple):
+    """Incremental state of a decoder for B sentences with N beams each.
+
+    Attributes:
+        layers: state of each layer.
+        rest: state shared by all layers, with ``reorder(rows: BeamRows)`` and
+            ``unshare_beams(owners)`` like theirs; or None.
+        positions: (B * N,) position of the last token that each row has read, from 1; 0 before the
+            first. The beams of a sentence are adjacent.
+        most: upper bound of ``positions``.
+        bsz: number of sentences B.
+        beams: number of beams N of each sentence.
+    """
+
+    layers: List[LayerState]
+    rest: Any
+    positions: Tensor
+    most: int
+    bsz: int
+    beams: int
+
+    def reorder(self, order: Tensor) -> "DecoderState":
+        """Reorder, repeat or drop rows by a (rows,) index of former rows."""
+        rows = split_order(order, self.bsz, self.beams)
+        if rows is None:
+            return self._unshare_beams().reorder(order)
+        return self._replace(
+            layers=[layer.reorder(rows) for layer in self.layers],
+            rest=None if self.rest is None else self.rest.reorder(rows),
+            positions=self.positions.index_select(0, order),
+            bsz=self.bsz if rows.sentences is None else len(rows.sentences),
+            beams=rows.beams,
+        )
+
+    def _unshare_beams(self) -> "DecoderState":
+        """Return the state with each beam as a separate sentence."""
+        owners = torch.arange(self.bsz, device=self.positions.device).repeat_interleave(self.beams)
+        return self._replace(
+            layers=[layer.unshare_beams(owners) for layer in self.layers],
+            rest=None if self.rest is None else self.rest.unshare_beams(owners),
+            bsz=self.bsz * self.beams,
+            beams=1,
+        )
+
+
+class StatefulDecoder(KeepsState, TransformerDecoderBase):
+    """Base class of the transformer decoders; layers are batch-first.
+
+    Subclasses define the pass over whole sequences (:meth:`forward_sequence`), the initial state
+    (:meth:`init_layers`) and its continuation by several tokens (:meth:`read`), with
+    :meth:`run_layers` and :meth:`extend_layers`; for one token they may have a faster :meth:`step`.
+
+    Args:
+        cfg, dictionary, embed_tokens: see fairseq's decoder.
+        separator: index of ``<sep>``.
+    """
+
+    #: class of the layers
+    layer_class = DecoderLayer
+    #: whether :meth:`step` returns attention weights over the source, as fairseq's decoder does
+    has_attention_weights = False
+    #: whether positions are counted anew in each sentence
+    restarts_positions = False
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
+        super().__init__(cfg, dictionary, embed_tokens)
+        self.separator = separator
+
+    # ---- methods of subclasses -----------------------------------------------------------------
+
+    def forward_sequence(
+        self, x: Tensor, tokens: Tensor, encoder_out: dict, weights_of: Optional[int]
+    ):
+        """Compute the features of whole sequences (teacher forcing).
+
+        Args:
+            x: (B, T, C) embeddings.
+            tokens: (B, T) the tokens.
+            encoder_out: encoder output.
+            weights_of: index of the layer whose cross attention is returned as ``attn``, (B, T, S),
+                averaged over heads; None for none.
+
+        Returns:
+            (B, T, C) features and a dict of extra outputs.
+        """
+        raise NotImplementedError
+
+    def init_layers(self, encoder_out: dict) -> tuple:
+        """Return the layer states before the first token, one row per sentence, and ``rest``.
+
+        See :class:`DecoderState`; by default there is no ``rest``.
+        """
+        source, padding, separators = batch_first_source(encoder_out)
+        layers = [layer.init_state(source, padding, separators=separators) for layer in self.layers]
+        return layers, None
+
+    def read(self, x: Tensor, tokens: Tensor, state: DecoderState):
+        """Continue a state by several tokens.
+
+        Args:
+            x: (rows, T, C) embeddings; in a search the beams of a sentence are adjacent rows.
+            tokens: (rows, T) the tokens, right-padded.
+            state: state before these tokens.
+
+        Returns:
+            (rows, T, C) features, new layer states, new ``rest``, and a dict of extra outputs.
+        """
+        raise NotImplementedError
+
+    def step(self, x: Tensor, tokens: Tensor, state: DecoderState):
+        """Continue a state by one token of each row.
+
+        Args:
+            x: (B * N, C) embeddings.
+            tokens: (B * N,) the tokens.
+            state: state before these tokens.
+
+        Returns:
+            (B * N, C) features, new layer states, new ``rest``, and a dict of extra outputs.
+        """
+        x, layers, rest, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
+        return x.squeeze(1), layers, rest, extra
+
+    # ---- layers ----------------------------------------------------------------------------------
+
+    def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        """Build a layer; :meth:`run_layers` checkpoints activations."""
+        layer = self.layer_class(cfg, no_encoder_attn)
+        self.layer_built(layer)
+        least = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
+        return fsdp_wrap(layer, min_num_params=least)
+
+    def layer_built(self, layer: DecoderLayer) -> None:
+        """Change a new layer, the first layer first."""
+
+    def run_layers(
+        self,
+        groups: List[Tensor],
+        begin: Callable[[int, DecoderLayer, List[Tensor]], List[LayerState]],
+        between: Callable = lambda number: None,
+        weights_of: Optional[int] = None,
+        **given,
+    ) -> Tuple[List[Tensor], List[List[LayerState]], List[Tensor]]:
+        """Continue states by one or more tokens through all layers.
+
+        Args:
+            groups: (rows, T, C) embeddings of rows of similar length.
+            begin: function from the number of a layer, the layer and its input to the state of each
+                group before these tokens.
+            between: function from the number of a layer to the sublayer between its attentions.
+            weights_of: see :meth:`forward_sequence`.
+            **given: further arguments of :meth:`DecoderLayer.forward`; a list has one for each
+                layer.
+
+        Returns:
+            Outputs of the groups, new states by layer and group, and attention weights as in
+            ``attn``, empty without ``weights_of``.
+        """
+        after, weights = [], []
+        for number, layer in enumerate(self.layers):
+            own = {name: x[number] if isinstance(x, list) else x for name, x in given.items()}
+            wanted = weights if number == weights_of else None
+            groups, states = self._run(layer)(
+                groups, partial(begin, number), between=between(number), weights=wanted, **own
+            )
+            after.append(states)
+        return groups, after, weights
+
+    def _run(self, layer: DecoderLayer) -> Callable:
+        """Return the layer, or in training with ``--checkpoint-activations`` a call that does so.
+
+        fairseq's wrapper of layers only passes gradients to arguments that are tensors.
+        """
+        if not (self.cfg.checkpoint_activations and self.training):
+            return layer
+
+        def checkpointed(*args, **kwargs):
+            with save_on_cpu() if self.cfg.offload_activations else contextlib.nullcontext():
+                return checkpoint(layer, *args, use_reentrant=False, **kwargs)
+
+        return checkpointed
+
+    def extend_layers(
+        self, x: Tensor, state: DecoderState, padding: Optional[Tensor] = None, **given
+    ) -> Tuple[Tensor, List[LayerState]]:
+        """Continue the state of a search through all layers.
+
+        Args:
+            x: (rows, T, C) embeddings.
+            state: state before these tokens.
+            padding: (rows, T) True at padding; None without padding.
+            **given: further arguments of :meth:`run_layers`.
+
+        Returns:
+            (rows, T, C) output and the new layer states.
+        """
+        (x,), after, _ = self.run_layers(
+            [x],
+            lambda number, *_: [state.layers[number]],
+            padding=padding,
+            need_state=True,
+            **given,
+        )
+        return x, [new for (new,) in after]
+
+    # ---- methods that fairseq calls ------------------------------------------------------------
+
+    def extract_features(
+        self,
+        prev_output_tokens,
+        encoder_out,
+        incremental_state=None,
+        full_context_alignment=False,
+        alignment_layer=None,
+        alignment_heads=None,
+    ):
+        """See the base class."""
+        if incremental_state is None:
+            x = self._embed(prev_output_tokens)
+            encoder_out = _for_rows(encoder_out, len(prev_output_tokens))
+            x, extra = self.forward_sequence(x, prev_output_tokens, encoder_out, alignment_layer)
+            return self._project(x), {"attn": [None], "inner_states": [], **extra}
+        state = self.current_state(incremental_state, encoder_out, len(prev_output_tokens))
+        last = prev_output_tokens[:, -1:]
+        positions = self._positions(last, state)
+        x = self._embed(last, positions, state.most + 1)
+        x, layers, rest, extra = self.step(x.squeeze(1), last.squeeze(1), state)
+        self._store(incremental_state, state, layers, rest, positions.squeeze(1), 1)
+        extra = {"attn": [None], "inner_states": [], **extra}
+        return self._project(x).unsqueeze(1), extra
+
+    def prefill(self, new_tokens, encoder_out, incremental_state):
+        """Continue the incremental state by (B, T) right-padded tokens in one pass.
+
+        Returns:
+            (B, T, C) features and extra outputs; ``incremental_state`` is updated.
+        """
+        state = self.current_state(incremental_state, encoder_out, len(new_tokens))
+        length = new_tokens.size(1)
+        positions = self._positions(new_tokens, state)
+        x = self._embed(new_tokens, positions, state.most + length)
+        x, layers, rest, extra = self.read(x, new_tokens, state)
+        read = new_tokens.ne(self.padding_idx).sum(dim=1, keepdim=True)
+        last = positions.gather(1, (read - 1).clamp(min=0))
+        last = torch.where(read > 0, last, state.positions.unsqueeze(1)).squeeze(1)
+        self._store(incremental_state, state, layers, rest, last, length)
+        return self._project(x), {"attn": [None], "inner_states": [], **extra}
+
+    def init_state(self, encoder_out):
+        """Return the state before the first token, with one row per sentence."""
+        bsz = encoder_out["encoder_padding_mask"][0].size(0)
+        layers, rest = self.init_layers(encoder_out)
+        positions = torch.zeros(bsz, dtype=torch.long, device=self.embed_tokens.weight.device)
+        return DecoderState(layers, rest, positions, 0, bsz, 1)
+
+    @staticmethod
+    def _store(incremental_state, state, layers, rest, positions: Tensor, length: int) -> None:
+        state = state._replace(
+            layers=layers, rest=rest, positions=positions, most=state.most + length
+        )
+        store_state(incremental_state, state)
+
+    # ---- embeddings and output projection ------------------------------------------------------
+
+    def _padding(self, tokens: Tensor) -> Optional[Tensor]:
+        """Return the (B, T) padding mask, or None without padding."""
+        padding = tokens.eq(self.padding_idx)
+        return padding if padding.any() else None
+
+    def _positions(self, tokens: Tensor, state: DecoderState) -> Tensor:
+        """Return the (rows, T) positions of right-padded tokens after a state, 0 at padding."""
+        is_token = tokens.ne(self.padding_idx)
+        positions = (is_token.cumsum(dim=1) + state.positions.unsqueeze(1)) * is_token
+        if not self.restarts_positions:
+            return positions
+        return sentence_positions(positions, tokens.eq(self.separator), ends=False)
+
+    def _embed(self, tokens: Tensor, positions: Optional[Tensor] = None, most: int = 0) -> Tensor:
+        """Embed tokens, giving (B, T, C).
+
+        Args:
+            tokens: (B, T) tokens.
+            positions: (B, T) their positions; default: those of whole sequences.
+            most: upper bound of ``positions``.
+        """
+        x = self.embed_scale * self.embed_tokens(tokens)
+        if self.quant_noise is not None:
+            x = self.quant_noise(x)
+        if self.project_in_dim is not None:
+            x = self.project_in_dim(x)
+        if self.embed_positions is not None:
+            if positions is None:
+                x = x + self.embed_positions(tokens)
+            else:
+                x = x + self._embedded(positions, most).to(x.dtype)
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        return self.dropout_module(x)
+
+    def _embedded(self, positions: Tensor, most: int) -> Tensor:
+        """Return the embeddings of positions."""
+        embed = self.embed_positions
+        sinusoidal = isinstance(embed, SinusoidalPositionalEmbedding)
+        if sinusoidal and len(embed.weights) <= most + self.padding_idx:
+            # A call with a longer sequence extends the sinusoidal table.
+            embed(positions.new_full((1, 2 * most), self.padding_idx))
+        return look_up(embed, positions)
+
+    def _project(self, x):
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return x if self.project_out_dim is None else self.project_out_dim(x)
+
+
+def _for_rows(encoder_out: dict, num_rows: int) -> dict:
+    """Repeat encoder output for each beam, as decoding without incremental state needs it."""
+    bsz = encoder_out["encoder_padding_mask"][0].size(0)
+    if num_rows == bsz:
+        return encoder_out
+    beams = num_rows // bsz
+    return {
+        **encoder_out,
+        "encoder_out": [encoder_out["encoder_out"][0].repeat_interleave(beams, dim=1)],
+        "encoder_padding_mask": [
+            x.repeat_interleave(beams, 0) for x in encoder_out["encoder_padding_mask"]
+        ],
+        "separators": [x.repeat_interleave(beams, 0) for x in encoder_out["separators"]],
+    }
+
+
+def batch_first_source(encoder_out: dict):
+    """Return source (B, S, C), padding mask (B, S) or None, and separator mask (B, S)."""
+    source = encoder_out["encoder_out"][0].transpose(0, 1)
+    padding = encoder_out["encoder_padding_mask"][0]
+    return source, padding if padding.any() else None, encoder_out["separators"][0]
+
+
+def look_up(embed_positions: nn.Module, positions: Tensor) -> Tensor:
+    """Return the (B, T, C) embeddings of positions (B, T), counted from 1; 0 is padding.
+
+    Args:
+        embed_positions: learned or sinusoidal positional embedding of fairseq, large enough.
+    """
+    sinusoidal = isinstance(embed_positions, SinusoidalPositionalEmbedding)
+    table = embed_positions.weights if sinusoidal else embed_positions.weight
+    return F.embedding(positions + embed_positions.padding_idx, table)
+
+
+def restart_positions(model: nn.Module, src_separator: int, tgt_separator: int) -> None:
+    """Let the encoder and decoder of a transformer count positions anew in each sentence.
+
+    Lupo et al. (2022), "Focused Concatenation for Context-Aware Neural Machine Translation",
+    separate the positions of sentences too, but by shifting them.
+
+    Args:
+        model: transformer with positional embeddings, of fairseq or of this package.
+        src_separator, tgt_separator: index of ``<sep>``.
+    """
+    for part, separator, ends in (
+        (model.encoder, src_separator, True),
+        (model.decoder, tgt_separator, False),
+    ):
+        part.restarts_positions = True
+        part.embed_positions.register_forward_hook(partial(_of_sentences, separator, ends))
+
+
+def _of_sentences(separator: int, ends: bool, module: nn.Module, inputs: tuple, _) -> Tensor:
+    """Return the embeddings of the positions in sentences for the tokens that were read."""
+    tokens = inputs[0]
+    positions = make_positions(tokens, module.padding_idx) - module.padding_idx
+    return look_up(module, sentence_positions(positions, tokens.eq(separator), ends))
+
+
+def sentence_positions(positions: Tensor, separators: Tensor, ends: bool) -> Tensor:
+    """Count positions anew in each sentence.
+
+    Args:
+        positions: (B, T) int64 position of each token in its row, from 1; 0 at padding.
+        separators: (B, T) True at ``<sep>``.
+        ends: whether ``<sep>`` ends a sentence, as in a source; otherwise it begins one, as in the
+            input of a decoder.
+
+    Returns:
+        (B, T) position of each token in its sentence, from 1; 0 at padding.
+    """
+    if ends:
+        before = F.pad(positions.masked_fill(~separators, 0), (1, -1))
+    else:
+        before = (positions - 1).masked_fill(~separators, 0)
+    return (positions - before.cummax(dim=1).values).clamp(min=0)

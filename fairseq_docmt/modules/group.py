@@ -1,0 +1,216 @@
+"""Group attention of ``g_transformer``, alone and with attention to the document (Bao et al. 2021).
+
+The group of a token is its sentence.
+"""
+
+from typing import List, Optional, Tuple
+
+import torch
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from torch import Tensor, nn
+
+from fairseq_docmt.modules.attention import AttendedSource, AttentionProjections
+from fairseq_docmt.modules.decoder_layer import DecoderLayer
+from fairseq_docmt.modules.encoder import wrapped
+from fairseq_docmt.modules.sentences import (
+    CausalSentenceAttention,
+    EncoderSentenceAttention,
+    SentenceDecoder,
+    SentenceEncoder,
+    source_sentences,
+)
+from fairseq_docmt.ops.masked_attention import masked_attention
+
+
+class _GroupAttention(AttentionProjections):
+    """Attention to one sentence; :meth:`combine` adds attention to the whole document.
+
+    The parameters of group attention have the names of a transformer's attention. With combined
+    attention, keys and values have the heads of group attention before those of the document.
+
+    Args:
+        embed_dim: size of queries and outputs.
+        heads: number of attention heads.
+        dropout: dropout probability of attention weights.
+        key_dim: size of keys and values; default: ``embed_dim``.
+    """
+
+    def __init__(self, embed_dim: int, heads: int, dropout: float, key_dim: Optional[int] = None):
+        super().__init__(embed_dim, heads, key_dim)
+        self.dropout = dropout
+        self.document: Optional[AttentionProjections] = None
+
+    def combine(self) -> None:
+        """Add attention to the whole document, and a gate between both."""
+        embed_dim, key_dim = self.q_proj.in_features, self.k_proj.in_features
+        self.document = AttentionProjections(embed_dim, self.num_heads, key_dim)
+        self.gate = nn.Linear(2 * embed_dim, embed_dim)
+        nn.init.xavier_uniform_(self.gate.weight)
+        nn.init.zeros_(self.gate.bias)
+
+    def _parts(self) -> List[AttentionProjections]:
+        return [self] if self.document is None else [self, self.document]
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Project inputs (B, T, C) to the queries (B, H, T, d) of all parts."""
+        return torch.cat([part.split_heads(part.q_proj(x)) for part in self._parts()], dim=1)
+
+    def all_keys_and_values(self, x: Tensor) -> Tuple[Tensor, Tensor]:
+        """Project inputs (B, S, C) to the keys and values (B, H, S, d) of all parts."""
+        keys, values = zip(*(part.keys_and_values(x) for part in self._parts()))
+        return torch.cat(keys, dim=1), torch.cat(values, dim=1)
+
+    def project(self, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        """Project inputs (B, T, C) to the queries, keys and values (B, H, T, d) of all parts."""
+        return (self.queries(x), *self.all_keys_and_values(x))
+
+    def attend(self, q, k, v, seen: Tensor, same_sentence: Tensor) -> Tensor:
+        """Compute the (B, T, C) output of group attention, or of combined attention.
+
+        Args:
+            q, k, v: projected queries, keys and values.
+            seen: (B, T, S) or (B, 1, S), True where attention is allowed.
+            same_sentence: (B, T, S) True where query and key are in the same sentence.
+        """
+        outputs = self._outputs(q, k, v, seen, same_sentence)
+        if self.document is None:
+            return outputs[0]
+        gate = self._gate(outputs)
+        return gate * outputs[0] + (1 - gate) * outputs[1]
+
+    def _outputs(self, q, k, v, seen: Tensor, same_sentence: Tensor) -> List[Tensor]:
+        """Compute the (B, T, C) output of each part; see :meth:`attend`."""
+        dropout, parts = self.dropout if self.training else 0.0, self._parts()
+        heads = zip(*(x.chunk(len(parts), dim=1) for x in (q, k, v)))
+        outputs = []
+        for part, head, mask in zip(parts, heads, (seen & same_sentence, seen)):
+            output = masked_attention(*head, mask.unsqueeze(1), dropout)
+            outputs.append(part.out_proj(output.transpose(1, 2).flatten(2)))
+        return outputs
+
+    def _gate(self, outputs: List[Tensor]) -> Tensor:
+        """Compute the (B, T, C) share of group attention in combined attention."""
+        return self.gate(torch.cat(outputs, dim=-1)).sigmoid()
+
+
+class EncoderGroupAttention(EncoderSentenceAttention, _GroupAttention):
+    """Group self-attention of source tokens."""
+
+
+class CausalGroupAttention(CausalSentenceAttention, _GroupAttention):
+    """Causal group attention of target tokens."""
+
+
+class SourceGroupAttention(_GroupAttention):
+    """Attention of target sentences to the source sentences of the same number.
+
+    Target sentences after the last source sentence attend to the last one.
+    """
+
+    def project_source(
+        self, source: Tensor, padding: Optional[Tensor], separators: Tensor
+    ) -> AttendedSource:
+        """Compute the keys and values of a source.
+
+        Args:
+            source: (B, S, C).
+            padding: (B, S) True at padding; None without padding.
+            separators: (B, S) True at separators.
+        """
+        keys, values = self.all_keys_and_values(source)
+        return AttendedSource(keys, values, padding, source_sentences(separators))
+
+    def forward(self, x: Tensor, source: AttendedSource, sentences: Tensor) -> Tensor:
+        """Attend from queries (B * N, T, C), N consecutive rows for each source.
+
+        Args:
+            x: queries.
+            source: keys and values.
+            sentences: (B * N, T) sentence number of each query.
+        """
+        bsz = len(source.keys)
+        by_source = x.unflatten(0, (bsz, -1)).flatten(1, 2)
+        seen, same = self._masks(source, sentences.unflatten(0, (bsz, -1)).flatten(1, 2))
+        q = self.queries(by_source)
+        return self.attend(q, source.keys, source.values, seen, same).view_as(x)
+
+    def weights(self, x: Tensor, source: AttendedSource, sentences: Tensor) -> Tensor:
+        """Compute (B, H, T, S) attention weights of queries (B, T, C).
+
+        Weights of combined attention are those of both parts, head by head, in the proportions of
+        the gate, averaged over its dimensions for each query.
+        """
+        seen, same = self._masks(source, sentences)
+        q, parts = self.queries(x), len(self._parts())
+        logits = (q * self.head_dim**-0.5) @ source.keys.transpose(-1, -2)
+        hidden = (~(seen & same), ~seen)
+        weights = [
+            part.masked_fill(mask.unsqueeze(1), -float("inf")).softmax(dim=-1)
+            for part, mask in zip(logits.chunk(parts, dim=1), hidden)
+        ]
+        if self.document is None:
+            return weights[0]
+        outputs = self._outputs(q, source.keys, source.values, seen, same)
+        group = self._gate(outputs).mean(dim=-1)[:, None, :, None]
+        return group * weights[0] + (1 - group) * weights[1]
+
+    @staticmethod
+    def _masks(source: AttendedSource, sentences: Tensor) -> Tuple[Tensor, Tensor]:
+        last = source.sentences.amax(dim=1, keepdim=True)
+        same = sentences.minimum(last).unsqueeze(2) == source.sentences.unsqueeze(1)
+        if source.padding is None:
+            return torch.ones_like(same[:, :1]), same
+        return ~source.padding.unsqueeze(1), same
+
+
+class GroupEncoderLayer(TransformerEncoderLayerBase):
+    """Transformer encoder layer with group attention."""
+
+    def build_self_attention(self, embed_dim, cfg):
+        """See the base class."""
+        heads = cfg.encoder.attention_heads
+        return EncoderGroupAttention(embed_dim, heads, cfg.attention_dropout)
+
+
+class GroupTransformerEncoder(SentenceEncoder):
+    """Transformer encoder with group attention, combined attention in the top layers."""
+
+    _layers_built = 0
+
+    def build_encoder_layer(self, cfg):
+        """See the base class."""
+        layer = GroupEncoderLayer(cfg)
+        if cfg.encoder.layers - self._layers_built <= cfg.encoder_context_layers:
+            layer.self_attn.combine()
+        self._layers_built += 1
+        return wrapped(layer, cfg)
+
+
+class GroupDecoderLayer(DecoderLayer):
+    """Decoder layer with group attention to the target and to the source."""
+
+    def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        """See the base class."""
+        heads = cfg.decoder.attention_heads
+        return CausalGroupAttention(embed_dim, heads, cfg.attention_dropout)
+
+    def build_encoder_attention(self, embed_dim, cfg):
+        """See the base class."""
+        heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout
+        return SourceGroupAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
+
+
+class GroupTransformerDecoder(SentenceDecoder):
+    """Transformer decoder with group attention, combined attention in the top layers."""
+
+    layer_class = GroupDecoderLayer
+    _layers_built = 0
+
+    def layer_built(self, layer):
+        """Add attention to the document in the top layers."""
+        top = self.cfg.decoder.layers - self._layers_built
+        if top <= self.cfg.decoder_context_layers:
+            layer.self_attn.combine()
+        if top <= self.cfg.cross_context_layers:
+            layer.encoder_attn.combine()
+        self._layers_built += 1

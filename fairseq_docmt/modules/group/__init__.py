@@ -1,1 +1,0 @@
-"""Layers of ``g_transformer`` (Bao et al. 2021)."""

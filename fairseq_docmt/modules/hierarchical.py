@@ -1,0 +1,281 @@
+"""Hierarchical attention to previous sentences, of ``han_transformer`` (Miculicich et al. 2018)."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+
+from fairseq_docmt.modules.attention import AttentionProjections
+from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.previous_sentences import state_of, with_previous
+from fairseq_docmt.modules.search_state import BeamRows
+from fairseq_docmt.modules.stream import (
+    DocumentState,
+    Stream,
+    of_equal_width,
+    packed,
+    target_groups,
+    training_groups,
+)
+from fairseq_docmt.modules.stream_encoder import StreamEncoder
+
+
+class PreviousStates(NamedTuple):
+    """States of the sentences of a batch and of its document state.
+
+    Attributes:
+        states: (M, W, C) states of each sentence, those of the incoming document state first.
+        present: (M, W) True at words, False at padding.
+        place: (rows, n) index in ``states`` of the n previous sentences of each row, the farthest
+            first.
+        known: (rows, n) True if they belong to the row's document.
+        doc_state: document state after the batch; for the last sentence ``SIDE.states.1`` is
+            (lanes, W, C) and ``SIDE.present.1`` (lanes, W), for the one before it ``SIDE.states.2``
+            and so on.
+    """
+
+    states: Tensor
+    present: Tensor
+    place: Tensor
+    known: Tensor
+    doc_state: DocumentState
+
+    @classmethod
+    def of(
+        cls, side: str, states: Tensor, present: Tensor, stream: Stream, count: int
+    ) -> "PreviousStates":
+        """Find the previous ``count`` sentences of each row.
+
+        Args:
+            side: prefix of names in the document state.
+            states: (rows, W, C) states of the batch.
+            present: (rows, W) True at words.
+            stream: layout of the batch.
+            count: number n of sentences.
+
+        Raises:
+            UserError: the document state has another number of sentences.
+        """
+        sentences = with_previous(states, stream, count, f"{side}.states")
+        masks = with_previous(present, stream, count, f"{side}.present")
+        states, present = (torch.stack(of_equal_width(x)) for x in (sentences, masks))
+        filled = present[:count].any(dim=2).sum(dim=0)
+        place, known, kept = stream.previous(filled, count)
+        masks = [x & still_known.unsqueeze(1) for x, still_known in zip(masks[-count:], kept.t())]
+        doc_state = {
+            **state_of(f"{side}.states", sentences[-count:]),
+            **state_of(f"{side}.present", masks),
+        }
+        return cls(states.flatten(0, 1), present.flatten(0, 1), place, known, doc_state)
+
+
+class AttendedSentences(NamedTuple):
+    """Previous sentences of B sentences, projected for word-level attention.
+
+    Attributes:
+        keys, values: (B, n, H, W, d).
+        words: (B, n, W) True at words, False at padding.
+        known: (B, n) True if the sentence exists.
+    """
+
+    keys: Tensor
+    values: Tensor
+    words: Tensor
+    known: Tensor
+
+    def of_sentences(self, sentences: Tensor) -> "AttendedSentences":
+        """Select sentences by index."""
+        return AttendedSentences(*(x.index_select(0, sentences) for x in self))
+
+
+class HierarchicalAttention(nn.Module):
+    """Attention to the words of each previous sentence, then to the sentences, with a gate.
+
+    After Miculicich et al. (2018), with layer norms and the residual connection of the feed-forward
+    network as in the authors' code. Without previous sentences the output is the input.
+
+    Args:
+        embed_dim: size C of states.
+        heads: number of attention heads.
+        ffn_dim: inner size of the feed-forward network.
+        dropout, attention_dropout: dropout probabilities.
+    """
+
+    def __init__(
+        self, embed_dim: int, heads: int, ffn_dim: int, dropout: float, attention_dropout: float
+    ):
+        super().__init__()
+        self.attention_dropout = attention_dropout
+        self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.word_attention = AttentionProjections(embed_dim, heads)
+        self.sentence_attention = AttentionProjections(embed_dim, heads)
+        self.word_query_norm = nn.LayerNorm(embed_dim)
+        self.sentence_query_norm = nn.LayerNorm(embed_dim)
+        self.word_norm, self.ffn_norm = nn.LayerNorm(embed_dim), nn.LayerNorm(embed_dim)
+        self.fc1, self.fc2 = nn.Linear(embed_dim, ffn_dim), nn.Linear(ffn_dim, embed_dim)
+        self.gate = nn.Linear(2 * embed_dim, embed_dim)
+        for linear in (self.fc1, self.fc2, self.gate):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def attended(self, previous: PreviousStates) -> AttendedSentences:
+        """Project the previous sentences of each row."""
+        keys, values = self.word_attention.keys_and_values(previous.states)
+        place = previous.place
+        return AttendedSentences(
+            keys[place], values[place], previous.present[place], previous.known
+        )
+
+    def forward(self, x: Tensor, sentences: AttendedSentences) -> Tensor:
+        """Add context to states.
+
+        Args:
+            x: (B * N, T, C) states h_t, N consecutive rows for each of the B sentences.
+            sentences: previous sentences.
+
+        Returns:
+            (B * N, T, C) states with context.
+        """
+        states = x.unflatten(0, (len(sentences.known), -1)).flatten(1, 2)
+        context = self._read_sentences(states, self._read_words(states, sentences), sentences.known)
+        gate = self.gate(torch.cat([states, context], dim=-1)).sigmoid()
+        output = gate * states + (1 - gate) * context
+        anything = sentences.known.any(dim=1)[:, None, None]
+        return torch.where(anything, output, states).view_as(x)
+
+    def _read_words(self, states: Tensor, sentences: AttendedSentences) -> Tensor:
+        """Return s_t^j, the (B, n, T, C) summary of each sentence for each state (B, T, C)."""
+        attention = self.word_attention
+        q = attention.split_heads(attention.q_proj(self.word_query_norm(states))).unsqueeze(1)
+        # Unknown sentences are masked later; here all their positions are attended to, against NaN.
+        seen = sentences.words | ~sentences.known.unsqueeze(2)
+        q = q.expand(-1, seen.size(1), -1, -1, -1)
+        read = self._attend(q, sentences.keys, sentences.values, seen[:, :, None, None])
+        return self.word_norm(attention.out_proj(read.transpose(2, 3).flatten(3)))
+
+    def _read_sentences(self, states: Tensor, summaries: Tensor, known: Tensor) -> Tensor:
+        """Return d_t, (B, T, C), for states (B, T, C) and their (B, n, T, C) summaries."""
+        attention = self.sentence_attention
+        sizes = (attention.num_heads, attention.head_dim)
+        # (B, T, H, 1, d) and (B, T, H, n, d)
+        q = attention.q_proj(self.sentence_query_norm(states)).unflatten(-1, sizes).unsqueeze(3)
+        keys, values = (
+            projection(summaries).unflatten(-1, sizes).permute(0, 2, 3, 1, 4)
+            for projection in (attention.k_proj, attention.v_proj)
+        )
+        seen = known | ~known.any(dim=1, keepdim=True)
+        read = self._attend(q, keys, values, seen[:, None, None, None])
+        read = attention.out_proj(read.squeeze(3).flatten(2))
+        hidden = self.dropout(F.relu(self.fc1(self.ffn_norm(read))))
+        return read + self.dropout(self.fc2(hidden))
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
+        dropout = self.attention_dropout if self.training else 0.0
+        return F.scaled_dot_product_attention(q, k, v, seen, dropout)
+
+
+def _build_attention(cfg, side) -> HierarchicalAttention:
+    """Create the attention to previous sentences of ``cfg.encoder`` or ``cfg.decoder``."""
+    sizes = (side.embed_dim, side.attention_heads, side.ffn_embed_dim)
+    return HierarchicalAttention(*sizes, cfg.dropout, cfg.attention_dropout)
+
+
+class HANEncoder(StreamEncoder):
+    """Transformer encoder whose output attends to previous source sentences.
+
+    Args:
+        cfg, dictionary, embed_tokens, separator: see the base class.
+    """
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
+        super().__init__(cfg, dictionary, embed_tokens, separator)
+        self.count, self.hierarchical = cfg.context_sentences, None
+        if cfg.context_side != "target":
+            self.hierarchical = _build_attention(cfg, cfg.encoder)
+
+    def with_context(self, output, src_tokens, stream, groups):
+        """Let the states attend to those of previous sentences."""
+        if self.hierarchical is None:
+            return output
+        x, present = output["encoder_out"][0].transpose(0, 1), src_tokens.ne(self.padding_idx)
+        previous = PreviousStates.of("encoder", x, present, stream, self.count)
+        x = groups.apply(self.hierarchical, x, self.hierarchical.attended(previous))
+        return {**output, "encoder_out": [x.transpose(0, 1)], "doc_state": previous.doc_state}
+
+
+class SharedSentences(NamedTuple):
+    """Previous sentences of each sentence in a search, shared by its beams."""
+
+    sentences: AttendedSentences
+
+    def reorder(self, rows: BeamRows) -> "SharedSentences":
+        """Select sentences."""
+        return self if rows.sentences is None else self.unshare_beams(rows.sentences)
+
+    def unshare_beams(self, owners: Tensor) -> "SharedSentences":
+        """Return the state with each beam as a separate sentence."""
+        return SharedSentences(self.sentences.of_sentences(owners))
+
+
+class HANDecoder(StatefulDecoder):
+    """Transformer decoder whose output attends to previous target sentences.
+
+    Args:
+        cfg, dictionary, embed_tokens, separator: see the base class.
+    """
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
+        super().__init__(cfg, dictionary, embed_tokens, separator)
+        self.count, self.hierarchical = cfg.context_sentences, None
+        if cfg.context_side != "source":
+            self.hierarchical = _build_attention(cfg, cfg.decoder)
+
+    def forward_sequence(self, x, tokens, encoder_out, weights_of):
+        """See the base class; the extra outputs include the new document state, ``doc_state``."""
+        stream = encoder_out["stream"].for_rows(len(tokens))
+        groupings = training_groups(encoder_out, len(tokens), weights_of)
+        targets, sources = target_groups(groupings)
+        source, padding, _ = batch_first_source(encoder_out)
+        encoded = list(zip(sources.split(source), sources.split(padding)))
+        groups, _, weights = self.run_layers(
+            targets.split(x),
+            lambda number, layer, _: [layer.init_state(*each) for each in encoded],
+            weights_of=weights_of,
+        )
+        x = super()._project(targets.join(groups, x.size(1)))
+        doc_state = dict(encoder_out["doc_state"])
+        if self.hierarchical is not None:
+            previous = self._previous(x, tokens.ne(self.padding_idx), stream)
+            x = targets.apply(self.hierarchical, x, self.hierarchical.attended(previous))
+            doc_state.update(previous.doc_state)
+        extra = {"attn": weights or [None], "doc_state": doc_state}
+        return packed(x, extra, groupings)
+
+    def init_layers(self, encoder_out):
+        """See the base class."""
+        layers, _ = super().init_layers(encoder_out)
+        if self.hierarchical is None:
+            return layers, None
+        # The sentence itself is not among those before it, so its states do not matter.
+        bsz, size = len(encoder_out["stream"].starts), self.hierarchical.gate.out_features
+        x = self.embed_tokens.weight.new_zeros(bsz, 1, size)
+        present = torch.zeros_like(x[..., 0], dtype=torch.bool)
+        previous = self._previous(x, present, encoder_out["stream"])
+        return layers, SharedSentences(self.hierarchical.attended(previous))
+
+    def read(self, x, tokens, state):
+        """See the base class."""
+        x, layers = self.extend_layers(x, state, self._padding(tokens))
+        x = super()._project(x)
+        if self.hierarchical is not None:
+            x = self.hierarchical(x, state.rest.sentences)
+        return x, layers, state.rest, {}
+
+    def _previous(self, x: Tensor, present: Tensor, stream: Stream) -> PreviousStates:
+        return PreviousStates.of("decoder", x, present, stream, self.count)
+
+    def _project(self, x):
+        # The final norm comes before the attention to previous sentences, in the methods above.
+        return x

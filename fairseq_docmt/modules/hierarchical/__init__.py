@@ -1,1 +1,0 @@
-"""Layers of ``han_transformer`` (Miculicich et al. 2018)."""

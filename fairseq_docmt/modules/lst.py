@@ -1,0 +1,117 @@
+"""Long-short term attention (Zhang et al. 2020; Herold and Ney 2023, section 3.2)."""
+
+from typing import List
+
+import torch
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from torch import Tensor, nn
+
+from fairseq_docmt.modules.attention import AttentionProjections
+from fairseq_docmt.modules.decoder_layer import DecoderLayer
+from fairseq_docmt.modules.encoder import wrapped
+from fairseq_docmt.modules.sentences import (
+    CausalSentenceAttention,
+    EncoderSentenceAttention,
+    SentenceDecoder,
+    SentenceEncoder,
+)
+from fairseq_docmt.ops.masked_attention import masked_attention
+
+
+class _LongShortTermAttention(AttentionProjections):
+    """Attention to the sentence of a token and to the whole sequence, in parallel.
+
+    The outputs of both are concatenated and projected.
+
+    Args:
+        embed_dim: size of inputs and outputs.
+        heads: number of attention heads.
+        dropout: dropout probability of attention weights.
+        separate: whether attention to the whole sequence has its own query, key and value
+            projections; default: shared.
+    """
+
+    def __init__(self, embed_dim: int, heads: int, dropout: float = 0.0, separate: bool = False):
+        super().__init__(embed_dim, heads, contexts=2)
+        self.dropout, self.separate = dropout, separate
+        if separate:
+            self.long = nn.ModuleDict({name: nn.Linear(embed_dim, embed_dim) for name in "qkv"})
+            for projection in self.long.values():
+                nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        """Begin both attentions as the attention of a transformer, if the checkpoint is of one.
+
+        Each half of the output projection is half of the transformer's. A single sentence is then
+        translated as by the transformer.
+        """
+        output = state_dict.get(f"{name}.out_proj.weight")
+        if output is None or output.size(1) != self.q_proj.out_features:
+            return
+        state_dict[f"{name}.out_proj.weight"] = torch.cat([output, output], dim=1) / 2
+        if self.separate:
+            for letter in "qkv":
+                for kind in ("weight", "bias"):
+                    trained = state_dict[f"{name}.{letter}_proj.{kind}"]
+                    state_dict[f"{name}.long.{letter}.{kind}"] = trained.clone()
+
+    def project(self, x: Tensor) -> List[Tensor]:
+        """Project inputs to queries, keys and values (B, H, T, d).
+
+        With separate projections they are (B, 2 H, T, d), sentence attention first.
+        """
+        parts = [self.split_heads(self.q_proj(x)), *self.keys_and_values(x)]
+        if not self.separate:
+            return parts
+        own = (self.split_heads(self.long[name](x)) for name in "qkv")
+        return [torch.cat(pair, dim=1) for pair in zip(parts, own)]
+
+    def attend(self, q, k, v, seen, same_sentence) -> Tensor:
+        """Attend to the sentence and to all, and project the concatenated outputs."""
+        dropout = self.dropout if self.training else 0.0
+        parts = zip(*(x.chunk(2, dim=1) if self.separate else (x, x) for x in (q, k, v)))
+        outputs = [
+            masked_attention(*part, mask.unsqueeze(1), dropout)
+            for part, mask in zip(parts, (seen & same_sentence, seen))
+        ]
+        return self.out_proj(torch.cat([x.transpose(1, 2).flatten(2) for x in outputs], dim=-1))
+
+
+class EncoderLSTAttention(EncoderSentenceAttention, _LongShortTermAttention):
+    """Long-short term self-attention of source tokens."""
+
+
+class CausalLSTAttention(CausalSentenceAttention, _LongShortTermAttention):
+    """Causal long-short term attention of target tokens."""
+
+
+class LSTEncoderLayer(TransformerEncoderLayerBase):
+    """Transformer encoder layer with long-short term attention."""
+
+    def build_self_attention(self, embed_dim, cfg):
+        """See the base class."""
+        options = (cfg.attention_dropout, cfg.separate_projections)
+        return EncoderLSTAttention(embed_dim, cfg.encoder.attention_heads, *options)
+
+
+class LSTTransformerEncoder(SentenceEncoder):
+    """Transformer encoder with long-short term self-attention."""
+
+    def build_encoder_layer(self, cfg):
+        """See the base class."""
+        return wrapped(LSTEncoderLayer(cfg), cfg)
+
+
+class LSTDecoderLayer(DecoderLayer):
+    """Decoder layer with long-short term self-attention and full cross attention."""
+
+    def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        """See the base class."""
+        options = (cfg.attention_dropout, cfg.separate_projections)
+        return CausalLSTAttention(embed_dim, cfg.decoder.attention_heads, *options)
+
+
+class LSTTransformerDecoder(SentenceDecoder):
+    """Transformer decoder with long-short term self-attention."""
+
+    layer_class = LSTDecoderLayer

@@ -1,0 +1,327 @@
+"""Encoders of previous sentences, of ``multi_encoder_transformer`` (Li et al. 2020)."""
+
+import copy
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from fairseq.models.transformer import TransformerEncoderBase
+from torch import Tensor, nn
+
+from fairseq_docmt.modules.attention import AttendedSource, SourceAttention
+from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.decoder_layer import DecoderLayer
+from fairseq_docmt.modules.previous_sentences import TARGET_KEY, PreviousSentences
+from fairseq_docmt.modules.stream import RowGroups, Stream, packed, target_groups, training_groups
+from fairseq_docmt.modules.stream_encoder import StreamEncoder
+
+
+class EncodedContext(NamedTuple):
+    """Encoded previous sentences of B sentences.
+
+    Attributes:
+        states: (B, L, C).
+        padding: (B, L) True at padding.
+        known: (B,) True if there is a previous sentence.
+    """
+
+    states: Tensor
+    padding: Tensor
+    known: Tensor
+
+    def of_sentences(self, sentences: Tensor) -> "EncodedContext":
+        """Select sentences by index."""
+        return EncodedContext(*(x.index_select(0, sentences) for x in self))
+
+    def for_rows(self, num_rows: int) -> "EncodedContext":
+        """Repeat each sentence for its beams, when decoding without incremental state."""
+        if num_rows == len(self.known):
+            return self
+        owners = torch.arange(len(self.known), device=self.known.device)
+        return self.of_sentences(owners.repeat_interleave(num_rows // len(owners)))
+
+
+def context_tokens(previous: PreviousSentences, pad: int, eos: int) -> Tensor:
+    """Join the previous sentences of each row, giving (rows, n * W) tokens.
+
+    Sentences that the row's document does not have are padding; without any, there is one ``</s>``.
+    """
+    tokens = previous.tokens[previous.place].masked_fill(~previous.known.unsqueeze(2), pad)
+    tokens = tokens.flatten(1)
+    nothing = ~previous.known.any(dim=1)
+    first = tokens[:, :1].masked_fill(nothing.unsqueeze(1), eos)
+    return torch.cat([first, tokens[:, 1:]], dim=1)
+
+
+class ContextEncoder(TransformerEncoderBase):
+    """Transformer encoder of previous sentences, with the embeddings of the sentences themselves.
+
+    Args:
+        cfg: options of the model, with ``context_layers`` and ``context_sentences``.
+        side: ``cfg.encoder`` or ``cfg.decoder``, which gives the sizes of the layers.
+        most: maximum positions of a sentence of this side.
+        dictionary: dictionary of the sentences.
+        embed_tokens: their embeddings, which remain a module of the model that owns them.
+    """
+
+    def __init__(self, cfg, side, most: int, dictionary, embed_tokens: nn.Embedding):
+        cfg = copy.deepcopy(cfg)
+        cfg.max_source_positions = cfg.context_sentences * most
+        for name in ("ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos"):
+            setattr(cfg.encoder, name, getattr(side, name))
+        cfg.encoder.embed_dim, cfg.encoder.layers = embed_tokens.embedding_dim, cfg.context_layers
+        super().__init__(cfg, dictionary, embed_tokens)
+        self.embed_tokens = None
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        """Add fairseq's version entry if the checkpoint lacks this encoder.
+
+        Without it fairseq would drop the final layer norm.
+        """
+        state_dict.setdefault(f"{name}.version", self.version)
+        return super().upgrade_state_dict_named(state_dict, name)
+
+
+def encode_context(
+    encoder: TransformerEncoderBase,
+    previous: PreviousSentences,
+    embed_tokens: nn.Embedding,
+) -> EncodedContext:
+    """Encode the previous sentences of each row with a transformer encoder.
+
+    Args:
+        encoder: transformer encoder of width C.
+        previous: previous sentences of R rows.
+        embed_tokens: embeddings of their words.
+
+    Returns:
+        (R, S, C) states, (R, S) padding, and (R,) whether there are previous sentences.
+    """
+    tokens = context_tokens(previous, encoder.padding_idx, encoder.dictionary.eos())
+    lengths = tokens.ne(encoder.padding_idx).sum(dim=1)
+    output = TransformerEncoderBase.forward(
+        encoder, tokens, lengths, token_embeddings=embed_tokens(tokens)
+    )
+    states = output["encoder_out"][0].transpose(0, 1)
+    return EncodedContext(states, tokens.eq(encoder.padding_idx), previous.known.any(dim=1))
+
+
+class AttendedContext(NamedTuple):
+    """Projected context of B sentences.
+
+    Attributes:
+        source: keys and values.
+        known: (B,) True if there is context.
+    """
+
+    source: AttendedSource
+    known: Tensor
+
+    def of_sentences(self, sentences: Tensor) -> "AttendedContext":
+        """Select sentences by index."""
+        known = self.known.index_select(0, sentences)
+        return AttendedContext(self.source.of_sentences(sentences), known)
+
+
+class AttendedContexts(NamedTuple):
+    """Projected contexts of B sentences, one for each side."""
+
+    contexts: Tuple[AttendedContext, ...]
+
+    def of_sentences(self, sentences: Tensor) -> "AttendedContexts":
+        """Select sentences by index."""
+        return AttendedContexts(tuple(x.of_sentences(sentences) for x in self.contexts))
+
+
+class ContextAttention(nn.Module):
+    """Attention to the context of one side, added to other vectors.
+
+    Li et al. (2020): ``g * h + (1 - g) * attention``, or the sum of both.
+
+    Args:
+        embed_dim: size C of queries and outputs.
+        heads: number of attention heads.
+        dropout: dropout probability of attention weights.
+        context_dim: size of context states.
+        gated: whether a gate mixes both; otherwise they are added.
+    """
+
+    def __init__(self, embed_dim: int, heads: int, dropout: float, context_dim: int, gated: bool):
+        super().__init__()
+        self.attention = SourceAttention(embed_dim, heads, dropout, key_dim=context_dim)
+        self.gate = None
+        if gated:
+            self.gate = nn.Linear(2 * embed_dim, embed_dim)
+            nn.init.xavier_uniform_(self.gate.weight)
+            nn.init.zeros_(self.gate.bias)
+
+    def attended(self, context: EncodedContext) -> AttendedContext:
+        """Project a context."""
+        source = self.attention.project_source(context.states, context.padding)
+        return AttendedContext(source, context.known)
+
+    def forward(self, x: Tensor, query: Tensor, context: AttendedContext) -> Tensor:
+        """Add context to vectors.
+
+        Args:
+            x: (B * N, T, C) vectors, N consecutive rows for each of the B sentences.
+            query: (B * N, T, C) queries of the attention.
+            context: projected context.
+
+        Returns:
+            (B * N, T, C) vectors; those of sentences without context are unchanged.
+        """
+        read = self.attention(query, context.source)
+        if self.gate is None:
+            output = x + read
+        else:
+            gate = self.gate(torch.cat([x, read], dim=-1)).sigmoid()
+            output = gate * x + (1 - gate) * read
+        known = context.known.repeat_interleave(len(x) // len(context.known))
+        return torch.where(known[:, None, None], output, x)
+
+
+def build_attentions(cfg, embed_dim: int, side, context_dims: Sequence[int]) -> nn.ModuleList:
+    """Create the attentions to all contexts.
+
+    Args:
+        cfg: options of the model, with ``context_fusion``.
+        embed_dim: size of queries.
+        side: ``cfg.encoder`` or ``cfg.decoder``, which has the number of heads.
+        context_dims: sizes of the states of each context.
+    """
+    gated, heads = cfg.context_fusion == "gate", side.attention_heads
+    return nn.ModuleList(
+        ContextAttention(embed_dim, heads, cfg.attention_dropout, size, gated)
+        for size in context_dims
+    )
+
+
+def context_sizes(cfg) -> List[int]:
+    """Return the sizes of the states of previous source and previous target sentences, if used."""
+    sizes = {"source": cfg.encoder.embed_dim, "target": cfg.decoder.embed_dim}
+    return [size for side, size in sizes.items() if cfg.context_side in (side, "both")]
+
+
+class MultiEncoderEncoder(StreamEncoder):
+    """Transformer encoder with a second encoder for previous source sentences.
+
+    Args:
+        cfg, dictionary, embed_tokens, separator: see the base class.
+    """
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
+        super().__init__(cfg, dictionary, embed_tokens, separator)
+        self.count, self.reads_context = cfg.context_sentences, cfg.context_side != "target"
+        self.context_encoder = None
+        if self.reads_context and not cfg.share_context_encoder:
+            most = cfg.max_source_positions
+            self.context_encoder = ContextEncoder(cfg, cfg.encoder, most, dictionary, embed_tokens)
+
+    def with_context(self, output, src_tokens, stream, groups):
+        """Encode previous source sentences, ``contexts``."""
+        if not self.reads_context:
+            return {**output, "contexts": []}
+        previous = PreviousSentences.of(src_tokens, stream, self.count, self.padding_idx)
+        encoder = self if self.context_encoder is None else self.context_encoder
+        context = encode_context(encoder, previous, self.embed_tokens)
+        return {**output, "contexts": [context], "doc_state": previous.doc_state}
+
+    def _select(self, encoder_out, sentences, beams):
+        contexts = [context.of_sentences(sentences) for context in encoder_out["contexts"]]
+        return {**super()._select(encoder_out, sentences, beams), "contexts": contexts}
+
+
+class MultiEncoderDecoderLayer(DecoderLayer):
+    """Decoder layer whose cross attention may also attend to contexts ("inside")."""
+
+    def __init__(self, cfg, no_encoder_attn=False):
+        super().__init__(cfg, no_encoder_attn)
+        sizes = context_sizes(cfg) if cfg.context_integration == "inside" else []
+        self.context_attn = build_attentions(cfg, self.embed_dim, cfg.decoder, sizes)
+
+    def begin(self, source: Tensor, padding: Optional[Tensor], contexts: List[EncodedContext]):
+        """Return the state before the first token; see :meth:`init_state`."""
+        attended = (attention.attended(x) for attention, x in zip(self.context_attn, contexts))
+        return self.init_state(source, padding)._replace(memory=AttendedContexts(tuple(attended)))
+
+    def cross(self, x, state, **marks):
+        """See the base class."""
+        output = self.encoder_attn(x, state.source)
+        for attention, context in zip(self.context_attn, state.memory.contexts):
+            output = attention(output, x, context)
+        return output
+
+
+class MultiEncoderDecoder(StatefulDecoder):
+    """Transformer decoder that reads contexts, with an encoder of previous target sentences.
+
+    Args:
+        cfg, dictionary, embed_tokens, separator: see the base class.
+    """
+
+    layer_class = MultiEncoderDecoderLayer
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
+        super().__init__(cfg, dictionary, embed_tokens, separator)
+        self.count, self.eos, self.context_encoder = cfg.context_sentences, dictionary.eos(), None
+        if cfg.context_side != "source":
+            most = cfg.max_target_positions
+            self.context_encoder = ContextEncoder(cfg, cfg.decoder, most, dictionary, embed_tokens)
+        sizes = context_sizes(cfg) if cfg.context_integration == "outside" else []
+        self.context_attn = build_attentions(cfg, cfg.encoder.embed_dim, cfg.encoder, sizes)
+
+    def forward_sequence(self, x, tokens, encoder_out, weights_of):
+        """See the base class; the extra outputs include the new document state, ``doc_state``."""
+        stream = encoder_out["stream"].for_rows(len(tokens))
+        contexts = [context.for_rows(len(tokens)) for context in encoder_out["contexts"]]
+        doc_state = dict(encoder_out["doc_state"])
+        if self.context_encoder is not None:
+            previous = self._previous(tokens, stream)
+            contexts.append(self._encode(previous))
+            doc_state.update(previous.doc_state)
+        groupings = training_groups(encoder_out, len(tokens), weights_of)
+        targets, sources = target_groups(groupings)
+        source, padding = self._source(encoder_out, contexts)
+        parts = sources.split(source), sources.split(padding), _in_groups(contexts, sources)
+        encoded = list(zip(*parts))
+        groups, _, weights = self.run_layers(
+            targets.split(x),
+            lambda number, layer, _: [layer.begin(*each) for each in encoded],
+            weights_of=weights_of,
+        )
+        extra = {"attn": weights or [None], "doc_state": doc_state}
+        return packed(targets.join(groups, x.size(1)), extra, groupings)
+
+    def init_layers(self, encoder_out):
+        """See the base class."""
+        contexts, stream = list(encoder_out["contexts"]), encoder_out["stream"]
+        if self.context_encoder is not None:
+            # The sentence itself is not among those before it, so its tokens do not matter.
+            tokens = torch.full_like(stream.starts, self.eos, dtype=torch.long).unsqueeze(1)
+            contexts.append(self._encode(self._previous(tokens, stream)))
+        source, padding = self._source(encoder_out, contexts)
+        return [layer.begin(source, padding, contexts) for layer in self.layers], None
+
+    def read(self, x, tokens, state):
+        """See the base class."""
+        return (*self.extend_layers(x, state, self._padding(tokens)), None, {})
+
+    def _source(self, encoder_out: dict, contexts: List[EncodedContext]):
+        """Return source states (B, S, C), with contexts if integrated outside, and padding."""
+        source, padding, _ = batch_first_source(encoder_out)
+        for attention, context in zip(self.context_attn, contexts):
+            source = attention(source, source, attention.attended(context))
+        return source, padding
+
+    def _previous(self, tokens: Tensor, stream: Stream) -> PreviousSentences:
+        return PreviousSentences.of(tokens, stream, self.count, self.padding_idx, TARGET_KEY)
+
+    def _encode(self, previous: PreviousSentences) -> EncodedContext:
+        return encode_context(self.context_encoder, previous, self.embed_tokens)
+
+
+def _in_groups(contexts: List[EncodedContext], groups: RowGroups) -> List[List[EncodedContext]]:
+    """Cut the contexts of a batch into those of its groups."""
+    if groups.rows is None:
+        return [contexts]
+    return [[context.of_sentences(rows) for context in contexts] for rows in groups.rows]

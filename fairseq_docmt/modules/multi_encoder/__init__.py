@@ -1,1 +1,0 @@
-"""Layers of ``multi_encoder_transformer`` (Li et al. 2020)."""

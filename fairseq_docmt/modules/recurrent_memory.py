@@ -1,0 +1,492 @@
+"""Recurrent memory that summarises earlier sentences (Feng et al. 2022)."""
+
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from fairseq.modules import FairseqDropout, SinusoidalPositionalEmbedding
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from fairseq.utils import get_activation_fn
+from torch import Tensor, nn
+
+from fairseq_docmt.modules.attention import AttendedSource, SourceAttention
+from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.decoder_layer import Sublayers
+from fairseq_docmt.modules.encoder import SharedSourceEncoder, pass_layer_kwargs, wrapped
+from fairseq_docmt.modules.stream import (
+    DocumentState,
+    RowGroups,
+    Stream,
+    groups_of,
+    packed,
+    target_groups,
+    training_groups,
+)
+
+
+class ReadSentence(NamedTuple):
+    """States of a sentence, the input of a memory update.
+
+    Attributes:
+        states: (B, T, C).
+        present: (B, T) True at tokens; False throughout for rows without a sentence.
+    """
+
+    states: Tensor
+    present: Tensor
+
+
+class MemoryState(NamedTuple):
+    """State of a memory between sentences.
+
+    The memory excludes the latest sentences, those that gradients reach: their updates are computed
+    with the next sentence, so that they are part of its graph.
+
+    Attributes:
+        memory: (B, m, C) memory before these sentences.
+        sentences: latest sentences, oldest first, not yet in the memory.
+    """
+
+    memory: Tensor
+    sentences: List[ReadSentence]
+
+    def as_doc_state(self, prefix: str) -> DocumentState:
+        """Convert to a document state with names that start with ``prefix``."""
+        doc_state = {f"{prefix}.memory": self.memory}
+        for number, sentence in enumerate(self.sentences):
+            doc_state[f"{prefix}.states.{number}"] = sentence.states
+            doc_state[f"{prefix}.present.{number}"] = sentence.present
+        return doc_state
+
+    @classmethod
+    def of_doc_state(
+        cls, doc_state: Optional[DocumentState], prefix: str
+    ) -> Optional["MemoryState"]:
+        """Convert from a document state, see :meth:`as_doc_state`; None stays None."""
+        if doc_state is None:
+            return None
+        sentences = []
+        while f"{prefix}.states.{len(sentences)}" in doc_state:
+            at = len(sentences)
+            sentences.append(
+                ReadSentence(
+                    doc_state[f"{prefix}.states.{at}"], doc_state[f"{prefix}.present.{at}"]
+                )
+            )
+        return cls(doc_state[f"{prefix}.memory"], sentences)
+
+
+class SentenceMemory(nn.Module):
+    """Memory of one layer: initial memory, update and output attention.
+
+    Feng et al. (2022), equations 2 to 5. As in the authors' code, output attention is a sublayer
+    with its own residual connection and layer norm, and the initial memory is normalised.
+
+    Args:
+        embed_dim: size of states and memory vectors.
+        heads: number of attention heads.
+        ffn_dim: inner size of the feed-forward network of the update.
+        size: number of memory vectors.
+        gradient_sentences: number of previous sentences that the gradient of a sentence reaches; 0:
+            all of a batch.
+        dropout, attention_dropout: dropout probabilities of the layer.
+        activation: name of the activation function of the feed-forward network.
+        normalize_before: whether the layer is pre-norm.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        heads: int,
+        ffn_dim: int,
+        size: int,
+        gradient_sentences: int = 1,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        activation: str = "relu",
+        normalize_before: bool = False,
+    ):
+        super().__init__()
+        self.gradient_sentences = gradient_sentences
+        self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.activation = get_activation_fn(activation)
+        self.normalize_before = normalize_before
+        self.initial = nn.Parameter(torch.randn(size, embed_dim))
+        self.initial_norm = nn.LayerNorm(embed_dim)
+        self.update_attention = SourceAttention(embed_dim, heads, attention_dropout)
+        self.update_norm = nn.LayerNorm(embed_dim)
+        self.fc1, self.fc2 = nn.Linear(embed_dim, ffn_dim), nn.Linear(ffn_dim, embed_dim)
+        for linear in (self.fc1, self.fc2):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+        self.final_norm = nn.LayerNorm(embed_dim)
+        self.output_attention = SourceAttention(embed_dim, heads, attention_dropout)
+        self.output_norm = nn.LayerNorm(embed_dim)
+        positions = SinusoidalPositionalEmbedding.get_embedding(size, embed_dim)
+        self.register_buffer("positions", positions, persistent=False)
+
+    # ---- the memory ----------------------------------------------------------------------------
+
+    def first(self, num_rows: int) -> Tensor:
+        """Return the (rows, m, C) memory at the start of documents."""
+        return self.initial_norm(self.initial).expand(num_rows, -1, -1)
+
+    def update(self, memory: Tensor, sentence: ReadSentence) -> Tensor:
+        """Update a memory by a sentence (equations 2 to 4).
+
+        As in the authors' code, dropout also applies to the residual input.
+
+        Args:
+            memory: (B, m, C) memory before the sentence.
+            sentence: states of the sentence.
+
+        Returns:
+            (B, m, C) memory after the sentence; unchanged in rows without a sentence.
+        """
+        absent = ~sentence.present.any(dim=1)
+        # Full masking of rows without a sentence would give NaN; their result is unused.
+        padding = ~sentence.present & ~absent.unsqueeze(1)
+        query = self.dropout(memory + self.positions.to(memory.dtype))
+        source = self.update_attention.project_source(sentence.states, padding)
+        x = self.dropout(self.update_attention(query, source))
+        x = self.update_norm(query + x)
+        x = self.final_norm(x + self.dropout(self.fc2(self.dropout(self.activation(self.fc1(x))))))
+        return torch.where(absent[:, None, None], memory, x)
+
+    def begin_sentence(
+        self, before: Optional[MemoryState], starts: Tensor
+    ) -> Tuple[Tensor, MemoryState]:
+        """Compute the memory read by the next sentence.
+
+        Args:
+            before: incoming state, None for none.
+            starts: (B,) True for rows that start a document, which ignore the incoming state.
+
+        Returns:
+            (B, m, C) memory, and the state to which the next sentence is to be appended.
+        """
+        memory = self.first(len(starts))
+        if before is None:
+            # In training, update from an empty sentence, so that every parameter has a gradient in
+            # every batch, as data-parallel training requires.
+            nothing = ReadSentence(memory[:, :1].detach(), starts.new_zeros(len(starts), 1))
+            before = MemoryState(memory, [nothing] if self.training else [])
+        memory = torch.where(starts[:, None, None], memory, before.memory.to(memory.dtype))
+        going_on = ~starts.unsqueeze(1)
+        # A checkpoint of training in another precision may have been resumed.
+        sentences = [
+            ReadSentence(s.states.to(memory.dtype), s.present & going_on) for s in before.sentences
+        ]
+        chain = [memory]
+        for sentence in sentences:
+            chain.append(self.update(chain[-1], sentence))
+        full = int(len(sentences) == max(self.gradient_sentences, 1))
+        base = chain[full].detach() if self.gradient_sentences else chain[full]
+        return chain[-1], MemoryState(base, sentences[full:])
+
+    def read_sentences(
+        self,
+        states: Tensor,
+        present: Tensor,
+        starts: Tensor,
+        lanes: int,
+        before: Optional[MemoryState],
+        begun: Optional[Tuple[Tensor, MemoryState]] = None,
+        columns: Optional[Sequence[slice]] = None,
+    ) -> Tuple[Tensor, MemoryState]:
+        """Read and update the memory over K consecutive sentences of B lanes.
+
+        Args:
+            states: (K * B, T, C) states; the first sentences of all lanes come first.
+            present: (K * B, T) True at tokens.
+            starts: (K * B,) True for rows that start a document.
+            lanes: number of lanes B.
+            before: incoming state of the B lanes, None for none.
+            begun: precomputed result of :meth:`begin_sentence` for the first sentences, if
+                available.
+            columns: the columns of T that the k-th sentences use; None for all.
+
+        Returns:
+            (K * B, m, C) memory read by each sentence, and the state after the last.
+        """
+        memories, state = [], before
+        steps = zip(*(x.unflatten(0, (-1, lanes)) for x in (states, present, starts)))
+        for number, (step_states, step_present, step_starts) in enumerate(steps):
+            used = slice(None) if columns is None else columns[number]
+            memory, state = begun or self.begin_sentence(state, step_starts)
+            begun = None
+            memories.append(memory)
+            sentence = ReadSentence(step_states[:, used], step_present[:, used])
+            state = state._replace(sentences=[*state.sentences, sentence])
+        return torch.cat(memories), state
+
+    # ---- output attention ----------------------------------------------------------------------
+
+    def states_of(self, x: Tensor) -> Tensor:
+        """Return the states that update the memory, given the input of the sublayer."""
+        return self.output_norm(x) if self.normalize_before else x
+
+    def project_memory(self, memory: Tensor) -> AttendedSource:
+        """Compute keys and values of a memory (B, m, C) for output attention."""
+        return self.output_attention.project_source(memory)
+
+    def forward(self, x: Tensor, source: AttendedSource) -> Tensor:
+        """Add the memory to states (equation 5).
+
+        Args:
+            x: (B * N, T, C) states; N consecutive rows share a memory.
+            source: keys and values of the memory, see :meth:`project_memory`.
+
+        Returns:
+            (B * N, T, C) states.
+        """
+        y = self.output_attention(self.states_of(x), source)
+        return (
+            x + self.dropout(y) if self.normalize_before else self.output_norm(x + self.dropout(y))
+        )
+
+
+def build_memories(cfg, side, layers: Sequence[int]) -> nn.ModuleDict:
+    """Create the memories of the encoder or decoder, by layer number.
+
+    Args:
+        cfg: options of the model.
+        side: ``cfg.encoder`` or ``cfg.decoder``.
+        layers: numbers of the layers with a memory.
+    """
+    return nn.ModuleDict(
+        {
+            str(layer): SentenceMemory(
+                side.embed_dim,
+                side.attention_heads,
+                side.ffn_embed_dim,
+                cfg.memory_size,
+                cfg.memory_gradient_sentences,
+                cfg.dropout,
+                cfg.attention_dropout,
+                cfg.activation_fn,
+                side.normalize_before,
+            )
+            for layer in layers
+        }
+    )
+
+
+class MemoryReader:
+    """Reads and updates the memories of one side over the consecutive sentences of a batch.
+
+    The document state after the batch is collected in ``doc_state``.
+
+    Args:
+        side: ``encoder`` or ``decoder``, a prefix of names in the document state.
+        memories: memories of this side, by layer number.
+        stream: layout of the batch.
+        present: (rows, T) True at tokens, False at padding.
+        groups: rows of similar length.
+        begun: precomputed results of :meth:`SentenceMemory.begin_sentence`, by layer number.
+    """
+
+    def __init__(
+        self,
+        side: str,
+        memories: nn.ModuleDict,
+        stream: Stream,
+        present: Tensor,
+        groups: RowGroups,
+        begun=None,
+    ):
+        self.side, self.memories, self.stream, self.present = side, memories, stream, present
+        self.groups = groups
+        self.begun: Dict[int, Tuple[Tensor, MemoryState]] = begun or {}
+        self.doc_state: DocumentState = {}
+
+    def sublayer(self, layer: int):
+        """Return the memory sublayer of a layer, or None.
+
+        It is a function of the (rows, T, C) states of each group.
+        """
+        if str(layer) not in self.memories:
+            return None
+        memory, name = self.memories[str(layer)], f"{self.side}.{layer}"
+
+        def read(groups: List[Tensor]) -> List[Tensor]:
+            before = MemoryState.of_doc_state(self.stream.doc_state, name)
+            states = self.groups.join([memory.states_of(x) for x in groups], self.present.size(1))
+            rows, columns = (states, self.present, self.stream.starts), self.groups.steps()
+            seen, after = memory.read_sentences(
+                *rows, self.stream.lanes, before, self.begun.get(layer), columns
+            )
+            self.doc_state.update(after.as_doc_state(name))
+            memories = self.groups.select(seen)
+            return [memory(x, memory.project_memory(y)) for x, y in zip(groups, memories)]
+
+        return read
+
+
+class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
+    """Encoder layer with an optional memory between attention and feed-forward network."""
+
+    def forward(self, x, encoder_padding_mask, attn_mask=None, memory=None, groups=None):
+        """See the base class.
+
+        Args:
+            x, encoder_padding_mask, attn_mask: see the base class.
+            memory: function of the (rows, S, C) states of each group, or None.
+            groups: rows of similar length; None for all rows together.
+        """
+        groups, length = groups or RowGroups(None), len(x)
+        parts = groups.split(x.transpose(0, 1))
+        paddings = groups.split(encoder_padding_mask)
+        if memory is None:
+            stock = super().forward
+            parts = [_length_first(stock, y, p, attn_mask) for y, p in zip(parts, paddings)]
+        else:
+            parts = [_length_first(self._attend, y, p) for y, p in zip(parts, paddings)]
+            parts = [_length_first(self._feed_forward, y) for y in memory(parts)]
+        return groups.join(parts, length).transpose(0, 1)
+
+    def _attend(self, x, padding):
+        def attention(y):
+            return self.self_attn(y, y, y, padding, need_weights=False)[0]
+
+        return self.residual(x, self.self_attn_layer_norm, attention)
+
+    def _feed_forward(self, x):
+        return self.residual(x, self.final_layer_norm, self.feed_forward)
+
+
+def _length_first(function, x, *more):
+    """Apply a function of (T, B, C) states to (B, T, C) states."""
+    return function(x.transpose(0, 1), *more).transpose(0, 1)
+
+
+class MemoryTransformerEncoder(SharedSourceEncoder):
+    """Transformer encoder with memories in some layers.
+
+    Args:
+        cfg, dictionary, embed_tokens, separator: see the base class.
+        memory_layers: numbers of the layers with a memory.
+    """
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int, memory_layers: List[int]):
+        super().__init__(cfg, dictionary, embed_tokens, separator)
+        self.memories = build_memories(cfg, cfg.encoder, memory_layers)
+        self.forget_memory = cfg.forget_memory
+
+    def build_encoder_layer(self, cfg):
+        """See the base class."""
+        return wrapped(MemoryEncoderLayer(cfg), cfg)
+
+    def forward(
+        self,
+        src_tokens,
+        src_lengths=None,
+        return_all_hiddens=False,
+        token_embeddings=None,
+        starts: Optional[Tensor] = None,
+        lanes: Optional[int] = None,
+        doc_state: Optional[DocumentState] = None,
+        row_groups: Optional[dict] = None,
+    ):
+        """Encode consecutive sentences.
+
+        Args:
+            src_tokens, src_lengths, return_all_hiddens, token_embeddings: see the base class.
+            starts: (rows,) True for rows that start a document; default: all.
+            lanes: number of lanes; default: number of rows.
+            doc_state: incoming document state of each lane, None for none.
+            row_groups: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None.
+
+        Returns:
+            Output of the base class with ``stream``, ``doc_state``, ``begun`` and ``row_groups``
+            (:class:`~fairseq_docmt.modules.encoder_output.EncoderOutput`).
+        """
+        stream = Stream.of(src_tokens, None if self.forget_memory else starts, lanes, doc_state)
+        groups, present = groups_of(row_groups, "source"), src_tokens.ne(self.padding_idx)
+        reader = MemoryReader("encoder", self.memories, stream, present, groups)
+        sublayers = [reader.sublayer(layer) for layer in range(len(self.layers))]
+        with pass_layer_kwargs(self.layers, memory=sublayers, groups=groups):
+            output = super().forward(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
+        return {
+            **output,
+            "stream": stream,
+            "doc_state": reader.doc_state,
+            "begun": {},
+            "row_groups": row_groups,
+        }
+
+    def _select(self, encoder_out, sentences, beams):
+        stream = encoder_out["stream"].of_rows(sentences)
+        selected = super()._select(encoder_out, sentences, beams)
+        return {**selected, "stream": stream, "doc_state": {}, "begun": {}, "row_groups": None}
+
+
+class MemoryTransformerDecoder(StatefulDecoder):
+    """Transformer decoder with memories in some layers (Feng et al. 2022).
+
+    Args:
+        cfg, dictionary, embed_tokens, separator: see the base class.
+        memory_layers: numbers of the layers with a memory.
+    """
+
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int, memory_layers: List[int]):
+        super().__init__(cfg, dictionary, embed_tokens, separator)
+        self.memories = build_memories(cfg, cfg.decoder, memory_layers)
+
+    def forward_sequence(self, x, tokens, encoder_out, weights_of):
+        """Compute the features of whole sequences.
+
+        Args:
+            x, tokens, encoder_out, weights_of: see the base class.
+
+        Returns:
+            (rows, T, C) features, and extra outputs with the new document state, ``doc_state``.
+            With ``row_groups`` the features are those of the N positions with loss, (1, N, C), and
+            the extra outputs have their indices in the flattened targets, ``positions``.
+        """
+        stream = encoder_out["stream"].for_rows(len(tokens))
+        one_row_each = stream is encoder_out["stream"]
+        groupings = training_groups(encoder_out, len(tokens), weights_of)
+        targets, sources = target_groups(groupings)
+        present = tokens.ne(self.padding_idx)
+        begun = encoder_out["begun"] if one_row_each else None
+        reader = MemoryReader("decoder", self.memories, stream, present, targets, begun)
+        source, padding, _ = batch_first_source(encoder_out)
+        encoded = list(zip(sources.split(source), sources.split(padding)))
+        groups, _, weights = self.run_layers(
+            targets.split(x),
+            lambda number, layer, _: [layer.init_state(*each) for each in encoded],
+            reader.sublayer,
+            weights_of,
+        )
+        x = targets.join(groups, x.size(1))
+        extra = {
+            "attn": weights or [None],
+            "doc_state": {**encoder_out["doc_state"], **reader.doc_state},
+        }
+        return packed(x, extra, groupings)
+
+    def init_layers(self, encoder_out):
+        """See the base class."""
+        layers, _ = super().init_layers(encoder_out)
+        stream = encoder_out["stream"]
+        for name, memory in self.memories.items():
+            before = MemoryState.of_doc_state(stream.doc_state, f"decoder.{name}")
+            begun = memory.begin_sentence(before, stream.starts)
+            if not torch.is_grad_enabled():  # no gradients: the result can be reused
+                encoder_out["begun"][int(name)] = begun
+            attended = memory.project_memory(begun[0])
+            layers[int(name)] = layers[int(name)]._replace(memory=attended)
+        return layers, None
+
+    def read(self, x, tokens, state):
+        """See the base class."""
+
+        def sublayer(number):
+            attended = state.layers[number].memory
+            if attended is None:
+                return None
+            memory = self.memories[str(number)]
+            return lambda groups: [memory(y, attended) for y in groups]
+
+        x, layers = self.extend_layers(x, state, self._padding(tokens), between=sublayer)
+        return x, layers, None, {}

@@ -1,1 +1,0 @@
-"""Recurrent memory, updated after each sentence (Feng et al. 2022)."""

@@ -1,0 +1,369 @@
+"""Encoders and decoders of ``context_rnn``, which reads a few previous sentences."""
+
+from itertools import repeat
+from typing import List, NamedTuple, Optional, Tuple, Type
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_docmt.modules.previous_sentences import PreviousSentences
+from fairseq_docmt.modules.rnn.gru_decoder import (
+    AttendedStates,
+    AttentiveGRU,
+    GRUDecoder,
+    GRUState,
+    PerSentence,
+)
+from fairseq_docmt.modules.rnn.gru_encoder import GRUEncoder, init_uniform
+from fairseq_docmt.modules.stream import Stream, at_loss, positions, target_groups
+from fairseq_docmt.ops.attentive_gru import gru_step
+
+
+class SourceContext(NamedTuple):
+    """Representation of previous source sentences for B sentences.
+
+    Attributes:
+        states: (B, W, l) word states of the previous sentence, or (B, 1, l) a single summary.
+        padding: (B, W) True at padding or without previous sentences.
+    """
+
+    states: Tensor
+    padding: Tensor
+
+    def of_sentences(self, sentences: Tensor) -> "SourceContext":
+        """Select sentences by index."""
+        return SourceContext(*(x.index_select(0, sentences) for x in self))
+
+
+class ContextualGRU(AttentiveGRU):
+    """Attentive GRU with context added to its gates, computed step by step.
+
+    Args:
+        input_dim, source_dim, hidden_dim, attention_dim: see the base class.
+        context_dim: size l of context states.
+    """
+
+    def __init__(self, input_dim, source_dim, hidden_dim, attention_dim, context_dim: int):
+        super().__init__(input_dim, source_dim, hidden_dim, attention_dim)
+        self.context_gates = nn.Linear(context_dim, 3 * hidden_dim, bias=False)
+
+    def forward(
+        self,
+        x: Tensor,
+        state: Tensor,
+        source: AttendedStates,
+        context: Optional[SourceContext] = None,
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        """See the base class; ``context`` is that of the B sentences, None for none."""
+        if context is None:
+            return super().forward(x, state, source)
+        bsz, units = len(source.states), self.attention_dim
+        remembered = self.project_context(context)
+        states, contexts, attentions = [], [], []
+        for inputs, from_input in zip(x.unbind(1), self.input_proj(x).unbind(1)):
+            from_state = self.state_proj(state)
+            query = (from_input[:, :units] + from_state[:, :units]).view(bsz, -1, 1, units)
+            attention = attend(query, source.keys, self.energy, source.padding)
+            seen = (attention @ source.states).flatten(0, 1)
+            from_source = (attention @ source.gates).flatten(0, 1)
+            from_context = self.look_back(inputs, state, seen, remembered)
+            gates = from_input[:, units:] + from_source + self.context_gates(from_context)
+            state = gru_step(gates, from_state[:, units:], state)
+            states.append(state)
+            contexts.append(seen)
+            attentions.append(attention.flatten(0, 1))
+        return tuple(torch.stack(parts, dim=1) for parts in (states, contexts, attentions))
+
+    def project_context(self, context: SourceContext):
+        """Precompute the projections of a context that are the same for all steps."""
+        return context
+
+    def look_back(self, inputs: Tensor, state: Tensor, seen: Tensor, remembered) -> Tensor:
+        """Compute the (rows, l) context vector of a step.
+
+        Args:
+            inputs: (rows, input_dim) input of the step.
+            state: (rows, d) state before the step.
+            seen: (rows, source_dim) context vector of the current source sentence.
+            remembered: result of :meth:`project_context`.
+        """
+        raise NotImplementedError
+
+
+class AttendingToPrevious(ContextualGRU):
+    """Recurrence with attention to the words of the previous source sentence (Jean et al. 2017).
+
+    The query is computed from the last state, the last word and the attention context of the
+    current sentence.
+    """
+
+    def __init__(self, input_dim, source_dim, hidden_dim, attention_dim, context_dim: int):
+        super().__init__(input_dim, source_dim, hidden_dim, attention_dim, context_dim)
+        sizes = input_dim + hidden_dim + source_dim
+        self.context_query = nn.Linear(sizes, self.attention_dim)
+        self.context_key = nn.Linear(context_dim, self.attention_dim, bias=False)
+        self.context_energy = nn.Linear(self.attention_dim, 1, bias=False)
+        init_uniform(self, hidden_dim)
+
+    def project_context(self, context: SourceContext):
+        """See the base class."""
+        return context, self.context_key(context.states)
+
+    def look_back(self, inputs, state, seen, remembered):
+        """See the base class."""
+        context, keys = remembered
+        query = self.context_query(torch.cat([inputs, state, seen], dim=-1))
+        query = query.view(len(keys), -1, 1, keys.size(-1))
+        weights = attend(query, keys, self.context_energy.weight[0], context.padding)
+        return (weights @ context.states).flatten(0, 1)
+
+
+class GatedContext(ContextualGRU):
+    """Recurrence with a gated summary vector at every step (Wang et al. 2017, equation 8).
+
+    ``z_t = sigmoid(U s_{t-1} + W y_{t-1} + C c_t)``; ``z_t * D`` is added to the gates of the GRU.
+    """
+
+    def __init__(self, input_dim, source_dim, hidden_dim, attention_dim, context_dim: int):
+        super().__init__(input_dim, source_dim, hidden_dim, attention_dim, context_dim)
+        self.context_gate = nn.Linear(input_dim + hidden_dim + source_dim, context_dim)
+        init_uniform(self, hidden_dim)
+
+    def look_back(self, inputs, state, seen, remembered):
+        """See the base class."""
+        gate = torch.sigmoid(self.context_gate(torch.cat([inputs, state, seen], dim=-1)))
+        vectors = remembered.states[:, 0].masked_fill(remembered.padding, 0.0)
+        return gate * vectors.repeat_interleave(len(gate) // len(vectors), dim=0)
+
+
+def attend(query: Tensor, keys: Tensor, energy: Tensor, padding: Optional[Tensor]) -> Tensor:
+    """Compute additive attention weights.
+
+    Args:
+        query: (B, N, 1, a) queries.
+        keys: (B, S, a) keys.
+        energy: (a,) energy vector.
+        padding: (B, S) True at padding; None without padding.
+
+    Returns:
+        (B, N, S) weights; zeros where all keys are padding.
+    """
+    logits = torch.tanh(keys.unsqueeze(1) + query) @ energy
+    if padding is None:
+        return logits.softmax(dim=-1)
+    hidden = padding.unsqueeze(1)
+    weights = logits.masked_fill(hidden, -float("inf")).softmax(dim=-1)
+    return weights.masked_fill(hidden.all(dim=-1, keepdim=True), 0.0)
+
+
+PREVIOUS_STATE = "context.state"
+
+
+class ContextGRUEncoder(GRUEncoder):
+    """Base class of encoders with ``context`` and ``next_doc_state`` in their output."""
+
+    def _select(self, encoder_out, sentences, beams):
+        selected = super()._select(encoder_out, sentences, beams)
+        context = [x.index_select(0, sentences) for x in encoder_out["context"]]
+        return {**selected, "context": context, "next_doc_state": encoder_out["next_doc_state"]}
+
+
+class PreviousSentenceEncoder(ContextGRUEncoder):
+    """Encoder with a second GRU over the previous source sentence (Jean et al. 2017)."""
+
+    def __init__(self, dictionary, embed_tokens, hidden_size: int, layers: int, dropout: float):
+        super().__init__(dictionary, embed_tokens, hidden_size, layers, dropout)
+        self.context_gru = nn.GRU(
+            embed_tokens.embedding_dim, hidden_size, batch_first=True, bidirectional=True
+        )
+
+    def forward(
+        self, src_tokens, src_lengths=None, starts=None, lanes=None, doc_state=None, **kwargs
+    ):
+        """See the base class; adds ``context`` [(B, W, 2 d), (B, W)] and ``next_doc_state``."""
+        stream = self.stream_of(src_tokens, starts, lanes, doc_state)
+        previous = PreviousSentences.of(src_tokens, stream, 1, self.padding_idx)
+        states, _ = self.read(self.context_gru, previous.tokens)
+        place = previous.place[:, 0]
+        padding = previous.tokens[place].eq(self.padding_idx) | ~previous.known
+        output = super().forward(src_tokens, src_lengths, starts, lanes, doc_state, **kwargs)
+        context = [self.dropout(states)[place], padding]
+        return {**output, "context": context, "next_doc_state": previous.doc_state}
+
+
+class HierarchicalEncoder(ContextGRUEncoder):
+    """Encoder that starts from a summary of three previous source sentences (Wang et al. 2017).
+
+    One GRU reads each sentence, another reads their last states; the last state of the second is
+    the summary D. As in the authors' code, D is the initial state of all encoder layers; it is zero
+    without previous sentences.
+    """
+
+    #: number of previous sentences, as in the paper
+    sentences_back = 3
+
+    def __init__(self, dictionary, embed_tokens, hidden_size: int, layers: int, dropout: float):
+        super().__init__(dictionary, embed_tokens, hidden_size, layers, dropout)
+        self.layers = layers
+        self.context_gru = nn.GRU(embed_tokens.embedding_dim, hidden_size, batch_first=True)
+        self.context_document_gru = nn.GRU(hidden_size, hidden_size, batch_first=True)
+
+    def forward(
+        self, src_tokens, src_lengths=None, starts=None, lanes=None, doc_state=None, **kwargs
+    ):
+        """See the base class; ``context`` has one state per sentence, (B, 1, d)."""
+        stream = self.stream_of(src_tokens, starts, lanes, doc_state)
+        previous = PreviousSentences.of(src_tokens, stream, self.sentences_back, self.padding_idx)
+        _, last = self.read(self.context_gru, previous.tokens)
+        summary = self._sum_up(last[-1][previous.place], previous.known)
+        initial = summary.repeat(2 * self.layers, 1, 1)
+        output = super().forward(
+            src_tokens, src_lengths, starts, lanes, doc_state, initial=initial, **kwargs
+        )
+        nothing = ~previous.known.any(dim=1, keepdim=True)
+        context = [summary.unsqueeze(1), nothing]
+        return {**output, "context": context, "next_doc_state": previous.doc_state}
+
+    def _sum_up(self, vectors: Tensor, known: Tensor) -> Tensor:
+        """Compute the (rows, d) summary of (rows, n, d) sentence vectors.
+
+        Args:
+            vectors: (rows, n, d) vectors.
+            known: (rows, n) True for sentences of the same document; others are skipped.
+        """
+        state = vectors.new_zeros(1, len(vectors), vectors.size(2))
+        for sentence, there in zip(vectors.unbind(1), known.unbind(1)):
+            _, after = self.context_document_gru(sentence.unsqueeze(1).contiguous(), state)
+            state = torch.where(there.view(1, -1, 1), after, state)
+        return state[0]
+
+
+class SourceContextDecoder(GRUDecoder):
+    """GRU decoder whose lowest layer reads previous source sentences.
+
+    Args:
+        *args: see the base class.
+        recurrence: class of that layer.
+        context_size: size of context states.
+        begins_with_context: whether the initial state of the lowest layer includes the context,
+            ``tanh(W_s h + W_D D)`` (Wang et al. 2017).
+    """
+
+    def __init__(
+        self,
+        *args,
+        recurrence: Type[ContextualGRU],
+        context_size: int,
+        begins_with_context: bool,
+    ):
+        super().__init__(*args)
+        base = self.attending
+        self.attending = recurrence(
+            base.input_proj.in_features,
+            base.key_proj.in_features,
+            base.hidden_dim,
+            base.attention_dim,
+            context_size,
+        )
+        self.context_initial = None
+        if begins_with_context:
+            self.context_initial = nn.Linear(context_size, base.hidden_dim, bias=False)
+            init_uniform(self.context_initial, base.hidden_dim)
+
+    def init_state(self, encoder_out: dict) -> GRUState:
+        """Return the state before the first token, with the context of each sentence."""
+        context = SourceContext(*encoder_out["context"])
+        return super().init_state(encoder_out)._replace(history=context)
+
+    def _before_tanh(self, encoder_out: dict) -> Tensor:
+        first = super()._before_tanh(encoder_out)
+        if self.context_initial is None:
+            return first
+        lowest = self.context_initial(encoder_out["context"][0][:, 0])
+        return first + F.pad(lowest, (0, first.size(1) - lowest.size(1)))
+
+    def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
+        """See the base class; for whole sequences the extra outputs include ``doc_state``."""
+        features, extra = super().extract_features(
+            prev_output_tokens, encoder_out, incremental_state
+        )
+        return features, {**extra, "doc_state": encoder_out["next_doc_state"]}
+
+    def _context_vector(self, history, num_rows: int):
+        return history
+
+
+class PreviousTargetDecoder(GRUDecoder):
+    """GRU decoder that reads its own last state of the previous sentence (PrevTrg).
+
+    Maruf and Haffari (2018), section 5.2: that state is added to the gates at all steps of the
+    attending layer. The sentences of a lane are read one after another; gradients reach all
+    sentences of the batch.
+    """
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        hidden_size = self.attending.hidden_dim
+        self.context_gates = nn.Linear(hidden_size, 3 * hidden_size, bias=False)
+        init_uniform(self.context_gates, hidden_size)
+
+    def init_state(self, encoder_out: dict) -> GRUState:
+        """Return the state before the first token; each sentence is a lane."""
+        stream = encoder_out["stream"]
+        before = self._incoming_state(stream).masked_fill(stream.starts.unsqueeze(1), 0.0)
+        return super().init_state(encoder_out)._replace(history=PerSentence(before))
+
+    def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
+        """See the base class; for whole sequences the extra outputs include ``doc_state``."""
+        if incremental_state is not None:
+            return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
+        num_rows = len(prev_output_tokens)
+        stream = encoder_out["stream"].for_rows(num_rows)
+        state = self.repeated(super().init_state(encoder_out), num_rows)
+        before, found = self._incoming_state(stream), []
+        groupings, width = encoder_out["row_groups"], prev_output_tokens.size(1)
+        targets, sources = target_groups(groupings)
+        steps = zip(
+            stream.starts.split(stream.lanes),
+            prev_output_tokens.split(stream.lanes),
+            _by_step(state, stream.lanes),
+        )
+        for number, (starts, tokens, part) in enumerate(steps):
+            before = before.masked_fill(starts.unsqueeze(1), 0.0)
+            source = part.source.columns(sources.columns_of_step(number))
+            tokens = tokens[:, targets.columns_of_step(number)]
+            part = part._replace(source=source, history=PerSentence(before))
+            found.append(self._forward_sequence(tokens, part))
+            last = tokens.ne(self.padding_idx).sum(dim=1).clamp(min=1) - 1
+            before = found[-1].hidden[torch.arange(len(last), device=last.device), last]
+        *parts, _ = zip(*found)
+        joined = (torch.cat([_widened(x, width) for x in values]) for values in parts)
+        features, _ = self._features(*(at_loss(x, groupings) for x in joined), None, None)
+        extra = {**self._attention(found, groupings), "doc_state": {PREVIOUS_STATE: before}}
+        return features, {**extra, **positions(groupings)}
+
+    def _incoming_state(self, stream: Stream) -> Tensor:
+        """Return the (lanes, d) last states of the sentences before the batch."""
+        if stream.doc_state is None:
+            return self.output_projection.weight.new_zeros(stream.lanes, self.attending.hidden_dim)
+        return stream.doc_state[PREVIOUS_STATE].to(self.output_projection.weight.dtype)
+
+    def _context_vector(self, history, num_rows: int):
+        # Without incremental state each beam is a lane.
+        return self.context_gates(history.for_rows(num_rows))
+
+
+def _widened(x: Tensor, width: int) -> Tensor:
+    """Pad (rows, T, C) on the right to a width."""
+    return F.pad(x, (0, 0, 0, width - x.size(1)))
+
+
+def _by_step(state: GRUState, lanes: int) -> List[GRUState]:
+    """Cut a state with a row for each sentence into the sentences of each step."""
+    sources = (repeat(None) if x is None else x.split(lanes) for x in state.source)
+    parts = zip(state.hidden.split(lanes), state.upper.split(lanes, dim=1), *sources)
+    return [
+        state._replace(hidden=hidden, upper=upper, source=AttendedStates(*source))
+        for hidden, upper, *source in parts
+    ]

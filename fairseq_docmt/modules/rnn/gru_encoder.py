@@ -1,0 +1,163 @@
+"""Encoder of ``rnnsearch`` (Bahdanau et al. 2015; baseline of Tu et al. 2018)."""
+
+from typing import Optional, Tuple
+
+import torch
+from fairseq.models import FairseqEncoder
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from fairseq_docmt.modules.search_state import SharedSource
+from fairseq_docmt.modules.stream import Stream
+from fairseq_docmt.ops.rows import placed
+
+#: recurrent models have no length limit; longer than any sentence
+MAX_POSITIONS = 100000
+
+
+def init_uniform(module: nn.Module, size: int) -> None:
+    """Initialise parameters uniformly within ``size ** -0.5`` of 0, like torch's GRU."""
+    for parameter in module.parameters():
+        nn.init.uniform_(parameter, -(size**-0.5), size**-0.5)
+
+
+class GRUEncoder(SharedSource, FairseqEncoder):
+    """Bidirectional GRU over source tokens.
+
+    Args:
+        dictionary: source dictionary.
+        embed_tokens: source embeddings.
+        hidden_size: size of the state of each direction.
+        layers: number of layers.
+        dropout: dropout of embeddings, between layers and of the output.
+
+    Attributes:
+        forget_context: whether every sentence is read as a document of its own.
+    """
+
+    forget_context = False
+
+    def __init__(
+        self, dictionary, embed_tokens: nn.Embedding, hidden_size: int, layers: int, dropout: float
+    ):
+        super().__init__(dictionary)
+        self.embed_tokens, self.padding_idx = embed_tokens, dictionary.pad()
+        self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.gru = nn.GRU(
+            embed_tokens.embedding_dim,
+            hidden_size,
+            layers,
+            batch_first=True,
+            bidirectional=True,
+            dropout=dropout if layers > 1 else 0.0,
+        )
+        self.output_units = 2 * hidden_size
+
+    def forward(
+        self,
+        src_tokens,
+        src_lengths=None,
+        starts=None,
+        lanes=None,
+        doc_state=None,
+        row_groups=None,
+        initial=None,
+        **_,
+    ):
+        """Encode (B, S) tokens, padded on either side.
+
+        Args:
+            src_tokens: (B, S) tokens.
+            src_lengths: unused.
+            starts, lanes, doc_state: for decoders with a document state, see :class:`Stream`.
+            row_groups: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None.
+            initial: (2 layers, B, d) initial states, default: zeros.
+
+        Returns:
+            dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)], ``summary``
+            [(B, 2 d)] (last forward and first backward state), ``stream``, ``beams`` (see
+            :class:`SharedSource`), ``remembered``, a dict for values that the decoder computes
+            from the source once, and ``row_groups``.
+        """
+        padding = src_tokens.eq(self.padding_idx)
+        output, last = self.read(self.gru, src_tokens, initial)
+        return {
+            "encoder_out": [self.dropout(output).transpose(0, 1)],
+            "encoder_padding_mask": [padding],
+            "summary": [torch.cat([last[-2], last[-1]], dim=-1)],
+            "stream": self.stream_of(src_tokens, starts, lanes, doc_state),
+            "remembered": {},
+            "row_groups": row_groups,
+            "beams": 1,
+        }
+
+    def stream_of(self, src_tokens, starts, lanes, doc_state) -> Stream:
+        """Return the layout of (rows, S) tokens, for decoders with a document state."""
+        return Stream.of(src_tokens, None if self.forget_context else starts, lanes, doc_state)
+
+    def read(self, gru: nn.GRU, tokens: Tensor, initial: Optional[Tensor] = None):
+        """Run a GRU over (rows, S) tokens, giving (rows, S, d) states and the last states."""
+        lengths = tokens.ne(self.padding_idx).sum(dim=1)
+        # Packed sequences need right padding; the output has the padding of the tokens again.
+        left = tokens[:, 0].eq(self.padding_idx)
+        shift = torch.where(left, tokens.size(1) - lengths, 0)
+        x = self.dropout(self.embed_tokens(_rolled(tokens, shift)))
+        places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
+        return read_rows(gru, x, lengths.clamp(min=1), initial, _rolled(places, shift))
+
+    def _select(self, encoder_out, sentences, beams):
+        return {
+            "encoder_out": [encoder_out["encoder_out"][0].index_select(1, sentences)],
+            "encoder_padding_mask": [
+                x.index_select(0, sentences) for x in encoder_out["encoder_padding_mask"]
+            ],
+            "summary": [x.index_select(0, sentences) for x in encoder_out["summary"]],
+            "stream": encoder_out["stream"].of_rows(sentences),
+            "remembered": {},
+            "row_groups": None,
+            "beams": beams,
+        }
+
+    def max_positions(self):
+        """Return the maximum source length."""
+        return MAX_POSITIONS
+
+
+def read_rows(
+    gru: nn.GRU,
+    x: Tensor,
+    lengths: Tensor,
+    initial: Optional[Tensor] = None,
+    places: Optional[Tensor] = None,
+) -> Tuple[Tensor, Tensor]:
+    """Run a GRU over rows of different lengths.
+
+    Args:
+        gru: the GRU.
+        x: (rows, T, m) inputs, padded on the right.
+        lengths: (rows,) number of inputs of each row, at least 1.
+        initial: (layers, rows, d) initial states, default: zeros.
+        places: (rows, T) positions of the states in the flattened output; default: in order.
+
+    Returns:
+        (rows, T, d) states, zeros at padding, and the last states of all layers.
+    """
+    lengths = lengths.cpu()
+    if places is None:
+        places = torch.arange(x[..., 0].numel(), device=x.device).view(x.shape[:2])
+    packed, packed_places = (
+        pack_padded_sequence(values, lengths, batch_first=True, enforce_sorted=False)
+        for values in (x, places)
+    )
+    states, last = gru(packed, initial)
+    flat = placed(states.data, packed_places.data, places.numel())
+    return flat.unflatten(0, places.shape), last
+
+
+def _rolled(x: Tensor, shift: Tensor) -> Tensor:
+    """Rotate the columns of (B, S, ...) to the left by ``shift`` (B,)."""
+    columns = torch.arange(x.size(1), device=x.device) + shift.unsqueeze(1)
+    columns = columns.remainder(x.size(1))
+    rows = torch.arange(len(x), device=x.device).unsqueeze(1)
+    return x[rows, columns]

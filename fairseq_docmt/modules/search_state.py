@@ -1,0 +1,206 @@
+"""States of a search: decoder state as one value, rows of beams, recent tokens.
+
+The beams of a sentence share what depends on the sentence alone.  Beam search reorders the state of
+a decoder as a whole.
+"""
+
+from typing import Any, Dict, NamedTuple, Optional, Protocol
+
+import torch
+from torch import Tensor
+
+
+class BeamRows(NamedTuple):
+    """New order of batch rows, split into sentences and the beams of each sentence.
+
+    Attributes:
+        sentences: (bsz,) former index of each remaining sentence, None if all stay in order.
+        beams: number of beams of each sentence.
+        local: (bsz, beams) former beam index within the sentence; None when beam search starts.
+        order: (rows,) former row of each row, for values that beams do not share.
+    """
+
+    sentences: Optional[Tensor]
+    beams: int
+    local: Optional[Tensor]
+    order: Tensor
+
+
+def split_order(order: Tensor, bsz: int, beams: int) -> Optional[BeamRows]:
+    """Split a new order of ``bsz * beams`` rows into sentences and beams.
+
+    Args:
+        order: (rows,) former row of each row.
+        bsz: current number of sentences.
+        beams: current number of beams of each sentence; 1 before beam search starts.
+
+    Returns:
+        The split order, or None if the rows of a sentence come from different sentences, so that
+        they cannot share values.
+    """
+    sentences = torch.arange(bsz, device=order.device)
+    if beams == 1:
+        repeats = len(order) // bsz
+        if repeats > 1 and len(order) == bsz * repeats:
+            if torch.equal(order, sentences.repeat_interleave(repeats)):
+                return BeamRows(None, repeats, None, order)
+        same = torch.equal(order, sentences)
+        local = torch.zeros_like(order).unsqueeze(1)
+        return BeamRows(None if same else order, 1, local, order)
+    if len(order) % beams != 0:
+        return None
+    grouped = order.view(-1, beams)
+    owners = torch.div(grouped, beams, rounding_mode="floor")
+    if not torch.equal(owners, owners[:, :1].expand_as(owners)):
+        return None
+    kept = owners[:, 0]
+    same = torch.equal(kept, sentences)
+    return BeamRows(None if same else kept, beams, grouped % beams, order)
+
+
+_KEY = "decoder"
+_VALUE = "state"
+
+
+class SearchState(Protocol):
+    """State of a decoder for B sentences with N beams each.
+
+    Attributes:
+        bsz: number of sentences B.
+    """
+
+    bsz: int
+
+    def reorder(self, order: Tensor) -> "SearchState":
+        """Reorder, repeat or drop rows by a (rows,) index of former rows."""
+
+
+def stored_state(incremental_state: Dict) -> Optional[Any]:
+    """Return the state in fairseq's dictionary, None before the first token."""
+    return incremental_state[_KEY][_VALUE] if _KEY in incremental_state else None
+
+
+def store_state(incremental_state: Dict, state: SearchState) -> None:
+    """Put a state into fairseq's dictionary."""
+    incremental_state[_KEY] = {_VALUE: state}
+
+
+class KeepsState:
+    """Mixin for incremental decoders with ``embed_tokens`` whose state is a :class:`SearchState`.
+
+    A subclass defines :meth:`init_state`.
+    """
+
+    def init_state(self, encoder_out: dict) -> SearchState:
+        """Return the state before the first token, with one row per sentence."""
+        raise NotImplementedError
+
+    def current_state(self, incremental_state: Dict, encoder_out: dict, num_rows: int) -> Any:
+        """Return the stored state; before the first token, the initial one for all rows."""
+        state = stored_state(incremental_state)
+        return self.repeated(self.init_state(encoder_out), num_rows) if state is None else state
+
+    def repeated(self, state: SearchState, num_rows: int) -> Any:
+        """Repeat the rows of a state, one for each sentence, for the beams of the sentence."""
+        if num_rows == state.bsz:
+            return state
+        sentences = torch.arange(state.bsz, device=self.embed_tokens.weight.device)
+        return state.reorder(sentences.repeat_interleave(num_rows // state.bsz))
+
+    def reorder_incremental_state(self, incremental_state: Dict, new_order: Tensor) -> None:
+        """Reorder the rows of the state after each step of beam search."""
+        state = stored_state(incremental_state)
+        if state is not None:
+            store_state(incremental_state, state.reorder(new_order))
+
+
+class RecentTokens(NamedTuple):
+    """Keys and values of previous tokens, right-aligned: the last column is the latest token.
+
+    Attributes:
+        keys, values: (rows, H, n, d).
+        hidden: (rows, n) True at empty positions.
+        sentences: (rows, n) sentence number of each token, None if not needed.
+    """
+
+    keys: Tensor
+    values: Tensor
+    hidden: Tensor
+    sentences: Optional[Tensor]
+
+    @classmethod
+    def of(cls, keys, values, padding: Optional[Tensor], sentences: Optional[Tensor] = None):
+        """Create a cache from the right-padded keys and values of one pass."""
+        if padding is None:
+            shape = (keys.size(0), keys.size(2))
+            padding = torch.zeros(shape, dtype=torch.bool, device=keys.device)
+        return cls(keys, values, padding, sentences)
+
+    def followed_by(self, new: "RecentTokens") -> "RecentTokens":
+        """Append new tokens."""
+        sentences = None
+        if self.sentences is not None:
+            sentences = torch.cat([self.sentences, new.sentences], dim=1)
+        return RecentTokens(
+            torch.cat([self.keys, new.keys], dim=2),
+            torch.cat([self.values, new.values], dim=2),
+            torch.cat([self.hidden, new.hidden], dim=1),
+            sentences,
+        )
+
+    def packed(self, padding: Optional[Tensor]) -> "RecentTokens":
+        """Move the padding (rows, T) from the end of each row to its beginning."""
+        if padding is None:
+            return self
+        columns = torch.arange(self.keys.size(2), device=padding.device)
+        columns = columns - padding.sum(dim=1, keepdim=True)
+        outside = columns < 0
+        columns = columns.clamp(min=0)
+        index = columns[:, None, :, None].expand_as(self.keys)
+        return RecentTokens(
+            self.keys.gather(2, index),
+            self.values.gather(2, index),
+            self.hidden.gather(1, columns) | outside,
+            None if self.sentences is None else self.sentences.gather(1, columns),
+        )
+
+    def latest(self, size: Optional[int]) -> "RecentTokens":
+        """Keep the last ``size`` tokens; all if None."""
+        length = self.keys.size(2)
+        if size is None or size >= length:
+            return self
+        start = length - size
+        return RecentTokens(
+            self.keys[:, :, start:],
+            self.values[:, :, start:],
+            self.hidden[:, start:],
+            None if self.sentences is None else self.sentences[:, start:],
+        )
+
+    def reorder(self, rows: BeamRows) -> "RecentTokens":
+        """Reorder the rows."""
+        return RecentTokens(*(None if x is None else x.index_select(0, rows.order) for x in self))
+
+    def unshare_beams(self) -> "RecentTokens":
+        """Return the cache unchanged: beams do not share it."""
+        return self
+
+
+class SharedSource:
+    """Mixin for encoders whose output has one row for each sentence, shared by its beams.
+
+    Subclasses define ``_select(encoder_out, sentences, beams)``, which returns the output for a
+    selection of sentences. The output has the number of beams as ``beams``.
+    """
+
+    def reorder_encoder_out(self, encoder_out, new_order):
+        """Reorder the rows; the beams of a sentence still share its output."""
+        bsz = encoder_out["encoder_padding_mask"][0].size(0)
+        beams = encoder_out["beams"]
+        rows = split_order(new_order, bsz, beams)
+        if rows is None:
+            sentences = torch.div(new_order, beams, rounding_mode="floor")
+            return self._select(encoder_out, sentences, 1)
+        if rows.sentences is None:
+            return {**encoder_out, "beams": rows.beams}
+        return self._select(encoder_out, rows.sentences, rows.beams)

@@ -1,1 +1,0 @@
-"""Parts shared by all systems: decoder states, beams, document states, attention."""

@@ -1,0 +1,186 @@
+"""Alignment of target tokens to source tokens (Herold and Ney 2023, section 3.3)."""
+
+from typing import NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_docmt.modules.search_state import BeamRows
+from fairseq_docmt.ops.window_attention import linear_centers
+
+#: alignments for decoding
+ALIGNMENTS = ("sentence", "linear", "one-to-one")
+#: alignments of references in training
+TRAINING_ALIGNMENTS = ("linear", "sentence")
+
+
+class LengthRatio(nn.Module):
+    """Average ratio of source to target length over training documents (``train_ratio``).
+
+    Every document has the same weight, whatever its length. Sums are integers, which half precision
+    does not affect; ratios are stored in units of ``1 / UNITS``.
+    """
+
+    UNITS = 2**32
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("documents", torch.zeros((), dtype=torch.long))
+        self.register_buffer("total", torch.zeros((), dtype=torch.long))
+
+    @torch.no_grad()
+    def count(self, sources: Tensor, targets: Tensor) -> None:
+        """Add documents with these numbers of source and target tokens, (B,) each."""
+        ratios = (2 * self.UNITS * sources + targets).div(2 * targets, rounding_mode="floor")
+        self.total += ratios.sum()
+        self.documents += len(targets)
+
+    def value(self) -> float:
+        """Return the average so far, 1 before the first document."""
+        documents = int(self.documents)
+        return int(self.total) / (documents * self.UNITS) if documents > 0 else 1.0
+
+    @classmethod
+    def of_totals(cls, sources: int, targets: int) -> "LengthRatio":
+        """Create a ratio from the token counts of older checkpoints, as a single document.
+
+        Args:
+            sources, targets: numbers of source and target tokens in training.
+        """
+        ratio = cls()
+        if targets > 0:
+            ratio.count(*(torch.tensor([tokens]) for tokens in (sources, targets)))
+        return ratio
+
+
+class SourceSentences(NamedTuple):
+    """Columns of the source sentences of each batch row.
+
+    Attributes:
+        starts: (B, N) first column of each sentence; rows with fewer sentences repeat the start of
+            their last one.
+        first: (B,) first column without padding.
+        last: (B,) last column without padding.
+    """
+
+    starts: Tensor
+    first: Tensor
+    last: Tensor
+
+    @classmethod
+    def of(cls, separators: Tensor, padding: Optional[Tensor]) -> "SourceSentences":
+        """Find sentences from masks of separators and padding, (B, S) each."""
+        bsz, length = separators.shape
+        columns = torch.arange(length, device=separators.device).expand(bsz, -1)
+        if padding is None:
+            first, last = columns[:, 0], columns[:, -1]
+        else:
+            first = columns.masked_fill(padding, length).amin(dim=1)
+            last = columns.masked_fill(padding, -1).amax(dim=1)
+        number = separators.cumsum(dim=1)
+        most = int(number[:, -1].max()) + 1
+        starts = first.unsqueeze(1).repeat(1, most)
+        # A sentence starts after each separator.
+        starts.scatter_reduce_(1, number, (columns + 1) * separators, reduce="amax")
+        starts = torch.minimum(starts.cummax(dim=1).values, last.unsqueeze(1))
+        return cls(starts, first, last)
+
+    def of_rows(self, rows: Tensor) -> "SourceSentences":
+        """Select rows by index."""
+        return SourceSentences(*(x.index_select(0, rows) for x in self))
+
+
+class SourcePointer(NamedTuple):
+    """Alignment of the latest target token of each row.
+
+    Attributes:
+        source: source sentences of each row.
+        column: (rows,) aligned source column; it may exceed the source length.
+        sentence: (rows,) number of the current target sentence, from 0.
+        read: (rows,) number of tokens read.
+    """
+
+    source: SourceSentences
+    column: Tensor
+    sentence: Tensor
+    read: Tensor
+
+    @classmethod
+    def init_state(cls, source: SourceSentences) -> "SourcePointer":
+        """Return the alignment before the first token."""
+        none = torch.zeros_like(source.first)
+        return cls(source, source.first - 1, none, none)
+
+    def reorder(self, rows: BeamRows) -> "SourcePointer":
+        """Reorder the rows."""
+        state = (x.index_select(0, rows.order) for x in self[1:])
+        return SourcePointer(self.source.of_rows(rows.order), *state)
+
+    def unshare_beams(self, owners: Tensor) -> "SourcePointer":
+        """Return the alignment unchanged: beams do not share it."""
+        return self
+
+    def advance(
+        self, tokens: Tensor, separator: int, padding: int, kind: str, ratio: float
+    ) -> Tuple[Tensor, "SourcePointer"]:
+        """Align the queries of the next decoder inputs.
+
+        Args:
+            tokens: (rows, T) decoder input, right-padded.
+            separator, padding: indices of these symbols.
+            kind: one of :data:`ALIGNMENTS`.
+            ratio: source tokens per target token, for ``linear``.
+
+        Returns:
+            (rows, T) aligned columns, and the alignment after the last token that is not padding.
+        """
+        is_token = tokens.ne(padding)
+        read = self.read.unsqueeze(1) + is_token.cumsum(dim=1)
+        starts_sentence = tokens.eq(separator)
+        sentence = self.sentence.unsqueeze(1) + starts_sentence.cumsum(dim=1)
+        if kind == "one-to-one":
+            columns = self.source.first.unsqueeze(1) + read - 1
+        elif kind == "linear":
+            aligned = (ratio * read + 0.5).floor().long().clamp(min=1)
+            columns = self.source.first.unsqueeze(1) + aligned - 1
+        else:
+            columns = self._by_sentence(starts_sentence, sentence, read)
+        held = torch.minimum(columns, self.source.last.unsqueeze(1))
+        # With right padding, columns do not change after the last token.
+        after = SourcePointer(self.source, columns[:, -1], sentence[:, -1], read[:, -1])
+        return held, after
+
+    def _by_sentence(self, starts_sentence, sentence, read) -> Tensor:
+        """Align one to one within each sentence.
+
+        The column increases by one per token; a separator moves it to the start of its source
+        sentence.
+        """
+        number = sentence.clamp(max=self.source.starts.size(1) - 1)
+        starts = self.source.starts.gather(1, number)
+        # Number of tokens read at the last sentence start, -1 if that is before these tokens.
+        began = torch.where(starts_sentence, read, torch.full_like(read, -1)).cummax(dim=1).values
+        since = read - self.read.unsqueeze(1)
+        going_on = self.column.unsqueeze(1) + since
+        return torch.where(began < 0, going_on, starts + read - began)
+
+
+def align_references(
+    tokens: Tensor, source: SourceSentences, separator: int, padding: int, kind: str
+) -> Tensor:
+    """Align whole references in training.
+
+    Args:
+        tokens: (B, T) decoder input, right-padded.
+        source: source sentences of each row.
+        separator, padding: indices of these symbols.
+        kind: ``linear``, by the length ratio of each pair, or ``sentence``.
+
+    Returns:
+        (B, T) aligned source columns.
+    """
+    if kind == "sentence":
+        return SourcePointer.init_state(source).advance(tokens, separator, padding, kind, 1.0)[0]
+    targets = tokens.ne(padding).sum(dim=1)
+    lengths = source.last - source.first + 1
+    return source.first.unsqueeze(1) + linear_centers(targets, lengths, tokens.size(1))

@@ -1,0 +1,201 @@
+"""Attention within a window and its layers (Herold and Ney 2023); fairseq's parameter names."""
+
+from typing import Optional
+
+import torch
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from torch import Tensor, nn
+
+from fairseq_docmt.modules.attention import (
+    AttendedSource,
+    AttentionProjections,
+    CachedCausalAttention,
+)
+from fairseq_docmt.modules.decoder_layer import DecoderLayer
+from fairseq_docmt.ops.window_attention import Window, window_attention
+
+
+class _WindowAttention(AttentionProjections):
+    """Base class of window attention with optional relative positions.
+
+    Args:
+        embed_dim: size of queries and outputs.
+        heads: number of attention heads.
+        window: keys to attend to on each side of the alignment; None for all.
+        dropout: dropout probability of attention weights.
+        relative: maximum distance of relative positions. Each distance up to it has a learned
+            vector shared by the heads, whose product with the query is added to the logit (Shaw et
+            al. 2018); farther keys use the vector of the maximum distance. None for no relative
+            positions.
+        key_dim: size of keys; default: ``embed_dim``.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        heads: int,
+        window: Optional[int],
+        dropout: float = 0.0,
+        relative: Optional[int] = None,
+        key_dim: Optional[int] = None,
+    ):
+        super().__init__(embed_dim, heads, key_dim)
+        self.window, self.dropout, self.farthest = window, dropout, relative
+        self.relative = None
+        if relative is not None:
+            self.relative = nn.Parameter(torch.empty(2 * relative + 1, self.head_dim))
+            nn.init.normal_(self.relative, std=self.head_dim**-0.5)
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Project inputs (B, T, C) to scaled queries (B, H, T, d)."""
+        return self.split_heads(self.q_proj(x)) * self.head_dim**-0.5
+
+    def _attend(self, q, k, v, centers, causal, padding) -> Tensor:
+        size = k.size(2) if self.window is None else self.window
+        window = Window(centers, size, causal, padding, self.farthest)
+        dropout = self.dropout if self.training else 0.0
+        output = window_attention(q, k, v, window, self.relative, dropout)
+        return self.out_proj(output.transpose(1, 2).flatten(2))
+
+
+class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
+    """Causal attention of target tokens to themselves and the ``window`` tokens before."""
+
+    def forward(self, x, padding=None, before=None, need_state=False, **_):
+        """See the base class; in a single step, input and output are (rows, C)."""
+        if x.dim() > 2:
+            return super().forward(x, padding, before, need_state)
+        x, tokens = super().forward(x.unsqueeze(1), padding, before, need_state)
+        return x.squeeze(1), tokens
+
+    def attend_sequence(self, q, k, v, padding):
+        """See the base class."""
+        return self._attend_columns(q, 0, k, v, padding)
+
+    def attend_cached(self, q, tokens):
+        """See the base class."""
+        first = tokens.keys.size(2) - q.size(2)
+        return self._attend_columns(q, first, tokens.keys, tokens.values, tokens.hidden)
+
+    def _attend_columns(self, q, first: int, k, v, padding) -> Tensor:
+        """Attend from the queries of the tokens in columns ``first`` and later."""
+        columns = torch.arange(first, first + q.size(2), device=q.device).expand(len(q), -1)
+        return self._attend(q, k, v, columns, True, padding)
+
+
+class CrossWindowAttention(_WindowAttention):
+    """Attention of target tokens to source tokens around their alignment."""
+
+    def project_source(self, source: Tensor, padding: Optional[Tensor], **_) -> AttendedSource:
+        """Compute keys and values of a source (B, S, C) with padding mask (B, S)."""
+        return AttendedSource(*self.keys_and_values(source), padding)
+
+    def forward(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
+        """Attend from queries (B, T, C) aligned to source columns ``centers`` (B, T).
+
+        In a single step they are (B * N, C) and (B * N,); the N beams of a sentence are adjacent.
+        """
+        if x.dim() == 2:
+            return self._step(x, memory, centers)
+        q = self.queries(x)
+        return self._attend(q, memory.keys, memory.values, centers, False, memory.padding)
+
+    def weights(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
+        """Compute the full matrix of attention weights, (B, H, T, S).
+
+        For analysis: memory is quadratic in length.
+        """
+        logits = self.queries(x) @ memory.keys.transpose(-1, -2)
+        columns = torch.arange(logits.size(-1), device=x.device)
+        size = logits.size(-1) if self.window is None else self.window
+        hidden = (columns - centers.unsqueeze(-1)).abs() > size
+        if memory.padding is not None:
+            hidden = hidden | memory.padding.unsqueeze(1)
+        return logits.masked_fill(hidden.unsqueeze(1), -float("inf")).softmax(dim=-1)
+
+    def _step(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
+        """Attend from one query of each beam; see :meth:`forward`."""
+        bsz, length = memory.keys.size(0), memory.keys.size(2)
+        if self.window is None or 2 * self.window + 1 >= length:
+            return self(x.unflatten(0, (bsz, -1)), memory, centers.view(bsz, -1)).flatten(0, 1)
+        around = torch.arange(-self.window, self.window + 1, device=x.device)
+        columns = centers.unsqueeze(1) + around
+        hidden = (columns < 0) | (columns >= length)
+        columns = columns.clamp(0, length - 1)
+        owners = torch.arange(bsz, device=x.device).repeat_interleave(len(x) // bsz).unsqueeze(1)
+        if memory.padding is not None:
+            hidden = hidden | memory.padding[owners, columns]
+        keys, values = memory.keys[owners, :, columns], memory.values[owners, :, columns]
+        q = self.queries(x.unsqueeze(1))  # (rows, H, 1, d)
+        logits = q @ keys.permute(0, 2, 3, 1)
+        weights = logits.masked_fill(hidden[:, None, None], -float("inf")).softmax(dim=-1)
+        return self.out_proj((weights @ values.transpose(1, 2)).flatten(1))
+
+
+class EncoderWindowAttention(_WindowAttention):
+    """Self-attention of source tokens within a window: fairseq's interface."""
+
+    def forward(self, query, key, value, key_padding_mask=None, attn_mask=None, **_):
+        """Attend from every source token to those within the window.
+
+        Args:
+            query: (S, B, C) input; ``key`` and ``value`` are ignored, as they are the same.
+            key_padding_mask: (B, S) True at padding; None without padding.
+
+        Returns:
+            (S, B, C) output, and None instead of attention weights.
+
+        Raises:
+            ValueError: if an attention mask is given.
+        """
+        if attn_mask is not None:
+            raise ValueError("window attention does not support an attention mask")
+        x = query.transpose(0, 1)
+        q = self.queries(x)
+        k, v = self.keys_and_values(x)
+        columns = torch.arange(x.size(1), device=x.device).expand(len(x), -1)
+        output = self._attend(q, k, v, columns, False, key_padding_mask)
+        return output.transpose(0, 1), None
+
+
+def _farthest(cfg) -> Optional[int]:
+    """Return the maximum distance of relative positions, None for absolute ones."""
+    return cfg.attention_window if cfg.position == "relative" else None
+
+
+class WindowEncoderLayer(TransformerEncoderLayerBase):
+    """Transformer encoder layer with window attention or relative positions."""
+
+    def build_self_attention(self, embed_dim, cfg):
+        """See the base class."""
+        return EncoderWindowAttention(
+            embed_dim,
+            cfg.encoder.attention_heads,
+            None if cfg.full_encoder_attention else cfg.attention_window,
+            cfg.attention_dropout,
+            relative=_farthest(cfg),
+        )
+
+
+class WindowDecoderLayer(DecoderLayer):
+    """Decoder layer with window attention."""
+
+    def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        """See the base class."""
+        return CausalWindowAttention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            None if cfg.full_decoder_attention else cfg.attention_window,
+            cfg.attention_dropout,
+            relative=_farthest(cfg),
+        )
+
+    def build_encoder_attention(self, embed_dim, cfg):
+        """See the base class."""
+        return CrossWindowAttention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            None if cfg.full_cross_attention else cfg.attention_window,
+            cfg.attention_dropout,
+            key_dim=cfg.encoder.embed_dim,
+        )
