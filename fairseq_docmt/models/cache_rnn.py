@@ -10,9 +10,7 @@ from fairseq.models import register_model
 
 from fairseq_docmt.data.symbols import begin_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
-from fairseq_docmt.models._options import ExtendedModel, set_defaults
-from fairseq_docmt.models._stream_model import StreamModel
+from fairseq_docmt.models.base import ExtendedModel, StreamModel, options_dataclass, set_defaults
 from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch
 from fairseq_docmt.modules.rnn.cache import FUSIONS, CacheDecoder
 
@@ -45,24 +43,18 @@ def cache_rnn(args):
 
 
 @register_model("cache_rnn", dataclass=options_dataclass(cache_rnn, RNNSearchConfig, CacheConfig))
-class CacheRNNModel(ExtendedModel, StreamModel, RNNSearchModel):
+class CacheRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
     """RNNSearch with a cache of recent target words and their attention contexts."""
 
-    config, new_parameters = CacheConfig, NEW_PARAMETERS
+    new_parameters = NEW_PARAMETERS
     doc_state_options = ("cache_size",)
     architecture = staticmethod(cache_rnn)
 
     @classmethod
-    def build_model(cls, args, task):
-        """Build a model.
-
-        Raises:
-            UserError: if an option is invalid.
-        """
-        args = with_defaults(args, cls.architecture)
+    def check_options(cls, args):
+        """See the base class."""
         if args.cache_size < 0:
             raise UserError(f"--cache-size must not be negative, got {args.cache_size}")
-        return super().build_model(args, task)
 
     @classmethod
     def build_decoder(cls, args, *parts):

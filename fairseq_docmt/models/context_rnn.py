@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 
-from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
-from fairseq_docmt.models._options import ExtendedModel, set_defaults
-from fairseq_docmt.models._stream_model import StreamModel
+from fairseq_docmt.models.base import ExtendedModel, StreamModel, options_dataclass, set_defaults
 from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch_512
 from fairseq_docmt.modules.rnn.context import (
     AttendingToPrevious,
@@ -63,17 +61,11 @@ def context_rnn(args):
 @register_model(
     "context_rnn", dataclass=options_dataclass(context_rnn, RNNSearchConfig, ContextConfig)
 )
-class ContextRNNModel(ExtendedModel, StreamModel, RNNSearchModel):
+class ContextRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
     """RNNSearch with context from a few previous sentences of the document."""
 
-    config, new_parameters = ContextConfig, NEW_PARAMETERS
+    new_parameters = NEW_PARAMETERS
     architecture = staticmethod(context_rnn)
-
-    @classmethod
-    def build_model(cls, args, task):
-        """Build a model."""
-        args = with_defaults(args, cls.architecture)
-        return super().build_model(args, task)
 
     @classmethod
     def build_encoder(cls, args, *parts):

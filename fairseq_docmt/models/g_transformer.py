@@ -10,13 +10,12 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
-from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import (
+from fairseq_docmt.models.base import (
     CHECKPOINTING,
     LAYERDROP,
     PRUNING,
-    refuse_stock_options,
+    DocumentTransformer,
+    options_dataclass,
     set_defaults,
 )
 from fairseq_docmt.modules.group import GroupTransformerDecoder, GroupTransformerEncoder
@@ -64,21 +63,16 @@ def g_transformer(args):
 class GTransformerModel(DocumentTransformer):
     """Transformer with group attention; it can start from a transformer, which has no context."""
 
-    config = GTransformerConfig
     architecture = staticmethod(g_transformer)
+    unsupported = (*CHECKPOINTING, *LAYERDROP, *PRUNING)
     encoder_class, decoder_class = GroupTransformerEncoder, GroupTransformerDecoder
     new_parameters = NEW_PARAMETERS
     needs_several_sentences = True
 
     @classmethod
-    def build_model(cls, args, task):
-        """Build a model.
-
-        Raises:
-            UserError: if an option is not supported, or there are fewer layers than asked for.
-        """
-        args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "g_transformer", *CHECKPOINTING, *LAYERDROP, *PRUNING)
+    def check_options(cls, args):
+        """See the base class."""
+        super().check_options(args)
         for part, layers in (
             ("encoder", args.encoder_layers),
             ("decoder", args.decoder_layers),
@@ -90,4 +84,3 @@ class GTransformerModel(DocumentTransformer):
                     f"--{part}-context-layers {number}: give a number from 0 to {layers}, the "
                     "number of layers"
                 )
-        return super().build_model(args, task)

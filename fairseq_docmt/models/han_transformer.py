@@ -11,15 +11,14 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
-from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import (
+from fairseq_docmt.models.base import (
     CHECKPOINTING,
-    refuse_stock_options,
+    DocumentTransformer,
+    StreamModel,
+    options_dataclass,
     require_at_least,
     set_defaults,
 )
-from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.modules.hierarchical import HANDecoder, HANEncoder
 
 #: parameters that a transformer lacks; newly initialised in finetuning
@@ -58,20 +57,16 @@ def han_transformer(args):
 class HANTransformerModel(StreamModel, DocumentTransformer):
     """Transformer that attends to states of previous sentences, at the top of either side."""
 
-    config, new_parameters = HANConfig, NEW_PARAMETERS
+    new_parameters = NEW_PARAMETERS
     doc_state_options = ("context_sentences",)
     architecture = staticmethod(han_transformer)
+    unsupported = CHECKPOINTING
     encoder_class, decoder_class = HANEncoder, HANDecoder
 
     @classmethod
-    def build_model(cls, args, task):
-        """Build a model.
-
-        Raises:
-            UserError: if an option is invalid or not supported.
-        """
-        args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "han_transformer", *CHECKPOINTING)
+    def check_options(cls, args):
+        """See the base class."""
+        super().check_options(args)
         require_at_least(args, context_sentences=1)
         output_dim = int(args.decoder_output_dim)  # fairseq-train gives it as text
         if args.context_side != "source" and output_dim != args.decoder_embed_dim:
@@ -80,4 +75,3 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
                 f"{output_dim} to be the same as --decoder-embed-dim "
                 f"{args.decoder_embed_dim}; leave --decoder-output-dim out"
             )
-        return super().build_model(args, task)

@@ -3,10 +3,18 @@
 The tasks and searches use these functions, so that models of fairseq need none of the attributes.
 """
 
+import contextlib
 from typing import Any, Callable, Dict, Iterable, Optional, Protocol, Tuple
 
+from fairseq.models import (
+    ARCH_MODEL_NAME_REGISTRY,
+    ARCH_MODEL_REGISTRY,
+    MODEL_DATACLASS_REGISTRY,
+)
+from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
+from fairseq_docmt.models.base import POSITIONS, name_of, with_defaults
 from fairseq_docmt.modules.stream import DocumentState
 
 
@@ -21,6 +29,8 @@ class DocumentModel(Protocol):
             Default: False.
         doc_state_options: names of options that determine the size of the document state, but not
             that of parameters.  They cannot be changed within an epoch.  Default: none.
+        needed_task: name of the task that gives the model its context.  Default: None, for a model
+            of whole sequences.
         reads_documents: the rows of a batch are the sentences of whole documents, and ``forward``
             takes ``documents`` (:mod:`fairseq_docmt.data.batch`).  Default: False.
         remembers_translations: the model also reads translations of the other sentences of a
@@ -32,6 +42,7 @@ class DocumentModel(Protocol):
     """
 
     is_document_recurrent: bool
+    needed_task: Optional[str]
     doc_state_options: Tuple[str, ...]
     reads_documents: bool
     remembers_translations: bool
@@ -122,6 +133,26 @@ class DocumentDecoder(Protocol):
         """
 
 
+def complete_in_place(cfg, task_cfg) -> None:
+    """Write the options that are not given into the configuration of a new model.
+
+    Checkpoints then have all of them.  With ``fairseq-train``, a task and its model have the same
+    maximum numbers of positions; those of the task are also the defaults here.
+    """
+    name = name_of(cfg)
+    model = ARCH_MODEL_REGISTRY.get(name)
+    config = MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY.get(name))
+    typed = OmegaConf.is_config(cfg)
+    with open_dict(cfg) if typed else contextlib.nullcontext():
+        for option in POSITIONS:
+            has_it = config is None or option in config.__dataclass_fields__
+            if has_it and getattr(cfg, option, None) is None:
+                setattr(cfg, option, getattr(task_cfg, option))
+        if typed and hasattr(model, "architecture"):
+            for option, value in vars(with_defaults(cfg, model.architecture)).items():
+                cfg[option] = value
+
+
 def is_document_recurrent(model) -> bool:
     """Return whether a model passes a state from sentence to sentence."""
     return getattr(model, "is_document_recurrent", False)
@@ -138,14 +169,8 @@ def reads_documents(model) -> bool:
 
 
 def needed_task(model) -> Optional[str]:
-    """Return the task that gives a model its context, None for a model of whole sequences.
-
-    Args:
-        model: model, or its class.
-    """
-    if is_document_recurrent(model):
-        return "sentence_stream_translation"
-    return "full_document_translation" if reads_documents(model) else None
+    """Return the task that gives a model its context, None for a model of whole sequences."""
+    return getattr(model, "needed_task", None)
 
 
 def remembers_translations(model) -> bool:

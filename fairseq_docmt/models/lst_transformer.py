@@ -10,12 +10,11 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
 
-from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
-from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import (
+from fairseq_docmt.models.base import (
     CHECKPOINTING,
     LAYERDROP,
-    refuse_stock_options,
+    DocumentTransformer,
+    options_dataclass,
     set_defaults,
 )
 from fairseq_docmt.modules.lst import LSTTransformerDecoder, LSTTransformerEncoder
@@ -47,18 +46,7 @@ def lst_transformer(args):
 class LSTTransformerModel(DocumentTransformer):
     """Transformer with self-attention to the sentence and to the whole document, in parallel."""
 
-    config = LSTConfig
     architecture = staticmethod(lst_transformer)
+    unsupported = (*CHECKPOINTING, *LAYERDROP)
     encoder_class, decoder_class = LSTTransformerEncoder, LSTTransformerDecoder
     needs_several_sentences = True
-
-    @classmethod
-    def build_model(cls, args, task):
-        """Build a model.
-
-        Raises:
-            UserError: if an option is not supported.
-        """
-        args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "lst_transformer", *CHECKPOINTING, *LAYERDROP)
-        return super().build_model(args, task)

@@ -16,9 +16,13 @@ from torch import Tensor, nn
 
 from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
-from fairseq_docmt.models._options import ExtendedModel, require_at_least, set_defaults
-from fairseq_docmt.models._stream_model import PackedTargets
+from fairseq_docmt.models.base import (
+    ExtendedModel,
+    PackedTargets,
+    options_dataclass,
+    require_at_least,
+    set_defaults,
+)
 from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch_512
 from fairseq_docmt.modules.rnn.memory import (
     DIRECTIONS,
@@ -93,20 +97,19 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
     Batch rows are sentences; the sentences of a document are consecutive (see data/rows_view.py).
     """
 
-    config, new_parameters = MemnetConfig, NEW_PARAMETERS
+    new_parameters = NEW_PARAMETERS
     architecture = staticmethod(memnet_rnn)
 
-    reads_documents = True
+    reads_documents, needed_task = True, "full_document_translation"
+
+    @classmethod
+    def check_options(cls, args):
+        """See the base class."""
+        require_at_least(args, sentence_lm_embed_dim=1, sentence_lm_hidden_size=1)
 
     @classmethod
     def build_model(cls, args, task):
-        """Build a model.
-
-        Raises:
-            UserError: if an option is invalid.
-        """
-        args = with_defaults(args, cls.architecture)
-        require_at_least(args, sentence_lm_embed_dim=1, sentence_lm_hidden_size=1)
+        """Build a model, which remembers the files of its language models."""
         model = super().build_model(args, task)
         model.sentence_lm = args.sentence_lm
         return model

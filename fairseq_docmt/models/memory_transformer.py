@@ -11,19 +11,17 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
 
-from fairseq_docmt.data.symbols import separator_index
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
-from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import (
+from fairseq_docmt.models.base import (
     CHECKPOINTING,
     LAYERDROP,
     PRUNING,
-    refuse_stock_options,
+    DocumentTransformer,
+    StreamModel,
+    options_dataclass,
     require_at_least,
     set_defaults,
 )
-from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.modules.recurrent_memory import (
     MemoryTransformerDecoder,
     MemoryTransformerEncoder,
@@ -67,7 +65,7 @@ def layers_with_memory(args, side: str) -> List[int]:
     """Return the numbers of the layers of ``encoder`` or ``decoder`` with a memory.
 
     Raises:
-        UserError: if ``--memory-layers`` is not a list of existing layers, or there is no layer.
+        UserError: ``--memory-layers`` is not a list of existing layers, or there is no layer.
     """
     if args.memory_side == {"encoder": "target", "decoder": "source"}[side]:
         return []
@@ -104,33 +102,17 @@ def memory_transformer(args):
 class MemoryTransformerModel(StreamModel, DocumentTransformer):
     """Transformer with a recurrent memory; the cost of a sentence is independent of context."""
 
-    config, new_parameters = MemoryConfig, NEW_PARAMETERS
+    new_parameters = NEW_PARAMETERS
     doc_state_options = ("memory_gradient_sentences",)
     architecture = staticmethod(memory_transformer)
+    encoder_class, decoder_class = MemoryTransformerEncoder, MemoryTransformerDecoder
+    unsupported = (*CHECKPOINTING, *LAYERDROP, *PRUNING)
 
     @classmethod
-    def build_model(cls, args, task):
-        """Build a model.
-
-        Raises:
-            UserError: if an option is invalid or not supported.
-        """
-        args = with_defaults(args, cls.architecture)
-        unsupported = (*CHECKPOINTING, *LAYERDROP, *PRUNING)
-        refuse_stock_options(args, "memory_transformer", *unsupported)
+    def check_options(cls, args):
+        """See the base class."""
+        super().check_options(args)
         require_at_least(args, memory_size=1, memory_gradient_sentences=0)
-        return super().build_model(args, task)
-
-    @classmethod
-    def build_encoder(cls, args, src_dict, embed_tokens):
-        """See the base class."""
-        cfg, separator = TransformerConfig.from_namespace(args), separator_index(src_dict)
-        layers = layers_with_memory(args, "encoder")
-        return MemoryTransformerEncoder(cfg, src_dict, embed_tokens, separator, layers)
-
-    @classmethod
-    def build_decoder(cls, args, tgt_dict, embed_tokens):
-        """See the base class."""
-        cfg, separator = TransformerConfig.from_namespace(args), separator_index(tgt_dict)
-        layers = layers_with_memory(args, "decoder")
-        return MemoryTransformerDecoder(cfg, tgt_dict, embed_tokens, separator, layers)
+        args.memory_layers = {
+            side: layers_with_memory(args, side) for side in ("encoder", "decoder")
+        }

@@ -11,16 +11,15 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
-from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import (
+from fairseq_docmt.models.base import (
     CHECKPOINTING,
     PRUNING,
-    refuse_stock_options,
+    DocumentTransformer,
+    StreamModel,
+    options_dataclass,
     require_at_least,
     set_defaults,
 )
-from fairseq_docmt.models._stream_model import StreamModel
 from fairseq_docmt.modules.multi_encoder import MultiEncoderDecoder, MultiEncoderEncoder
 
 #: parameters that a transformer lacks; newly initialised in finetuning
@@ -75,20 +74,16 @@ def multi_encoder_transformer(args):
 class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
     """Transformer that reads previous sentences through separate encoders."""
 
-    config, new_parameters = MultiEncoderConfig, NEW_PARAMETERS
+    new_parameters = NEW_PARAMETERS
     doc_state_options = ("context_sentences",)
     architecture = staticmethod(multi_encoder_transformer)
+    unsupported = (*CHECKPOINTING, *PRUNING)
     encoder_class, decoder_class = MultiEncoderEncoder, MultiEncoderDecoder
 
     @classmethod
-    def build_model(cls, args, task):
-        """Build a model.
-
-        Raises:
-            UserError: if an option is invalid or not supported.
-        """
-        args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "multi_encoder_transformer", *CHECKPOINTING, *PRUNING)
+    def check_options(cls, args):
+        """See the base class."""
+        super().check_options(args)
         require_at_least(args, context_sentences=1, context_layers=1)
         if args.share_context_encoder and args.context_side == "target":
             raise UserError(
@@ -106,4 +101,3 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
                 "--share-context-encoder has learned positions for single sentences, not for "
                 f"--context-sentences {args.context_sentences}; leave out --encoder-learned-pos"
             )
-        return super().build_model(args, task)

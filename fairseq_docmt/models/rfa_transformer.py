@@ -12,9 +12,12 @@ from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerConfig, base_architecture
 
 from fairseq_docmt.errors import UserError, flag
-from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
-from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
+from fairseq_docmt.models.base import (
+    DocumentTransformer,
+    options_dataclass,
+    require_at_least,
+    set_defaults,
+)
 from fairseq_docmt.modules.encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.rfa.feature_map import FEATURE_MAPS
 from fairseq_docmt.modules.rfa.rfa_attention import GATES
@@ -140,19 +143,14 @@ def rfa_transformer(args):
 class RFATransformerModel(DocumentTransformer):
     """Transformer with random feature attention in the decoder and optionally in the encoder."""
 
-    config, new_parameters = RFAConfig, NEW_PARAMETERS
+    new_parameters = NEW_PARAMETERS
     architecture = staticmethod(rfa_transformer)
     encoder_class, decoder_class = RFATransformerEncoder, RFATransformerDecoder
 
     @classmethod
-    def build_model(cls, args, task):
-        """Build a model.
-
-        Raises:
-            UserError: if an option is invalid or not supported.
-        """
-        args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "rfa_transformer")
+    def check_options(cls, args):
+        """See the base class."""
+        super().check_options(args)
         require_at_least(args, cross_feature_dim=1, causal_feature_dim=1)
         _check_pool(args)
         of_gates = {
@@ -169,7 +167,6 @@ class RFATransformerModel(DocumentTransformer):
             raise UserError(
                 "--key-rescale-with-padding contradicts --no-key-rescale; leave one out"
             )
-        return super().build_model(args, task)
 
     @property
     def needs_several_sentences(self) -> bool:

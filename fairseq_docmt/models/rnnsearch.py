@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from fairseq.dataclass import FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqEncoderDecoderModel, register_model, register_model_architecture
 from torch import nn
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
-from fairseq_docmt.models._options import require_at_least, set_defaults
+from fairseq_docmt.models.base import (
+    options_dataclass,
+    require_at_least,
+    set_defaults,
+    with_defaults,
+)
 from fairseq_docmt.modules.rnn.gru_decoder import GRUDecoder
 from fairseq_docmt.modules.rnn.gru_encoder import GRUEncoder
 
@@ -69,11 +72,6 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
     """GRU encoder and decoder with additive attention and a deep output layer."""
 
     architecture = staticmethod(rnnsearch)
-
-    @classmethod
-    def add_args(cls, parser):
-        """Add the options of :class:`RNNSearchConfig`."""
-        gen_parser_from_dataclass(parser, RNNSearchConfig(), delete_default=True)
 
     @classmethod
     def build_model(cls, args, task):

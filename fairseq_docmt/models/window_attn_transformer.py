@@ -11,9 +11,12 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, base_architecture
 
 from fairseq_docmt.errors import UserError, flag
-from fairseq_docmt.models._dataclass_options import options_dataclass, with_defaults
-from fairseq_docmt.models._document_transformer import DocumentTransformer
-from fairseq_docmt.models._options import refuse_stock_options, require_at_least, set_defaults
+from fairseq_docmt.models.base import (
+    DocumentTransformer,
+    options_dataclass,
+    require_at_least,
+    set_defaults,
+)
 from fairseq_docmt.modules.window.alignment import ALIGNMENTS, TRAINING_ALIGNMENTS, LengthRatio
 from fairseq_docmt.modules.window.window_decoder import WindowTransformerDecoder
 from fairseq_docmt.modules.window.window_encoder import WindowTransformerEncoder
@@ -87,28 +90,22 @@ def window_attn_transformer(args):
 class WindowAttentionTransformerModel(DocumentTransformer):
     """Transformer with window attention, linear in time and memory."""
 
-    config, new_parameters = WindowAttentionConfig, NEW_PARAMETERS
+    new_parameters = NEW_PARAMETERS
     architecture = staticmethod(window_attn_transformer)
     encoder_class, decoder_class = WindowTransformerEncoder, WindowTransformerDecoder
 
     @classmethod
-    def build_model(cls, args, task):
-        """Build a model.
-
-        Raises:
-            UserError: if an option is invalid or not supported.
-        """
-        args = with_defaults(args, cls.architecture)
-        refuse_stock_options(args, "window_attn_transformer")
+    def check_options(cls, args):
+        """See the base class."""
+        super().check_options(args)
         require_at_least(args, encoder_layers=1, decoder_layers=1)
         if args.attention_window < 0:
             raise UserError(f"--attention-window must not be negative, got {args.attention_window}")
-        for name in ("alignment", "train_alignment"):
-            if args.full_cross_attention and getattr(args, name) != getattr(cls.config, name):
+        for name, default in (("alignment", "sentence"), ("train_alignment", "linear")):
+            if args.full_cross_attention and getattr(args, name) != default:
                 logger.warning("--full-cross-attention has no window for %s to place", flag(name))
         if args.position == "relative":
             args.no_token_positional_embeddings = True
-        return super().build_model(args, task)
 
     def upgrade_state_dict_named(self, state_dict, name):
         """See the base class; also converts the token counts of older checkpoints.

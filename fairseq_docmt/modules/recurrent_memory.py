@@ -245,28 +245,23 @@ class SentenceMemory(nn.Module):
         )
 
 
-def build_memories(cfg, side, layers: Sequence[int]) -> nn.ModuleDict:
-    """Create the memories of the encoder or decoder, by layer number.
-
-    Args:
-        cfg: options of the model.
-        side: ``cfg.encoder`` or ``cfg.decoder``.
-        layers: numbers of the layers with a memory.
-    """
+def build_memories(cfg, side: str) -> nn.ModuleDict:
+    """Create the memories of ``encoder`` or ``decoder``, by layer number."""
+    of_side = getattr(cfg, side)
     return nn.ModuleDict(
         {
             str(layer): SentenceMemory(
-                side.embed_dim,
-                side.attention_heads,
-                side.ffn_embed_dim,
+                of_side.embed_dim,
+                of_side.attention_heads,
+                of_side.ffn_embed_dim,
                 cfg.memory_size,
                 cfg.memory_gradient_sentences,
                 cfg.dropout,
                 cfg.attention_dropout,
                 cfg.activation_fn,
-                side.normalize_before,
+                of_side.normalize_before,
             )
-            for layer in layers
+            for layer in cfg.memory_layers[side]
         }
     )
 
@@ -364,12 +359,11 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
 
     Args:
         cfg, dictionary, embed_tokens, separator: see the base class.
-        memory_layers: numbers of the layers with a memory.
     """
 
-    def __init__(self, cfg, dictionary, embed_tokens, separator: int, memory_layers: List[int]):
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens, separator)
-        self.memories = build_memories(cfg, cfg.encoder, memory_layers)
+        self.memories = build_memories(cfg, "encoder")
         self.forget_memory = cfg.forget_memory
 
     def build_encoder_layer(self, cfg):
@@ -425,12 +419,11 @@ class MemoryTransformerDecoder(StatefulDecoder):
 
     Args:
         cfg, dictionary, embed_tokens, separator: see the base class.
-        memory_layers: numbers of the layers with a memory.
     """
 
-    def __init__(self, cfg, dictionary, embed_tokens, separator: int, memory_layers: List[int]):
+    def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens, separator)
-        self.memories = build_memories(cfg, cfg.decoder, memory_layers)
+        self.memories = build_memories(cfg, "decoder")
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute the features of whole sequences.

@@ -13,11 +13,9 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import nn
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.models.base import NEW
 
 logger = logging.getLogger(__name__)
-
-#: ``param_group`` (an attribute read by fairseq) of parameters that a pre-trained model lacks.
-NEW = "new"
 
 
 def is_new(parameter: nn.Parameter) -> bool:

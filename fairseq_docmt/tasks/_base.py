@@ -33,8 +33,9 @@ from fairseq_docmt.generation.sequence_generator import (
 from fairseq_docmt.generation.shallow_fusion import ShallowFusion
 from fairseq_docmt.generation.unknown_words import UnknownWords, read_dictionary
 from fairseq_docmt.generation.validation_units import units_of_view
-from fairseq_docmt.models._dataclass_options import complete_in_place, name_of
+from fairseq_docmt.models.base import name_of
 from fairseq_docmt.models.interface import (
+    complete_in_place,
     is_document_recurrent,
     reads_documents,
     separate_beams,

@@ -14,7 +14,7 @@ from fairseq_docmt.data.iterators import StreamIterator
 from fairseq_docmt.data.stream_view import StreamView
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.validation_units import units_of_stream
-from fairseq_docmt.models._dataclass_options import name_of
+from fairseq_docmt.models.base import name_of
 from fairseq_docmt.models.interface import is_document_recurrent
 from fairseq_docmt.tasks import _unused_options
 from fairseq_docmt.tasks._base import DocumentTranslationTask

@@ -21,7 +21,7 @@ from hydra.experimental import compose, initialize_config_dir
 from long_tests import long_but_for
 from omegaconf import OmegaConf, open_dict
 
-from fairseq_docmt.models._dataclass_options import complete_in_place
+from fairseq_docmt.models.interface import complete_in_place
 
 #: configurations of systems that have no file of their own
 OTHERS = {"feng2022_memory source": "both", "feng2022_memory target": "both"}

@@ -20,7 +20,7 @@ import recipes
 import sacrebleu.sacrebleu
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_docmt.models._dataclass_options import with_defaults
+from fairseq_docmt.models.base import with_defaults
 from fairseq_docmt.scoring import __main__ as scoring
 
 RECIPES = ["bao2021_group", "feng2022_memory", "herold2023_window_attention"]

@@ -1,7 +1,6 @@
 """Training in two stages: a sentence-level model, then the parameters that an architecture adds.
 
-Covers models/_document_transformer.py, models/_options.py, optim/grouped_adam.py,
-tasks/_new_separator.py.
+Covers models/base.py, optim/grouped_adam.py, tasks/_new_separator.py.
 """
 
 import shutil

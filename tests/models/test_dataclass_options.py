@@ -19,7 +19,8 @@ from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from omegaconf import OmegaConf
 
 import fairseq_docmt  # noqa: F401  registers the models
-from fairseq_docmt.models._dataclass_options import complete_in_place, name_of, with_defaults
+from fairseq_docmt.models.base import name_of, with_defaults
+from fairseq_docmt.models.interface import complete_in_place
 
 OWN = sorted(
     name

@@ -22,12 +22,14 @@ def test_defaults(stock):
     assert not interface.can_grow(stock)
     assert interface.has_attention_weights(stock)
     assert interface.prefill_of(stock.decoder) is None
+    assert interface.needed_task(stock) is None
     interface.load_pretrained_parts(stock, iter([]))  # there are none
 
 
 def test_declared_attributes():
     model = SimpleNamespace(
         is_document_recurrent=True,
+        needed_task="a task",
         reads_documents=True,
         remembers_translations=True,
         full_context_alignment=True,
@@ -36,6 +38,7 @@ def test_declared_attributes():
     )
     assert interface.is_document_recurrent(model) and interface.reads_documents(model)
     assert interface.remembers_translations(model) and interface.aligns_whole_outputs(model)
+    assert interface.needed_task(model) == "a task"
     assert interface.can_grow(model)  # a reach of 0 tokens is a reach
     assert not interface.has_attention_weights(model)
     assert interface.prefill_of(model.decoder) == "prefill"

@@ -5,7 +5,7 @@ not see each other, that a search goes on from the document state, and which opt
 size.
 """
 
-import dataclasses
+from argparse import Namespace
 
 import pytest
 import tiny
@@ -21,8 +21,10 @@ from batches import (
     translate_by_random_search,
     without_padding,
 )
+from fairseq.models.transformer import TransformerModel, base_architecture
 
 from fairseq_docmt.errors import flag
+from fairseq_docmt.models.rnnsearch import rnnsearch
 from fairseq_docmt.tasks._lane_states import LaneStates
 
 
@@ -72,12 +74,15 @@ def test_options_that_determine_the_size_of_the_document_state(name):
     """Those that do not change the parameters must be known: they have to stay within an epoch."""
     arguments, model = ARCHITECTURES[name], model_class(name)
     parameters, doc_state = sizes_of(arguments)
-    for option in dataclasses.fields(model.config):
-        if type(option.default) is int and not option.name.endswith("_layers"):
-            other = [*arguments, flag(option.name), str(option.default + 3)]
-            of_parameters, of_state = sizes_of(other)
+    of_base, of_model = Namespace(), Namespace()
+    (base_architecture if issubclass(model, TransformerModel) else rnnsearch)(of_base)
+    model.architecture(of_model)
+    for name in {*vars(of_model)} - {*vars(of_base)}:
+        default = getattr(of_model, name)
+        if type(default) is int and not name.endswith("_layers"):
+            of_parameters, of_state = sizes_of([*arguments, flag(name), str(default + 3)])
             if of_parameters == parameters and of_state != doc_state:
-                assert option.name in model.doc_state_options
+                assert name in model.doc_state_options
 
 
 def test_a_batch_without_a_document_state_is_refused():

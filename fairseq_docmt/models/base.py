@@ -1,0 +1,328 @@
+"""Base classes of the models: options, construction and loading of checkpoints.
+
+fairseq's transformer has a nested dataclass (``encoder.layers``) and reads options by the names of
+flags (``encoder_layers``).  Here all options of a model are in one dataclass, by the names of their
+flags, which ``fairseq-train`` and ``fairseq-hydra-train`` read.  An option that is not given is
+None, so that an architecture function finds out what to set, with both commands.
+"""
+
+import logging
+from argparse import Namespace
+from dataclasses import Field, field, fields, make_dataclass
+from typing import Callable, Iterator, List, Optional, Sequence, Tuple
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from fairseq.models.transformer import TransformerConfig, TransformerModel, TransformerModelBase
+from omegaconf import OmegaConf
+from torch import nn
+
+from fairseq_docmt.data.symbols import separator_index
+from fairseq_docmt.errors import UserError, flag
+
+logger = logging.getLogger(__name__)
+
+#: options with the same flag in tasks and models
+POSITIONS = ("max_source_positions", "max_target_positions")
+#: options that fairseq splits at commas, although it declares them as lists
+COMMA_SEPARATED = ("encoder_layers_to_keep", "decoder_layers_to_keep")
+#: options of fairseq's transformer that change its attention, projections, residual connections or
+#: kinds of layers
+UNSUPPORTED = (
+    "no_cross_attention",
+    "cross_self_attention",
+    "scale_attn",
+    "scale_heads",
+    "scale_fc",
+    "scale_resids",
+    "quant_noise_pq",
+    "encoder_xformers_att_config",
+    "decoder_xformers_att_config",
+    "base_layers",
+)
+#: options that recompute layers in the backward pass; the first implies the second
+CHECKPOINTING = ("offload_activations", "checkpoint_activations")
+#: options that drop whole layers in training
+LAYERDROP = ("encoder_layerdrop", "decoder_layerdrop")
+#: options that remove layers, for systems that add parameters to layers by their number
+PRUNING = ("encoder_layers_to_keep", "decoder_layers_to_keep")
+#: ``param_group`` (an attribute read by fairseq) of parameters that a pre-trained model lacks
+NEW = "new"
+
+
+# ---- options -------------------------------------------------------------------------------------
+
+
+def options_dataclass(architecture: Callable, *configs: type) -> type:
+    """Return a dataclass with the options of several, by the names of their flags.
+
+    Args:
+        architecture: function that sets the missing options of a namespace, which are None by
+            default.
+        configs: dataclasses; the options of nested ones are prefixed with the field's name.
+    """
+    decided = Namespace()
+    architecture(decided)
+    found = {}
+    for config in configs:
+        found.update({option: (kind, old) for option, kind, old in _flat(config)})
+    made: List[tuple] = []
+    for option, (kind, old) in found.items():
+        if hasattr(decided, option) or option in POSITIONS:
+            made.append((option, Optional[kind], field(default=None, metadata=old.metadata)))
+        else:
+            made.append((option, kind, field(default=old.default, metadata=old.metadata)))
+    name = architecture.__name__
+    namespace = {"__module__": __name__, "__doc__": f"All options of ``{name}``."}
+    return make_dataclass(f"{name}_options", made, bases=(FairseqDataclass,), namespace=namespace)
+
+
+def _flat(config: type, prefix: str = "") -> Iterator[Tuple[str, type, Field]]:
+    for option in fields(config):
+        flag = prefix + option.name
+        if isinstance(option.type, type) and issubclass(option.type, FairseqDataclass):
+            yield from _flat(option.type, f"{flag}_")
+        elif option.name != "_name" and not _follows_another(option):
+            yield flag, str if flag in COMMA_SEPARATED else option.type, option
+
+
+def _follows_another(option: Field) -> bool:
+    """Return whether an option has no flag and always has the value of another option."""
+    return str(option.default).startswith("${") and "help" not in option.metadata
+
+
+def set_defaults(args, config: type) -> None:
+    """Set missing options to the defaults of a dataclass."""
+    for option in fields(config):
+        if option.name != "_name":
+            setattr(args, option.name, getattr(args, option.name, option.default))
+
+
+def with_defaults(cfg, architecture: Callable) -> Namespace:
+    """Return the options of a model, completed by its architecture.
+
+    Args:
+        cfg: options by name; what is None is not given. ``_name`` may be a variant.
+        architecture: architecture function of the model.
+    """
+    if OmegaConf.is_config(cfg):
+        values = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+    else:
+        values = vars(cfg)
+    args = Namespace(**{option: value for option, value in values.items() if value is not None})
+    variant = ARCH_CONFIG_REGISTRY.get(getattr(args, "_name", None))
+    if variant is not None:
+        variant(args)
+    architecture(args)
+    return args
+
+
+def name_of(cfg) -> str:
+    """Return the name of the architecture in the configuration of a model."""
+    return getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+
+
+def require_at_least(args, **least: int) -> None:
+    """Refuse options that are too small.
+
+    Args:
+        args: options of the command.
+        least: minimum of each option, by name.
+
+    Raises:
+        UserError: naming the option.
+    """
+    for name, value in least.items():
+        if getattr(args, name) < value:
+            raise UserError(f"{flag(name)} must be at least {value}, not {getattr(args, name)}")
+
+
+# ---- models --------------------------------------------------------------------------------------
+
+
+class ExtendedModel:
+    """Mixin for models that add options and parameters to a model of fairseq or of this package.
+
+    Attributes:
+        architecture: architecture function of the model.
+        new_parameters: substrings of the names of the added parameters and buffers. They keep their
+            initialisation when a checkpoint without them is loaded, and ``--optimizer
+            grouped_adam`` gives them their own learning rate.
+        needed_task, needs_several_sentences: see :mod:`fairseq_docmt.models.interface`.
+    """
+
+    architecture: Callable
+    new_parameters: Sequence[str] = ()
+    needed_task: Optional[str] = None
+    needs_several_sentences = False
+
+    @classmethod
+    def check_options(cls, args) -> None:
+        """Check the options of a model, completed by its architecture; it may change them.
+
+        Raises:
+            UserError: an option is invalid or not supported.
+        """
+
+    @classmethod
+    def build_model(cls, args, task):
+        """Build a model and mark its new parameters.
+
+        Raises:
+            UserError: an option is invalid, or the model reads context that the task does not give.
+        """
+        args = with_defaults(args, cls.architecture)
+        cls.check_options(args)
+        stock = separator_index(task.source_dictionary) < 0  # the task is one of fairseq
+        if stock and cls.needed_task:
+            raise UserError(
+                f"--arch {name_of(args)} gets no context from fairseq's own tasks, of which "
+                f"translation is the default; give --task {cls.needed_task}"
+            )
+        model = super().build_model(args, task)
+        if stock and model.needs_several_sentences:
+            logger.warning(
+                "fairseq's own tasks, of which translation is the default, give --arch %s single "
+                "sentences, where its context options have no effect",
+                name_of(args),
+            )
+        for name, parameter in model.named_parameters():
+            if any(part in name for part in cls.new_parameters):
+                parameter.param_group = NEW
+        return model
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        """Keep the initialisation of new parameters that the checkpoint lacks."""
+        super().upgrade_state_dict_named(state_dict, name)
+        fill_missing(self, state_dict, self.new_parameters)
+
+
+def fill_missing(model: nn.Module, state_dict: dict, new: Sequence[str]) -> None:
+    """Keep the initialisation of modules that are missing in a checkpoint.
+
+    A module is completely present or completely missing: if only some of its tensors are in the
+    checkpoint, the others are not filled, and fairseq's strict loading reports them.
+
+    Args:
+        model: model to load into.
+        state_dict: tensors of the checkpoint by name; completed in place.
+        new: substrings of the names of new parameters and buffers.
+    """
+
+    def owner(key: str) -> Optional[str]:
+        part = next((part for part in new if part in key), None)
+        return None if part is None else key[: key.index(part) + len(part)]
+
+    known = {None, *(owner(key) for key in state_dict)}
+    filled = []
+    for key, value in model.state_dict().items():
+        if owner(key) not in known:
+            state_dict[key] = value
+            filled.append(key)
+    if filled:
+        logger.info(
+            "%d tensors are not in the checkpoint and keep their initial values, for example %s",
+            len(filled),
+            filled[0],
+        )
+
+
+class DocumentTransformer(ExtendedModel, TransformerModel):
+    """Base of transformers with their own encoder and decoder, which know the separator.
+
+    Attributes:
+        encoder_class, decoder_class: classes of encoder and decoder.
+        unsupported: options of fairseq's transformer that this one does not support, besides
+            :data:`UNSUPPORTED`.
+    """
+
+    encoder_class: type
+    decoder_class: type
+    unsupported: Sequence[str] = ()
+
+    @classmethod
+    def add_args(cls, parser):
+        """Add the options of the model's dataclass, which include those of fairseq's."""
+        super(TransformerModelBase, cls).add_args(parser)
+
+    @classmethod
+    def check_options(cls, args):
+        """See the base class; attention heads must divide the width of their side."""
+        for option in (*UNSUPPORTED, *cls.unsupported):
+            if getattr(args, option, False):
+                name = cls.architecture.__name__
+                raise UserError(f"{flag(option)} is not supported by {name}; leave it out")
+        for side in ("encoder", "decoder"):
+            heads, width = (getattr(args, f"{side}_{x}") for x in ("attention_heads", "embed_dim"))
+            if heads < 1 or width % heads != 0:
+                raise UserError(
+                    f"--{side}-attention-heads {heads} must divide --{side}-embed-dim {width}; "
+                    "change one of them"
+                )
+
+    @classmethod
+    def build_encoder(cls, args, src_dict, embed_tokens):
+        """Build the encoder."""
+        cfg = TransformerConfig.from_namespace(args)
+        return cls.encoder_class(cfg, src_dict, embed_tokens, separator_index(src_dict))
+
+    @classmethod
+    def build_decoder(cls, args, tgt_dict, embed_tokens):
+        """Build the decoder."""
+        cfg = TransformerConfig.from_namespace(args)
+        return cls.decoder_class(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
+
+
+class PackedTargets:
+    """Mixin for models whose logits may be those of the positions with loss only."""
+
+    def get_targets(self, sample, net_output):
+        """Return the targets of the logits: of all positions, or of those with loss."""
+        target, positions = sample["target"], net_output[1].get("positions")
+        return target if positions is None else target.flatten()[positions].unsqueeze(0)
+
+
+class StreamModel(PackedTargets):
+    """Mixin for encoder-decoder models trained by ``sentence_stream_translation``.
+
+    The encoder takes ``starts``, ``lanes`` and ``doc_state``
+    (:class:`~fairseq_docmt.data.batch.NetInput`). The extra outputs of the decoder include
+    ``doc_state``, a dict of tensors whose first dimension is the lane.
+    """
+
+    is_document_recurrent = True
+    needed_task = "sentence_stream_translation"
+
+    def forward(
+        self,
+        src_tokens,
+        src_lengths,
+        prev_output_tokens,
+        starts=None,
+        lanes=None,
+        doc_state=None,
+        row_groups=None,
+        **kwargs,
+    ):
+        """Compute the logits of consecutive sentences.
+
+        Args:
+            src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
+            starts, lanes, doc_state: see :class:`~fairseq_docmt.modules.stream.Stream`.
+            row_groups: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None.
+
+        Returns:
+            (rows, T, V) logits, with ``row_groups`` (1, N, V), those of the N positions with loss;
+            and extra outputs with the new document state, ``doc_state``.
+        """
+        encoder_out = self.encoder(
+            src_tokens,
+            src_lengths=src_lengths,
+            starts=starts,
+            lanes=lanes,
+            doc_state=doc_state,
+            row_groups=row_groups,
+        )
+        return self.decoder(
+            prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs
+        )
