@@ -54,6 +54,7 @@ setup(
         "tqdm",
         "filelock",
     ],
+    entry_points={"console_scripts": ["fairseq-docmt = fairseq_docmt.command_line:main"]},
     extras_require={
         "dev": [
             "pytest",

@@ -1,4 +1,4 @@
-r"""Prepare raw parallel documents for training: from text to binarised data in one command.
+r"""Prepare raw parallel documents for training: from text to binarised data.
 
     python data_prep/prepare.py --source-lang zh --target-lang en \
         --train corpus/train --valid corpus/valid --test corpus/test --destdir data/zh-en

@@ -1,6 +1,10 @@
-"""Command ``python -m fairseq_docmt``: print the directory for ``--user-dir``."""
+"""Print the directory that fairseq takes as --user-dir."""
 
-import os
+import sys
+
+from fairseq_docmt import command_line
 
 if __name__ == "__main__":
-    print(os.path.dirname(os.path.abspath(__file__)))
+    if len(sys.argv) == 1:
+        sys.argv.append(command_line.USER_DIR)
+    command_line.main()

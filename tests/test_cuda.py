@@ -248,7 +248,7 @@ def test_kept_checkpoints(on_device, checkpoint, data, name):
 def test_half_precision_from_python(checkpoint, data, name, decoding):
     """``DocumentTranslator`` with a device and half precision."""
     translator = DocumentTranslator.from_pretrained(
-        str(checkpoint(name)), str(data), device=str(DEVICE), half=True, decoding=decoding
+        str(checkpoint(name)), str(data), device=str(DEVICE), precision="fp16", decoding=decoding
     )
     parameters = list(translator.hub.parameters())
     assert {p.dtype for p in parameters} == {torch.float16}

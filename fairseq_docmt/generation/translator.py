@@ -22,7 +22,7 @@ from typing import (
 import torch
 from fairseq import hub_utils, registry, tasks, utils
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
-from fairseq.dataclass.configs import GenerationConfig
+from fairseq.dataclass.configs import CommonConfig, DatasetConfig, GenerationConfig
 from omegaconf import ValidationError
 from torch import Tensor
 
@@ -41,6 +41,12 @@ _WANTED = {
     Optional[float]: "a number",
     bool: "True or False",
 }
+
+
+#: number of tokens that tags and marks may add to a sentence
+_MARKS = 4
+#: name of a precision -> numbers
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Translation(NamedTuple):
@@ -99,7 +105,7 @@ class DocumentTranslator:
         checkpoint: Union[str, os.PathLike],
         data: str = "",
         device: str = "cpu",
-        half: bool = False,
+        precision: str = "fp32",
         **options,
     ) -> "DocumentTranslator":
         """Load a checkpoint, or several joined by ``:`` as an ensemble.
@@ -108,10 +114,10 @@ class DocumentTranslator:
             checkpoint: path of the checkpoint file.
             data: directory with the dictionaries; by default the one of training.
             device: where to translate, such as ``cuda`` or ``cuda:1``.
-            half: translate in half precision, which is meant for GPUs.
-            **options: options of the task and of text processing, such as ``decoding="window"``,
-                ``tokenizer="moses"``, ``source_lang="de"``, ``bpe="subword_nmt"``,
-                ``bpe_codes="codes"`` or ``bpe="sentencepiece"``,
+            precision: ``fp32``, ``bf16``, or ``fp16``, which is meant for GPUs.
+            **options: options of the task, of text processing and of the search, such as
+                ``decoding="window"``, ``lenpen=0.6``, ``tokenizer="moses"``, ``source_lang="de"``,
+                ``bpe="subword_nmt"``, ``bpe_codes="codes"`` or ``bpe="sentencepiece"``,
                 ``sentencepiece_model="sentencepiece.model"``.  By default ``translate`` takes and
                 returns raw text if ``data`` was made by data_prep/prepare.py; with
                 ``tokenizer=None, bpe=None``, and for other data, text in the form of the input of
@@ -125,6 +131,7 @@ class DocumentTranslator:
         files = [read_checkpoint(path) for path in paths]
         _refuse_multilingual(files)
         refuse_unknown(options, _options_of(files[0]))
+        _check_types(options)
         if "skip_invalid_size_inputs_valid_test" in options:
             raise UserError(
                 "skip_invalid_size_inputs_valid_test is an option of the commands; give "
@@ -171,17 +178,17 @@ class DocumentTranslator:
                 hub.bpe = _Conversion(source.segment(), target.join())
         elif not {"tokenizer", "bpe"} & set(options) and hasattr(hub.task, "training_text"):
             hub.task.report_missing_options(None, None)
-        return cls(_placed(hub, device, half))
+        return cls(_placed(hub, device, precision))
 
     def translate(
-        self, documents: Iterable[Iterable[str]], beam: int = 5, **options
+        self, documents: Iterable[Iterable[str]], beam: Optional[int] = None, **options
     ) -> List[List[str]]:
         """Translate documents.
 
         Args:
             documents: lists of sentences.
-            beam: beam size.
-            **options: generation options, such as ``lenpen=0.6`` or ``max_len_b=100``.
+            beam: beam size; default: that given to :meth:`from_pretrained`, or 5.
+            **options: options of the search, such as ``lenpen=0.6`` or ``max_len_b=100``.
 
         Returns:
             For each document a list with as many sentences.
@@ -196,7 +203,11 @@ class DocumentTranslator:
         return [[best.text for (best, *_) in document] for document in found]
 
     def translate_nbest(
-        self, documents: Iterable[Iterable[str]], nbest: int, beam: int = 5, **options
+        self,
+        documents: Iterable[Iterable[str]],
+        nbest: int,
+        beam: Optional[int] = None,
+        **options,
     ) -> List[List[List[Translation]]]:
         """Translate documents and return the best translations of each sentence.
 
@@ -211,6 +222,7 @@ class DocumentTranslator:
         Raises:
             UserError: see :meth:`translate`.
         """
+        beam = self.hub.cfg.generation.beam if beam is None else beam
         if not isinstance(beam, int):
             raise UserError(f"beam must be a whole number, got {beam!r}")
         if beam >= 1 and not 1 <= nbest <= beam:  # other beams are refused by the task
@@ -235,11 +247,7 @@ class DocumentTranslator:
             if name not in known and (name in self.hub.task.cfg or name in cfg.dataset):
                 raise UserError(f"{name} is an option of from_pretrained; give it there")
         refuse_unknown(options, known)
-        types = {field.name: field.type for field in dataclasses.fields(GenerationConfig)}
-        for name, value in options.items():
-            wanted = _WANTED.get(types.get(name))
-            if wanted and not _is_of(value, types[name]):
-                raise UserError(f"{name} must be {wanted}, got {value!r}")
+        _check_types(options)
 
     def _found(self, documents: List[List[str]], beam: int, nbest: int, options: dict) -> list:
         lines = self._tokens_of_lines(documents)
@@ -252,7 +260,11 @@ class DocumentTranslator:
         return found
 
     def translate_stream(
-        self, documents: Iterable[Iterable[str]], beam: int = 5, at_once: int = 1, **options
+        self,
+        documents: Iterable[Iterable[str]],
+        beam: Optional[int] = None,
+        at_once: int = 1,
+        **options,
     ) -> Iterator[List[str]]:
         """Translate documents one after another, and yield each when it is done.
 
@@ -274,25 +286,41 @@ class DocumentTranslator:
         while some := list(islice(remaining, at_once)):
             yield from self.translate(some, beam, **options)
 
+    def fits(self, sentence: str) -> bool:
+        """Return whether a sentence is short enough for the model."""
+        return len(self.hub.encode(sentence)) <= min(self.hub.max_positions) - _MARKS
+
+    def tokens_of(self, sentence: str, place: str) -> Tensor:
+        """Return the (T,) tokens of a sentence.
+
+        Args:
+            sentence: the text.
+            place: where it stands, for messages.
+
+        Raises:
+            UserError: the tokenizer leaves nothing of the sentence, or it is not Unicode or has a
+                symbol of the model as a word.
+        """
+        check_unicode(sentence, place)
+        tokens = self.hub.encode(sentence)
+        Symbols.of_task(self.hub.task, self.hub.src_dict).check(tokens[:-1], place)
+        if len(tokens) <= BLANK_SIZE:
+            raise UserError(
+                f"{place} ({sentence!r:.40}) has no words after tokenization; leave it out"
+            )
+        return tokens
+
     def _tokens_of_lines(self, documents: List[List[str]]) -> List[Tensor]:
         """Return the tokens of all sentences, and those of a blank line after each document.
 
         Raises:
-            UserError: the tokenizer leaves nothing of a sentence, or the sentence is not Unicode or
-                has a symbol of the model as a word.
+            UserError: see :meth:`tokens_of`.
         """
         tokens = []
-        symbols = Symbols.of_task(self.hub.task, self.hub.src_dict)
         for number, document in enumerate(documents, start=1):
             for position, sentence in enumerate(document, start=1):
                 place = f"document {number}, sentence {position}"
-                check_unicode(sentence, place)
-                tokens.append(self.hub.encode(sentence))
-                symbols.check(tokens[-1][:-1], place)
-                if len(tokens[-1]) <= BLANK_SIZE:
-                    raise UserError(
-                        f"{place} ({sentence!r:.40}) has no words after tokenization; leave it out"
-                    )
+                tokens.append(self.tokens_of(sentence, place))
             tokens.append(self.hub.encode(""))
         return tokens
 
@@ -307,6 +335,20 @@ class DocumentTranslator:
         )
 
 
+def _check_types(options: dict) -> None:
+    """Refuse values of another type than their option has.
+
+    Raises:
+        UserError: naming the option.
+    """
+    configs = GenerationConfig, DatasetConfig, CommonConfig
+    types = {field.name: field.type for one in configs for field in dataclasses.fields(one)}
+    for name, value in options.items():
+        wanted = _WANTED.get(types.get(name))
+        if wanted and not _is_of(value, types[name]):
+            raise UserError(f"{name} must be {wanted}, got {value!r}")
+
+
 def _is_of(value, kind) -> bool:
     """Return whether a value has the type of an option; whole numbers are numbers too."""
     if kind is bool:
@@ -317,20 +359,21 @@ def _is_of(value, kind) -> bool:
     return isinstance(value, numbers) and not isinstance(value, bool)
 
 
-def _placed(hub, device: str, half: bool):
-    """Move a hub interface to a device, in half precision if wanted.
+def _placed(hub, device: str, precision: str):
+    """Move a hub interface to a device, in the wanted precision.
 
     Raises:
-        UserError: there is no such device.
+        UserError: there is no such device or precision.
     """
+    if precision not in PRECISIONS:
+        raise UserError(f"precision must be {' or '.join(PRECISIONS)}, got {precision!r}")
     try:
-        hub = hub.to(torch.device(device))
+        return hub.to(torch.device(device), PRECISIONS[precision])
     except (RuntimeError, AssertionError) as error:
         raise UserError(
             f"device {device} cannot be used ({str(error).splitlines()[0]}); give cpu, or cuda "
             "where torch has a GPU"
         ) from None
-    return hub.half() if half else hub
 
 
 def _as_lists(documents: Iterable[Iterable[str]]) -> List[List[str]]:

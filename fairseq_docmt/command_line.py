@@ -1,0 +1,128 @@
+"""Command line ``fairseq-docmt``: everything beside training and the stock commands of fairseq."""
+
+import argparse
+import ast
+import difflib
+import importlib
+import inspect
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import List
+
+from fairseq_docmt._quiet import quietly
+from fairseq_docmt.errors import UserError
+
+PACKAGE = Path(__file__).resolve().parent
+USER_DIR = "user-dir"
+PREPARE = "prepare"
+#: Group -> commands, and the module of each.  A module has a docstring, whose first line is shown
+#: in the list, and ``main``, which parses ``sys.argv``; or ``add_arguments(parser)`` and
+#: ``main(args)``, or ``main(args, others)`` if it takes any option of fairseq besides.
+GROUPS = {
+    "translate": {"translate": "translate.command"},
+    "evaluate translations": {
+        "metrics": "scoring.metrics",
+        "report": "scoring.report",
+        "convert": "scoring.convert",
+        "targeted": "scoring.targeted",
+        "tagged-words": "scoring.tagged_words",
+        "pronouns": "scoring.pronouns",
+        "dropped-pronouns": "scoring.dropped_pronouns",
+    },
+    "choose translations": {"mbr": "scoring.mbr", "rerank": "scoring.rerank"},
+    "evaluate models": {
+        "contrastive": "scoring.contrastive",
+        "context-usage": "scoring.context_usage",
+        "attention-share": "analysis.attention_share",
+        "bleu-by-position": "analysis.bleu_by_position",
+        "cache-matching": "analysis.cache_matching",
+        "gradient-attribution": "analysis.gradient_attribution",
+        "memory-attention": "analysis.memory_attention",
+    },
+    "models and data": {
+        "average": "average_checkpoints",
+        PREPARE: "prepare",
+        USER_DIR: "__main__",
+    },
+}
+COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
+
+
+def main() -> None:
+    """Run the command named on the command line.
+
+    Raises:
+        UserError: there is no such command.
+    """
+    name, words = (sys.argv[1:2] or ["--help"])[0], sys.argv[2:]
+    if name in ("-h", "--help"):
+        print(overview())
+        return
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        fix = f"do you mean {close[0]}?" if close else f"choose from {', '.join(COMMANDS)}"
+        raise UserError(f"{name} is no command; {fix}")
+    sys.argv = [f"fairseq-docmt {name}", *words]
+    if name == USER_DIR:
+        print(PACKAGE)
+    elif name == PREPARE:
+        _prepare()
+    else:
+        with quietly():
+            _run(importlib.import_module("fairseq_docmt." + COMMANDS[name]), words)
+
+
+def _run(module, words: List[str]) -> None:
+    if not hasattr(module, "add_arguments"):
+        module.main()
+        return
+    parser = argparse.ArgumentParser(
+        prog=sys.argv[0],
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    if len(inspect.signature(module.main).parameters) == 2:
+        module.main(*parser.parse_known_args(words))
+    else:
+        module.main(parser.parse_args(words))
+
+
+def _prepare() -> None:
+    """Run data_prep/prepare.py, which is no part of the package.
+
+    Raises:
+        UserError: the package was installed without it.
+    """
+    script = _file_of(PREPARE)
+    if not script.exists():
+        raise UserError(f"{script} is missing; run prepare in a checkout of the project")
+    sys.path.insert(0, os.fspath(script.parent))
+    runpy.run_path(os.fspath(script), run_name="__main__")
+
+
+def _file_of(name: str) -> Path:
+    """Return the file of a command."""
+    if name == PREPARE:
+        return PACKAGE.parent / "data_prep" / "prepare.py"
+    return PACKAGE.joinpath(*COMMANDS[name].split(".")).with_suffix(".py")
+
+
+def overview() -> str:
+    """Return the list of commands."""
+    lines = ["usage: fairseq-docmt COMMAND ...", ""]
+    for group, commands in GROUPS.items():
+        lines.append(f"{group}:")
+        lines += [f"  {name:21s} {_first_line(_file_of(name))}" for name in commands]
+        lines.append("")
+    return "\n".join([*lines, "fairseq-docmt COMMAND --help shows the options of a command."])
+
+
+def _first_line(path: Path) -> str:
+    """Return the first line of the docstring of a file, which is not imported for it."""
+    if not path.exists():  # the package was installed without data_prep
+        return ""
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]

@@ -1,0 +1,1 @@
+"""Translation from files to files: formats, sentence splitting, progress and resumption."""

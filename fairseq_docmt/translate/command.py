@@ -1,0 +1,286 @@
+r"""Translate documents from files to files.
+
+    fairseq-docmt translate --model checkpoint_best.pt talk.txt --out talk.de
+    fairseq-docmt translate --model checkpoint_best.pt wmt.xml --out translated.xml
+    fairseq-docmt translate --model checkpoint_best.pt book/ --out translated/ --split-sentences en
+
+Inputs, which come back in their format with the translations in it:
+
+  text       one sentence per line, a blank line between documents; or with --docids; with
+             --split-sentences lines are paragraphs and a file is one document
+  jsonl      one JSON object per segment or document, with doc_id and source or text; it gets the
+             field hypothesis, and nbest
+  table      the same fields as columns separated by tabs; it gets the column hypothesis
+  WMT XML    documents with src; they get hyp
+  SGM        a srcset of older WMT tasks; it becomes a tstset
+  folder     every file a document; the output is a folder with files of the same names
+  -          standard input
+
+Tokenizer, BPE, languages and decoding are those of the checkpoint.  Any option of fairseq-generate
+can be given besides those below, such as --decoding window or --no-repeat-ngram-size 4.  Finished
+documents are kept in OUT.partial until all are done: given again, the command goes on after them.
+"""
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import os
+import sys
+from functools import partial
+from typing import Iterator, List, NamedTuple, Optional, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.data import data_utils
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.hub_utils import GeneratorHubInterface
+from tqdm import tqdm
+
+from fairseq_docmt.checkpoint_file import read_checkpoint
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring._files import write_text
+from fairseq_docmt.scoring.readers import read_docids
+from fairseq_docmt.translate.engine import Settings, batches, running
+from fairseq_docmt.translate.formats import Layout, Translations, files_below, read_source
+from fairseq_docmt.translate.journal import Journal, fingerprint
+
+#: device -> documents and segments that are translated side by side, and tokens of a batch
+SIZES = {"cpu": (32, 2000, 4000), "cuda": (256, 20000, 16000)}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add = parser.add_argument
+    add("inputs", metavar="INPUT", nargs="+", help="file, folder, or - for standard input")
+    add("--model", metavar="FILE", required=True, help="checkpoint; several joined by : vote")
+    add(
+        "--out", metavar="PATH", help="file, or folder for several inputs; default: standard output"
+    )
+    add(
+        "--data",
+        metavar="DIR",
+        default="",
+        help="folder with the dictionaries; default: training's",
+    )
+    add("--input-format", choices=["auto", "text"], default="auto", help="text: whatever it seems")
+    add("--docids", metavar="FILE", help="document of each line of a text")
+    add(
+        "--split-sentences",
+        metavar="LANG",
+        help="cut lines or segments into sentences: en, de, ...",
+    )
+    add("--system", default="fairseq_docmt", help="name in XML and SGM; default: fairseq_docmt")
+    add("--beam", type=int, help="default: 5")
+    add("--lenpen", type=float, help="weight of the length; above 1 favours long; default: 1")
+    add("--nbest", type=int, default=1, help="translations of a segment, for jsonl; default: 1")
+    add(
+        "--batch-size", type=int, metavar="N", help="sentences of a batch; default: by --max-tokens"
+    )
+    add("--max-tokens", type=int, metavar="N", help="default: 4000, on a GPU 16000")
+    add("--device", help="cpu, cuda, cuda:1, ...; default: a GPU if there is one")
+    add("--precision", choices=["fp32", "fp16", "bf16"], default="fp32", help="default: fp32")
+    add("--workers", type=int, default=1, metavar="N", help="processes on a CPU; default: 1")
+
+
+class File(NamedTuple):
+    """An input, and where its translation goes; None is standard output."""
+
+    source: object
+    target: Optional[str]
+
+
+def main(args: argparse.Namespace, others: List[str]) -> None:
+    """Run the command.
+
+    Args:
+        args: options of :func:`add_arguments`.
+        others: other words of the command line, which are options of fairseq.
+    """
+    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    settings = _settings(args, others, device)
+    if args.workers < 1 or (args.workers > 1 and device != "cpu"):
+        raise UserError(f"--workers must be 1, or on a CPU more; got {args.workers} on {device}")
+    files = _files(args)
+    documents = [d for file in files for d in file.source.documents]
+    if not any(segment for document in documents for segment in document.segments):
+        raise UserError("the input has no text to translate")
+    journal = _journal(args, settings)
+    done = False
+    try:
+        _run(files, documents, journal, settings, args, SIZES[torch.device(device).type][:2])
+        done = True
+    finally:
+        if journal:
+            journal.close(keep=not done)
+
+
+def _settings(args: argparse.Namespace, others: List[str], device: str) -> Settings:
+    """Return what the processes need; options of a search and of the model are told apart."""
+    options = _other_options(others)
+    search = {*inspect.signature(GeneratorHubInterface.generate).parameters}
+    search |= {field.name for field in dataclasses.fields(GenerationConfig)}
+    given = {"beam": args.beam, "lenpen": args.lenpen}
+    given = {name: value for name, value in given.items() if value is not None}
+    given.update({name: value for name, value in options.items() if name in search})
+    model = {name: value for name, value in options.items() if name not in search}
+    model.update(data=args.data, device=device, precision=args.precision)
+    model["max_tokens"] = args.max_tokens or SIZES[torch.device(device).type][2]
+    if args.batch_size is not None:
+        model["batch_size"] = args.batch_size
+    return Settings(args.model, model, given, args.nbest, args.split_sentences)
+
+
+def _other_options(words: List[str]) -> dict:
+    """Read options of fairseq, such as ``--lenpen 0.6`` or ``--sampling``.
+
+    Raises:
+        UserError: a word belongs to no option.
+    """
+    found, name = {}, None
+    for word in words:
+        if word.startswith("--"):
+            name, has_value, value = word[2:].replace("-", "_").partition("=")
+            found[name] = _value(word.partition("=")[2]) if has_value else True
+            name = None if has_value else name
+        elif name is None:
+            raise UserError(f"{word} belongs to no option; put inputs before the options")
+        else:
+            found[name], name = _value(word), None
+    return found
+
+
+def _value(word: str):
+    try:
+        return ast.literal_eval(word)
+    except (SyntaxError, ValueError):
+        return word
+
+
+def _files(args: argparse.Namespace) -> List[File]:
+    """Read all inputs.
+
+    Raises:
+        UserError: an input cannot be read, or an output is there or cannot be.
+    """
+    folders = [path for path in args.inputs if os.path.isdir(path)]
+    several = bool(folders) or len(args.inputs) > 1
+    if several and (args.out is None or "-" in args.inputs):
+        raise UserError("several files need --out FOLDER, and cannot be standard input")
+    if args.docids and (several or args.split_sentences):
+        raise UserError("--docids names the documents of one text, whose lines are sentences")
+    docids = read_docids(args.docids) if args.docids else None
+    language = _target_language(args)
+
+    def read(path: str, whole: bool) -> object:
+        layout = Layout(whole or args.split_sentences is not None, docids)
+        found = read_source(path, layout, args.input_format == "text", args.system, language)
+        if args.nbest > 1 and not found.holds_nbest:
+            raise UserError(f"--nbest {args.nbest} needs JSON lines as input, and {path} is not")
+        return found
+
+    if not several:
+        target = None if args.out in (None, "-") else args.out
+        if target and (os.path.isdir(target) or target.endswith(os.sep)):
+            target = os.path.join(target, os.path.basename(args.inputs[0]))
+        return [File(read(args.inputs[0], False), _new(target, args))]
+    targets = {}
+    for path, target, whole in _below(args.inputs):
+        target = os.path.join(args.out, target)
+        if target in targets:
+            raise UserError(f"{path} and {targets[target][0]} have the same name; rename one")
+        targets[target] = path, whole
+    return [File(read(*given), _new(target, args)) for target, given in targets.items()]
+
+
+def _target_language(args: argparse.Namespace) -> Optional[str]:
+    """Return the language of the translations, as fairseq infers it from the training data."""
+    trained = read_checkpoint(args.model.split(os.pathsep)[0]).settings["task"]
+    folder = args.data or utils.split_paths(trained.get("data", ""))[0]
+    if trained.get("target_lang") or not os.path.isdir(folder):
+        return trained.get("target_lang")
+    return data_utils.infer_language_pair(folder)[1]
+
+
+def _below(inputs: List[str]) -> Iterator[Tuple[str, str, bool]]:
+    """Yield the files of all inputs, their names below the output, and if each is one document."""
+    for path in inputs:
+        if os.path.isdir(path):
+            for file in files_below(path):
+                yield str(file), str(file.relative_to(path)), True
+        else:
+            yield path, os.path.basename(path), False
+
+
+def _new(target: Optional[str], args: argparse.Namespace) -> Optional[str]:
+    """Refuse an output that is already there, unless the same run has begun it."""
+    if target and os.path.exists(target) and not os.path.exists(_partial(args)):
+        raise UserError(f"{target} is already there; remove it, or give another --out")
+    return target
+
+
+def _partial(args: argparse.Namespace) -> str:
+    return args.out.rstrip(os.sep) + ".partial"
+
+
+def _journal(args: argparse.Namespace, settings: Settings) -> Optional[Journal]:
+    if args.out in (None, "-"):
+        return None
+    inputs = [
+        str(file)
+        for path in args.inputs
+        for file in (files_below(path) if os.path.isdir(path) else [path])
+        if path != "-"
+    ]
+    models = [
+        (os.path.abspath(path), os.stat(path).st_size, os.stat(path).st_mtime_ns)
+        for path in settings.model.split(os.pathsep)
+    ]
+    # How much is translated at once changes nothing.
+    options = {k: v for k, v in settings.options.items() if k not in ("batch_size", "max_tokens")}
+    values = {**settings._asdict(), "options": options, "model": models}
+    values.update(docids=args.docids, plain=args.input_format, system=args.system, inputs=inputs)
+    return Journal(_partial(args), fingerprint(values, inputs))
+
+
+def _run(files, documents, journal, settings, args, size) -> None:
+    """Translate documents, and write each file when its documents are done."""
+    found = dict(journal.found) if journal else {}
+    open_documents = [each for each in enumerate(documents) if each[0] not in found]
+    if found:
+        print(f"{len(found)} of {len(documents)} documents are already done", file=sys.stderr)
+    most_documents, most_segments = size
+    if args.workers > 1:  # so that no process waits for long at the end
+        most_documents = max(1, min(most_documents, -(-len(open_documents) // (4 * args.workers))))
+    total = sum(len(document.segments) for document in documents)
+    done = sum(len(each.translations) for each in found.values())
+    bar = tqdm(total=total, initial=done, unit="segment", disable=None)
+    with running(settings, args.workers if open_documents else 0) as translate, bar:
+        results = translate(batches(open_documents, most_documents, most_segments))
+
+        def translations_of(number: int) -> list:
+            while number not in found:
+                for each, document in next(results):
+                    found[each] = document
+                    if journal:
+                        journal.add(each, document)
+                    for note in document.notes:
+                        tqdm.write(f"warning: {note}", file=sys.stderr)
+                    bar.update(len(document.translations))
+            return found[number].translations
+
+        first = 0
+        for file in files:
+            _write(file, partial(lambda first, number: translations_of(first + number), first))
+            first += len(file.source.documents)
+
+
+def _write(file: File, translations: Translations) -> None:
+    """Write a file whole, or to standard output as its documents are done."""
+    pieces = file.source.pieces(translations)
+    if file.target is not None:
+        write_text(file.target, "".join(pieces))
+        return
+    for piece in pieces:
+        sys.stdout.write(piece)
+        sys.stdout.flush()

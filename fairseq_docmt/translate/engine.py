@@ -1,0 +1,139 @@
+"""Translation of documents by one process or several."""
+
+import contextlib
+import multiprocessing
+import os
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+import torch
+
+from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.translate.formats import Document, Hypothesis
+from fairseq_docmt.translate.journal import Finished
+from fairseq_docmt.translate.sentences import is_without_spaces, parts_of, splitter
+
+
+class Settings(NamedTuple):
+    """What a process needs to translate.
+
+    Attributes:
+        model: checkpoint, or several joined by ``:``.
+        options: options of :meth:`DocumentTranslator.from_pretrained`.
+        search: options of a search.
+        nbest: number of translations of a segment.
+        split_sentences: language of the rules that cut segments into sentences; None: segments are
+            sentences.
+    """
+
+    model: str
+    options: dict
+    search: dict
+    nbest: int
+    split_sentences: Optional[str]
+
+
+class Engine:
+    """A model that translates documents of segments."""
+
+    def __init__(self, settings: Settings):
+        self._nbest, self._search = settings.nbest, settings.search
+        language = settings.split_sentences
+        self._split = splitter(language) if language else lambda segment: [segment]
+        self._translator = DocumentTranslator.from_pretrained(settings.model, **settings.options)
+        self.target_language = self._translator.hub.task.cfg.target_lang
+        self._space = "" if is_without_spaces(self.target_language) else " "
+
+    def translate(self, documents: List[Document]) -> List[Finished]:
+        """Translate documents side by side.
+
+        Raises:
+            UserError: naming the file and line of a sentence that cannot be translated.
+        """
+        parts = [[self._parts(*each) for each in zip(d.segments, d.places)] for d in documents]
+        sentences = [[s for part in document for s in part.sentences] for document in parts]
+        given = [document for document in sentences if document]
+        search = {"beam": None, **self._search}
+        found = iter(self._translator.translate_nbest(given, self._nbest, **search))
+        return [
+            self._finished(document, part, next(found) if some else [])
+            for document, part, some in zip(documents, parts, sentences)
+        ]
+
+    def _parts(self, segment: str, place: str):
+        parts = parts_of(segment, self._split, self._translator.fits)
+        for sentence in parts.sentences:
+            self._translator.tokens_of(sentence, place)  # raises if it cannot be translated
+        return parts
+
+    def _finished(self, document: Document, parts, found) -> Finished:
+        assert len(found) == sum(len(part.sentences) for part in parts)
+        rest, segments, notes = iter(found), [], []
+        for part, place in zip(parts, document.places):
+            best = [next(rest) for _ in part.sentences]
+            segments.append(self._joined(best))
+            if part.cut:
+                notes.append(f"{place}: too long for the model; cut and put together again")
+        return Finished(segments, notes)
+
+    def _joined(self, best: list) -> List[Hypothesis]:
+        if len(best) == 1:
+            return [Hypothesis(found.text, found.score) for found in best[0]]
+        text = self._space.join(found[0].text for found in best)
+        return [Hypothesis(text, sum(found[0].score for found in best))]
+
+
+_engine: Optional[Engine] = None
+
+
+def _start(settings: Settings, threads: int) -> None:
+    global _engine
+    torch.set_num_threads(threads)
+    _engine = Engine(settings)
+
+
+def _translate(some: List[Tuple[int, Document]]) -> List[Tuple[int, Finished]]:
+    numbers, documents = zip(*some)
+    return list(zip(numbers, _engine.translate(list(documents))))
+
+
+@contextlib.contextmanager
+def running(settings: Settings, workers: int) -> Iterator:
+    """Give a function that translates batches of numbered documents and yields them in order.
+
+    Args:
+        settings: model and options.
+        workers: number of processes, each with the model; 1: this process, 0: nothing is left.
+    """
+    global _engine
+    if workers == 0:
+        yield iter
+    elif workers == 1:
+        _engine = Engine(settings)
+        yield lambda batches: map(_translate, batches)
+    else:
+        threads = max(1, (os.cpu_count() or 1) // workers)
+        # A copy of this process would share the locks of its threads.
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(workers, _start, (settings, threads)) as pool:
+            yield lambda batches: pool.imap(_translate, batches)
+
+
+def batches(
+    documents: Iterable[Tuple[int, Document]], most_documents: int, most_segments: int
+) -> List[List[Tuple[int, Document]]]:
+    """Collect documents that are translated side by side, in their order.
+
+    Args:
+        documents: numbers and documents.
+        most_documents: number of documents in a batch, at most.
+        most_segments: number of segments after which a batch ends.
+    """
+    found: List[list] = []
+    size = 0
+    for number, document in documents:
+        if not found or len(found[-1]) == most_documents or size >= most_segments:
+            found.append([])
+            size = 0
+        found[-1].append((number, document))
+        size += len(document.segments)
+    return found

@@ -1,0 +1,351 @@
+"""Files with documents to translate, which get their translations in the same format.
+
+A file knows its documents, and puts their translations where they belong.  The format is found by
+the content, as by the commands of the evaluation.
+"""
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from lxml import etree
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring._files import read_text
+from fairseq_docmt.scoring.readers import records, refuse_unknown, wmt_xml
+from fairseq_docmt.scoring.readers.records import Row, Wanted, numbered_document
+
+#: Field or column of a translation.
+HYPOTHESIS = "hypothesis"
+SOURCE = Wanted("source")
+
+
+class Document(NamedTuple):
+    """A document to translate.
+
+    Attributes:
+        id: name of the document in its file.
+        segments: texts to translate; an empty one has an empty translation.
+        places: file and line of each segment, for messages.
+    """
+
+    id: str
+    segments: List[str]
+    places: List[str]
+
+
+class Hypothesis(NamedTuple):
+    """One of the translations of a segment, with its score in base 2."""
+
+    text: str
+    score: float
+
+
+#: Number of a document -> for each segment its translations, the best first.
+Translations = Callable[[int], List[List[Hypothesis]]]
+
+
+class Layout(NamedTuple):
+    """How a file without document ids is cut into documents.
+
+    Attributes:
+        whole: whether the file is one document; else blank lines end documents.
+        docids: document of each line, or None.
+    """
+
+    whole: bool = False
+    docids: Optional[List[str]] = None
+
+
+WITH_BLANK_LINES = Layout()
+
+
+class PlainText:
+    """Text with one segment per line; blank lines come back as they are.
+
+    Args:
+        text: content of the file.
+        path: its name.
+        layout: where documents end.
+    """
+
+    holds_nbest = False
+
+    def __init__(self, text: str, path: str, layout: Layout):
+        self.lines = text.split("\n")
+        self._ends_line = self.lines[-1] == ""
+        if self._ends_line:
+            self.lines.pop()
+        self.documents: List[Document] = []
+        self._of_line: List[Tuple[int, int]] = []
+        ids = layout.docids
+        if ids is not None and len(ids) != len(self.lines):
+            raise UserError(f"--docids has {len(ids)} lines, but {path} has {len(self.lines)}")
+        for number, line in enumerate(self.lines):
+            self._add(line.strip(), f"{path}: line {number + 1}", layout, number)
+
+    def _add(self, segment: str, place: str, layout: Layout, number: int) -> None:
+        ids, first = layout.docids, not self.documents
+        if ids is not None:
+            first = first or ids[number] != ids[number - 1]
+        elif not layout.whole:
+            first = first or not self.lines[number - 1].strip()
+        if not segment and ids is None:
+            self._of_line.append((-1, -1))
+            return
+        if first:
+            name = str(len(self.documents) + 1) if ids is None else ids[number]
+            self.documents.append(Document(name, [], []))
+        document = self.documents[-1]
+        self._of_line.append((len(self.documents) - 1, len(document.segments)))
+        document.segments.append(segment)
+        document.places.append(place)
+
+    def pieces(self, translations: Translations) -> Iterator[str]:
+        """Yield the lines of the translated file."""
+        for number, (line, (document, segment)) in enumerate(zip(self.lines, self._of_line)):
+            if document >= 0:
+                blanks = line[: len(line) - len(line.lstrip())]
+                line = blanks + translations(document)[segment][0].text
+            is_last = number == len(self.lines) - 1
+            yield line + ("" if is_last and not self._ends_line else "\n")
+
+
+class JsonLines:
+    """JSON lines; records get a field ``hypothesis``, and ``nbest`` if there are several.
+
+    A record without a number of its segment may be a whole document, whose lines are segments.
+    """
+
+    holds_nbest = True
+
+    def __init__(self, text: str, path: str, layout: Layout):
+        self._path = path
+        self.records = [record for _, record in records.json_records(text, path)]
+        rows: Dict[str, List[Tuple[int, Row]]] = {}
+        for number, (where, record) in enumerate(records.json_records(text, path)):
+            _refuse_field(HYPOTHESIS in record, where)
+            name, row = records.row_of(where, record, SOURCE)
+            rows.setdefault(name, []).append((number, row))
+        self.documents, self._of_record = _ordered(rows)
+
+    def pieces(self, translations: Translations) -> Iterator[str]:
+        """Yield the records with their translations."""
+        for record, (document, first, lines) in zip(self.records, self._of_record):
+            best = translations(document)[first : first + len(lines)]
+            record = {**record, HYPOTHESIS: "\n".join(found[0].text for found in best)}
+            if len(best) == 1 and len(best[0]) > 1:
+                record["nbest"] = [found._asdict() for found in best[0]]
+            yield json.dumps(record, ensure_ascii=False) + "\n"
+
+
+class Table:
+    """Table with named columns, separated by tabs; it gets a column ``hypothesis``."""
+
+    holds_nbest = False
+
+    def __init__(self, text: str, path: str, layout: Layout):
+        self.lines = [line for line in text.split("\n") if line.replace("\t", "")]
+        _refuse_field(HYPOTHESIS in self.lines[0].split("\t"), path)
+        rows: Dict[str, List[Tuple[int, Row]]] = {}
+        for number, (where, record) in enumerate(records.table_records(text, path)):
+            name, row = records.row_of(where, record, SOURCE)
+            # A row of a table is a segment, with or without a number.
+            rows.setdefault(name, []).append((number, row))
+        self.documents, self._of_record = _ordered(rows)
+
+    def pieces(self, translations: Translations) -> Iterator[str]:
+        """Yield the header and the rows with their translations."""
+        yield f"{self.lines[0]}\t{HYPOTHESIS}\n"
+        for line, (document, first, _) in zip(self.lines[1:], self._of_record):
+            yield f"{line}\t{translations(document)[first][0].text}\n"
+
+
+class WmtXml:
+    """XML of the WMT shared tasks; documents get a ``hyp`` element.
+
+    Args:
+        text, path, layout: see :class:`PlainText`.
+        system: name of the system in ``hyp``.
+        language: language of the translations, or None.
+    """
+
+    holds_nbest = False
+
+    def __init__(self, text: str, path: str, layout: Layout, system: str, language: Optional[str]):
+        self._system, self._language = system, language
+        self._root = wmt_xml.parse(text, path)
+        self._sources, self.documents = [], []
+        for element in wmt_xml.documents_of(self._root, path):
+            source = wmt_xml.text_of(element, path, SOURCE)
+            if any(hyp.get("system") == system for hyp in element.findall("hyp")):
+                raise UserError(
+                    f"{path} already has translations of {system}; give another --system"
+                )
+            segs = list(source.iter("seg"))
+            self._sources.append(source)
+            self.documents.append(
+                Document(
+                    element.get("id"),
+                    [" ".join("".join(seg.itertext()).split()) for seg in segs],
+                    [f"{path}: line {seg.sourceline}" for seg in segs],
+                )
+            )
+
+    def pieces(self, translations: Translations) -> Iterator[str]:
+        """Yield the whole file."""
+        for number, source in enumerate(self._sources):
+            hyp = copy.deepcopy(source)
+            hyp.tag = "hyp"
+            hyp.attrib.clear()
+            hyp.set("system", self._system)
+            if self._language:
+                hyp.set("lang", self._language)
+            for seg, found in zip(hyp.iter("seg"), translations(number)):
+                for child in list(seg):
+                    seg.remove(child)
+                seg.text = found[0].text
+            element = source.getparent()
+            last = element.findall("*")[-1]
+            hyp.tail = last.tail
+            last.tail = source.tail
+            element.append(hyp)
+        tree = self._root.getroottree()
+        yield etree.tostring(tree, encoding="utf-8", xml_declaration=True).decode() + "\n"
+
+
+class Sgm:
+    """SGM of older WMT tasks: ``srcset`` becomes a ``tstset`` with the translations.
+
+    Args:
+        text, path, layout: see :class:`PlainText`.
+        system: value of ``sysid``.
+        language: value of ``trglang``, or None.
+    """
+
+    holds_nbest = False
+    SEG = re.compile(r"(<seg\b[^>]*>)(.*?)(</seg>)", flags=re.I | re.S)
+    DOC = re.compile(r"<doc\b[^>]*?docid=\"([^\"]*)\"[^>]*>", flags=re.I)
+    SET = re.compile(r"<(/?)srcset\b([^>]*)>", flags=re.I)
+    ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&amp;": "&"}
+
+    def __init__(self, text: str, path: str, layout: Layout, system: str, language: Optional[str]):
+        if not self.SET.search(text):
+            raise UserError(f"{path} is SGM without a srcset; give the source file of the task")
+        self._text, self._system, self._language = text, system, language
+        starts = list(self.DOC.finditer(text))
+        if not starts:
+            raise UserError(f"{path} has no documents (elements doc with docid)")
+        ends = [match.start() for match in starts[1:]] + [len(text)]
+        self.documents = []
+        for match, end in zip(starts, ends):
+            segs = list(self.SEG.finditer(text, match.end(), end))
+            places = [f"{path}: line {text.count(chr(10), 0, seg.start()) + 1}" for seg in segs]
+            texts = [" ".join(self._plain(seg[2]).split()) for seg in segs]
+            self.documents.append(Document(match[1], texts, places))
+
+    def _plain(self, text: str) -> str:
+        for entity, character in self.ENTITIES.items():
+            text = text.replace(entity, character)
+        return text
+
+    @staticmethod
+    def _escaped(text: str) -> str:
+        return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+    def pieces(self, translations: Translations) -> Iterator[str]:
+        """Yield the whole file."""
+        found = iter([best[0].text for d in range(len(self.documents)) for best in translations(d)])
+        text = self.SEG.sub(lambda seg: seg[1] + self._escaped(next(found)) + seg[3], self._text)
+        names = f' sysid="{self._system}"'
+        if self._language and "trglang" not in text:
+            names += f' trglang="{self._language}"'
+        yield self.SET.sub(lambda tag: f"<{tag[1]}tstset{tag[2]}{'' if tag[1] else names}>", text)
+
+
+def read_source(
+    path: str,
+    layout: Layout = WITH_BLANK_LINES,
+    plain: bool = False,
+    system: str = "fairseq_docmt",
+    language: Optional[str] = None,
+):
+    """Read a file with documents to translate.
+
+    Args:
+        path: file, or ``-`` for standard input.
+        layout: where the documents of plain text end.
+        plain: whether the file is plain text, whatever it looks like.
+        system, language: see :class:`WmtXml`.
+
+    Raises:
+        UserError: the file cannot be read, has no text, or is in no format that is known.
+    """
+    text = read_text("/dev/stdin" if path == "-" else path)
+    path = "standard input" if path == "-" else path
+    if not text.strip():
+        raise UserError(f"{path} has no text to translate")
+    if plain or layout.docids is not None:
+        found = PlainText(text, path, layout)
+    elif wmt_xml.is_xml(text):
+        found = WmtXml(text, path, layout, system, language)
+    elif Sgm.DOC.search(text) and Sgm.SEG.search(text):
+        found = Sgm(text, path, layout, system, language)
+    elif records.is_jsonl(text):
+        found = JsonLines(text, path, layout)
+    elif records.is_tsv(text):
+        found = Table(text, path, layout)
+    else:
+        refuse_unknown(text, path)
+        found = PlainText(text, path, layout)
+    return found
+
+
+def _refuse_field(is_there: bool, where: str) -> None:
+    if is_there:
+        raise UserError(f"{where} already has a {HYPOTHESIS}; remove or rename it")
+
+
+def _ordered(rows: Dict[str, List[Tuple[int, Row]]]):
+    """Put the rows of each document in order.
+
+    Args:
+        rows: document -> number of each record in the file, and its row.
+
+    Returns:
+        The documents; and for each record its document, its first segment there and its segments.
+    """
+    documents, of_record = [], {}
+    for name, given in rows.items():
+        ordered = numbered_document(name, [row for _, row in given])
+        if ordered.numbers is not None:
+            place = {row.number: each for each in given for row in (each[1],)}
+            given = [place[number] for number in ordered.numbers]
+        segments: List[str] = []
+        places: List[str] = []
+        for number, row in given:
+            lines = [row.text] if row.number is not None or len(given) > 1 else row.text.split("\n")
+            of_record[number] = (len(documents), len(segments), lines)
+            segments += [" ".join(line.split()) for line in lines]
+            places += [row.where] * len(lines)
+        documents.append(Document(name, segments, places))
+    return documents, [of_record[number] for number in range(len(of_record))]
+
+
+def files_below(folder: str) -> List[Path]:
+    """Return the files of a folder and of its folders, in alphabetical order, without hidden ones.
+
+    Raises:
+        UserError: there is none.
+    """
+    root = Path(folder)
+    found = [
+        path
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(root).parts)
+    ]
+    if not found:
+        raise UserError(f"{folder} has no files to translate")
+    return found

@@ -1,0 +1,92 @@
+"""Finished documents of a translation, kept beside the output until all of them are done."""
+
+import hashlib
+import json
+import os
+from typing import Dict, Iterable, List, NamedTuple
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.translate.formats import Hypothesis
+
+
+def fingerprint(values: dict, files: Iterable[str]) -> str:
+    """Return a checksum of options and of the content of files."""
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode())
+    for path in files:
+        with open(path, "rb") as stream:
+            for block in iter(lambda: stream.read(1 << 20), b""):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+class Finished(NamedTuple):
+    """A finished document: the translations of each segment, and what was said about them."""
+
+    translations: List[List[Hypothesis]]
+    notes: List[str]
+
+
+class Journal:
+    """JSON lines with the documents that are done, such as ``out.txt.partial``.
+
+    Args:
+        path: the file; if it is there, the run goes on where it was.
+        run: checksum of the model, the options and the input.
+
+    Raises:
+        UserError: the file is of another run, or cannot be written.
+    """
+
+    def __init__(self, path: str, run: str):
+        self._path = path
+        self.found: Dict[int, Finished] = {}
+        end = self._read(run) if os.path.exists(path) else 0
+        try:
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+            self._stream = open(path, "r+b" if end else "wb")
+        except OSError as error:
+            raise UserError(f"{path} cannot be written: {error.strerror}") from None
+        self._stream.seek(end)
+        self._stream.truncate()
+        if not end:
+            self._write({"run": run})
+
+    def _read(self, run: str) -> int:
+        """Read finished documents; return the place after the last whole line."""
+        end = 0
+        with open(self._path, "rb") as stream:
+            for line in stream:
+                if not line.endswith(b"\n"):  # the run was killed while it wrote
+                    break
+                record = json.loads(line)
+                if not end and record.get("run") != run:
+                    raise UserError(
+                        f"{self._path} holds the documents of a run with another model, other "
+                        "options or other input; remove it to begin anew"
+                    )
+                if end:
+                    found = [[Hypothesis(*each) for each in best] for best in record["found"]]
+                    self.found[record["document"]] = Finished(found, record["notes"])
+                end += len(line)
+        return end
+
+    def add(self, number: int, document: Finished) -> None:
+        """Keep a finished document.
+
+        Args:
+            number: number of the document in the run.
+            document: its translations.
+        """
+        self.found[number] = document
+        self._write({"document": number, "found": document.translations, "notes": document.notes})
+
+    def _write(self, record: dict) -> None:
+        self._stream.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+
+    def close(self, keep: bool) -> None:
+        """Close the file, and remove it unless it is kept."""
+        self._stream.close()
+        if not keep:
+            os.remove(self._path)

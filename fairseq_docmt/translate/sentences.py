@@ -1,0 +1,110 @@
+"""Segments cut into sentences that a model can translate, and put together again."""
+
+import re
+from typing import Callable, List, NamedTuple
+
+from fairseq_docmt.errors import UserError
+
+#: Languages that are written without spaces between sentences.
+WITHOUT_SPACES = ("zh", "ja", "yue", "th", "lo", "km", "my")
+_ENDS = re.compile(r"[^。！？!?…]*(?:[。！？!?…]+[」』）”’\"']*|$)")
+_OPENING = re.compile(r"\s([\"'“„«»‘‚(\[]+)\s*$")
+#: Where a sentence that is too long is cut, the best places first.
+_CUTS = (r"(?<=[;；:：])", r"(?<=[,，、])", r"\s", "")
+
+
+def is_without_spaces(language: str) -> bool:
+    """Return whether sentences of a language stand beside each other without a space."""
+    return re.split("[-_]", language or "")[0].lower() in WITHOUT_SPACES
+
+
+def splitter(language: str) -> Callable[[str], List[str]]:
+    """Return a function that cuts a text into sentences.
+
+    Chinese and Japanese are cut after full stops, question and exclamation marks; other languages
+    by spaCy's rules, which know their abbreviations.
+
+    Raises:
+        UserError: spaCy does not have the language.
+    """
+    if re.split("[-_]", language)[0] in ("zh", "ja"):
+        return lambda text: [part for part in map(str.strip, _ENDS.findall(text)) if part]
+    import spacy  # takes a second
+
+    try:
+        rules = spacy.blank(language)
+    except (ImportError, OSError):
+        raise UserError(
+            f"--split-sentences {language}: spaCy has no such language; give a code such as en or "
+            "de, or xx for any other"
+        ) from None
+    rules.add_pipe("sentencizer")
+    rules.max_length = 10**9
+
+    def split(text: str) -> List[str]:
+        starts = [sent.start_char for sent in rules(text).sents if str(sent).strip()]
+        return _repaired(text, starts)
+
+    return split
+
+
+def _repaired(text: str, starts: List[int]) -> List[str]:
+    """Cut a text where spaCy's sentences start, but for quotes.
+
+    spaCy leaves an opening quote or bracket at the end of the sentence before, and cuts after
+    direct speech in the middle of a sentence ("Why?" he asked).
+    """
+    found = [0]
+    for start in starts[1:]:
+        opening = _OPENING.search(text[:start])
+        start = opening.start(1) if opening else start
+        if not text[start:].lstrip("\"'”’»«").strip()[:1].islower():
+            found.append(start)
+    return [text[start:end].strip() for start, end in zip(found, [*found[1:], len(text)])]
+
+
+class Parts(NamedTuple):
+    """A segment in the parts that are translated.
+
+    Attributes:
+        sentences: the parts.
+        cut: number of sentences that were too long for the model and had to be cut.
+    """
+
+    sentences: List[str]
+    cut: int
+
+
+def parts_of(segment: str, split: Callable[[str], List[str]], fits: Callable[[str], bool]) -> Parts:
+    """Cut a segment into sentences, and sentences that are too long at clauses or words.
+
+    Args:
+        segment: text of one line, maybe empty.
+        split: cuts it into sentences.
+        fits: returns whether a model can translate a sentence.
+    """
+    sentences, cut = [], 0
+    for sentence in split(segment) if segment else []:
+        if fits(sentence):
+            sentences.append(sentence)
+        else:
+            sentences += _pieces(sentence, fits)
+            cut += 1
+    return Parts(sentences, cut)
+
+
+def _pieces(sentence: str, fits: Callable[[str], bool]) -> List[str]:
+    """Cut a sentence near its middle until all its pieces fit."""
+    if fits(sentence) or len(sentence) < 2:
+        return [sentence]
+    middle = len(sentence) // 2
+    for pattern in _CUTS:
+        places = [m.end() for m in re.finditer(pattern, sentence)]
+        places = [p for p in places if sentence[:p].strip() and sentence[p:].strip()]
+        # A cut near an end would leave most of the sentence.
+        places = [p for p in places if middle // 2 <= p <= len(sentence) - middle // 2]
+        if places:
+            at = min(places, key=lambda place: abs(place - middle))
+            halves = sentence[:at].strip(), sentence[at:].strip()
+            return [piece for half in halves for piece in _pieces(half, fits)]
+    return [sentence]

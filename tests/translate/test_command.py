@@ -1,0 +1,231 @@
+"""Translation from files to files.
+
+Covers translate/engine.py, translate/formats.py and translate/journal.py.
+"""
+
+import json
+
+import pytest
+import tiny
+
+from fairseq_docmt import command_line
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.readers import read_input
+from fairseq_docmt.translate.journal import Journal
+
+DOCS = tiny.documents((1, 5, 2, 7), 2)
+OPTIONS = ["--decoding", "sequential", "--beam", "3", "--max-len-b", "12"]
+NAMES = "abcd"
+
+
+@pytest.fixture
+def run(window_checkpoint):
+    def translate(*arguments) -> str:
+        given = ["--device", "cpu", "--model", window_checkpoint, *arguments, *OPTIONS]
+        return tiny.run_main(command_line.main, "translate", *given)
+
+    return translate
+
+
+@pytest.fixture(scope="module")
+def wanted(binarised, window_checkpoint):
+    """Lines of the documents as fairseq-generate translates them."""
+    output = tiny.generate(
+        binarised, window_checkpoint, "--task", "sliding_window_translation", *OPTIONS
+    )
+    found = tiny.lines_of(output)
+    rows = iter(tiny.rows_of(DOCS))
+    return [[found[next(rows)] for _ in document] for document in DOCS]
+
+
+def rows():
+    return [(n, i, s) for n, document in zip(NAMES, DOCS) for i, s in enumerate(document, start=1)]
+
+
+def xml() -> str:
+    docs = "".join(
+        f'<doc id="{name}"><src><p>'
+        + "".join(f'<seg id="{i}">{s}</seg>' for i, s in enumerate(document, start=1))
+        + "</p></src></doc>\n"
+        for name, document in zip(NAMES, DOCS)
+    )
+    return f"<dataset>\n{docs}</dataset>"
+
+
+def sgm() -> str:
+    docs = "".join(
+        f'<doc docid="{name}">\n'
+        + "".join(f'<seg id="{i}"> {s} </seg>\n' for i, s in enumerate(document, start=1))
+        + "</doc>\n"
+        for name, document in zip(NAMES, DOCS)
+    )
+    return f'<srcset setid="t" srclang="any">\n{docs}</srcset>\n'
+
+
+def jsonl() -> str:
+    """Segments of three documents, the last first; and the second document in one record."""
+    records = [{"doc_id": n, "segment": i, "source": s} for n, i, s in rows() if n != "b"]
+    whole = {"doc_id": "b", "source": "\n".join(DOCS[1])}
+    # Documents stand in the order of their first record.
+    records = [records[0], whole, *reversed(records[1:3]), *reversed(records[3:])]
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def table() -> str:
+    lines = ["doc_id\tseg\tsrc", *(f"{n}\t{i}\t{s}" for n, i, s in rows())]
+    return "\n".join(lines) + "\n"
+
+
+FORMATS = {"txt": lambda: tiny.text_of(DOCS), "xml": xml, "jsonl": jsonl, "tsv": table}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_each_format_has_the_translations_of_the_stock_command(run, wanted, tmp_path, kind):
+    given, out = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
+    given.write_text(FORMATS[kind]())
+    run(given, "--out", out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [given.name, out.name]
+    if kind == "txt":
+        assert out.read_text() == tiny.text_of(wanted)
+        return
+    found = {d.id: d.segments for d in read_input(str(out), "system").documents}
+    assert [found[name] for name in NAMES] == wanted
+
+
+def test_sgm(run, wanted, tmp_path):
+    given = tmp_path / "in.sgm"
+    given.write_text(sgm())
+    text = run(given, "--system", "ours")
+    assert '<tstset setid="t" srclang="any" sysid="ours" trglang="tgt">' in text
+    assert text.endswith("</tstset>\n")
+    lines = [line.split(">")[1].split("<")[0] for line in text.split("\n") if "<seg" in line]
+    assert lines == [line for document in wanted for line in document]
+
+
+def test_text_with_document_ids(run, wanted, tmp_path):
+    given, ids = tmp_path / "in", tmp_path / "ids"
+    given.write_text("".join(f"{s}\n" for _, _, s in rows()))
+    ids.write_text("".join(f"{n}\n" for n, _, _ in rows()))
+    lines = run(given, "--docids", ids).splitlines()
+    assert lines == [line for document in wanted for line in document]
+
+
+def test_a_folder_has_a_document_in_each_file(run, wanted, tmp_path):
+    for name, document in zip(("1.txt", "more/2.txt", "more/3.txt", "x.txt"), DOCS):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text("\n\n".join(document))
+    (tmp_path / "in" / ".hidden").write_text("\n")
+    run(tmp_path / "in", "--out", tmp_path / "out")
+    found = sorted(p for p in (tmp_path / "out").rglob("*") if p.is_file())
+    assert [p.read_text().split("\n\n") for p in found] == wanted
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_several_translations_of_a_segment(run, binarised, window_checkpoint, tmp_path):
+    given = tmp_path / "in.jsonl"
+    given.write_text("".join(json.dumps({"doc_id": n, "text": s}) + "\n" for n, _, s in rows()))
+    found = [json.loads(line) for line in run(given, "--nbest", "2").splitlines()]
+    options = ["--task", "sliding_window_translation", *OPTIONS, "--nbest", "2"]
+    output = tiny.generate(binarised, window_checkpoint, *options)
+    lines = [line.split("\t") for line in output.splitlines() if line.startswith("H-")]
+    wanted = {}
+    for number, score, text in lines:
+        wanted.setdefault(number, []).append((text, pytest.approx(float(score), abs=1e-4)))
+    nbest = [[tuple(each.values()) for each in record["nbest"]] for record in found]
+    assert nbest == [wanted[f"H-{row}"] for row in tiny.rows_of(DOCS)]
+    assert all(r["hypothesis"] == best[0][0] for r, best in zip(found, nbest))
+
+
+def test_two_processes_give_the_same(run, wanted, tmp_path):
+    given = tmp_path / "in"
+    given.write_text(tiny.text_of(DOCS))
+    assert run(given, "--workers", "2") == tiny.text_of(wanted)
+
+
+def test_lines_and_blanks_come_back(run, tmp_path):
+    """A file is one document, and its lines are paragraphs of sentences."""
+    first, second = "w1 w2 w3 .", "W4 w5 !"
+    given, plain = tmp_path / "in", tmp_path / "plain"
+    given.write_text(f"  {first} {second}\n\n\n\t{first}")
+    plain.write_text(f"{first}\n{second}\n{first}\n")
+    one, two, three = run(plain).splitlines()
+    found = run(given, "--split-sentences", "en")
+    assert found == f"  {one} {two}\n\n\n\t{three}"
+
+
+def test_a_sentence_that_is_too_long_is_cut(run, tmp_path, capsys):
+    given = tmp_path / "in"
+    half = " ".join(["w1"] * 900)
+    given.write_text(f"w2\n{half}, {half}\n")
+    assert len(run(given, "--beam", "1").splitlines()) == 2
+    assert "line 2: too long for the model; cut and put together again" in capsys.readouterr().err
+
+
+def test_a_run_goes_on_where_it_was(run, tmp_path, monkeypatch):
+    """Killed after two documents, while it wrote the third."""
+    given, out, partial = tmp_path / "in", tmp_path / "out", tmp_path / "out.partial"
+    given.write_text(tiny.text_of(DOCS))
+    run(given, "--out", out)
+    whole = out.read_text()
+    out.unlink()
+    added = []
+
+    def add(journal, number, document):
+        if len(added) == 2:
+            raise KeyboardInterrupt
+        added.append(number)
+        kept(journal, number, document)
+
+    kept = Journal.add
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "add", add)
+        with pytest.raises(KeyboardInterrupt):
+            run(given, "--out", out)
+    assert not out.exists()
+    with open(partial, "a") as stream:
+        stream.write('{"document": 2, "fou')
+    with pytest.raises(UserError, match="another model, other options or other input; remove it"):
+        run(given, "--out", out, "--lenpen", "0.5")
+    run(given, "--out", out)
+    assert out.read_text() == whole
+    assert not partial.exists()
+
+
+MISTAKES = {
+    "no text": ("\n\n", [], "has no text to translate"),
+    "several files to standard output": ("w1\n", ["FILE"], "several files need --out FOLDER"),
+    "two files of one name": ("w1\n", ["FILE", "--out", "FOLDER/o"], "have the same name"),
+    "an output that is there": ("w1\n", ["--out", "FILE"], "is already there; remove it"),
+    "a misspelt option": ("w1\n", ["--lenpan", "1"], "unknown option lenpan; do you mean lenpen?"),
+    "a value": ("w1\n", ["--min-len", "few"], "min_len must be a whole number, got 'few'"),
+    "a word too many": ("w1\n", ["--lenpen", "1", "--seed", "1", "x"], "x belongs to no option"),
+    "n-best of text": ("w1\n", ["--nbest", "2"], "--nbest 2 needs JSON lines as input"),
+    "document ids": ("w1\n", ["--docids", "FILE"], None),
+    "other ids": ("w1\nw2\n", ["--docids", "IDS"], "--docids has 1 lines, but .* has 2"),
+    "JSON array": ('[{"source": "w1"}]', [], "seems to be JSON in another form"),
+    "a field that is taken": (
+        '{"doc_id": "a", "source": "w1", "hypothesis": "v1"}',
+        [],
+        "line 1 already has a hypothesis; remove or rename it",
+    ),
+    "a symbol": ("w1\nw2 <sep>\n", [], "line 2.*reserved for a symbol of the model"),
+    "workers": ("w1\n", ["--workers", "0"], "--workers must be 1, or on a CPU more; got 0 on cpu"),
+    "a language": ("w1\n", ["--split-sentences", "klingon"], "spaCy has no such language"),
+    "a device": ("w1\n", ["--device", "cuda:7"], "device cuda:7 cannot be used"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(run, tmp_path, name):
+    text, options, message = MISTAKES[name]
+    given, ids = tmp_path / "in", tmp_path / "ids"
+    given.write_text(text)
+    ids.write_text("a\n")
+    names = {"FILE": given, "IDS": ids, "FOLDER/o": tmp_path / "o"}
+    options = [names.get(option, option) for option in options]
+    if message is None:
+        run(given, *options)
+        return
+    with pytest.raises(UserError, match=message):
+        run(given, *options)
+    assert given.read_text() == text
