@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import runpy
 import shutil
 import subprocess
 import sys
@@ -84,11 +83,6 @@ def test_spawned_workers_register_too(tmp_path):
         text=True,
     )
     assert result.stdout == "True\n", result.stderr[-1000:]
-
-
-def test_the_module_prints_its_directory(capsys):
-    runpy.run_module("fairseq_docmt", run_name="__main__")
-    assert capsys.readouterr().out == tiny.USER_DIR + "\n"
 
 
 def test_a_copy_under_another_name_is_refused(tmp_path):
