@@ -135,7 +135,7 @@ class DecodingUnits(FairseqDataset):
         src_dict: source dictionary.
         index: sentences and documents.
         spans: (units, 2) sentences of each unit.
-        window_size: number of sentences of a window, of which the last is translated; 0 to
+        window_size: number of sentences of a window, of which the last is translated; None to
             translate all sentences of each span.
         empty_lines: ids of lines that get an empty hypothesis, such as blank lines of the input.
         too_long: those of ``empty_lines`` that exceed the maximum positions of the model, with
@@ -161,7 +161,7 @@ class DecodingUnits(FairseqDataset):
         spans: np.ndarray,
         *,
         name: str = "input",
-        window_size: int = 0,
+        window_size: Optional[int] = None,
         empty_lines: Sequence[int] = (),
         too_long: Optional[Dict[int, int]] = None,
         typed_before: Sequence = (),
@@ -251,7 +251,7 @@ class DecodingUnits(FairseqDataset):
 
     def _typed_context(self, number: int) -> Sequence:
         """Return the earlier interactive input in the window of a unit, as far as it fits."""
-        missing = self.window_size - int(self.spans[number, 1] - self.spans[number, 0])
+        missing = (self.window_size or 0) - int(self.spans[number, 1] - self.spans[number, 0])
         context = self.typed_before[-missing:] if missing > 0 else []
         if self.longest is not None:
             room = self.longest - int(self.sizes[number])

@@ -134,6 +134,12 @@ class _Memories:
 class IterativeSearch(JointSearch):
     """Search for models with document memories, whose batch rows are sentences."""
 
+    decoding = "iterative"
+    description = (
+        "translate each sentence, then again given the translations of the others; for memnet_rnn"
+    )
+    reads_memories = single = True
+
     def ensemble_of(self, models, lm_model=None) -> MemnetEnsemble:
         """Return an ensemble whose decoders get vectors read from the memories."""
         return MemnetEnsemble(models)

@@ -1,4 +1,4 @@
-"""Translation of a whole span in one output (``--decoding window`` and ``segment``)."""
+"""Translation of a span in one output (``--decoding window`` and ``segment``)."""
 
 import logging
 from typing import List, Optional
@@ -161,6 +161,22 @@ class JointSearch(DocumentSearch):
         if not any(map(len, rows)):
             return None
         return pad_rows(rows, self.task.target_dictionary).to(batch.device)
+
+
+class WindowSearch(JointSearch):
+    """Search for the windows that end with each sentence."""
+
+    decoding = "window"
+    description = "translate a window for each sentence and keep only its last sentence"
+    by_windows = joint = True
+
+
+class SegmentSearch(JointSearch):
+    """Search for the consecutive windows or parts of each document."""
+
+    decoding = "segment"
+    description = "translate a window or part of a document as one output and split it at <sep>"
+    joint = True
 
 
 def _constraints(units) -> Optional[Tensor]:

@@ -18,19 +18,15 @@ OF_GENERATE = {"results_path": None, "gen_subset": "test"}
 
 
 def check_decoding(task) -> None:
-    """Refuse a ``--decoding`` that the task does not have, and options that it does not read.
+    """Refuse options that the decoding of a task does not read.
 
     Raises:
         UserError: naming the option.
     """
-    if task.decoding not in task.decodings:
+    search = task.search
+    if task.cfg.gold_context and not search.one_by_one:
         raise UserError(
-            f"--decoding {task.decoding} is not for --task {task.task_name}; "
-            f"choose from {', '.join(task.decodings)}"
-        )
-    if task.cfg.gold_context and not (task.sequential or task.decoding == "stream"):
-        raise UserError(
-            f"--gold-context has no meaning with --decoding {task.decoding}, which does not "
+            f"--gold-context has no meaning with --decoding {search.decoding}, which does not "
             "translate sentences one after the other; leave it out"
         )
     of_counts = {
@@ -38,16 +34,16 @@ def check_decoding(task) -> None:
         "--wrong-sentence-count keep": task.cfg.wrong_sentence_count == "keep",
     }
     chosen = [option for option, given in of_counts.items() if given]
-    if chosen and task.decoding not in ("window", "segment"):
+    if chosen and not search.joint:
         raise UserError(
-            f"{chosen[0]} has no meaning with --decoding {task.decoding}, which "
+            f"{chosen[0]} has no meaning with --decoding {search.decoding}, which "
             "translates one sentence at a time; leave it out"
         )
     if len(chosen) > 1:
         raise UserError(f"{' leaves nothing to '.join(chosen)}; leave one of them out")
-    if task.cfg.normalize_with_context and not task.sequential:
+    if task.cfg.normalize_with_context and not search.reads_prefix:
         raise UserError(
-            f"--normalize-with-context has no meaning with --decoding {task.decoding}, which "
+            f"--normalize-with-context has no meaning with --decoding {search.decoding}, which "
             "does not read target context before the search; leave it out"
         )
 
@@ -79,20 +75,18 @@ def refuse_unsupported(task, models, args) -> None:
         search_options.warn_in_scoring(args)
         return
     # Whether the output is a single sentence, and whether the source is one too.
-    writes_one = task.decoding == "iterative" or (
-        task.decoding != "segment" and task.window_to_decode() == 1
-    )
-    alone = writes_one and not task.options.get("next_sentences")
-    vocabulary = len(task.target_dictionary)
-    search_options.refuse_impossible(args, vocabulary, writes_one or task.sequential)
+    writes_one = task.search.single or not task.search.joint
+    alone = task.search.single and not task.options.get("next_sentences")
+    search_options.refuse_impossible(args, len(task.target_dictionary), writes_one)
     if args.print_alignment:
         _refuse_alignment(task, models, args.print_alignment, alone)
-    if not task.sequential and not writes_one:
+    if not writes_one:
         for option in ("prefix_size", "constraints"):
             if getattr(args, option):
                 raise UserError(
                     f"{flag(option)} applies to one sentence, but --decoding "
-                    f"{task.decoding} translates several in one output; use --decoding sequential"
+                    f"{task.search.decoding} translates several in one output; use --decoding "
+                    "sequential"
                 )
     if args.match_source_len and not alone:
         raise UserError(
@@ -131,7 +125,7 @@ def _warn_without_context(task) -> None:
 
 def _warn_without_translations(task, models) -> None:
     """Name the options of iterative decoding that have no effect without a target memory."""
-    if task.decoding != "iterative":
+    if not task.search.reads_memories:
         return
     cfg, named = task.cfg, []
     if cfg.drafts:
@@ -236,7 +230,7 @@ def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
 
 def _refuse_whole_alignment(task, models, option: str) -> None:
     """Refuse an option of alignments if they need whole outputs, which are decoded in parts."""
-    if task.sequential and any(aligns_whole_outputs(model) for model in models):
+    if task.search.reads_prefix and any(aligns_whole_outputs(model) for model in models):
         raise UserError(
             f"{option} of a model trained with alignments needs the whole output at once; "
             "use --decoding segment or window"
@@ -245,10 +239,10 @@ def _refuse_whole_alignment(task, models, option: str) -> None:
 
 def _refuse_language_model(task, args) -> None:
     """Refuse a language model where it would not be used, or not correctly."""
-    if not (task.sequential or task.decoding == "stream"):
+    if not task.search.one_by_one:
         raise UserError(
             "--lm-path is for sentences translated one after the other, not for --decoding "
-            f"{task.decoding}; use --decoding sequential"
+            f"{task.search.decoding}; use --decoding sequential"
         )
     for option in ("score_reference", "normalize_with_context"):
         if getattr(args, option, False) or getattr(task.cfg, option, False):

@@ -4,11 +4,12 @@ import logging
 from dataclasses import replace
 from typing import List, NamedTuple, Optional, Sequence
 
+import numpy as np
 import torch
 from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor, nn
 
-from fairseq_docmt.data import join_sentences, pad_rows
+from fairseq_docmt.data import DocumentIndex, join_sentences, pad_rows, window_spans
 from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.data.rows_view import previous_tokens
 from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
@@ -71,12 +72,26 @@ class _WithoutAttention(nn.Module):
 class DocumentSearch:
     """Base of the searches for translations of decoding units.
 
-    A subclass defines :meth:`translate`.  If it keeps translations from one sample to the next, the
-    samples must come in the order of their documents.
+    A subclass describes a value of ``--decoding`` by its attributes and defines :meth:`translate`.
 
     Args:
-        task: document task with dictionaries, ``decoding`` and ``options``.
+        task: document task.
     """
+
+    #: value of ``--decoding``
+    decoding: str
+    #: what the decoding does, for the help of ``--decoding``
+    description: str
+    #: whether units are windows, of which only the last sentence is translated, if the task has any
+    by_windows = False
+    #: whether an output may have several sentences
+    joint = False
+    #: whether each sentence is translated after those before it in its document
+    one_by_one = False
+    #: whether the decoder reads the target context before the search
+    reads_prefix = False
+    #: whether it is for models with memories of whole documents
+    reads_memories = False
 
     def __init__(self, task):
         self.task = task
@@ -97,6 +112,32 @@ class DocumentSearch:
         self.progress = DecodingProgress()
 
     # ---- defined by subclasses -----------------------------------------------------------------
+
+    @property
+    def window(self) -> Optional[int]:
+        """Number of sentences of a unit of which only the last is translated; None if all are."""
+        return self.task.options.get("window_size") if self.by_windows else None
+
+    @property
+    def single(self) -> bool:
+        """Whether each output is a single sentence, translated without previous ones."""
+        return self.window == 1
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether a unit needs the translations of earlier units of its document."""
+        return False
+
+    def spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
+        """Return the (units, 2) spans of the units of a corpus.
+
+        Args:
+            index: sentences and documents.
+            src_sizes: (sentences,) number of source tokens.
+        """
+        if self.window is None:
+            return self.task.parts(index, src_sizes)
+        return window_spans(index, self.window, self.task.limits(src_sizes))
 
     def end(self) -> None:
         """Log statistics after the last unit of a run."""

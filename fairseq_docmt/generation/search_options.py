@@ -13,7 +13,13 @@ logger = logging.getLogger(__name__)
 
 DEFAULTS = {option.name: option.default for option in fields(GenerationConfig)}
 #: options that choose another search than beam search; fairseq has one at a time
-SEARCHES = ("sampling", "diverse_beam_groups", "diversity_rate", "match_source_len", "constraints")
+STRATEGIES = (
+    "sampling",
+    "diverse_beam_groups",
+    "diversity_rate",
+    "match_source_len",
+    "constraints",
+)
 #: option -> option without which it has no effect
 NEEDED = {
     "sampling_topk": "sampling",
@@ -121,7 +127,7 @@ def _check_lengths(args: Namespace, alone: bool) -> None:
 
 
 def _check_searches(args: Namespace, vocabulary: int) -> None:
-    chosen = [flag(name) for name in SEARCHES if _on(args, name)]
+    chosen = [flag(name) for name in STRATEGIES if _on(args, name)]
     if args.diversity_rate == 0:
         chosen.append("--diversity-rate")
     if len(chosen) > 1:

@@ -25,12 +25,24 @@ class SequentialSearch(DocumentSearch):
     document a new unit without context begins.
     """
 
+    decoding = "sequential"
+    description = (
+        "translate sentence by sentence, given the previous translations and the source up to the "
+        "sentence"
+    )
+    by_windows = one_by_one = reads_prefix = True
+
     def __init__(self, task):
         super().__init__(task)
         #: last translations of each open document
         self.translated: Dict[int, List[Tensor]] = {}
         #: number of sentences in this run that lost context because the positions were filled
         self._cuts = 0
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether units are windows with the translations of earlier ones."""
+        return self.window is not None and self.window > 1
 
     def begin(self, units: int) -> None:
         """Prepare for a run over a number of units."""
@@ -84,8 +96,6 @@ class SequentialSearch(DocumentSearch):
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:
         """Translate at least the first row of each unit, and as many of the next rows as fit."""
-        if self.task.decoding == "sequential-full-source":
-            return self._translate(generator, units)
         generator.model.begin_documents()
         return self._without_future(
             units,
@@ -105,8 +115,6 @@ class SequentialSearch(DocumentSearch):
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score the references of the rows of each unit."""
-        if self.task.decoding != "sequential":
-            return self.score_spans(scorer, models, units)
         return self._without_future(units, lambda shown, _: self.score_spans(scorer, models, shown))
 
     def _without_future(
@@ -286,11 +294,10 @@ class SequentialSearch(DocumentSearch):
 
     def _keep_context(self, unit: DecodingUnit, tokens: Tensor) -> None:
         """Keep a translation as target context of the next windows of its document."""
-        window = self.task.window_to_decode()
-        if window < 2 or unit.target_context is not None:
+        if not self.keeps_order or unit.target_context is not None:
             return
         known = self.translated.get(unit.document, []) if unit.position > 0 else []
-        self.translated[unit.document] = (known + [tokens])[1 - window :]
+        self.translated[unit.document] = (known + [tokens])[1 - self.window :]
 
     def _forget_finished(self, units: List[DecodingUnit]) -> None:
         """Forget documents without a sentence in this sample.
@@ -302,6 +309,20 @@ class SequentialSearch(DocumentSearch):
         if self.translated:
             kept.add(max(self.translated))
         self.translated = {d: texts for d, texts in self.translated.items() if d in kept}
+
+
+class FullSourceSearch(SequentialSearch):
+    """Search for one sentence at a time, given the source of the whole unit."""
+
+    decoding = "sequential-full-source"
+    description = "the same as sequential, given the source of the whole document or part"
+
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
+        """Score the references of the rows of each unit."""
+        return self.score_spans(scorer, models, units)
+
+    def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:
+        return self._translate(generator, units)
 
 
 def _of_rows(given):

@@ -77,6 +77,11 @@ class StreamSearch(JointSearch):
     is kept longer, as interactive input may continue it.
     """
 
+    decoding = "stream"
+    description = "translate documents in parallel, each sentence given the document state"
+    one_by_one = keeps_order = True
+    window = 1
+
     def __init__(self, task):
         super().__init__(task)
         self.doc_states: Dict[int, List[DocumentState]] = {}

@@ -212,16 +212,16 @@ class ReferenceScorer:
         src = [sentence for source, _ in pairs for sentence in source]
         tgt = [sentence for _, target in pairs for sentence in target]
         sizes = np.array([len(sentence) for sentence in src])
-        spans = task.decoding_spans(index, sizes)
-        if last_only and not task.keeps_order():
+        spans = task.search.spans(index, sizes)
+        if last_only and not task.search.keeps_order:
             spans = spans[np.isin(spans[:, 1], starts)]  # windows that end with the last sentence
             self._report_cut(spans, np.diff(starts))
         self._check_lengths(self._rows_of(spans), src, tgt, task.added_tokens)
         options = {"left_pad_source": task.cfg.left_pad_source}
         if not last_only:
-            options["window_size"] = task.window_to_decode()
+            options["window_size"] = task.search.window
         units = DecodingUnits(src, tgt, sizes, task.source_dictionary, index, spans, **options)
-        batches = units.batches(self.max_tokens, self.batch_size, task.keeps_order(), shards=1)
+        batches = units.batches(self.max_tokens, self.batch_size, task.search.keeps_order, shards=1)
         task.search.forget()
         task.search.begin(len(units))
         for batch in tqdm(batches, unit="batch", disable=None):
@@ -260,7 +260,7 @@ class ReferenceScorer:
         )
 
     def _report_cut(self, spans, lengths) -> None:
-        window = self.task.window_to_decode()
+        window = self.task.search.window
         wanted = np.minimum(lengths, window) if window else lengths
         cut = int((spans[:, 1] - spans[:, 0] < wanted).sum())
         if cut > 0:

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import os
-from typing import Callable, Iterator, List, Optional, Tuple
+from typing import Callable, Iterator, Optional, Tuple
 
 import numpy as np
 import torch
@@ -25,7 +25,12 @@ from fairseq_docmt.data.iterators import ResumableIterator
 from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
 from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import DIVERGED, UserError, flag
-from fairseq_docmt.generation import SEARCHES, check_decoding, document_bleu, refuse_unsupported
+from fairseq_docmt.generation import (
+    build_search,
+    check_decoding,
+    document_bleu,
+    refuse_unsupported,
+)
 from fairseq_docmt.generation.sequence_generator import (
     DocumentGenerator,
     DocumentGeneratorWithAlignment,
@@ -70,13 +75,14 @@ class DocumentTranslationTask(PreparedTextTask):
     """Base class of the document tasks.
 
     A subclass defines the spans of documents for training (:meth:`training_spans`) and decoding
-    (:meth:`decoding_spans`), and the options stored in checkpoints.
+    (:meth:`parts`), and the options stored in checkpoints.  ``fairseq_docmt.generation.SEARCHES``
+    lists its decodings.
     """
 
     #: registered name
     task_name: str
-    #: supported values of ``--decoding``, the default first
-    decodings: List[str]
+    #: ``--decoding`` by which references are scored in any order; None for that of translation
+    decoding_of_references: Optional[str] = None
     #: option stored in checkpoints -> default
     stored_defaults: dict
     #: name of a value estimated in training and stored in checkpoints -> value before training
@@ -118,9 +124,8 @@ class DocumentTranslationTask(PreparedTextTask):
         #: whether the criterion needs supporting words
         self._reads_supporting_words = False
         self.check_options()
-        self.decoding = cfg.decoding or self.decodings[0]
+        self.search = build_search(self, cfg.decoding)
         check_decoding(self)
-        self.search = SEARCHES[self.decoding](self)
         self._decoding_input = DecodingInput(self)
         #: replacement of unknown words in translations; None without --replace-unk
         self.unknown_words: Optional[UnknownWords] = None
@@ -166,14 +171,12 @@ class DocumentTranslationTask(PreparedTextTask):
         """
         raise NotImplementedError
 
-    def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Return the (units, 2) spans of the decoding units, given the source side."""
-        raise NotImplementedError
+    def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
+        """Return (parts, 2) consecutive spans that are translated as a whole.
 
-    def window_to_decode(self) -> int:
-        """Return the size of decoding windows, of which only the last sentence is translated.
-
-        It is 0 if all sentences of a span are translated.
+        Args:
+            index: sentences and documents.
+            src_sizes: (sentences,) number of source tokens.
         """
         raise NotImplementedError
 
@@ -181,11 +184,6 @@ class DocumentTranslationTask(PreparedTextTask):
     def reads_context(self) -> bool:
         """Whether a sentence is translated with others of its document."""
         return True
-
-    @property
-    def sequential(self) -> bool:
-        """Whether each sentence is decoded given the translations of the previous ones."""
-        return self.decoding in ("sequential", "sequential-full-source")
 
     def source_spans(
         self, index: DocumentIndex, src_sizes, tgt_sizes=None
@@ -255,7 +253,7 @@ class DocumentTranslationTask(PreparedTextTask):
         self.tags = _language_tags.of_dictionaries(options, self.src_dict, self.tgt_dict)
         self.state.merge_state_dict({_language_tags.KEY: options.record()})
         # The indices of <sep> and <bod> have changed; the search looks them up again.
-        self.search = SEARCHES[self.decoding](self)
+        self.search = build_search(self, self.search.decoding)
 
     @property
     def added_symbols(self) -> Tuple[str, ...]:
@@ -510,20 +508,16 @@ class DocumentTranslationTask(PreparedTextTask):
         dataset.report_left_out(lines, max_positions, ignore_invalid_inputs, len(kept))
         return kept
 
-    def keeps_order(self) -> bool:
-        """Return whether a window needs the translations of the previous sentences."""
-        return self.decoding == "sequential" and self.window_to_decode() > 1
-
     @contextlib.contextmanager
     def scoring_references(self) -> Iterator[None]:
         """Score each reference within its whole window, in any order, for any ``--decoding``."""
-        before = self.decoding
-        if "window" in self.decodings:
-            self.decoding = "window"
+        before = self.search
+        if self.decoding_of_references is not None:
+            self.search = build_search(self, self.decoding_of_references)
         try:
             yield
         finally:
-            self.decoding = before
+            self.search = before
 
     # ---- decoding ------------------------------------------------------------------------------
 

@@ -13,15 +13,6 @@ from omegaconf import II
 class DocumentTranslationConfig(TranslationConfig):
     """Options of all document tasks."""
 
-    decoding: Optional[ChoiceEnum(["window", "segment", "sequential"])] = field(
-        default=None,
-        metadata={
-            "help": "decoding of documents in fairseq-generate and fairseq-interactive: window "
-            "(translate a window for each sentence and keep only its last sentence), segment "
-            "(translate a window or part of a document as one output and split it at <sep>), "
-            "sequential (translate sentence by sentence, given the previous translations; default)"
-        },
-    )
     force_sentence_count: bool = field(
         default=False,
         metadata={

@@ -76,9 +76,9 @@ class DecodingInput:
             line_sizes,
             task.source_dictionary,
             index,
-            task.decoding_spans(index, sizes),
+            task.search.spans(index, sizes),
             source_spans=task.source_spans(index, sizes),
-            window_size=task.window_to_decode(),
+            window_size=task.search.window,
             empty_lines=[*empty_lines, *too_long],
             too_long=too_long,
             longest=most,
@@ -92,10 +92,10 @@ class DecodingInput:
             self.task.search.forget()
         sizes = np.asarray(lines.src_sizes)
         index = DocumentIndex.from_sizes(sizes)
-        opened, window = self._open_document, self.task.window_to_decode()
+        opened, window = self._open_document, self.task.search.window
         if len(sizes) > 0 and sizes[0] <= BLANK_SIZE:
             opened.close()
-        if opened.position > 0 and window == 0:
+        if opened.position > 0 and window is None:
             logger.warning(
                 "document %d continues after --buffer-size lines; its parts are translated "
                 "separately, so give a --buffer-size that holds whole documents",
@@ -121,7 +121,7 @@ class DecodingInput:
         if self.task.reads_context:
             self.text.read_documents(units.index, opened.number, opened.position)
         # Sentences that are too long have no translation and cannot be context.
-        opened.advance(lines.src, sizes, units.index, window - 1)
+        opened.advance(lines.src, sizes, units.index, (window or 1) - 1)
         return units
 
     def encoded(self, lines: Iterable[str], encode: Callable[[str], str]) -> List[str]:
@@ -267,7 +267,7 @@ class DecodingInput:
         if units.too_long:
             self._report_too_long(units, ignore_invalid_inputs, lines_before)
         batches = units.batches(
-            max_tokens, max_sentences, keep_order=self.task.keeps_order(), shards=num_shards
+            max_tokens, max_sentences, keep_order=self.task.search.keeps_order, shards=num_shards
         )
         mine = batches[shard_id::num_shards]
         if num_shards > 1 and not any(mine):

@@ -20,7 +20,7 @@ from fairseq_docmt.data import (
 )
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.errors import UserError, flag
-from fairseq_docmt.generation import SEARCHES
+from fairseq_docmt.generation import Decoding, build_search, decoding_option
 from fairseq_docmt.generation.iterative import ORDERS
 from fairseq_docmt.models.interface import reads_documents, remembers_translations
 from fairseq_docmt.tasks import _data_folder
@@ -34,18 +34,7 @@ from fairseq_docmt.tasks._document_rows import DocumentRows
 class FullDocumentTranslationConfig(JoinedTranslationConfig):
     """Options of ``full_document_translation``."""
 
-    decoding: Optional[
-        ChoiceEnum(["window", "segment", "sequential", "sequential-full-source", "iterative"])
-    ] = field(
-        default=None,
-        metadata={
-            "help": "segment (translate a document or part as one output and split it at <sep>; "
-            "default), sequential (translate sentence by sentence, given the previous translations "
-            "and the source up to the sentence), sequential-full-source (the same, given the "
-            "source of the whole document or part), iterative (translate each sentence, then again "
-            "given the translations of the others; for memnet_rnn)"
-        },
-    )
+    decoding: Decoding = decoding_option("full_document_translation")
     max_document_tokens: Optional[int] = field(
         default=None,
         metadata={
@@ -109,7 +98,6 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     """
 
     task_name = "full_document_translation"
-    decodings = ["segment", "sequential", "sequential-full-source", "iterative"]
     stored_defaults = {"max_document_tokens": 1000, "restart_positions": False}
     learned_defaults = {"target_ratio": 1.0}
     #: data of models whose batch rows are sentences; set when the model is built, before loading
@@ -167,11 +155,9 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         """
         model = super().build_model(cfg, from_checkpoint)
         as_rows = reads_documents(model)
-        iterative = self.cfg.decoding == "iterative"
-        if self.cfg.decoding and iterative != as_rows:
-            arch = type(model).__name__
-            others = "segment or sequential" if iterative else "iterative"
-            raise UserError(f"{arch} is decoded by --decoding {others}, not {self.decoding}")
+        if self.cfg.decoding and self.search.reads_memories != as_rows:
+            arch, others = type(model).__name__, "iterative" if as_rows else "segment or sequential"
+            raise UserError(f"{arch} is decoded by --decoding {others}, not {self.cfg.decoding}")
         if not as_rows:
             memories = ("drafts", "gold_drafts", "decode_passes", "decode_order")
             self._refuse_given(memories, f"memnet_rnn, not for {type(model).__name__}")
@@ -185,7 +171,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
             if self.cfg.word_dropout:
                 raise UserError(f"--word-dropout is not for {type(model).__name__}; leave it out")
             self.document_rows = DocumentRows(self)
-            self.decoding, self.search = "iterative", SEARCHES["iterative"](self)
+            self.search = build_search(self, "iterative")
             remembers = remembers_translations(model)
             if not from_checkpoint and not remembers:
                 self._refuse_given(("drafts", "gold_drafts"), "a target memory, not for the source")
@@ -243,12 +229,8 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
             return partial(spans_of_sampled_lengths, *given, numbers)
         return spans_of_several_lengths(*given, numbers)
 
-    def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
+    def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
         """See the base class."""
         estimated = src_sizes * self.options["target_ratio"]
         length = (estimated, self.options["max_document_tokens"])
         return part_spans(index, length, self.limits(src_sizes))
-
-    def window_to_decode(self) -> int:
-        """See the base class."""
-        return 0

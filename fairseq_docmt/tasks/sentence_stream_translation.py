@@ -2,17 +2,15 @@
 
 import logging
 from dataclasses import dataclass, field
-from typing import Optional
 
-import numpy as np
-from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from omegaconf import II
 
-from fairseq_docmt.data import DocumentCorpus, DocumentIndex
+from fairseq_docmt.data import DocumentCorpus
 from fairseq_docmt.data.iterators import StreamIterator
 from fairseq_docmt.data.stream_view import StreamView
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import Decoding, decoding_option
 from fairseq_docmt.generation.validation_units import units_of_stream
 from fairseq_docmt.models.base import name_of
 from fairseq_docmt.models.interface import is_document_recurrent
@@ -29,12 +27,7 @@ logger = logging.getLogger(__name__)
 class SentenceStreamTranslationConfig(DocumentTranslationConfig):
     """Options of ``sentence_stream_translation``."""
 
-    decoding: Optional[ChoiceEnum(["stream"])] = field(
-        default=None,
-        metadata={
-            "help": "stream: decode documents in parallel, each sentence given the document state"
-        },
-    )
+    decoding: Decoding = decoding_option("sentence_stream_translation")
     chunk_sentences: int = field(
         default=1,
         metadata={
@@ -60,7 +53,6 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     """
 
     task_name = "sentence_stream_translation"
-    decodings = ["stream"]
     stored_defaults = {}
 
     def __init__(self, cfg, src_dict, tgt_dict):
@@ -128,19 +120,6 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         """See the base class."""
         fits = corpus.within(self.most_tokens)
         return StreamView(corpus, fits, self.options["mark_document_start"], self.tags)
-
-    def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """See the base class."""
-        sentences = np.arange(index.num_sentences)
-        return np.stack([sentences, sentences + 1], axis=1)
-
-    def window_to_decode(self) -> int:
-        """See the base class."""
-        return 1
-
-    def keeps_order(self) -> bool:
-        """See the base class."""
-        return True
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
         """Return the batches of a stream or of sentences to decode.

@@ -18,6 +18,7 @@ from fairseq_docmt.data import (
 )
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import Decoding, decoding_option
 from fairseq_docmt.tasks import _data_folder, _word_dropout
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import JoinedTranslationConfig
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 class SlidingWindowTranslationConfig(JoinedTranslationConfig):
     """Options of ``sliding_window_translation``."""
 
+    decoding: Decoding = decoding_option("sliding_window_translation")
     window_size: Optional[int] = field(
         default=None,
         metadata={
@@ -85,7 +87,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
     """
 
     task_name = "sliding_window_translation"
-    decodings = ["sequential", "window", "segment"]
+    decoding_of_references = "window"
     stored_defaults = {
         "window_size": 4,
         "loss_on": "window",
@@ -184,11 +186,6 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         limit = self.limits(src_sizes, tgt_sizes)[0]
         return partial(with_next_sentences, index=index, number=number, limit=limit)
 
-    def decoding_spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
+    def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
         """See the base class."""
-        cut = stride_spans if self.decoding == "segment" else window_spans
-        return cut(index, self.options["window_size"], self.limits(src_sizes))
-
-    def window_to_decode(self) -> int:
-        """See the base class."""
-        return 0 if self.decoding == "segment" else self.options["window_size"]
+        return stride_spans(index, self.options["window_size"], self.limits(src_sizes))

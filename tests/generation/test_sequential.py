@@ -193,7 +193,7 @@ def check_documents(binarised, checkpoints, decoding, positions=None):
     expected, cuts = [], 0
     for document in source_documents(task):
         sizes = np.array([len(s) for s in document])
-        for first, end in task.decoding_spans(DocumentIndex.from_lengths([len(document)]), sizes):
+        for first, end in task.search.spans(DocumentIndex.from_lengths([len(document)]), sizes):
             translated = []
             for i in range(first, end):
                 used = 1 + _size(translated)
@@ -332,7 +332,7 @@ def test_scores_with_the_context_of_a_document(binarised, document_checkpoint):
     expected = []
     for document in source_documents(task):
         sizes = np.array([len(s) for s in document])
-        for first, end in task.decoding_spans(DocumentIndex.from_lengths([len(document)]), sizes):
+        for first, end in task.search.spans(DocumentIndex.from_lengths([len(document)]), sizes):
             translated = []
             for _ in range(first, end):
                 given = task, models, document[first:end], translated
@@ -371,7 +371,7 @@ def test_references_as_context(binarised, request, kind):
     for document, reference in zip(source_documents(task), tiny.translate(docs)):
         gold = [[task.tgt_dict.index(word) for word in line.split()] for line in reference]
         index = DocumentIndex.from_lengths([len(document)])
-        for first, end in task.decoding_spans(index, np.array([len(s) for s in document])):
+        for first, end in task.search.spans(index, np.array([len(s) for s in document])):
             for i in range(end - 1 if kind == "window" else first, end):
                 sources, context = document[first : i + 1], gold[first:i]
                 expected.append(naive_translation(task, models, sources, context))
@@ -415,7 +415,7 @@ def test_references_are_scored_without_the_future(binarised, document_checkpoint
     for document, reference in zip(source_documents(task), tiny.translate(docs)):
         gold = [[task.tgt_dict.index(word) for word in line.split()] for line in reference]
         index = DocumentIndex.from_lengths([len(document)])
-        for first, end in task.decoding_spans(index, np.array([len(s) for s in document])):
+        for first, end in task.search.spans(index, np.array([len(s) for s in document])):
             for i in range(first, end):
                 want = naive_score(task, models[0], document[first : i + 1], gold[first : i + 1])
                 assert scores[next(rows)] == pytest.approx(want / math.log(2), abs=2e-4)

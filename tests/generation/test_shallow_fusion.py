@@ -265,7 +265,7 @@ def test_documents(exact, data, lm_path, document_checkpoint, monkeypatch, decod
 
     def parts(document):
         sizes = np.array([len(sentence) for sentence in document])
-        spans = task.decoding_spans(DocumentIndex.from_lengths([len(document)]), sizes)
+        spans = task.search.spans(DocumentIndex.from_lengths([len(document)]), sizes)
         return [(first, end, first) for first, end in spans.tolist()]
 
     wanted = list(in_spans(task, model, lm, parts, decoding, 4))

@@ -375,7 +375,7 @@ def parts_of(documents, task):
     for document in documents:
         sizes = torch.tensor([len(s.split()) + 1 for s in document]).numpy()
         index = DocumentIndex.from_lengths([len(document)])
-        for first, end in task.decoding_spans(index, sizes):
+        for first, end in task.search.spans(index, sizes):
             yield document[first:end]
 
 

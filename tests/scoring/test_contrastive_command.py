@@ -298,7 +298,7 @@ def test_python_interface(window_checkpoint):
     ]
     assert found.scores == [pytest.approx(wanted, abs=2e-5)]
     assert found.unknown == 0
-    assert translator.hub.task.decoding == "sequential"
+    assert translator.hub.task.search.decoding == "sequential"
     assert translator.translate([["w1 w2", "w3"]], beam=2) == before
 
 

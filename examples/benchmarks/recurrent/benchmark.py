@@ -160,7 +160,7 @@ class Runner:
         generator = self.task.build_generator([self.prepared], search)
         dataset = self.task.build_dataset_for_inference(typed, [len(line) for line in typed])
         # The same number of sentences per batch, whether of one document or of several.
-        whole = self.task.decoding == "iterative"
+        whole = self.task.search.reads_memories
         together = self.args.documents // (self.args.sentences if whole else 1)
         batches = self.task.get_batch_iterator(
             dataset, max_sentences=max(1, together), disable_iterator_cache=True
