@@ -27,8 +27,7 @@ class DecoderState(NamedTuple):
 
     Attributes:
         layers: state of each layer.
-        rest: state shared by all layers, with ``reorder(rows: BeamRows)`` and
-            ``unshare_beams(owners)`` like theirs; or None.
+        rest: state shared by all layers, with ``reorder(rows: BeamRows)`` like theirs; or None.
         positions: (B * N,) position of the last token that each row has read, from 1; 0 before the
             first. The beams of a sentence are adjacent.
         most: upper bound of ``positions``.
@@ -46,24 +45,12 @@ class DecoderState(NamedTuple):
     def reorder(self, order: Tensor) -> "DecoderState":
         """Reorder, repeat or drop rows by a (rows,) index of former rows."""
         rows = split_order(order, self.bsz, self.beams)
-        if rows is None:
-            return self._unshare_beams().reorder(order)
         return self._replace(
             layers=[layer.reorder(rows) for layer in self.layers],
             rest=None if self.rest is None else self.rest.reorder(rows),
             positions=self.positions.index_select(0, order),
             bsz=self.bsz if rows.sentences is None else len(rows.sentences),
             beams=rows.beams,
-        )
-
-    def _unshare_beams(self) -> "DecoderState":
-        """Return the state with each beam as a separate sentence."""
-        owners = torch.arange(self.bsz, device=self.positions.device).repeat_interleave(self.beams)
-        return self._replace(
-            layers=[layer.unshare_beams(owners) for layer in self.layers],
-            rest=None if self.rest is None else self.rest.unshare_beams(owners),
-            bsz=self.bsz * self.beams,
-            beams=1,
         )
 
 

@@ -13,8 +13,8 @@ class LayerState(NamedTuple):
     """State of a decoder layer after some target tokens.
 
     Attributes:
-        recent: what causal attention needs of these tokens, with ``reorder(rows)`` and
-            ``unshare_beams()``; None before the first token.
+        recent: what causal attention needs of these tokens, with ``reorder(rows)``; None before the
+            first token.
         source: what cross attention reads, shared by the beams of a sentence, with
             ``of_sentences(sentences)``.
         beams: number of beams of each sentence.
@@ -31,20 +31,10 @@ class LayerState(NamedTuple):
         """Select sentences and reorder, repeat or drop their beams."""
         recent = None if self.recent is None else self.recent.reorder(rows)
         state = self._replace(recent=recent, beams=rows.beams)
-        return state if rows.sentences is None else state._of_sentences(rows.sentences)
-
-    def unshare_beams(self, owners: Tensor) -> "LayerState":
-        """Return the state with each beam as a separate sentence.
-
-        Args:
-            owners: (rows,) sentence of each beam.
-        """
-        recent = None if self.recent is None else self.recent.unshare_beams()
-        return self._of_sentences(owners)._replace(recent=recent, beams=1)
-
-    def _of_sentences(self, sentences: Tensor) -> "LayerState":
-        memory = None if self.memory is None else self.memory.of_sentences(sentences)
-        return self._replace(source=self.source.of_sentences(sentences), memory=memory)
+        if rows.sentences is None:
+            return state
+        memory = None if self.memory is None else self.memory.of_sentences(rows.sentences)
+        return state._replace(source=self.source.of_sentences(rows.sentences), memory=memory)
 
 
 class Sublayers:

@@ -212,11 +212,9 @@ class SharedSentences(NamedTuple):
 
     def reorder(self, rows: BeamRows) -> "SharedSentences":
         """Select sentences."""
-        return self if rows.sentences is None else self.unshare_beams(rows.sentences)
-
-    def unshare_beams(self, owners: Tensor) -> "SharedSentences":
-        """Return the state with each beam as a separate sentence."""
-        return SharedSentences(self.sentences.of_sentences(owners))
+        if rows.sentences is None:
+            return self
+        return SharedSentences(self.sentences.of_sentences(rows.sentences))
 
 
 class HANDecoder(StatefulDecoder):

@@ -9,6 +9,9 @@ from typing import Any, Dict, NamedTuple, Optional, Protocol
 import torch
 from torch import Tensor
 
+#: place of the state in fairseq's dictionary
+_KEY, _VALUE = "decoder", "state"
+
 
 class BeamRows(NamedTuple):
     """New order of batch rows, split into sentences and the beams of each sentence.
@@ -26,40 +29,27 @@ class BeamRows(NamedTuple):
     order: Tensor
 
 
-def split_order(order: Tensor, bsz: int, beams: int) -> Optional[BeamRows]:
+def split_order(order: Tensor, bsz: int, beams: int) -> BeamRows:
     """Split a new order of ``bsz * beams`` rows into sentences and beams.
+
+    If rows of different sentences are mixed, which beam search never does, each row becomes a
+    sentence with one beam.
 
     Args:
         order: (rows,) former row of each row.
         bsz: current number of sentences.
         beams: current number of beams of each sentence; 1 before beam search starts.
-
-    Returns:
-        The split order, or None if the rows of a sentence come from different sentences, so that
-        they cannot share values.
     """
     sentences = torch.arange(bsz, device=order.device)
-    if beams == 1:
-        repeats = len(order) // bsz
-        if repeats > 1 and len(order) == bsz * repeats:
-            if torch.equal(order, sentences.repeat_interleave(repeats)):
-                return BeamRows(None, repeats, None, order)
-        same = torch.equal(order, sentences)
-        local = torch.zeros_like(order).unsqueeze(1)
-        return BeamRows(None if same else order, 1, local, order)
-    if len(order) % beams != 0:
-        return None
-    grouped = order.view(-1, beams)
-    owners = torch.div(grouped, beams, rounding_mode="floor")
-    if not torch.equal(owners, owners[:, :1].expand_as(owners)):
-        return None
-    kept = owners[:, 0]
+    repeats = len(order) // bsz
+    if beams == 1 and repeats > 1 and torch.equal(order, sentences.repeat_interleave(repeats)):
+        return BeamRows(None, repeats, None, order)
+    owners, local = torch.div(order, beams, rounding_mode="floor"), order % beams
+    kept = owners[::beams]
+    if not torch.equal(owners, kept.repeat_interleave(beams)):
+        return BeamRows(owners, 1, local.unsqueeze(1), order)
     same = torch.equal(kept, sentences)
-    return BeamRows(None if same else kept, beams, grouped % beams, order)
-
-
-_KEY = "decoder"
-_VALUE = "state"
+    return BeamRows(None if same else kept, beams, local.view(-1, beams), order)
 
 
 class SearchState(Protocol):
@@ -181,10 +171,6 @@ class RecentTokens(NamedTuple):
         """Reorder the rows."""
         return RecentTokens(*(None if x is None else x.index_select(0, rows.order) for x in self))
 
-    def unshare_beams(self) -> "RecentTokens":
-        """Return the cache unchanged: beams do not share it."""
-        return self
-
 
 class SharedSource:
     """Mixin for encoders whose output has one row for each sentence, shared by its beams.
@@ -196,11 +182,7 @@ class SharedSource:
     def reorder_encoder_out(self, encoder_out, new_order):
         """Reorder the rows; the beams of a sentence still share its output."""
         bsz = encoder_out["encoder_padding_mask"][0].size(0)
-        beams = encoder_out["beams"]
-        rows = split_order(new_order, bsz, beams)
-        if rows is None:
-            sentences = torch.div(new_order, beams, rounding_mode="floor")
-            return self._select(encoder_out, sentences, 1)
+        rows = split_order(new_order, bsz, encoder_out["beams"])
         if rows.sentences is None:
             return {**encoder_out, "beams": rows.beams}
         return self._select(encoder_out, rows.sentences, rows.beams)

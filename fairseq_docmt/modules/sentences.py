@@ -93,10 +93,6 @@ class SentenceNumber(NamedTuple):
         """Reorder the rows."""
         return SentenceNumber(self.number.index_select(0, rows.order))
 
-    def unshare_beams(self, owners: Tensor) -> "SentenceNumber":
-        """Return the numbers unchanged: beams do not share them."""
-        return self
-
 
 def source_sentences(separators: Tensor) -> Tensor:
     """Count the sentences before each token of a source.

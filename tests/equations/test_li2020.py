@@ -194,9 +194,9 @@ def test_contexts_follow_their_sentence_in_a_search():
     after = state.reorder(split_order(torch.tensor([5, 4, 0, 1]), 3, 2))
     for one in after.memory.contexts:
         assert one.known.tolist() == one.source.keys.flatten().tolist() == [2, 0]
-    owners = torch.tensor([0, 0, 1, 1, 2, 2])
-    for one in state.unshare_beams(owners).memory.contexts:
-        assert one.known.tolist() == one.source.values.flatten().tolist() == [0, 0, 1, 1, 2, 2]
+    alone = state.reorder(split_order(torch.tensor([0, 2, 1, 3, 5, 4]), 3, 2))
+    for one in alone.memory.contexts:
+        assert one.known.tolist() == one.source.values.flatten().tolist() == [0, 1, 0, 1, 2, 2]
 
 
 # ---- where a model starts ------------------------------------------------------------------------

@@ -28,6 +28,8 @@ from fairseq_docmt.modules.search_state import (
         ([1, 1, 2, 3], 2, 2, None, 2, [[1, 1], [0, 1]]),  # beams change places
         ([3, 2], 2, 2, [1], 2, [[1, 0]]),  # a sentence ends, and beams change places
         ([2, 3, 0, 1], 2, 2, [1, 0], 2, [[0, 1], [0, 1]]),  # sentences change places
+        ([0, 2, 1, 3], 2, 2, [0, 1, 0, 1], 1, [[0], [0], [1], [1]]),  # rows go on alone
+        ([0, 1, 2], 2, 2, [0, 0, 1], 1, [[0], [1], [0]]),
     ],
 )
 def test_split_order(order, bsz, beams, sentences, new_beams, local):
@@ -35,11 +37,6 @@ def test_split_order(order, bsz, beams, sentences, new_beams, local):
     assert rows.beams == new_beams
     assert (None if rows.sentences is None else rows.sentences.tolist()) == sentences
     assert (None if rows.local is None else rows.local.tolist()) == local
-
-
-@pytest.mark.parametrize("order", [[0, 2, 1, 3], [0, 1, 2]])
-def test_rows_of_different_sentences_cannot_be_split(order):
-    assert split_order(torch.tensor(order), 2, 2) is None
 
 
 class Rows(NamedTuple):

@@ -215,7 +215,7 @@ class BeamMemory(NamedTuple):
             shares = memory.shares.expand(-1, -1, rows.beams, -1)
             return memory._replace(shares=shares, keys=None, values=None, weights=None)
         memory = self if rows.sentences is None else self._of_sentences(rows.sentences)
-        if rows.beams == 1:
+        if self.beams == 1:
             return memory
         weights = None if memory.weights is None else _take_beams(memory.weights, rows.local)
         return memory._replace(shares=_take_beams(memory.shares, rows.local), weights=weights)
@@ -229,13 +229,6 @@ class BeamMemory(NamedTuple):
         """Return the history of each row as a summary, (H, B * N, F, D)."""
         memory = self.merged()
         return Summary(memory.sums.flatten(1, 2), memory.norms.flatten(1, 2))
-
-    def unshare_beams(self) -> "BeamMemory":
-        """Return the state with each beam as a separate sentence."""
-        summary = self.as_summary()
-        shares = self.shares.new_ones(self.shares.size(0), summary.norms.size(1), 1, 1)
-        sums, norms = summary.sums[:, :, None], summary.norms[:, :, None]
-        return self._of_summaries(sums, norms, shares, self.rounded.dtype)
 
 
 def _shares(weight_heads: int, shape: Tuple[int, ...], dtype: torch.dtype, exact: Tensor) -> Tensor:

@@ -141,12 +141,6 @@ class CausalState(NamedTuple):
             weight = weight.gather(2, rows.local.expand(len(weight), -1, -1))
         return CausalState(self.memory.reorder(rows), weight)
 
-    def unshare_beams(self) -> "CausalState":
-        """Return the state with each beam as a separate sentence."""
-        weight = self.token_weight
-        weight = None if weight is None else weight.flatten(1).unsqueeze(2)
-        return CausalState(self.memory.unshare_beams(), weight)
-
 
 class CausalRFA(_RFA):
     """Causal attention over target tokens, with an optional sentential gate."""

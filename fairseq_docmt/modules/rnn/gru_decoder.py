@@ -174,9 +174,6 @@ class GRUState(NamedTuple):
     def reorder(self, order: Tensor) -> "GRUState":
         """Reorder, repeat or drop rows by a (rows,) index of former rows."""
         rows = split_order(order, self.bsz, self.beams)
-        if rows is None:
-            owners = torch.arange(self.bsz, device=order.device).repeat_interleave(self.beams)
-            return self._of_sentences(owners)._replace(beams=1).reorder(order)
         state = self if rows.sentences is None else self._of_sentences(rows.sentences)
         hidden, upper = self.hidden.index_select(0, order), self.upper.index_select(1, order)
         return state._replace(hidden=hidden, upper=upper, beams=rows.beams)

@@ -116,10 +116,6 @@ class SourcePointer(NamedTuple):
         state = (x.index_select(0, rows.order) for x in self[1:])
         return SourcePointer(self.source.of_rows(rows.order), *state)
 
-    def unshare_beams(self, owners: Tensor) -> "SourcePointer":
-        """Return the alignment unchanged: beams do not share it."""
-        return self
-
     def advance(
         self, tokens: Tensor, separator: int, padding: int, kind: str, ratio: float
     ) -> Tuple[Tensor, "SourcePointer"]:

@@ -105,7 +105,6 @@ def test_memory_equals_copies(gated, after_reading, dtype):
         copied.reorder(order)
         memory = check_step(memory, copied, gated)
         if step == 15:  # rows go on alone, in any order
-            memory = memory.unshare_beams()
             order = torch.tensor([3, 0, 1, 2, 2])
             continue
         kept = torch.arange(memory.bsz)
@@ -154,5 +153,5 @@ def test_gated_sums_stay_in_single_precision(heads, monkeypatch):
             _, state = attention(x, None, state, True, separators=~nowhere[:, 0], bsz=BSZ)
         first = getattr(state.memory, weights)[:, :, 0, 0]
         torch.testing.assert_close(first, gate**9)
-        for memory in (state.memory, state.memory.merged(), state.memory.unshare_beams()):
+        for memory in (state.memory, state.memory.merged()):
             assert memory.shares.dtype == torch.float32
