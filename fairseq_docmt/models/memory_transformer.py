@@ -113,6 +113,7 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
         """See the base class."""
         super().check_options(args)
         require_at_least(args, memory_size=1, memory_gradient_sentences=0)
+        args.forget_context = args.forget_memory
         args.memory_layers = {
             side: layers_with_memory(args, side) for side in ("encoder", "decoder")
         }

@@ -19,7 +19,7 @@ class EncoderOutput(TypedDict, total=False):
     encoder_out: List[Tensor]
     #: [(B, S)] True at padding
     encoder_padding_mask: List[Tensor]
-    #: [(B, S, C)] embeddings of the source, empty with ``row_groups``; not used here
+    #: [(B, S, C)] embeddings of the source, empty with groups of rows; not used here
     encoder_embedding: List[Tensor]
     #: states of all layers, if requested
     encoder_states: List[Tensor]
@@ -47,14 +47,9 @@ class EncoderOutput(TypedDict, total=False):
     #: first decoder state and search trace, reused to compute the document state after a search
     remembered: Dict[str, Any]
 
-    # ---- models of streams and memnet_rnn, in training -----------------------------------------
+    # ---- recurrent models, and models with a document state ------------------------------------
 
-    #: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None
-    row_groups: Any
-
-    # ---- models with a document state ----------------------------------------------------------
-
-    #: :class:`~fairseq_docmt.modules.stream.Stream`, the documents of the rows
+    #: :class:`~fairseq_docmt.modules.stream.Stream`, the documents of the rows and their groups
     stream: Any
     #: document state of the encoder after these sentences
     doc_state: Dict[str, Tensor]

@@ -15,9 +15,6 @@ from fairseq_docmt.modules.stream import (
     DocumentState,
     Stream,
     of_equal_width,
-    packed,
-    target_groups,
-    training_groups,
 )
 from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
@@ -195,13 +192,14 @@ class HANEncoder(StreamEncoder):
         if cfg.context_side != "target":
             self.hierarchical = _build_attention(cfg, cfg.encoder)
 
-    def with_context(self, output, src_tokens, stream, groups):
+    def with_context(self, output, src_tokens, stream):
         """Let the states attend to those of previous sentences."""
         if self.hierarchical is None:
             return output
         x, present = output["encoder_out"][0].transpose(0, 1), src_tokens.ne(self.padding_idx)
         previous = PreviousStates.of("encoder", x, present, stream, self.count)
-        x = groups.apply(self.hierarchical, x, self.hierarchical.attended(previous))
+        groups, attended = stream.groups("source"), self.hierarchical.attended(previous)
+        x = groups.apply(self.hierarchical, x, attended)
         return {**output, "encoder_out": [x.transpose(0, 1)], "doc_state": previous.doc_state}
 
 
@@ -233,8 +231,8 @@ class HANDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """See the base class; the extra outputs include the new document state, ``doc_state``."""
         stream = encoder_out["stream"].for_rows(len(tokens))
-        groupings = training_groups(encoder_out, len(tokens), weights_of)
-        targets, sources = target_groups(groupings)
+        stream = stream if weights_of is None else stream.ungrouped()
+        targets, sources = stream.groups("target"), stream.groups("attended")
         source, padding, _ = batch_first_source(encoder_out)
         encoded = list(zip(sources.split(source), sources.split(padding)))
         groups, _, weights = self.run_layers(
@@ -248,8 +246,8 @@ class HANDecoder(StatefulDecoder):
             previous = self._previous(x, tokens.ne(self.padding_idx), stream)
             x = targets.apply(self.hierarchical, x, self.hierarchical.attended(previous))
             doc_state.update(previous.doc_state)
-        extra = {"attn": weights or [None], "doc_state": doc_state}
-        return packed(x, extra, groupings)
+        extra = {"attn": weights or [None], "doc_state": doc_state, **stream.positions()}
+        return stream.at_loss(x), extra
 
     def init_layers(self, encoder_out):
         """See the base class."""

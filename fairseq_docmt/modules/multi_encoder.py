@@ -11,7 +11,7 @@ from fairseq_docmt.modules.attention import AttendedSource, SourceAttention
 from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.decoder_layer import DecoderLayer
 from fairseq_docmt.modules.previous_sentences import TARGET_KEY, PreviousSentences
-from fairseq_docmt.modules.stream import RowGroups, Stream, packed, target_groups, training_groups
+from fairseq_docmt.modules.stream import RowGroups, Stream
 from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
 
@@ -217,7 +217,7 @@ class MultiEncoderEncoder(StreamEncoder):
             most = cfg.max_source_positions
             self.context_encoder = ContextEncoder(cfg, cfg.encoder, most, dictionary, embed_tokens)
 
-    def with_context(self, output, src_tokens, stream, groups):
+    def with_context(self, output, src_tokens, stream):
         """Encode previous source sentences, ``contexts``."""
         if not self.reads_context:
             return {**output, "contexts": []}
@@ -279,8 +279,8 @@ class MultiEncoderDecoder(StatefulDecoder):
             previous = self._previous(tokens, stream)
             contexts.append(self._encode(previous))
             doc_state.update(previous.doc_state)
-        groupings = training_groups(encoder_out, len(tokens), weights_of)
-        targets, sources = target_groups(groupings)
+        stream = stream if weights_of is None else stream.ungrouped()
+        targets, sources = stream.groups("target"), stream.groups("attended")
         source, padding = self._source(encoder_out, contexts)
         parts = sources.split(source), sources.split(padding), _in_groups(contexts, sources)
         encoded = list(zip(*parts))
@@ -289,8 +289,8 @@ class MultiEncoderDecoder(StatefulDecoder):
             lambda number, layer, _: [layer.begin(*each) for each in encoded],
             weights_of=weights_of,
         )
-        extra = {"attn": weights or [None], "doc_state": doc_state}
-        return packed(targets.join(groups, x.size(1)), extra, groupings)
+        extra = {"attn": weights or [None], "doc_state": doc_state, **stream.positions()}
+        return stream.at_loss(targets.join(groups, x.size(1))), extra
 
     def init_layers(self, encoder_out):
         """See the base class."""

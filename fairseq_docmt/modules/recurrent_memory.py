@@ -1,6 +1,6 @@
 """Recurrent memory that summarises earlier sentences (Feng et al. 2022)."""
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.modules import FairseqDropout, SinusoidalPositionalEmbedding
@@ -11,16 +11,9 @@ from torch import Tensor, nn
 from fairseq_docmt.modules.attention import AttendedSource, SourceAttention
 from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.decoder_layer import Sublayers
-from fairseq_docmt.modules.encoder import SharedSourceEncoder, pass_layer_kwargs, wrapped
-from fairseq_docmt.modules.stream import (
-    DocumentState,
-    RowGroups,
-    Stream,
-    groups_of,
-    packed,
-    target_groups,
-    training_groups,
-)
+from fairseq_docmt.modules.encoder import pass_layer_kwargs, wrapped
+from fairseq_docmt.modules.stream import DocumentState, RowGroups, Stream
+from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
 
 class ReadSentence(NamedTuple):
@@ -191,7 +184,7 @@ class SentenceMemory(nn.Module):
         lanes: int,
         before: Optional[MemoryState],
         begun: Optional[Tuple[Tensor, MemoryState]] = None,
-        columns: Optional[Sequence[slice]] = None,
+        columns: Callable[[int], slice] = lambda number: slice(None),
     ) -> Tuple[Tensor, MemoryState]:
         """Read and update the memory over K consecutive sentences of B lanes.
 
@@ -203,7 +196,7 @@ class SentenceMemory(nn.Module):
             before: incoming state of the B lanes, None for none.
             begun: precomputed result of :meth:`begin_sentence` for the first sentences, if
                 available.
-            columns: the columns of T that the k-th sentences use; None for all.
+            columns: function from k to the columns of T that the k-th sentences use.
 
         Returns:
             (K * B, m, C) memory read by each sentence, and the state after the last.
@@ -211,7 +204,7 @@ class SentenceMemory(nn.Module):
         memories, state = [], before
         steps = zip(*(x.unflatten(0, (-1, lanes)) for x in (states, present, starts)))
         for number, (step_states, step_present, step_starts) in enumerate(steps):
-            used = slice(None) if columns is None else columns[number]
+            used = columns(number)
             memory, state = begun or self.begin_sentence(state, step_starts)
             begun = None
             memories.append(memory)
@@ -276,7 +269,6 @@ class MemoryReader:
         memories: memories of this side, by layer number.
         stream: layout of the batch.
         present: (rows, T) True at tokens, False at padding.
-        groups: rows of similar length.
         begun: precomputed results of :meth:`SentenceMemory.begin_sentence`, by layer number.
     """
 
@@ -286,11 +278,10 @@ class MemoryReader:
         memories: nn.ModuleDict,
         stream: Stream,
         present: Tensor,
-        groups: RowGroups,
         begun=None,
     ):
         self.side, self.memories, self.stream, self.present = side, memories, stream, present
-        self.groups = groups
+        self.groups = stream.groups("source" if side == "encoder" else "target")
         self.begun: Dict[int, Tuple[Tensor, MemoryState]] = begun or {}
         self.doc_state: DocumentState = {}
 
@@ -306,9 +297,9 @@ class MemoryReader:
         def read(groups: List[Tensor]) -> List[Tensor]:
             before = MemoryState.of_doc_state(self.stream.doc_state, name)
             states = self.groups.join([memory.states_of(x) for x in groups], self.present.size(1))
-            rows, columns = (states, self.present, self.stream.starts), self.groups.steps()
+            rows = (states, self.present, self.stream.starts)
             seen, after = memory.read_sentences(
-                *rows, self.stream.lanes, before, self.begun.get(layer), columns
+                *rows, self.stream.lanes, before, self.begun.get(layer), self.groups.columns_of_step
             )
             self.doc_state.update(after.as_doc_state(name))
             memories = self.groups.select(seen)
@@ -354,7 +345,7 @@ def _length_first(function, x, *more):
     return function(x.transpose(0, 1), *more).transpose(0, 1)
 
 
-class MemoryTransformerEncoder(SharedSourceEncoder):
+class MemoryTransformerEncoder(StreamEncoder):
     """Transformer encoder with memories in some layers.
 
     Args:
@@ -364,54 +355,21 @@ class MemoryTransformerEncoder(SharedSourceEncoder):
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens, separator)
         self.memories = build_memories(cfg, "encoder")
-        self.forget_memory = cfg.forget_memory
 
     def build_encoder_layer(self, cfg):
         """See the base class."""
         return wrapped(MemoryEncoderLayer(cfg), cfg)
 
-    def forward(
-        self,
-        src_tokens,
-        src_lengths=None,
-        return_all_hiddens=False,
-        token_embeddings=None,
-        starts: Optional[Tensor] = None,
-        lanes: Optional[int] = None,
-        doc_state: Optional[DocumentState] = None,
-        row_groups: Optional[dict] = None,
-    ):
-        """Encode consecutive sentences.
-
-        Args:
-            src_tokens, src_lengths, return_all_hiddens, token_embeddings: see the base class.
-            starts: (rows,) True for rows that start a document; default: all.
-            lanes: number of lanes; default: number of rows.
-            doc_state: incoming document state of each lane, None for none.
-            row_groups: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None.
-
-        Returns:
-            Output of the base class with ``stream``, ``doc_state``, ``begun`` and ``row_groups``
-            (:class:`~fairseq_docmt.modules.encoder_output.EncoderOutput`).
-        """
-        stream = Stream.of(src_tokens, None if self.forget_memory else starts, lanes, doc_state)
-        groups, present = groups_of(row_groups, "source"), src_tokens.ne(self.padding_idx)
-        reader = MemoryReader("encoder", self.memories, stream, present, groups)
+    def encode(self, src_tokens, stream):
+        """See the base class; the layers read memories, and all groups side by side."""
+        reader = MemoryReader("encoder", self.memories, stream, src_tokens.ne(self.padding_idx))
         sublayers = [reader.sublayer(layer) for layer in range(len(self.layers))]
-        with pass_layer_kwargs(self.layers, memory=sublayers, groups=groups):
-            output = super().forward(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
-        return {
-            **output,
-            "stream": stream,
-            "doc_state": reader.doc_state,
-            "begun": {},
-            "row_groups": row_groups,
-        }
+        with pass_layer_kwargs(self.layers, memory=sublayers, groups=reader.groups):
+            output = super().encode(src_tokens, stream.ungrouped())
+        return {**output, "doc_state": reader.doc_state, "begun": {}}
 
     def _select(self, encoder_out, sentences, beams):
-        stream = encoder_out["stream"].of_rows(sentences)
-        selected = super()._select(encoder_out, sentences, beams)
-        return {**selected, "stream": stream, "doc_state": {}, "begun": {}, "row_groups": None}
+        return {**super()._select(encoder_out, sentences, beams), "begun": {}}
 
 
 class MemoryTransformerDecoder(StatefulDecoder):
@@ -426,23 +384,12 @@ class MemoryTransformerDecoder(StatefulDecoder):
         self.memories = build_memories(cfg, "decoder")
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """Compute the features of whole sequences.
-
-        Args:
-            x, tokens, encoder_out, weights_of: see the base class.
-
-        Returns:
-            (rows, T, C) features, and extra outputs with the new document state, ``doc_state``.
-            With ``row_groups`` the features are those of the N positions with loss, (1, N, C), and
-            the extra outputs have their indices in the flattened targets, ``positions``.
-        """
+        """See the base class; the extra outputs include the new document state, ``doc_state``."""
         stream = encoder_out["stream"].for_rows(len(tokens))
-        one_row_each = stream is encoder_out["stream"]
-        groupings = training_groups(encoder_out, len(tokens), weights_of)
-        targets, sources = target_groups(groupings)
-        present = tokens.ne(self.padding_idx)
-        begun = encoder_out["begun"] if one_row_each else None
-        reader = MemoryReader("decoder", self.memories, stream, present, targets, begun)
+        begun = encoder_out["begun"] if stream is encoder_out["stream"] else None
+        stream = stream if weights_of is None else stream.ungrouped()
+        targets, sources = stream.groups("target"), stream.groups("attended")
+        reader = MemoryReader("decoder", self.memories, stream, tokens.ne(self.padding_idx), begun)
         source, padding, _ = batch_first_source(encoder_out)
         encoded = list(zip(sources.split(source), sources.split(padding)))
         groups, _, weights = self.run_layers(
@@ -452,11 +399,9 @@ class MemoryTransformerDecoder(StatefulDecoder):
             weights_of,
         )
         x = targets.join(groups, x.size(1))
-        extra = {
-            "attn": weights or [None],
-            "doc_state": {**encoder_out["doc_state"], **reader.doc_state},
-        }
-        return packed(x, extra, groupings)
+        doc_state = {**encoder_out["doc_state"], **reader.doc_state}
+        extra = {"attn": weights or [None], "doc_state": doc_state, **stream.positions()}
+        return stream.at_loss(x), extra
 
     def init_layers(self, encoder_out):
         """See the base class."""

@@ -6,7 +6,9 @@ moved and joined without reference to the architecture.
 
 Rows of similar length are computed together, which leaves little padding.  With groups, a decoder
 returns features of the N positions with loss only, (1, N, C), and the extra output ``positions``:
-(N,) their indices in the flattened targets.
+(N,) their indices in the flattened targets.  The backward pass of indexing would fill a tensor of
+the size of its input with zeros, for every group; here each direction of one operation is the
+backward pass of the other, and fills at most one.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -14,8 +16,6 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from fairseq_docmt.ops.rows import gathered, scattered
 
 DocumentState = Dict[str, Tensor]
 
@@ -61,19 +61,22 @@ class Stream(NamedTuple):
         starts: (rows,) True for rows that start a document.
         lanes: number of lanes; row r follows row r - lanes.
         doc_state: incoming document state of each lane, None for none.
+        row_groups: rows by length, :class:`~fairseq_docmt.data.batch.RowGroupings`; None for all
+            rows together.
     """
 
     starts: Tensor
     lanes: int
     doc_state: Optional[DocumentState]
+    row_groups: Optional[dict] = None
 
     @classmethod
-    def of(cls, src_tokens: Tensor, starts=None, lanes=None, doc_state=None) -> "Stream":
+    def of(cls, src_tokens, starts=None, lanes=None, doc_state=None, row_groups=None) -> "Stream":
         """Create the stream of (rows, S) tokens; without ``starts`` each row is a document."""
         num_rows = len(src_tokens)
         if starts is None:
             starts = torch.ones(num_rows, dtype=torch.bool, device=src_tokens.device)
-        return cls(starts, lanes or num_rows, doc_state)
+        return cls(starts, lanes or num_rows, doc_state, row_groups)
 
     def previous(self, filled: Tensor, count: int) -> Tuple[Tensor, Tensor, Tensor]:
         """Find the previous ``count`` sentences of each row, the farthest first.
@@ -100,7 +103,7 @@ class Stream(NamedTuple):
         return place.flatten(0, 1), torch.cat(known), back <= filled.unsqueeze(1)
 
     def of_rows(self, rows: Tensor) -> "Stream":
-        """Select rows by index; each row must be a lane of its own."""
+        """Select rows by index, without groups; each row must be a lane of its own."""
         doc_state = None if self.doc_state is None else select_documents(self.doc_state, rows)
         return Stream(self.starts.index_select(0, rows), len(rows), doc_state)
 
@@ -110,6 +113,27 @@ class Stream(NamedTuple):
             return self
         sentences = torch.arange(len(self.starts), device=self.starts.device)
         return self.of_rows(sentences.repeat_interleave(num_rows // len(sentences)))
+
+    def ungrouped(self) -> "Stream":
+        """Return the stream with all rows together."""
+        return self._replace(row_groups=None)
+
+    def groups(self, name: str) -> "RowGroups":
+        """Return groups of rows: of the ``source``, the ``target``, or the ``attended`` source.
+
+        The last are the sources in the groups of their targets.
+        """
+        return RowGroups(None if self.row_groups is None else self.row_groups[name])
+
+    def at_loss(self, x: Tensor) -> Tensor:
+        """Select the N positions with loss, (1, N, C), from (rows, T, C); all without groups."""
+        if self.row_groups is None:
+            return x
+        return x.flatten(0, 1).index_select(0, self.row_groups["tokens"]).unsqueeze(0)
+
+    def positions(self) -> dict:
+        """Return the extra output ``positions`` of a decoder; nothing without groups."""
+        return {} if self.row_groups is None else {"positions": self.row_groups["tokens"]}
 
 
 class RowGroups:
@@ -155,15 +179,11 @@ class RowGroups:
         shape = (sum(map(len, parts)), length, *parts[0].shape[2:])
         return scattered(parts, list(zip(self.rows, columns)), shape)
 
-    def steps(self) -> Optional[List[slice]]:
-        """Return the columns that the rows of each step of a stream use; None for all columns."""
-        if self._grouping is None:
-            return None
-        return [self._columns(length) for length in self._grouping["steps"]]
-
     def columns_of_step(self, number: int) -> slice:
-        """Return the columns that the rows of a step use, all of them without groups."""
-        return slice(None) if self._grouping is None else self.steps()[number]
+        """Return the columns that the rows of a step of a stream use, all without groups."""
+        if self._grouping is None:
+            return slice(None)
+        return self._columns(self._grouping["steps"][number])
 
     def apply(self, function: Callable[[Tensor, Any], Tensor], x: Tensor, sentences: Any) -> Tensor:
         """Compute a function of each group and put the results together.
@@ -182,59 +202,65 @@ class RowGroups:
         return slice(-length, None) if self._grouping["left_padded"] else slice(length)
 
 
-def at_loss(x: Tensor, groupings: Optional[dict]) -> Tensor:
-    """Select the positions with loss.
+#: rows of a group, and the columns it has of them, None for all
+Group = Tuple[Tensor, Optional[slice]]
+
+
+def gathered(x: Tensor, groups: Sequence[Group]) -> List[Tensor]:
+    """Return the (rows of the group, its columns, ...) values of each group.
 
     Args:
-        x: (rows, T, C) values.
-        groupings: the groups of the batch, which name the N positions; None for all positions.
-
-    Returns:
-        (1, N, C) values, or ``x`` without groups.
+        x: (B, T, ...) values, (B, ...) for groups with all columns.
+        groups: the groups; no position is in two of them.
     """
-    if groupings is None:
-        return x
-    return x.flatten(0, 1).index_select(0, groupings["tokens"]).unsqueeze(0)
+    return list(_Gathered.apply(x, groups))
 
 
-def packed(x: Tensor, extra: dict, groupings: Optional[dict]) -> Tuple[Tensor, dict]:
-    """Return the output of a decoder: features (rows, T, C), or those of the positions with loss.
+def scattered(parts: Sequence[Tensor], groups: Sequence[Group], shape: Sequence[int]) -> Tensor:
+    """Put the values of groups in their places; what no group has is zero.
 
     Args:
-        x: (rows, T, C) features.
-        extra: extra outputs, to which ``positions`` is added.
-        groupings: the groups of the batch, or None.
+        parts: (rows of the group, its columns, ...) values of each group.
+        groups: the groups; no position is in two of them.
+        shape: shape of the result, (B, T, ...).
     """
-    return at_loss(x, groupings), {**extra, **positions(groupings)}
+    return _Scattered.apply(groups, shape, *parts)
 
 
-def positions(groupings: Optional[dict]) -> dict:
-    """Return the extra output ``positions`` of a decoder; nothing without groups."""
-    return {} if groupings is None else {"positions": groupings["tokens"]}
+class _Gathered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, groups):
+        ctx.groups, ctx.shape = groups, x.shape
+        return _gather(x, groups)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, *gradients):
+        return _scatter(gradients, ctx.groups, ctx.shape), None
 
 
-def training_groups(encoder_out: dict, rows: int, weights_of: Optional[int]) -> Optional[dict]:
-    """Return the groups of a batch; None where attention weights are wanted, or in a search.
+class _Scattered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, groups, shape, *parts):
+        ctx.groups = groups
+        return _scatter(parts, groups, shape)
 
-    Args:
-        encoder_out: encoder output, with ``stream`` and ``row_groups``.
-        rows: number of rows of the decoder.
-        weights_of: layer whose attention weights are wanted, or None.
-    """
-    one_row_each = rows == len(encoder_out["stream"].starts)
-    return encoder_out["row_groups"] if one_row_each and weights_of is None else None
-
-
-def groups_of(groupings: Optional[dict], name: str) -> RowGroups:
-    """Return the groups with this name of a batch, :class:`~fairseq_docmt.data.batch.RowGroupings`.
-
-    Args:
-        groupings: the groups of the batch; None for all rows in one group.
-        name: ``source``, ``target`` or ``attended``.
-    """
-    return RowGroups(None if groupings is None else groupings[name])
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        return (None, None, *_gather(gradient, ctx.groups))
 
 
-def target_groups(groupings: Optional[dict]) -> Tuple[RowGroups, RowGroups]:
-    """Return the groups of targets of a batch, and of sources by the lengths of their targets."""
-    return groups_of(groupings, "target"), groups_of(groupings, "attended")
+def _gather(x: Tensor, groups: Sequence[Group]) -> Tuple[Tensor, ...]:
+    return tuple(_columns(x, columns).index_select(0, rows) for rows, columns in groups)
+
+
+def _scatter(parts: Sequence[Tensor], groups: Sequence[Group], shape: Sequence[int]) -> Tensor:
+    x = parts[0].new_zeros(shape)
+    for part, (rows, columns) in zip(parts, groups):
+        _columns(x, columns).index_copy_(0, rows, part)
+    return x
+
+
+def _columns(x: Tensor, columns: Optional[slice]) -> Tensor:
+    return x if columns is None else x[:, columns]

@@ -1,6 +1,6 @@
 """``rnnsearch`` against its equations, written out as loops over words.
 
-Covers modules/rnn/gru_encoder.py, modules/rnn/gru_decoder.py.
+Covers modules/rnn/gru_decoder.py.
 """
 
 import math

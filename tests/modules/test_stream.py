@@ -2,13 +2,16 @@
 
 import pytest
 import torch
+from torch.autograd import gradcheck
 
 from fairseq_docmt.modules.stream import (
     RowGroups,
     Stream,
     detached,
+    gathered,
     joined,
     moved,
+    scattered,
     select_documents,
 )
 
@@ -105,13 +108,67 @@ def test_split_and_join(left):
             assert torch.equal(found.sum(0), x[row].sum(0))
     assert torch.equal(groups.join(parts, width), x)
     assert groups.split(None) == [None, None]
-    assert groups.steps() == ([slice(-5, None), slice(-2, None)] if left else [slice(5), slice(2)])
-    assert groups.columns_of_step(1) == groups.steps()[1]
+    steps = [slice(-5, None), slice(-2, None)] if left else [slice(5), slice(2)]
+    assert [groups.columns_of_step(n) for n in (0, 1)] == steps
     assert [part.tolist() for part in groups.select(torch.arange(5))] == [[2, 0, 4], [1, 3]]
 
 
 def test_one_group():
     groups, x = RowGroups(None), torch.randn(2, 3, 4)
     assert groups.split(x)[0] is x and groups.select(x)[0] is x and groups.join([x], 3) is x
-    assert groups.split(None) == [None] and groups.steps() is None and groups.rows is None
+    assert groups.split(None) == [None] and groups.rows is None
     assert groups.columns_of_step(1) == slice(None)
+
+
+MIXED = [torch.tensor([3, 0]), torch.tensor([2]), torch.tensor([4, 1])]
+COLUMNS = [slice(2), slice(-3, None), slice(5)]
+GROUPS = list(zip(MIXED, COLUMNS))
+
+
+def loop(x):
+    """Return the values of each group, position by position."""
+    columns = [range(*c.indices(x.size(1))) for c in COLUMNS]
+    return [
+        torch.stack([torch.stack([x[row, at] for at in places]) for row in rows.tolist()])
+        for rows, places in zip(MIXED, columns)
+    ]
+
+
+def test_values_of_groups():
+    x = torch.randn(5, 5, 3, dtype=torch.float64, requires_grad=True)
+    found, wanted = gathered(x, GROUPS), loop(x)
+    upstream = [torch.randn_like(part) for part in wanted]
+    assert all(map(torch.equal, found, wanted))
+    ours, loops = (torch.autograd.grad(parts, x, upstream)[0] for parts in (found, wanted))
+    assert torch.equal(ours, loops)
+
+
+def test_values_are_put_back_where_they_were_and_zeros_elsewhere():
+    parts = [part.requires_grad_() for part in loop(torch.randn(5, 5, 3, dtype=torch.float64))]
+    x = scattered(parts, GROUPS, (5, 5, 3))
+    assert all(map(torch.equal, loop(x), parts))
+    assert x.ne(0).sum() == sum(part.numel() for part in parts)
+    upstream = torch.randn_like(x)
+    assert all(map(torch.equal, torch.autograd.grad(x, parts, upstream), loop(upstream)))
+
+
+def test_gradients():
+    x = torch.randn(5, 5, 1, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(lambda x: tuple(gathered(x, GROUPS)), x)
+    parts = [part.detach().requires_grad_() for part in loop(x)]
+    assert gradcheck(lambda *parts: scattered(parts, GROUPS, (5, 5, 1)), parts)
+
+
+def test_a_group_without_gradient_counts_as_zeros():
+    x = torch.randn(5, 5, 2, requires_grad=True)
+    first, *_ = gathered(x, GROUPS)
+    first.sum().backward()
+    assert x.grad.sum() == first.numel()
+
+
+@pytest.mark.parametrize("values", [torch.arange(5), torch.arange(5).gt(2), torch.randn(5, 2)])
+def test_all_columns_of_values_of_any_type(values):
+    groups = [(rows, None) for rows in MIXED]
+    parts = gathered(values, groups)
+    assert all(torch.equal(part, values[rows]) for part, rows in zip(parts, MIXED))
+    assert torch.equal(scattered(parts, groups, values.shape), values)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from fairseq_docmt.modules.rnn.gru_decoder import GRUDecoder, GRUState, Recurrence
 from fairseq_docmt.modules.rnn.gru_encoder import init_uniform
 from fairseq_docmt.modules.search_state import stored_state
-from fairseq_docmt.modules.stream import DocumentState, Stream, at_loss, packed
+from fairseq_docmt.modules.stream import DocumentState, Stream
 from fairseq_docmt.ops.precision import at_least_single
 from fairseq_docmt.ops.translation_cache import (
     NO_WORD,
@@ -172,25 +172,24 @@ class CacheDecoder(GRUDecoder):
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
         num_rows = len(prev_output_tokens)
         state = self.repeated(super().init_state(encoder_out), num_rows)
-        groupings, length = encoder_out["row_groups"], prev_output_tokens.size(1)
-        targets, groups = self._in_groups(prev_output_tokens, state, groupings)
+        stream, length = encoder_out["stream"].for_rows(num_rows), prev_output_tokens.size(1)
+        targets, groups = self._in_groups(prev_output_tokens, state, stream)
         parts = [self._forward_sequence(*group) for group in groups]
         hidden = targets.join([part.hidden for part in parts], length)
         contexts = targets.join([part.contexts for part in parts], length)
-        stream = encoder_out["stream"].for_rows(num_rows)
         found, cache = self._follow(stream, prev_output_tokens, hidden, contexts)
         caches = zip(*(targets.select(x) for x in found))
         read = [
             self._features(*part, self._lookup(Cache(*of_group), group_state))
             for part, of_group, (_, group_state) in zip(parts, caches, groups)
         ]
-        extra = self._attention(parts, groupings)
+        extra = self._extra(parts, stream)
         extra["doc_state"] = _doc_state_of(cache)
         if self.fusion == "shallow":
             recall = zip(*(more["recall"] for _, more in read))
-            extra["recall"] = [at_loss(targets.join(x, length), groupings) for x in recall]
+            extra["recall"] = [stream.at_loss(targets.join(x, length)) for x in recall]
         features = targets.join([features for features, _ in read], length)
-        return packed(features, extra, groupings)
+        return stream.at_loss(features), extra
 
     def _lookup(self, cache: Cache, state: GRUState) -> Lookup:
         """Return the caches of rows, each with its own, for reading."""

@@ -16,7 +16,7 @@ from fairseq_docmt.modules.rnn.gru_decoder import (
     PerSentence,
 )
 from fairseq_docmt.modules.rnn.gru_encoder import GRUEncoder, init_uniform
-from fairseq_docmt.modules.stream import Stream, at_loss, positions, target_groups
+from fairseq_docmt.modules.stream import Stream
 from fairseq_docmt.ops.attentive_gru import gru_step
 
 
@@ -178,16 +178,13 @@ class PreviousSentenceEncoder(ContextGRUEncoder):
             embed_tokens.embedding_dim, hidden_size, batch_first=True, bidirectional=True
         )
 
-    def forward(
-        self, src_tokens, src_lengths=None, starts=None, lanes=None, doc_state=None, **kwargs
-    ):
+    def encode(self, src_tokens, stream):
         """See the base class; adds ``context`` [(B, W, 2 d), (B, W)] and ``next_doc_state``."""
-        stream = self.stream_of(src_tokens, starts, lanes, doc_state)
         previous = PreviousSentences.of(src_tokens, stream, 1, self.padding_idx)
         states, _ = self.read(self.context_gru, previous.tokens)
         place = previous.place[:, 0]
         padding = previous.tokens[place].eq(self.padding_idx) | ~previous.known
-        output = super().forward(src_tokens, src_lengths, starts, lanes, doc_state, **kwargs)
+        output = super().encode(src_tokens, stream)
         context = [self.dropout(states)[place], padding]
         return {**output, "context": context, "next_doc_state": previous.doc_state}
 
@@ -209,18 +206,13 @@ class HierarchicalEncoder(ContextGRUEncoder):
         self.context_gru = nn.GRU(embed_tokens.embedding_dim, hidden_size, batch_first=True)
         self.context_document_gru = nn.GRU(hidden_size, hidden_size, batch_first=True)
 
-    def forward(
-        self, src_tokens, src_lengths=None, starts=None, lanes=None, doc_state=None, **kwargs
-    ):
+    def encode(self, src_tokens, stream):
         """See the base class; ``context`` has one state per sentence, (B, 1, d)."""
-        stream = self.stream_of(src_tokens, starts, lanes, doc_state)
         previous = PreviousSentences.of(src_tokens, stream, self.sentences_back, self.padding_idx)
         _, last = self.read(self.context_gru, previous.tokens)
         summary = self._sum_up(last[-1][previous.place], previous.known)
         initial = summary.repeat(2 * self.layers, 1, 1)
-        output = super().forward(
-            src_tokens, src_lengths, starts, lanes, doc_state, initial=initial, **kwargs
-        )
+        output = super().encode(src_tokens, stream, initial)
         nothing = ~previous.known.any(dim=1, keepdim=True)
         context = [summary.unsqueeze(1), nothing]
         return {**output, "context": context, "next_doc_state": previous.doc_state}
@@ -322,8 +314,8 @@ class PreviousTargetDecoder(GRUDecoder):
         stream = encoder_out["stream"].for_rows(num_rows)
         state = self.repeated(super().init_state(encoder_out), num_rows)
         before, found = self._incoming_state(stream), []
-        groupings, width = encoder_out["row_groups"], prev_output_tokens.size(1)
-        targets, sources = target_groups(groupings)
+        targets, sources = stream.groups("target"), stream.groups("attended")
+        width = prev_output_tokens.size(1)
         steps = zip(
             stream.starts.split(stream.lanes),
             prev_output_tokens.split(stream.lanes),
@@ -339,9 +331,8 @@ class PreviousTargetDecoder(GRUDecoder):
             before = found[-1].hidden[torch.arange(len(last), device=last.device), last]
         *parts, _ = zip(*found)
         joined = (torch.cat([_widened(x, width) for x in values]) for values in parts)
-        features, _ = self._features(*(at_loss(x, groupings) for x in joined), None, None)
-        extra = {**self._attention(found, groupings), "doc_state": {PREVIOUS_STATE: before}}
-        return features, {**extra, **positions(groupings)}
+        features, _ = self._features(*(stream.at_loss(x) for x in joined), None, None)
+        return features, {**self._extra(found, stream), "doc_state": {PREVIOUS_STATE: before}}
 
     def _incoming_state(self, stream: Stream) -> Tensor:
         """Return the (lanes, d) last states of the sentences before the batch."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fairseq_docmt.modules.rnn.gru_encoder import MAX_POSITIONS, init_uniform, read_rows
 from fairseq_docmt.modules.search_state import KeepsState, split_order, store_state
-from fairseq_docmt.modules.stream import RowGroups, packed, target_groups
+from fairseq_docmt.modules.stream import RowGroups, Stream
 from fairseq_docmt.ops.attentive_gru import (
     AttentionParts,
     attentive_gru,
@@ -286,36 +286,35 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
         """Compute (rows, T, E) features; extra outputs include ``attn`` [(rows, T, S)].
 
-        With ``row_groups`` see :mod:`fairseq_docmt.modules.stream`; there are no
-        attention weights then.
+        With groups of rows (:mod:`fairseq_docmt.modules.stream`) there are no attention weights.
         """
         if incremental_state is not None:
             return self.prefill(prev_output_tokens[:, -1:], encoder_out, incremental_state)
         state = self.repeated(self.init_state(encoder_out), len(prev_output_tokens))
-        groupings = encoder_out["row_groups"]
-        targets, groups = self._in_groups(prev_output_tokens, state, groupings)
+        stream = encoder_out["stream"]
+        targets, groups = self._in_groups(prev_output_tokens, state, stream)
         parts = [self._forward_sequence(*group) for group in groups]
         features = [self._features(*part, None)[0] for part in parts]
         features = targets.join(features, prev_output_tokens.size(1))
-        return packed(features, self._attention(parts, groupings), groupings)
+        return stream.at_loss(features), self._extra(parts, stream)
 
     @staticmethod
-    def _in_groups(tokens: Tensor, state: GRUState, groupings: Optional[dict]):
+    def _in_groups(tokens: Tensor, state: GRUState, stream: Stream):
         """Cut a batch into groups of rows of similar length.
 
         Returns:
             Groups of the targets, and a list with tokens and state of each.
         """
         if tokens.is_cuda:  # more groups are more steps, and the rows of a step cost little
-            groupings = None
-        targets, sources = target_groups(groupings)
+            stream = stream.ungrouped()
+        targets, sources = stream.groups("target"), stream.groups("attended")
         return targets, list(zip(targets.split(tokens), state.in_groups(sources)))
 
     @staticmethod
-    def _attention(parts: List[Recurrence], groupings: Optional[dict]) -> dict:
-        """Return ``attn`` of consecutive rows; None with groups."""
-        if groupings is not None:
-            return {"attn": [None]}
+    def _extra(parts: List[Recurrence], stream: Stream) -> dict:
+        """Return the extra outputs: ``attn`` of consecutive rows; ``positions`` with groups."""
+        if stream.row_groups is not None:
+            return {"attn": [None], **stream.positions()}
         return {"attn": [torch.cat([part.attention for part in parts])]}
 
     def _forward_sequence(self, tokens: Tensor, state: GRUState) -> Recurrence:

@@ -10,7 +10,6 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from fairseq_docmt.modules.search_state import SharedSource
 from fairseq_docmt.modules.stream import Stream
-from fairseq_docmt.ops.rows import placed
 
 #: recurrent models have no length limit; longer than any sentence
 MAX_POSITIONS = 100000
@@ -62,7 +61,6 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         lanes=None,
         doc_state=None,
         row_groups=None,
-        initial=None,
         **_,
     ):
         """Encode (B, S) tokens, padded on either side.
@@ -70,31 +68,29 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         Args:
             src_tokens: (B, S) tokens.
             src_lengths: unused.
-            starts, lanes, doc_state: for decoders with a document state, see :class:`Stream`.
-            row_groups: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None.
-            initial: (2 layers, B, d) initial states, default: zeros.
+            starts, lanes, doc_state, row_groups: for decoders with a document state, see
+                :class:`Stream`.
 
         Returns:
             dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)], ``summary``
             [(B, 2 d)] (last forward and first backward state), ``stream``, ``beams`` (see
-            :class:`SharedSource`), ``remembered``, a dict for values that the decoder computes
-            from the source once, and ``row_groups``.
+            :class:`SharedSource`) and ``remembered``, a dict for values that the decoder computes
+            from the source once.
         """
-        padding = src_tokens.eq(self.padding_idx)
+        starts = None if self.forget_context else starts
+        return self.encode(src_tokens, Stream.of(src_tokens, starts, lanes, doc_state, row_groups))
+
+    def encode(self, src_tokens: Tensor, stream: Stream, initial: Optional[Tensor] = None) -> dict:
+        """Return the output; ``initial`` (2 layers, B, d) are the first states, default: zeros."""
         output, last = self.read(self.gru, src_tokens, initial)
         return {
             "encoder_out": [self.dropout(output).transpose(0, 1)],
-            "encoder_padding_mask": [padding],
+            "encoder_padding_mask": [src_tokens.eq(self.padding_idx)],
             "summary": [torch.cat([last[-2], last[-1]], dim=-1)],
-            "stream": self.stream_of(src_tokens, starts, lanes, doc_state),
+            "stream": stream,
             "remembered": {},
-            "row_groups": row_groups,
             "beams": 1,
         }
-
-    def stream_of(self, src_tokens, starts, lanes, doc_state) -> Stream:
-        """Return the layout of (rows, S) tokens, for decoders with a document state."""
-        return Stream.of(src_tokens, None if self.forget_context else starts, lanes, doc_state)
 
     def read(self, gru: nn.GRU, tokens: Tensor, initial: Optional[Tensor] = None):
         """Run a GRU over (rows, S) tokens, giving (rows, S, d) states and the last states."""
@@ -115,7 +111,6 @@ class GRUEncoder(SharedSource, FairseqEncoder):
             "summary": [x.index_select(0, sentences) for x in encoder_out["summary"]],
             "stream": encoder_out["stream"].of_rows(sentences),
             "remembered": {},
-            "row_groups": None,
             "beams": beams,
         }
 
@@ -153,6 +148,23 @@ def read_rows(
     states, last = gru(packed, initial)
     flat = placed(states.data, packed_places.data, places.numel())
     return flat.unflatten(0, places.shape), last
+
+
+def placed(values: Tensor, places: Tensor, size: int) -> Tensor:
+    """Put N values at their places among ``size`` positions, with zeros at the others.
+
+    For packed sequences this replaces torch's ``pad_packed_sequence``, which copies step by step;
+    its backward pass copies the gradients of the whole batch at every step.
+
+    Args:
+        values: (N, d) values.
+        places: (N,) different positions, below ``size``.
+        size: number of positions.
+
+    Returns:
+        (size, d) values.
+    """
+    return values.new_zeros(size, values.size(1)).index_copy(0, places, values)
 
 
 def _rolled(x: Tensor, shift: Tensor) -> Tensor:

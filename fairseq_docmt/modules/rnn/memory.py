@@ -9,9 +9,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, pad_sequence
 
 from fairseq_docmt.modules.rnn.gru_decoder import GRUDecoder, GRUState, PerSentence
-from fairseq_docmt.modules.rnn.gru_encoder import GRUEncoder, init_uniform
+from fairseq_docmt.modules.rnn.gru_encoder import GRUEncoder, init_uniform, placed
 from fairseq_docmt.ops.recall import recall_others, sentences_per_document
-from fairseq_docmt.ops.rows import placed
 
 
 class VectorCache:
@@ -315,7 +314,8 @@ class MemnetDecoder(GRUDecoder):
         state = super().init_state(encoder_out)
         if source_readings is not None:
             state = state._replace(history=PerSentence(self._filled_up(source_readings)))
-        targets, groups = self._in_groups(previous, state, groupings)
+        stream = encoder_out["stream"]._replace(row_groups=groupings)
+        targets, groups = self._in_groups(previous, state, stream)
         hidden = [self._forward_sequence(*group).hidden for group in groups]
         hidden = targets.join(hidden, previous.size(1))
         last = previous.ne(self.padding_idx).sum(dim=1) - 1
