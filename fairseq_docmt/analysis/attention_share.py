@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils, options, utils
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import read_checkpoint
-from fairseq_docmt.data.symbols import separator_index
+from fairseq_docmt.data.sequence_format import separator_index
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.modules.rnn.gru_decoder import GRUDecoder
 from fairseq_docmt.modules.sentences import source_sentences

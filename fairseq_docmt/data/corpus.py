@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fairseq_docmt.data.document_index import BLANK_SIZE, DocumentIndex
 from fairseq_docmt.data.reserved import Symbols, check_binarised
-from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
+from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import UserError
 
 CHECK = "run data_prep/check_documents.py on the text and binarise it again"

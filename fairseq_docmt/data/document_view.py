@@ -6,18 +6,12 @@ from typing import Callable, Dict, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
-from fairseq.data import LanguagePairDataset, data_utils
+from fairseq.data import LanguagePairDataset
 from torch import Tensor
 
 from fairseq_docmt.data.corpus import DocumentCorpus
-from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
+from fairseq_docmt.data.sequence_format import Formats, SequenceFormat
 from fairseq_docmt.data.supporting_words import SupportingWords, collate
-from fairseq_docmt.data.symbols import (
-    BEGIN_OF_DOCUMENT,
-    DOCUMENT_SYMBOLS,
-    SENTENCE_SEPARATOR,
-    join_sentences,
-)
 from fairseq_docmt.data.unsort import sample_and_order
 from fairseq_docmt.errors import UserError
 
@@ -38,31 +32,21 @@ class JoinedSentences(torch.utils.data.Dataset):
         sizes: (sentences,) number of tokens of each sentence.
         index: sentences and documents.
         spans: (items, 2) sentences of each item.
-        dictionary: dictionary with ``<sep>`` and ``<bod>``.
-        marked: sentences that ``<bod>`` is put before, if an item begins with one.
-        before, after: tokens around every span, such as language tags.
+        format: format of the side.
+        firsts: sentences that begin a document.
     """
 
-    def __init__(
-        self,
-        sentences,
-        sizes,
-        index,
-        spans,
-        dictionary,
-        marked: Sequence[int] = (),
-        before: Sequence[int] = (),
-        after: Sequence[int] = (),
-    ):
+    def __init__(self, sentences, sizes, index, spans, format: SequenceFormat, firsts):
         self.sentences = sentences
         self.line_ids = index.line_ids
         self.spans = spans
-        self.separator = dictionary.index(SENTENCE_SEPARATOR)
-        self.begin = torch.tensor([dictionary.index(BEGIN_OF_DOCUMENT)])
-        self.before, self.after = (torch.tensor(x, dtype=torch.long) for x in (before, after))
-        self.marked = np.isin(spans[:, 0], marked)
-        self.ends = ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        self.sizes = ends[spans[:, 1]] - ends[spans[:, 0]] + self.marked + len(before) + len(after)
+        self.format = format
+        #: (items,) whether an item begins a document
+        self.at_start = np.isin(spans[:, 0], firsts)
+        ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        added = [len(format.start(at_start)) + len(format.after) for at_start in (False, True)]
+        self.sizes = ends[spans[:, 1]] - ends[spans[:, 0]] + np.where(self.at_start, *added[::-1])
+        self._sizes = np.asarray(sizes)
         # fairseq can prefetch only plain memory-mapped datasets.
         self.supports_prefetch = False
 
@@ -72,20 +56,13 @@ class JoinedSentences(torch.utils.data.Dataset):
     def __getitem__(self, item: int) -> Tensor:
         first, end = self.spans[item].tolist()
         parts = [self.sentences[line_id] for line_id in self.line_ids[first:end].tolist()]
-        joined = join_sentences(parts, self.separator)
-        return torch.cat([self.before, self.mark(item), joined, self.after])
-
-    def mark(self, item: int) -> Tensor:
-        """Return ``<bod>`` for an item that begins a marked document, else nothing."""
-        return self.begin[: int(self.marked[item])]
+        return self.format.join(parts, self.at_start[item])
 
     def positions(self, item: int) -> Dict[int, range]:
         """Return line id -> positions of its tokens in an item, its end symbol included."""
         first, end = self.spans[item].tolist()
-        starts = self.ends[first : end + 1] - self.ends[first]
-        starts += len(self.before) + int(self.marked[item])
-        lines, starts = self.line_ids[first:end].tolist(), starts.tolist()
-        return {line: range(a, b) for line, a, b in zip(lines, starts, starts[1:])}
+        places = self.format.places(self._sizes[first:end].tolist(), self.at_start[item])
+        return {line: range(*of) for line, of in zip(self.line_ids[first:end].tolist(), places)}
 
 
 class DocumentView(LanguagePairDataset):
@@ -98,7 +75,7 @@ class DocumentView(LanguagePairDataset):
         seed: seed of what is drawn in each epoch.
         loss_on_last: compute the loss on the last sentence of each span only.
         id_of_last: the ``id`` of an example is the line id of its last sentence, not of the first.
-        mark_document_start: put ``<bod>`` before the first sentence of a document that is read.
+        formats: formats of both sides; by default without tags and ``<bod>``.
         fits: (sentences,) bool, False for sentences that are too long to be read; None if all are.
         source_spans: function from the spans to those of their sources, which may have further
             sentences at the end; None if they are equal.
@@ -107,7 +84,6 @@ class DocumentView(LanguagePairDataset):
         word_dropout: probability of replacing a word of the source and of the decoder's input by
             ``<unk>``, drawn anew for each epoch (code of Bao et al., 2021).
         word_dropout_epochs: number of epochs with ``word_dropout``, 0 for all.
-        tags: language tags around every example.
 
     Attributes:
         too_long: lines of sentences that are in no span because they are too long, for messages.
@@ -126,24 +102,22 @@ class DocumentView(LanguagePairDataset):
         seed: int = 1,
         loss_on_last: bool = False,
         id_of_last: bool = True,
-        mark_document_start: bool = False,
+        formats: Optional[Formats] = None,
         fits: Optional[np.ndarray] = None,
         source_spans: Optional[Callable[[np.ndarray], np.ndarray]] = None,
         coword_dropout: float = 0.0,
         word_dropout: float = 0.0,
         word_dropout_epochs: int = 0,
-        tags: LanguageTags = NO_TAGS,
     ):
-        self.tags = tags
+        self.formats = formats or Formats.of(corpus.pairs.src_dict, corpus.pairs.tgt_dict)
         self.name = corpus.name
         self.corpus, self.index = corpus, corpus.index
         self.seed, self.epoch = seed, 1
         self.id_of_last = id_of_last
         self.loss_on_last = loss_on_last
-        self._marked: Sequence[int] = ()
-        if mark_document_start:
-            read = corpus.index if fits is None else corpus.index.without(~fits)
-            self._marked = np.searchsorted(self.index.line_ids, read.line_ids[read.starts[:-1]])
+        read = corpus.index if fits is None else corpus.index.without(~fits)
+        #: sentences that begin a document as it is read
+        self._firsts = np.searchsorted(self.index.line_ids, read.line_ids[read.starts[:-1]])
         self.coword_dropout = coword_dropout
         self.word_dropout, self.word_dropout_epochs = word_dropout, word_dropout_epochs
         self.num_shards = 1
@@ -163,11 +137,11 @@ class DocumentView(LanguagePairDataset):
         corpus, pairs = self.corpus, self.corpus.pairs
         of_source = self._source_spans_of
         self.source_spans = of_source(spans) if of_source else spans
-        index, tags, marked = corpus.index, self.tags, self._marked
-        source = (pairs.src, corpus.src_sizes, index, self.source_spans, pairs.src_dict, marked)
-        src = JoinedSentences(*source, tags.source_start, tags.source_end)
-        target = (pairs.tgt, corpus.tgt_sizes, index, spans, pairs.tgt_dict, marked)
-        tgt = JoinedSentences(*target, tags.target_start)
+        index, formats, firsts = corpus.index, self.formats, self._firsts
+        source = (pairs.src, corpus.src_sizes, index, self.source_spans)
+        src = JoinedSentences(*source, formats.source, firsts)
+        target = (pairs.tgt, corpus.tgt_sizes, index, spans)
+        tgt = JoinedSentences(*target, formats.target, firsts)
         super().__init__(
             src,
             src.sizes,
@@ -178,7 +152,7 @@ class DocumentView(LanguagePairDataset):
             left_pad_source=pairs.left_pad_source,
             left_pad_target=pairs.left_pad_target,
             shuffle=pairs.shuffle,
-            eos=tags.first_of(pairs.tgt_dict),
+            eos=formats.target.first_token,
             pad_to_multiple=pairs.pad_to_multiple,
         )
         self.spans = spans
@@ -239,11 +213,10 @@ class DocumentView(LanguagePairDataset):
         return batch
 
     def _without_some_words(self, item: int, source: Tensor) -> Tensor:
-        """Replace words of the current sentence, not ``<sep>`` and ``</s>``, by ``<unk>``."""
-        sizes, current = self.corpus.src_sizes, self.spans[item, 1] - 1
-        first = len(source) - int(sizes[current : self.source_spans[item, 1]].sum())
-        first -= len(self.tags.source_end)
-        end = first + int(sizes[current]) - 1
+        """Replace words of the current sentence, not its end symbol, by ``<unk>``."""
+        last_line = int(self.corpus.index.line_ids[self.spans[item, 1] - 1])
+        place = self.src.positions(item)[last_line]
+        first, end = place.start, place.stop - 1
         random = np.random.RandomState([*self._epoch_seed(), item])
         dropped = torch.from_numpy(random.rand(end - first) < self.coword_dropout)
         source = source.clone()
@@ -259,16 +232,11 @@ class DocumentView(LanguagePairDataset):
     def _drop_words_of_both_sides(self, item: int, example: dict) -> None:
         """Replace words of the source and of the decoder's input by ``<unk>``, in place."""
         random = np.random.RandomState([*self._epoch_seed(), item, 1])
-        tags = self.tags
-        for side, dictionary, around in (
-            ("source", self.src_dict, [*tags.source_start, *tags.source_end]),
-            ("prev_output_tokens", self.tgt_dict, [self.eos, *tags.target_start]),
-        ):
-            symbols = [*range(dictionary.nspecial), *map(dictionary.index, DOCUMENT_SYMBOLS)]
+        for side, format in zip(("source", "prev_output_tokens"), self.formats):
             tokens = example[side]
             dropped = torch.from_numpy(random.rand(len(tokens)) < self.word_dropout)
-            dropped &= ~torch.isin(tokens, torch.tensor([*symbols, *around]))
-            example[side] = tokens.masked_fill(dropped, dictionary.unk())
+            dropped &= ~torch.isin(tokens, torch.tensor(format.symbols))
+            example[side] = tokens.masked_fill(dropped, format.dictionary.unk())
 
     def report_left_out(
         self, lines: Sequence[int], most: Tuple[int, int], ignore: bool, kept: int
@@ -356,8 +324,3 @@ def even_batches(batches: list, multiple: int) -> list:
         middle = len(batch) // 2
         batches[largest : largest + 1] = [batch[:middle], batch[middle:]]
     return batches
-
-
-def pad_rows(rows, dictionary, left_pad: bool = False) -> Tensor:
-    """Stack 1-D tensors into (bsz, longest) with padding."""
-    return data_utils.collate_tokens(rows, dictionary.pad(), left_pad=left_pad)

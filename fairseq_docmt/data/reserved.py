@@ -11,7 +11,7 @@ import numpy as np
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
+from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import UserError
 
 #: symbols of every dictionary of a document task; words of its text are others

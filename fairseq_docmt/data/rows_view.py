@@ -14,6 +14,7 @@ from fairseq_docmt.data.document_index import BLANK_SIZE, DocumentIndex
 from fairseq_docmt.data.document_view import DocumentView
 from fairseq_docmt.data.reserved import Symbols, check_binarised
 from fairseq_docmt.data.row_groups import group_rows
+from fairseq_docmt.data.sequence_format import Formats
 from fairseq_docmt.data.unsort import sample_in_order
 from fairseq_docmt.errors import UserError
 
@@ -26,7 +27,7 @@ class RowsView(DocumentView):
         spans: (items, 2) sentences of each document or part, or a function that draws them anew
             for each epoch, given ``random``.
         drafts: earlier translations, line by line like the corpus; or None.
-        mark_document_start: put ``<bod>`` before the first sentence of a document.
+        formats: formats of both sides; by default without tags and ``<bod>``.
         seed: seed of what is drawn in each epoch.
         too_long: lines of sentences that the corpus lacks because they are too long.
     """
@@ -36,15 +37,14 @@ class RowsView(DocumentView):
         corpus: DocumentCorpus,
         spans,
         drafts=None,
-        mark_document_start=False,
+        formats: Optional[Formats] = None,
         seed=1,
         too_long: Sequence[int] = (),
     ):
-        options = {"id_of_last": False, "mark_document_start": mark_document_start, "seed": seed}
-        super().__init__(corpus, spans, **options)
+        super().__init__(corpus, spans, id_of_last=False, formats=formats, seed=seed)
         sentences = np.arange(corpus.index.num_sentences)
         alone = np.stack([sentences, sentences + 1], axis=1)
-        self.sentences = DocumentView(corpus, alone, mark_document_start=mark_document_start)
+        self.sentences = DocumentView(corpus, alone, formats=formats)
         self.drafts = drafts
         self.too_long = too_long
 
@@ -53,8 +53,8 @@ class RowsView(DocumentView):
         rows = [self.sentences[sentence] for sentence in range(first, end)]
         if self.drafts is not None:
             for sentence, row in zip(range(first, end), rows):
-                mark = self.sentences.tgt.mark(sentence)
-                row["draft"] = torch.cat([mark, self.drafts[row["id"]]])
+                at_start = self.sentences.tgt.at_start[sentence]
+                row["draft"] = self.formats.target.join([self.drafts[row["id"]]], at_start)
         return {"rows": rows}
 
     def filter_indices_by_size(self, indices, max_sizes):
@@ -73,7 +73,7 @@ class RowsView(DocumentView):
         net_input["documents"] = torch.arange(len(samples)).repeat_interleave(sizes)
         net_input["row_groups"] = self._groups(rows, "target", batch["target"])
         if self.drafts is not None:
-            drafts = previous_tokens([row["draft"] for row in rows], self.tgt_dict)
+            drafts = self.formats.target.decoder_input([row["draft"] for row in rows])
             net_input["drafts"] = drafts
             net_input["draft_groups"] = self._groups(rows, "draft", drafts)
         return batch
@@ -83,18 +83,6 @@ class RowsView(DocumentView):
         lengths = ([len(row[name]) for row in rows] for name in ("source", side))
         there = tokens.ne(self.tgt_dict.pad())
         return group_rows(*lengths, len(rows), self.left_pad_source, there)
-
-
-def previous_tokens(sentences, dictionary, first: Optional[int] = None) -> torch.Tensor:
-    """Return the (rows, T) decoder input of sentences that end in ``</s>``.
-
-    Args:
-        sentences: 1-D tensors.
-        dictionary: target dictionary.
-        first: first token of the decoder; None for ``</s>``.
-    """
-    first = dictionary.eos() if first is None else first
-    return data_utils.collate_tokens(sentences, dictionary.pad(), first, move_eos_to_beginning=True)
 
 
 def open_drafts(

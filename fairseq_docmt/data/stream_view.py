@@ -10,8 +10,8 @@ import torch
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_view import DocumentView
 from fairseq_docmt.data.lanes import FILLER, Place, chunk_sizes, fill_lanes, stream_batches
-from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
 from fairseq_docmt.data.row_groups import group_rows
+from fairseq_docmt.data.sequence_format import Formats
 from fairseq_docmt.data.unsort import sample_in_order
 
 logger = logging.getLogger(__name__)
@@ -23,24 +23,16 @@ class StreamView(DocumentView):
     Args:
         corpus: corpus of the split.
         fits: (sentences,) bool, False for sentences that are too long, which are left out.
-        mark_document_start: put ``<bod>`` before the first sentence of a document that is read.
-        tags: language tags around every sentence.
+        formats: formats of both sides; by default without tags and ``<bod>``.
 
     Attributes:
         index: documents without the sentences that are too long.
     """
 
-    def __init__(
-        self,
-        corpus: DocumentCorpus,
-        fits: np.ndarray,
-        mark_document_start: bool = False,
-        tags: LanguageTags = NO_TAGS,
-    ):
+    def __init__(self, corpus: DocumentCorpus, fits: np.ndarray, formats: Optional[Formats] = None):
         places = np.flatnonzero(fits)
         spans = np.stack([places, places + 1], axis=1)
-        options = {"mark_document_start": mark_document_start, "fits": fits, "tags": tags}
-        super().__init__(corpus, spans, **options)
+        super().__init__(corpus, spans, fits=fits, formats=formats)
         self.index = corpus.index.without(~fits)
         self.too_long = corpus.index.line_ids[~fits].tolist()
         self._filler = {

@@ -76,9 +76,8 @@ def sentence_score(positional_scores: Tensor, generator) -> Tensor:
 
 def split_hypothesis(
     hypothesis: Hypothesis,
-    source_sizes: Sequence[int],
-    separator: int,
-    skip: Tuple[int, int],
+    of_source: Sequence[Tuple[int, int]],
+    of_target: Sequence[Tuple[int, int]],
     generator,
 ) -> List[Hypothesis]:
     """Split a joined hypothesis into one hypothesis per sentence.
@@ -86,38 +85,29 @@ def split_hypothesis(
     Args:
         hypothesis: tokens (T,) ending in ``</s>``, positional_scores (T,), alignment as in
             :func:`cut_alignment` or empty.
-        source_sizes: number of tokens of each source sentence, end symbol included.
-        separator: index of ``<sep>``.
-        skip: number of first tokens of source and target that belong to no sentence (language tag,
-            ``<bod>``).
+        of_source, of_target: places of the sentences in source and hypothesis, see
+            :meth:`~fairseq_docmt.data.SequenceFormat.find`.
         generator: generator or scorer with the options of score normalisation.
 
     Returns:
         One hypothesis per sentence, each ending in ``</s>``.  ``<sep>`` becomes ``</s>`` and keeps
         its score.
     """
-    tokens = hypothesis["tokens"]
-    ends = tokens[:-1].eq(separator).nonzero().view(-1).tolist() + [len(tokens) - 1]
-    parts, (source_start, start) = [], skip
-    for number, end in enumerate(ends):
-        part = tokens[start : end + 1].clone()
+    tokens, parts = hypothesis["tokens"], []
+    surplus = [of_source[-1][1:] * 2] * (len(of_target) - len(of_source))
+    for (start, end), source in zip(of_target, [*of_source, *surplus]):
+        part = tokens[start:end].clone()
         part[-1] = tokens[-1]
-        scores = hypothesis["positional_scores"][start : end + 1].clone()
-        source_end = source_start
-        if number < len(source_sizes):
-            source_end += source_sizes[number]
+        scores = hypothesis["positional_scores"][start:end].clone()
         parts.append(
             {
                 "tokens": part,
                 "score": sentence_score(scores, generator),
                 "attention": None,
-                "alignment": cut_alignment(
-                    hypothesis.get("alignment"), source_start, source_end, start, end
-                ),
+                "alignment": cut_alignment(hypothesis.get("alignment"), *source, start, end - 1),
                 "positional_scores": scores,
             }
         )
-        start, source_start = end + 1, source_end
     return parts
 
 

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from fairseq_docmt.data import pad_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
-from fairseq_docmt.data.rows_view import previous_tokens
 from fairseq_docmt.generation.hypotheses import Hypothesis, best_tokens
 from fairseq_docmt.generation.joint import JointSearch
 from fairseq_docmt.generation.search import NBestLists, device_of
@@ -226,9 +225,8 @@ class IterativeSearch(JointSearch):
 
     def _write_memories(self, memories: _Memories, sentences, wave: Sequence[int], current) -> None:
         """Write the current translations of the given sentences into the target memories."""
-        end = torch.tensor([self.eos])
-        ended = [torch.cat([self.target_start(sentences[i].unit), current[i], end]) for i in wave]
-        previous = previous_tokens(ended, self.task.target_dictionary)
+        texts = [current[i] for i in wave]
+        previous = self.decoder_input([sentences[i].unit for i in wave], texts)
         device = memories.documents.device
         memories.translate(torch.tensor(list(wave), device=device), previous.to(device))
 

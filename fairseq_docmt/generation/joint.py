@@ -127,7 +127,7 @@ class JointSearch(DocumentSearch):
                 [len(sentence) for sentence in units[i].source] if counts[i] else []
                 for i in batch.order
             ],
-            marks=[len(self.target_start(unit)) for unit in in_batch],
+            marks=[len(self.formats.target.start(unit.at_start)) for unit in in_batch],
             before=[unit.target_context or [] for unit in in_batch],
         )
         found = generator.generate(
@@ -136,7 +136,7 @@ class JointSearch(DocumentSearch):
             limits=limits,
             prefix_tokens=self._prefixes(in_batch, batch),
             constraints=_constraints(in_batch),
-            bos_token=self.first,
+            bos_token=self.formats.target.first_token,
         )
         outputs = [
             [
@@ -148,15 +148,16 @@ class JointSearch(DocumentSearch):
         return batch.in_order_of_units(outputs)
 
     def _most_tokens(self, generator, unit: DecodingUnit) -> int:
+        source = self.formats.source
         tokens = sum(len(sentence) for sentence in unit.source)
-        tokens += len(self.source_start(unit)) + len(self.tags.source_end)
+        tokens += len(source.start(unit.at_start)) + len(source.after)
         return generator.most_tokens(tokens, len(unit.source))
 
     def _prefixes(self, units, batch: EncoderInput) -> Optional[Tensor]:
         """Collate the forced prefixes of single sentences, after language tag and ``<bod>``."""
         rows = []
         for unit in units:
-            row = self.target_start(unit)
+            row = torch.tensor(self.formats.target.start(unit.at_start), dtype=torch.long)
             rows.append(row if unit.prefixes is None else torch.cat([row, unit.prefixes[0].cpu()]))
         if not any(map(len, rows)):
             return None

@@ -9,10 +9,9 @@ import torch
 from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor, nn
 
-from fairseq_docmt.data import DocumentIndex, join_sentences, pad_rows, window_spans
+from fairseq_docmt.data import DocumentIndex, Formats, pad_rows, window_spans
 from fairseq_docmt.data.decoding_units import DecodingUnit
-from fairseq_docmt.data.rows_view import previous_tokens
-from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
+from fairseq_docmt.data.sequence_format import SENTENCE_SEPARATOR
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.hypotheses import (
     Hypothesis,
@@ -95,17 +94,7 @@ class DocumentSearch:
 
     def __init__(self, task):
         self.task = task
-        tgt_dict, src_dict = task.target_dictionary, task.source_dictionary
-        self.eos, self.pad = tgt_dict.eos(), tgt_dict.pad()
-        self.separator = tgt_dict.index(SENTENCE_SEPARATOR)
-        self.src_separator = src_dict.index(SENTENCE_SEPARATOR)
-        self.tags = task.tags
-        #: first token of the decoder
-        self.first = self.tags.first_of(tgt_dict)
-        self._begin = tuple(d.index(BEGIN_OF_DOCUMENT) for d in (src_dict, tgt_dict))
-        symbols = () if task.tag_options is None else task.tag_options.symbols
-        #: symbols that are never generated within a translation
-        self.forbidden = [self._begin[1], *map(tgt_dict.index, symbols)]
+        self.eos, self.pad = task.target_dictionary.eos(), task.target_dictionary.pad()
         self._units_left = 0
         #: number of references in this run that are scored with less context
         self._shortened = 0
@@ -211,28 +200,35 @@ class DocumentSearch:
 
     # ---- inputs --------------------------------------------------------------------------------
 
-    def source_start(self, unit: DecodingUnit) -> Tensor:
-        """Return the tokens before the source sentences of a unit: language tag and ``<bod>``."""
-        return self._start(unit, self.tags.source_start, self._begin[0])
+    @property
+    def formats(self) -> Formats:
+        """Formats of the sequences of both sides."""
+        return self.task.formats
 
-    def target_start(self, unit: DecodingUnit) -> Tensor:
-        """Return the tokens before the target sentences of a unit: language tag and ``<bod>``."""
-        return self._start(unit, self.tags.target_start, self._begin[1])
-
-    def _start(self, unit: DecodingUnit, tags, begin: int) -> Tensor:
-        marked = self.task.options["mark_document_start"] and unit.at_start
-        return torch.tensor([*tags, begin] if marked else tags, dtype=torch.long)
+    @property
+    def forbidden(self) -> List[int]:
+        """Symbols that are never generated within a translation."""
+        symbols = (s for s in self.task.added_symbols if s != SENTENCE_SEPARATOR)
+        return [self.task.target_dictionary.index(symbol) for symbol in symbols]
 
     def joined_source(self, unit: DecodingUnit) -> Tensor:
         """Return the source of a unit as one sequence."""
-        joined = join_sentences([*unit.source, *unit.following], self.src_separator)
-        end = joined.new_tensor(self.tags.source_end)
-        return torch.cat([self.source_start(unit), joined, end])
+        return self.formats.source.join([*unit.source, *unit.following], unit.at_start)
 
     def joined_target(self, unit: DecodingUnit) -> Tensor:
         """Return the references of a unit as one sequence."""
-        joined = join_sentences(unit.target, self.separator)
-        return torch.cat([self.target_start(unit), joined])
+        return self.formats.target.join(unit.target, unit.at_start)
+
+    def decoder_input(self, units: Sequence[DecodingUnit], texts: Sequence[Tensor]) -> Tensor:
+        """Return the (units, T) decoder input of translations of single sentences, as in training.
+
+        Args:
+            units: units of the sentences.
+            texts: their translations, without ``</s>``.
+        """
+        end, target = torch.tensor([self.eos]), self.formats.target
+        ended = [torch.cat([text, end]) for text in texts]
+        return target.decoder_input([target.join([s], u.at_start) for u, s in zip(units, ended)])
 
     def encoder_input(self, units: List[DecodingUnit], models) -> EncoderInput:
         """Collate the sources of units."""
@@ -260,9 +256,10 @@ class DocumentSearch:
 
     def split_sentences(self, hypothesis: Hypothesis, unit: DecodingUnit, generator):
         """Split a hypothesis for a whole unit into hypotheses of its sentences."""
-        sizes = [len(sentence) for sentence in unit.source]
-        skip = len(self.source_start(unit)), len(self.target_start(unit))
-        return split_hypothesis(hypothesis, sizes, self.separator, skip, generator)
+        source, target = self.formats
+        of_source = source.places(map(len, unit.source), unit.at_start)
+        of_target = target.find(hypothesis["tokens"], unit.at_start)
+        return split_hypothesis(hypothesis, of_source, of_target, generator)
 
     # ---- references ----------------------------------------------------------------------------
 
@@ -321,7 +318,7 @@ class DocumentSearch:
         batch = self.encoder_input(units, models)
         targets = [self.joined_target(units[i]) for i in batch.order]
         target = pad_rows(targets, self.task.target_dictionary).to(batch.device)
-        previous = previous_tokens(targets, self.task.target_dictionary, self.first)
+        previous = self.formats.target.decoder_input(targets)
         net_input = {**batch.net_input, "prev_output_tokens": previous.to(batch.device)}
         if len(models) > 1 and not scorer.compute_alignment:
             models = [_WithoutAttention(model) for model in models]

@@ -65,7 +65,7 @@ class SequentialSearch(DocumentSearch):
     def ensemble_of(self, models, lm_model=None) -> PrefixEnsemble:
         """Return an ensemble whose decoders read a prefix."""
         score_prefix = self.task.cfg.normalize_with_context
-        symbols = self.eos, self.separator, self.pad
+        symbols = self.eos, self.formats.target.separator, self.pad
         return PrefixEnsemble(models, *symbols, score_prefix, lm_model)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
@@ -109,7 +109,7 @@ class SequentialSearch(DocumentSearch):
         A sentence may take up to its limit, but seldom has twice as many tokens as its source.
         """
         size = len(unit.source[unit.num_context + row])
-        read = 1 + len(self.target_start(unit)) + sum(len(sentence) + 1 for sentence in before)
+        read = self.formats.target.prefix_size(before, unit.at_start)
         wanted = min(generator.most_tokens(size, 1), 2 * size + 10)
         return generator.max_len - 1 - read >= wanted
 
@@ -196,7 +196,7 @@ class SequentialSearch(DocumentSearch):
                 tokens = self.context_tokens(unit, row, hypotheses)
                 before[i].append(tokens)
                 self._keep_context(unit, tokens)
-                chunks.append(torch.cat([tokens, torch.tensor([self.separator])]))
+                chunks.append(self.formats.target.continued(tokens))
             going_on = [
                 at
                 for at, (unit, row) in enumerate(current)
@@ -252,30 +252,18 @@ class SequentialSearch(DocumentSearch):
 
     def _aligned(self, hypothesis: Hypothesis, unit: DecodingUnit, row: int) -> Hypothesis:
         """Return a hypothesis whose alignment is relative to its own source sentence."""
-        sizes = [len(sentence) for sentence in unit.source]
-        current = unit.num_context + row
-        start = len(self.source_start(unit)) + sum(sizes[:current])
-        alignment = cut_alignment(
-            hypothesis["alignment"],
-            *(start, start + sizes[current]),
-            *(0, len(hypothesis["tokens"])),
-        )
+        places = self.formats.source.places(map(len, unit.source), unit.at_start)
+        own = places[unit.num_context + row]
+        alignment = cut_alignment(hypothesis["alignment"], *own, 0, len(hypothesis["tokens"]))
         return {**hypothesis, "alignment": alignment, "attention": None}
 
     # ---- target context ------------------------------------------------------------------------
 
     def _first_tokens(self, units: List[DecodingUnit]) -> Tensor:
-        """Return the (bsz, n) target context of each unit: ``</s> s1 <sep> s2 <sep>``.
-
-        With language tags, these are in their places too.
-        """
-        rows = []
-        for unit in units:
-            row = [torch.tensor([self.first]), self.target_start(unit)]
-            for sentence in self._context(unit):
-                row += [sentence, torch.tensor([self.separator])]
-            rows.append(torch.cat(row))
-        return pad_rows(rows, self.task.target_dictionary)
+        """Return the (bsz, n) target context of each unit: ``</s> s1 <sep> s2 <sep>``."""
+        target = self.formats.target
+        rows = [target.prefix(self._context(unit), unit.at_start) for unit in units]
+        return pad_rows(rows, target.dictionary)
 
     def _context(self, unit: DecodingUnit) -> List[Tensor]:
         """Return the translations of the sentences before the first row of a unit."""

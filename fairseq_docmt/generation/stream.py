@@ -7,7 +7,6 @@ from typing import Callable, Dict, List, Tuple
 import torch
 from torch import Tensor, nn
 
-from fairseq_docmt.data import pad_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.generation.hypotheses import best_tokens
 from fairseq_docmt.generation.joint import JointSearch
@@ -120,9 +119,8 @@ class StreamSearch(JointSearch):
 
     def _states_after(self, generator, wave, chosen: List[Tensor]) -> List[DocumentState]:
         """Return the document states of each model after target sentences."""
-        previous = [self._previous(unit, tokens) for unit, tokens in zip(wave, chosen)]
-        tokens = pad_rows(previous, self.task.target_dictionary)
-        return generator.model.next_doc_state(tokens.to(device_of(generator.model.models)))
+        previous = self.decoder_input(wave, chosen)
+        return generator.model.next_doc_state(previous.to(device_of(generator.model.models)))
 
     def _warn_if_equal(self, states, of_own, chosen: List[Tensor], own: List[Tensor]) -> None:
         """Warn once if the document states of a wave do not depend on its target sentences."""
@@ -138,10 +136,6 @@ class StreamSearch(JointSearch):
         if unit.position == 0:
             self.translated[unit.document] = []
         return self.translated.setdefault(unit.document, [])
-
-    def _previous(self, unit: DecodingUnit, tokens: Tensor) -> Tensor:
-        """Return the decoder input of a translation, as in training."""
-        return torch.cat([torch.tensor([self.first]), self.target_start(unit), tokens])
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Score references and update the document states with them."""

@@ -10,9 +10,8 @@ from typing import List, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_docmt.data import pad_rows, split_sentences
+from fairseq_docmt.data import SequenceFormat, pad_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
-from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
 
 
 def units_of_view(sample: dict, task) -> dict:
@@ -23,15 +22,14 @@ def units_of_view(sample: dict, task) -> dict:
         task: document task.
     """
     is_window = task.options.get("window_size", 0) > 0
-    tgt_dict, units = task.target_dictionary, []
+    format, units = task.formats.target, []
     # prev_output_tokens has all target tokens but the last, </s>.
-    end = torch.tensor([tgt_dict.eos()])
+    end = torch.tensor([format.dictionary.eos()])
     previous = sample["net_input"]["prev_output_tokens"].cpu()
-    whole = [torch.cat([row[row.ne(tgt_dict.pad())][1:], end]) for row in previous]
+    whole = [torch.cat([row[row.ne(format.dictionary.pad())][1:], end]) for row in previous]
     sources = _sources(sample, task)
-    start = len(task.tags.target_start)
-    targets = [_sentences(row[start:], tgt_dict)[0] for row in whole]
-    for (source, at_start), target, first in zip(sources, targets, sample["id"].tolist()):
+    targets = map(format.split, whole)
+    for (source, at_start), (target, _), first in zip(sources, targets, sample["id"].tolist()):
         # A window translates one sentence, another span all; its id is the line of the first.
         translated = 1 if is_window else len(source)
         units.append(
@@ -106,36 +104,14 @@ def _sample(units: List[DecodingUnit], task) -> dict:
 
 
 def _sources(sample: dict, task) -> List[Tuple[List[Tensor], bool]]:
-    tokens, tags = sample["net_input"]["src_tokens"], task.tags
-    around = len(tags.source_start), len(tags.source_end)
-    return _split_rows(tokens, task.source_dictionary, *around)
+    return _split_rows(sample["net_input"]["src_tokens"], task.formats.source)
 
 
 def _targets(sample: dict, task) -> List[Tuple[List[Tensor], bool]]:
-    return _split_rows(sample["target"], task.target_dictionary, len(task.tags.target_start))
+    return _split_rows(sample["target"], task.formats.target)
 
 
-def _split_rows(
-    tokens: Tensor, dictionary, before: int, after: int = 0
-) -> List[Tuple[List[Tensor], bool]]:
-    """Split the rows of padded (bsz, T) tokens into sentences.
-
-    Args:
-        tokens: the rows.
-        dictionary: their dictionary.
-        before, after: number of language tags around each row, which fillers lack.
-
-    Returns:
-        For each row its sentences, none for a row of padding, and whether it begins with ``<bod>``.
-    """
-    rows = (row[row.ne(dictionary.pad())] for row in tokens.cpu())
-    rows = (row[before : len(row) - after] for row in rows)
-    return [_sentences(row, dictionary) if len(row) > 0 else ([], False) for row in rows]
-
-
-def _sentences(joined: Tensor, dictionary) -> Tuple[List[Tensor], bool]:
-    """Split a joined sequence into sentences that end in ``</s>``, and look for ``<bod>``."""
-    marked = bool(joined[0] == dictionary.index(BEGIN_OF_DOCUMENT))
-    eos = joined[-1:]
-    parts = split_sentences(joined[int(marked) : -1], dictionary.index(SENTENCE_SEPARATOR))
-    return [torch.cat([part, eos]) for part in parts], marked
+def _split_rows(tokens: Tensor, format: SequenceFormat) -> List[Tuple[List[Tensor], bool]]:
+    """Split the rows of padded (bsz, T) tokens into sentences, see :meth:`SequenceFormat.split`."""
+    rows = (row[row.ne(format.dictionary.pad())] for row in tokens.cpu())
+    return [format.split(row) for row in rows]

@@ -17,7 +17,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel, Tran
 from omegaconf import OmegaConf
 from torch import nn
 
-from fairseq_docmt.data.symbols import separator_index
+from fairseq_docmt.data.sequence_format import separator_index
 from fairseq_docmt.errors import UserError, flag
 
 logger = logging.getLogger(__name__)

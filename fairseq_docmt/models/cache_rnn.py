@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 
-from fairseq_docmt.data.symbols import begin_index
+from fairseq_docmt.data.sequence_format import begin_index
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models.base import ExtendedModel, StreamModel, options_dataclass, set_defaults
 from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch

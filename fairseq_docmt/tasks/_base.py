@@ -22,8 +22,7 @@ from fairseq_docmt.data.binarised_files import check_split
 from fairseq_docmt.data.corpus import cut
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.iterators import ResumableIterator
-from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags
-from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
+from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS, NO_TAGS, Formats, LanguageTags
 from fairseq_docmt.errors import DIVERGED, UserError, flag
 from fairseq_docmt.generation import (
     build_search,
@@ -124,7 +123,7 @@ class DocumentTranslationTask(PreparedTextTask):
         #: whether the criterion needs supporting words
         self._reads_supporting_words = False
         self.check_options()
-        self.search = build_search(self, cfg.decoding)
+        self.use_decoding(cfg.decoding)
         check_decoding(self)
         self._decoding_input = DecodingInput(self)
         #: replacement of unknown words in translations; None without --replace-unk
@@ -215,11 +214,10 @@ class DocumentTranslationTask(PreparedTextTask):
             spans,
             seed=self.cfg.seed,
             source_spans=self.source_spans(corpus.index, corpus.src_sizes, corpus.tgt_sizes),
-            mark_document_start=self.options["mark_document_start"],
+            formats=self.formats,
             fits=corpus.within([most for _, most in limits]),
             word_dropout=self.cfg.word_dropout if trains else 0.0,
             word_dropout_epochs=self.cfg.word_dropout_epochs,
-            tags=self.tags,
             **self.view_options(trains),
         )
 
@@ -252,8 +250,6 @@ class DocumentTranslationTask(PreparedTextTask):
         self.tag_options = options
         self.tags = _language_tags.of_dictionaries(options, self.src_dict, self.tgt_dict)
         self.state.merge_state_dict({_language_tags.KEY: options.record()})
-        # The indices of <sep> and <bod> have changed; the search looks them up again.
-        self.search = build_search(self, self.search.decoding)
 
     @property
     def added_symbols(self) -> Tuple[str, ...]:
@@ -262,11 +258,16 @@ class DocumentTranslationTask(PreparedTextTask):
         return (*tags, *DOCUMENT_SYMBOLS)
 
     @property
+    def formats(self) -> Formats:
+        """Formats of the sequences of both sides, according to the options known so far."""
+        mark = self.options["mark_document_start"]
+        return Formats.of(self.src_dict, self.tgt_dict, self.tags, mark)
+
+    @property
     def added_tokens(self) -> Tuple[int, int]:
         """Number of tokens, at most, around the sentences of a source and of a target."""
-        marks = int(self.options["mark_document_start"])
-        source, target = self.tags.added
-        return source + marks, target + marks
+        source, target = self.formats
+        return source.most_added, target.most_added
 
     @property
     def most_tokens(self) -> Tuple[int, int]:
@@ -508,12 +509,20 @@ class DocumentTranslationTask(PreparedTextTask):
         dataset.report_left_out(lines, max_positions, ignore_invalid_inputs, len(kept))
         return kept
 
+    def use_decoding(self, decoding: Optional[str]) -> None:
+        """Decode by a value of ``--decoding``, None for the default of the task.
+
+        Raises:
+            UserError: the task has no such decoding.
+        """
+        self.search = build_search(self, decoding)
+
     @contextlib.contextmanager
     def scoring_references(self) -> Iterator[None]:
         """Score each reference within its whole window, in any order, for any ``--decoding``."""
         before = self.search
         if self.decoding_of_references is not None:
-            self.search = build_search(self, self.decoding_of_references)
+            self.use_decoding(self.decoding_of_references)
         try:
             yield
         finally:
@@ -537,7 +546,7 @@ class DocumentTranslationTask(PreparedTextTask):
         if getattr(args, "score_reference", False):
             return super().build_generator(models, args, **kwargs)
         options = {
-            "separator": self.search.separator,
+            "separator": self.formats.target.separator,
             "nbest": getattr(args, "nbest", 1),
             "ensemble": self.search.ensemble_of(models, lm_model),
             "forbidden": self.search.forbidden,
@@ -566,7 +575,7 @@ class DocumentTranslationTask(PreparedTextTask):
             raise UserError("only fairseq-generate loads --lm-path; use it, or leave --lm-path out")
         if model is None or not weight:
             return None
-        symbols = {self.search.separator, *self.search.forbidden}
+        symbols = {self.formats.target.separator, *self.search.forbidden}
         return ShallowFusion(model, self.target_dictionary, symbols)
 
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):

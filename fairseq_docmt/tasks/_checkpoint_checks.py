@@ -16,7 +16,7 @@ from fairseq_docmt.checkpoint_file import (
     read_checkpoint,
     read_language_model,
 )
-from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
+from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import UserError, flag, refuse_unknown
 from fairseq_docmt.tasks import _language_tags, _training_text
 from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY

@@ -34,7 +34,7 @@ class DocumentRows:
             read,
             self.task.training_spans(read, trains),
             self._drafts(corpus),
-            self.task.options["mark_document_start"],
+            self.task.formats,
             self.task.cfg.seed,
             corpus.index.line_ids[~fits].tolist(),
         )

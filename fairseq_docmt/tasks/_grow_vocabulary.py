@@ -7,7 +7,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import nn
 
-from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
+from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS
 
 logger = logging.getLogger(__name__)
 

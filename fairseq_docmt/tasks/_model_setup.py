@@ -6,7 +6,7 @@ from fairseq.data import Dictionary
 from torch import nn
 
 from fairseq_docmt.checkpoint_file import CheckpointFile
-from fairseq_docmt.data.symbols import separator_index
+from fairseq_docmt.data.sequence_format import separator_index
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models.interface import (
     load_pretrained_parts,

@@ -5,7 +5,7 @@ import logging
 from fairseq.data import Dictionary
 from torch import nn
 
-from fairseq_docmt.data.symbols import separator_index
+from fairseq_docmt.data.sequence_format import separator_index
 
 logger = logging.getLogger(__name__)
 

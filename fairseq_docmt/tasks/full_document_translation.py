@@ -20,7 +20,7 @@ from fairseq_docmt.data import (
 )
 from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.errors import UserError, flag
-from fairseq_docmt.generation import Decoding, build_search, decoding_option
+from fairseq_docmt.generation import Decoding, decoding_option
 from fairseq_docmt.generation.iterative import ORDERS
 from fairseq_docmt.models.interface import reads_documents, remembers_translations
 from fairseq_docmt.tasks import _data_folder
@@ -171,7 +171,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
             if self.cfg.word_dropout:
                 raise UserError(f"--word-dropout is not for {type(model).__name__}; leave it out")
             self.document_rows = DocumentRows(self)
-            self.search = build_search(self, "iterative")
+            self.use_decoding("iterative")
             remembers = remembers_translations(model)
             if not from_checkpoint and not remembers:
                 self._refuse_given(("drafts", "gold_drafts"), "a target memory, not for the source")

@@ -119,7 +119,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> StreamView:
         """See the base class."""
         fits = corpus.within(self.most_tokens)
-        return StreamView(corpus, fits, self.options["mark_document_start"], self.tags)
+        return StreamView(corpus, fits, self.formats)
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
         """Return the batches of a stream or of sentences to decode.

@@ -9,9 +9,8 @@ from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq_docmt.data import (
     DocumentCorpus,
     DocumentView,
+    Formats,
     add_document_symbols,
-    join_sentences,
-    split_sentences,
     window_spans,
 )
 from fairseq_docmt.data.document_view import even_batches
@@ -39,6 +38,12 @@ def corpus(dictionary):
     return DocumentCorpus("tiny", pairs)
 
 
+def marked(corpus):
+    """Return the formats of a corpus with ``<bod>``."""
+    pairs = corpus.pairs
+    return Formats.of(pairs.src_dict, pairs.tgt_dict, mark_document_start=True)
+
+
 def view_of(corpus, window_size, **options):
     limits = [(corpus.src_sizes, 100)]
     return DocumentView(corpus, window_spans(corpus.index, window_size, limits), **options)
@@ -46,7 +51,7 @@ def view_of(corpus, window_size, **options):
 
 def test_documents_as_rows_have_sizes_lines_and_draws_of_documents(corpus):
     """With one batch row per sentence, a document counts as a whole, ``<bod>`` included."""
-    rows = RowsView(corpus, np.array([[0, 3], [3, 6]]), mark_document_start=True)
+    rows = RowsView(corpus, np.array([[0, 3], [3, 6]]), formats=marked(corpus))
     assert [rows.line_ids_of(item) for item in range(2)] == [[0, 1, 2], [4, 6, 7]]
     plain = RowsView(corpus, np.array([[0, 3], [3, 6]]))
     assert [rows.num_tokens(item) - plain.num_tokens(item) for item in range(2)] == [1, 1]
@@ -56,19 +61,6 @@ def test_documents_as_rows_have_sizes_lines_and_draws_of_documents(corpus):
 
     drawn = [RowsView(corpus, draw, seed=seed).spans.tolist() for seed in range(9)]
     assert len({str(spans) for spans in drawn}) > 2
-
-
-def test_symbols_are_added_once_and_in_a_fixed_order():
-    words = add_document_symbols(add_document_symbols(Dictionary()))
-    assert [words[i] for i in range(4, len(words))] == ["<sep>", "<bod>"]
-
-
-def test_joining_and_splitting_are_inverse():
-    sentences = [torch.tensor([5, 6, EOS]), torch.tensor([7, EOS]), torch.tensor([8, EOS])]
-    joined = join_sentences(sentences, 99)
-    assert joined.tolist() == [5, 6, 99, 7, 99, 8, EOS]
-    assert [p.tolist() for p in split_sentences(joined[:-1], 99)] == [[5, 6], [7], [8]]
-    assert sentences[0].tolist() == [5, 6, EOS]  # the corpus itself is not written to
 
 
 def test_windows_join_both_sides_and_are_named_after_their_last_sentence(corpus, dictionary):
@@ -86,7 +78,7 @@ def test_windows_join_both_sides_and_are_named_after_their_last_sentence(corpus,
 
 def test_document_starts_are_marked_on_request(corpus, dictionary):
     bod = dictionary.index("<bod>")
-    view = view_of(corpus, 2, mark_document_start=True)
+    view = view_of(corpus, 2, formats=marked(corpus))
     starts = [bool(view[i]["source"][0] == bod) for i in range(6)]
     assert starts == [True, True, False, True, True, True]
     assert [len(view[i]["source"]) for i in range(6)] == view.src_sizes.tolist()
@@ -111,7 +103,7 @@ def test_words_of_the_last_source_sentence_are_dropped(corpus, dictionary):
     """Word by word with the draws of the example; the context, symbols and the target stay."""
     whole, unk = view_of(corpus, 3), dictionary.unk()
     for p in (0.3, 0.99999):
-        view = view_of(corpus, 3, coword_dropout=p, seed=5, mark_document_start=False)
+        view = view_of(corpus, 3, coword_dropout=p, seed=5)
         assert not view.can_reuse_epoch_itr_across_epochs
         changed = set()
         for epoch in range(1, 6):
@@ -135,7 +127,7 @@ def test_words_of_the_last_source_sentence_are_dropped(corpus, dictionary):
 @pytest.mark.parametrize("loss_on_last", [False, True])
 def test_words_of_both_sides_are_dropped(corpus, dictionary, p, loss_on_last):
     """Word by word with the draws of the example; symbols and what is predicted stay."""
-    options = {"loss_on_last": loss_on_last, "mark_document_start": True}
+    options = {"loss_on_last": loss_on_last, "formats": marked(corpus)}
     whole, unk = view_of(corpus, 3, **options), dictionary.unk()
     view = view_of(corpus, 3, **options, word_dropout=p, seed=5)
     assert not view.can_reuse_epoch_itr_across_epochs
@@ -205,8 +197,8 @@ def test_only_the_source_has_the_next_sentences(corpus, dictionary):
         ends = corpus.index.starts[corpus.index.document[spans[:, 0]] + 1]
         return np.stack([spans[:, 0], np.minimum(spans[:, 1] + 1, ends)], axis=1)
 
-    options = {"source_spans": one_more, "mark_document_start": True}
-    view, plain = view_of(corpus, 2, **options), view_of(corpus, 2, mark_document_start=True)
+    options = {"source_spans": one_more, "formats": marked(corpus)}
+    view, plain = view_of(corpus, 2, **options), view_of(corpus, 2, formats=marked(corpus))
     bod = dictionary.index("<bod>")
     assert view[0]["source"].tolist() == [bod, 5, 6, sep, 7, EOS]
     assert view[1]["source"].tolist() == [bod, 5, 6, sep, 7, sep, 8, 9, 10, EOS]
@@ -238,7 +230,7 @@ def test_a_marked_window_keeps_the_limit_of_positions(corpus):
     limits = [(corpus.src_sizes, 8)]
     spans = window_spans(corpus.index, 3, limits)
     assert spans.tolist()[:3] == [[0, 1], [0, 2], [1, 3]]
-    view = DocumentView(corpus, spans, mark_document_start=True)
+    view = DocumentView(corpus, spans, formats=marked(corpus))
     begin = view.src_dict.index("<bod>")
     assert [int(view[item]["source"][0] == begin) for item in range(3)] == [1, 1, 0]
 

@@ -9,9 +9,8 @@ import torch
 from fairseq.data import Dictionary, indexed_dataset
 
 from fairseq_docmt.data import reserved
-from fairseq_docmt.data.language_tags import insert_symbols
 from fairseq_docmt.data.reserved import Symbols, check_binarised, first_reserved, tokens_of
-from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
+from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS, insert_symbols
 from fairseq_docmt.errors import UserError
 
 WORDS = tiny.dictionary()  # <s> <pad> </s> <unk> w0 … w11 <sep> <bod>

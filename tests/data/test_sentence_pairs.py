@@ -7,7 +7,13 @@ import pytest
 import torch
 from fairseq.data import Dictionary, LanguagePairDataset
 
-from fairseq_docmt.data import DocumentCorpus, DocumentView, add_document_symbols, window_spans
+from fairseq_docmt.data import (
+    DocumentCorpus,
+    DocumentView,
+    Formats,
+    add_document_symbols,
+    window_spans,
+)
 from fairseq_docmt.data.sentence_pairs import mixed_spans, with_sentence_pairs
 
 EOS = 2
@@ -61,7 +67,9 @@ def test_pairs_are_documents_of_one_sentence():
     assert documents.index.num_sentences == 3
     spans = window_spans(joined.index, 3, [(joined.tgt_sizes, 100)])
     assert spans.tolist() == [[0, 1], [0, 2], [2, 3], [3, 4], [4, 5], [5, 6]]
-    view = DocumentView(joined, spans, mark_document_start=True)
+    pairs = joined.pairs
+    formats = Formats.of(pairs.src_dict, pairs.tgt_dict, mark_document_start=True)
+    view = DocumentView(joined, spans, formats=formats)
     begin = view.src_dict.index("<bod>")
     assert [view[item]["source"].tolist() for item in range(3, 6)] == [
         [begin, 9, EOS],

@@ -8,8 +8,8 @@ import tiny
 import torch
 from fairseq.data import ConcatDataset, LanguagePairDataset
 
-from fairseq_docmt.data import DocumentCorpus, DocumentView, window_spans
-from fairseq_docmt.data.language_tags import LanguageTags
+from fairseq_docmt.data import DocumentCorpus, DocumentView, Formats, window_spans
+from fairseq_docmt.data.sequence_format import NO_TAGS, LanguageTags
 from fairseq_docmt.data.supporting_words import ATTENTION, SupportingWords, path_of
 from fairseq_docmt.errors import UserError
 
@@ -73,10 +73,10 @@ class Sized(ConcatDataset):
         return (self[item] for item in range(len(self)))
 
 
-def view_of(corpus, size, **options):
-    view = DocumentView(
-        corpus, window_spans(corpus.index, size, [(corpus.src_sizes, 99)]), **options
-    )
+def view_of(corpus, size, marked=False, tags=NO_TAGS, **options):
+    formats = Formats.of(corpus.pairs.src_dict, corpus.pairs.tgt_dict, tags, marked)
+    spans = window_spans(corpus.index, size, [(corpus.src_sizes, 99)])
+    view = DocumentView(corpus, spans, formats=formats, **options)
     view.supporting_words = SupportingWords.read(corpus)
     return view
 
@@ -105,7 +105,7 @@ TAGS = LanguageTags(source_start=(45,), source_end=(46, 47), target_start=(48,))
 @pytest.mark.parametrize("left_pad", [True, False])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"mark_document_start": True}, {"tags": TAGS}, {"loss_on_last": True}],
+    [{}, {"marked": True}, {"tags": TAGS}, {"loss_on_last": True}],
     ids=["plain", "bod", "tags", "last"],
 )
 def test_words_are_found_in_windows_of_any_size(tmp_path, dictionary, options, left_pad):

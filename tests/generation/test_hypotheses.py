@@ -38,7 +38,7 @@ def test_split_hypothesis():
         "positional_scores": torch.tensor([-1.0, -2.0, -3.0, -4.0, -5.0]),
         "alignment": torch.empty(0),
     }
-    first, second = split_hypothesis(hypothesis, [3, 2], SEP, (0, 0), None)
+    first, second = split_hypothesis(hypothesis, [(0, 3), (3, 5)], [(0, 2), (2, 5)], None)
     assert first["tokens"].tolist() == [5, EOS] and second["tokens"].tolist() == [6, 7, EOS]
     assert float(first["score"]) == pytest.approx(-1.5)
     assert float(second["score"]) == pytest.approx(-4.0)
@@ -52,13 +52,14 @@ def test_split_hypothesis_after_a_symbol_at_the_front():
     links = [(0, 0), (1, 1), (2, 1), (3, 1), (4, 3), (5, 3), (4, 5), (6, 5)]
     scores = -torch.arange(7.0)
     hypothesis = {"tokens": tokens, "positional_scores": scores, "alignment": links}
-    parts = split_hypothesis(hypothesis, [3, 2], SEP, (1, 1), None)
+    places = [(1, 4), (4, 6)], [(1, 3), (3, 5), (5, 7)]
+    parts = split_hypothesis(hypothesis, *places, None)
     assert [part["tokens"].tolist() for part in parts] == [[5, EOS], [6, EOS], [7, EOS]]
     assert [part["alignment"] for part in parts] == [[(0, 0), (1, 0)], [(0, 0)], []]
     assert [float(part["score"]) for part in parts] == [-1.5, -3.5, -5.5]
     assert tokens.tolist() == [8, 5, SEP, 6, SEP, 7, EOS] and scores.tolist()[2] == -2
     del hypothesis["alignment"]
-    assert split_hypothesis(hypothesis, [3, 2], SEP, (1, 1), None)[0]["alignment"] is None
+    assert split_hypothesis(hypothesis, *places, None)[0]["alignment"] is None
 
 
 def test_scores_are_normalised_with_the_options_of_the_generator():

@@ -12,8 +12,9 @@ from fairseq import checkpoint_utils, tasks
 from long_tests import LONG, long_but_for
 from naive_search import beam_search
 
-from fairseq_docmt.data import DocumentIndex, join_sentences
+from fairseq_docmt.data import DocumentIndex, Formats, join_sentences
 from fairseq_docmt.data.decoding_units import DecodingUnit
+from fairseq_docmt.data.sequence_format import LanguageTags
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator, prefix_ensemble
 from fairseq_docmt.generation.sequential import SequentialSearch
@@ -217,7 +218,9 @@ def check_documents(binarised, checkpoints, decoding, positions=None):
 @pytest.mark.parametrize("limit, wanted", [(50, 18), (12, 12)])
 def test_positions_that_a_sentence_needs(limit, wanted):
     """Twice those of its source of four tokens and ten, or its limit."""
-    search = SimpleNamespace(target_start=lambda unit: torch.tensor([3]))
+    search = SimpleNamespace(
+        formats=Formats.of(None, tiny.dictionary(9), LanguageTags((), (), (3,)))
+    )
     unit = DecodingUnit([0, 1], [torch.ones(9), torch.ones(4)])
     before = [torch.ones(5), torch.ones(2)]  # with <sep> 9 tokens, and 2 at the beginning
     for spare, enough in ((0, True), (-1, False)):

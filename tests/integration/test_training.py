@@ -15,7 +15,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from long_tests import LONG
 
-from fairseq_docmt.data.symbols import DOCUMENT_SYMBOLS
+from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import UserError
 
 WINDOW = ["--task", "sliding_window_translation"]

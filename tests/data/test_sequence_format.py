@@ -1,12 +1,25 @@
-"""Language tags around the sentences of training examples, and their symbols."""
+"""Formats of sequences: symbols, joining and splitting, and language tags of training examples."""
 
 import numpy as np
 import pytest
 import torch
 from fairseq.data import Dictionary, LanguagePairDataset
 
-from fairseq_docmt.data import DocumentCorpus, DocumentView, add_document_symbols, window_spans
-from fairseq_docmt.data.language_tags import NO_TAGS, LanguageTags, insert_symbols
+from fairseq_docmt.data import (
+    DocumentCorpus,
+    DocumentView,
+    Formats,
+    SequenceFormat,
+    add_document_symbols,
+    window_spans,
+)
+from fairseq_docmt.data.sequence_format import (
+    NO_TAGS,
+    LanguageTags,
+    begin_index,
+    insert_symbols,
+    separator_index,
+)
 
 EOS, PAD, SEP, BOD = 2, 1, 24, 25
 AT_THE_END = LanguageTags(source_end=(20,), first=21)
@@ -28,10 +41,11 @@ def corpus():
     )
 
 
-def example(corpus, tags, item=1, **options):
+def example(corpus, tags, item=1, marked=False, **options):
     """Source, decoder input and target of a window of two sentences."""
     spans = window_spans(corpus.index, 2, [(corpus.src_sizes, 100)])
-    view = DocumentView(corpus, spans, tags=tags, **options)
+    formats = Formats.of(corpus.pairs.src_dict, corpus.pairs.tgt_dict, tags, marked)
+    view = DocumentView(corpus, spans, formats=formats, **options)
     assert view.num_tokens(item) == max(len(view[item][k]) for k in ("source", "target"))
     assert view.src_sizes[item] == len(view[item]["source"])
     assert view.tgt_sizes[item] == len(view[item]["target"])
@@ -64,7 +78,7 @@ def test_tags_at_the_start(corpus):
     ],
 )
 def test_the_mark_of_documents_is_between_tag_and_sentences(corpus, tags, want):
-    assert example(corpus, tags, item=2, mark_document_start=True) == want
+    assert example(corpus, tags, item=2, marked=True) == want
 
 
 @pytest.mark.parametrize(
@@ -118,3 +132,68 @@ def test_symbols_that_are_there_keep_their_places():
     before = list(words.symbols)
     insert_symbols(words, ["[a]"])
     assert words.symbols == before
+
+
+# ---- joining and splitting -----------------------------------------------------------------------
+
+
+def test_symbols_are_added_once_and_in_order():
+    words = add_document_symbols(Dictionary())
+    size = len(words)
+    assert [words[i] for i in range(size - 2, size)] == ["<sep>", "<bod>"]
+    assert (separator_index(words), begin_index(words)) == (size - 2, size - 1)
+    assert len(add_document_symbols(words)) == size
+
+
+def test_a_dictionary_of_a_sentence_level_model_has_none():
+    assert separator_index(Dictionary()) == begin_index(Dictionary()) == -1
+
+
+PLAIN = {}
+TAGGED = {"before": (20,), "after": (21, 22), "marks_start": True}
+
+
+@pytest.mark.parametrize(
+    "options, at_start, sentences, want",
+    [
+        (PLAIN, True, [[5, EOS]], [5, EOS]),
+        (PLAIN, False, [[5, EOS], [6, 7, EOS]], [5, SEP, 6, 7, EOS]),
+        (PLAIN, False, [[5, EOS], [EOS], [6, EOS]], [5, SEP, SEP, 6, EOS]),
+        (TAGGED, False, [[5, EOS], [6, EOS]], [20, 5, SEP, 6, EOS, 21, 22]),
+        (TAGGED, True, [[5, EOS], [6, EOS]], [20, BOD, 5, SEP, 6, EOS, 21, 22]),
+        (TAGGED, True, [[EOS]], [20, BOD, EOS, 21, 22]),
+    ],
+)
+def test_sentences_are_joined_and_found_again(corpus, options, at_start, sentences, want):
+    given = SequenceFormat(corpus.pairs.src_dict, **options)
+    tensors = [torch.tensor(sentence) for sentence in sentences]
+    joined = given.join(tensors, at_start)
+    assert joined.tolist() == want
+    assert [t.tolist() for t in tensors] == sentences  # the corpus itself is not written to
+    parts, marked = given.split(joined)
+    assert [part.tolist() for part in parts] == sentences
+    assert marked is (at_start and given.marks_start)
+    found = given.find(joined, at_start)
+    assert found == given.places(map(len, sentences), at_start)
+    assert [want[a : b - 1] for a, b in found] == [sentence[:-1] for sentence in sentences]
+    assert len(want) - sum(map(len, sentences)) <= given.most_added
+
+
+@pytest.mark.parametrize("options", [PLAIN, TAGGED])
+def test_a_row_without_a_sentence_is_split(corpus, options):
+    """In place of a sentence, a source has ``</s>`` alone and a target nothing."""
+    given = SequenceFormat(corpus.pairs.src_dict, **options)
+    alone, _ = given.split(torch.tensor([EOS]))
+    assert [part.tolist() for part in alone] == ([] if options else [[EOS]])
+    assert given.split(torch.tensor([], dtype=torch.long)) == ([], False)
+
+
+@pytest.mark.parametrize("first, want", [(None, EOS), (21, 21)])
+def test_input_of_the_decoder(corpus, first, want):
+    given = SequenceFormat(corpus.pairs.tgt_dict, (20,), first=first, marks_start=True)
+    texts = [torch.tensor([5, 6]), torch.tensor([7])]
+    prefix = given.prefix(texts, at_start=True)
+    assert prefix.tolist() == [want, 20, BOD, 5, 6, SEP, 7, SEP]
+    assert len(prefix) == given.prefix_size(texts, at_start=True)
+    whole = [given.join([torch.tensor([5, EOS])], False), torch.tensor([EOS])]
+    assert given.decoder_input(whole).tolist() == [[want, 20, 5], [want, PAD, PAD]]

@@ -1,0 +1,255 @@
+"""The format of the sequences that models read: symbols, language tags and sentences.
+
+A sequence of the sentences s1, s2 is ``before <bod> s1 <sep> s2 </s> after``.  ``before`` and
+``after`` are language tags, and ``<bod>`` stands before the first sentence of a document with
+``--mark-document-start``.  All parts of the package that put sequences together or take them apart
+do so with a :class:`SequenceFormat`.
+"""
+
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from fairseq.data import Dictionary, data_utils
+from torch import Tensor
+
+SENTENCE_SEPARATOR = "<sep>"
+BEGIN_OF_DOCUMENT = "<bod>"
+DOCUMENT_SYMBOLS = (SENTENCE_SEPARATOR, BEGIN_OF_DOCUMENT)
+
+#: tasks of mBART-25 checkpoints
+MBART25_TASKS = ("translation_from_pretrained_bart", "multilingual_denoising")
+#: task of mBART-50, M2M-100 and NLLB checkpoints
+MULTILINGUAL_TASK = "translation_multi_simple_epoch"
+
+
+# ---- symbols -------------------------------------------------------------------------------------
+
+
+def add_document_symbols(dictionary: Dictionary) -> Dictionary:
+    """Append ``<sep>`` and ``<bod>``, in this order, unless they are there already.
+
+    They are added to every dictionary, whatever the options, so that sentence-level and
+    document-level models share a vocabulary and one can be finetuned from the other.
+    """
+    for symbol in DOCUMENT_SYMBOLS:
+        dictionary.add_symbol(symbol)
+    return dictionary
+
+
+def insert_symbols(dictionary: Dictionary, symbols) -> None:
+    """Add symbols to a dictionary after its words, before ``<sep>`` and ``<bod>``.
+
+    Those that it already has keep their places.
+    """
+    new = [symbol for symbol in symbols if symbol not in dictionary]
+    if not new:
+        return
+    if tuple(dictionary.symbols[-len(DOCUMENT_SYMBOLS) :]) == DOCUMENT_SYMBOLS:
+        for symbol in DOCUMENT_SYMBOLS:
+            del dictionary.indices[symbol]
+        del dictionary.symbols[-len(DOCUMENT_SYMBOLS) :], dictionary.count[-len(DOCUMENT_SYMBOLS) :]
+    for symbol in new:
+        dictionary.add_symbol(symbol, n=0)
+    add_document_symbols(dictionary)
+
+
+def separator_index(dictionary: Dictionary) -> int:
+    """Return the index of ``<sep>``, or -1 (no token) for a sentence-level dictionary."""
+    return _index(dictionary, SENTENCE_SEPARATOR)
+
+
+def begin_index(dictionary: Dictionary) -> int:
+    """Return the index of ``<bod>``, or -1 (no token) for a sentence-level dictionary."""
+    return _index(dictionary, BEGIN_OF_DOCUMENT)
+
+
+def _index(dictionary: Dictionary, symbol: str) -> int:
+    index = dictionary.index(symbol)
+    return -1 if index == dictionary.unk() else index
+
+
+class LanguageTags(NamedTuple):
+    """Indices of the language tags of a pair of languages, by place; none by default.
+
+    Attributes:
+        source_start: tokens before the source.
+        source_end: tokens after the ``</s>`` of the source.
+        target_start: tokens before the target.
+        first: first token of the decoder; None for ``</s>``.
+    """
+
+    source_start: Tuple[int, ...] = ()
+    source_end: Tuple[int, ...] = ()
+    target_start: Tuple[int, ...] = ()
+    first: Optional[int] = None
+
+
+#: no tags: bilingual models
+NO_TAGS = LanguageTags()
+
+
+# ---- sequences -----------------------------------------------------------------------------------
+
+
+class SequenceFormat(NamedTuple):
+    """Format of the sequences of one side, source or target.
+
+    Attributes:
+        dictionary: dictionary of the side.
+        before, after: tokens around the sentences, such as language tags.
+        first: first token of the decoder's input; None for ``</s>``.
+        marks_start: whether ``<bod>`` stands before the first sentence of a document.
+    """
+
+    dictionary: Dictionary
+    before: Tuple[int, ...] = ()
+    after: Tuple[int, ...] = ()
+    first: Optional[int] = None
+    marks_start: bool = False
+
+    @property
+    def separator(self) -> int:
+        """Index of the symbol between sentences."""
+        return separator_index(self.dictionary)
+
+    @property
+    def first_token(self) -> int:
+        """First token of the decoder's input."""
+        return self.dictionary.eos() if self.first is None else self.first
+
+    @property
+    def symbols(self) -> Tuple[int, ...]:
+        """Tokens of sequences and of the decoder's input that are no words."""
+        special = range(self.dictionary.nspecial)
+        document = map(self.dictionary.index, DOCUMENT_SYMBOLS)
+        return (*special, *document, *self.before, *self.after, self.first_token)
+
+    @property
+    def most_added(self) -> int:
+        """Number of tokens, at most, around the sentences of a sequence."""
+        return len(self.start(at_start=True)) + len(self.after)
+
+    def start(self, at_start: bool) -> Tuple[int, ...]:
+        """Return the tokens before the sentences of a sequence.
+
+        Args:
+            at_start: whether the sequence begins with the first sentence of a document.
+        """
+        mark = at_start and self.marks_start
+        return (*self.before, begin_index(self.dictionary)) if mark else self.before
+
+    def join(self, sentences: Sequence[Tensor], at_start: bool = False) -> Tensor:
+        """Return the sequence of some sentences, 1-D tensors that end in ``</s>``."""
+        joined, start = join_sentences(sentences, self.separator), self.start(at_start)
+        if not start and not self.after:
+            return joined
+        return torch.cat([joined.new_tensor(start), joined, joined.new_tensor(self.after)])
+
+    def split(self, sequence: Tensor) -> Tuple[List[Tensor], bool]:
+        """Take a sequence apart.
+
+        Args:
+            sequence: 1-D tensor without padding; one of ``</s>`` alone, where a batch has no
+                sentence, need not have the tokens around sentences.
+
+        Returns:
+            The sentences, each with ``</s>``, and whether the sequence begins with ``<bod>``.
+        """
+        first = len(self.before)
+        marked = self.marks_start and sequence[first : first + 1].tolist() == [
+            begin_index(self.dictionary)
+        ]
+        end = sequence.new_tensor([self.dictionary.eos()])
+        places = self.find(sequence, marked)
+        return [torch.cat([sequence[a : b - 1], end]) for a, b in places], marked
+
+    def find(self, sequence: Tensor, at_start: bool) -> List[Tuple[int, int]]:
+        """Return the places of the sentences in a sequence, each with its end symbol.
+
+        Args:
+            sequence: 1-D tensor without padding.
+            at_start: whether the sequence begins with the first sentence of a document.
+
+        Returns:
+            First position of each sentence, and the one after its last.
+        """
+        start, end = len(self.start(at_start)), len(sequence) - len(self.after)
+        if end <= start:
+            return []
+        separators = sequence[start : end - 1].eq(self.separator).nonzero().view(-1) + start + 1
+        ends = [*separators.tolist(), end]
+        return list(zip([start, *ends], ends))
+
+    def places(self, sizes: Sequence[int], at_start: bool) -> List[Tuple[int, int]]:
+        """Return the places of sentences as in :meth:`find`, given their numbers of tokens."""
+        found, place = [], len(self.start(at_start))
+        for size in sizes:
+            found.append((place, place + size))
+            place += size
+        return found
+
+    # ---- input of the decoder ------------------------------------------------------------------
+
+    def decoder_input(self, sequences: Sequence[Tensor]) -> Tensor:
+        """Return the (rows, T) input of the decoder for target sequences, right-padded."""
+        return data_utils.collate_tokens(
+            sequences, self.dictionary.pad(), self.first_token, move_eos_to_beginning=True
+        )
+
+    def continued(self, sentence: Tensor) -> Tensor:
+        """Return the tokens by which a sentence without ``</s>`` extends the decoder's input."""
+        return torch.cat([sentence, sentence.new_tensor([self.separator])])
+
+    def prefix(self, sentences: Sequence[Tensor], at_start: bool) -> Tensor:
+        """Return the decoder's input before a sentence that follows others, without ``</s>``."""
+        start = torch.tensor([self.first_token, *self.start(at_start)])
+        return torch.cat([start, *map(self.continued, sentences)])
+
+    def prefix_size(self, sentences: Sequence[Tensor], at_start: bool) -> int:
+        """Return the number of tokens of :meth:`prefix`."""
+        return 1 + len(self.start(at_start)) + sum(len(sentence) + 1 for sentence in sentences)
+
+
+class Formats(NamedTuple):
+    """Formats of both sides."""
+
+    source: SequenceFormat
+    target: SequenceFormat
+
+    @classmethod
+    def of(
+        cls,
+        src_dict: Dictionary,
+        tgt_dict: Dictionary,
+        tags: LanguageTags = NO_TAGS,
+        mark_document_start: bool = False,
+    ) -> "Formats":
+        """Return the formats with the given dictionaries, language tags and ``<bod>``."""
+        start, end, target_start, first = tags
+        return cls(
+            SequenceFormat(src_dict, start, end, marks_start=mark_document_start),
+            SequenceFormat(tgt_dict, target_start, (), first, mark_document_start),
+        )
+
+
+def join_sentences(sentences: Sequence[Tensor], separator: int) -> Tensor:
+    """Join sentences into one sequence: ``s1 <sep> s2 <sep> s3 </s>``.
+
+    Args:
+        sentences: 1-D int64 tensors, each ending in ``</s>``.
+        separator: index of ``<sep>``, which replaces every ``</s>`` but the last.
+
+    Returns:
+        1-D tensor, whose length is the sum of the lengths of the sentences.
+    """
+    if len(sentences) == 1:
+        return sentences[0]
+    joined = torch.cat(list(sentences))
+    ends = torch.tensor([len(s) for s in sentences[:-1]]).cumsum(0) - 1
+    joined[ends] = separator
+    return joined
+
+
+def pad_rows(rows, dictionary, left_pad: bool = False) -> Tensor:
+    """Stack 1-D tensors into (bsz, longest) with padding."""
+    return data_utils.collate_tokens(rows, dictionary.pad(), left_pad=left_pad)
