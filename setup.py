@@ -56,6 +56,8 @@ setup(
     ],
     entry_points={"console_scripts": ["fairseq-docmt = fairseq_docmt.command_line:main"]},
     extras_require={
+        # deployment: fairseq-docmt export-ctranslate2
+        "ctranslate2": ["ctranslate2>=4"],
         "dev": [
             "pytest",
             "pytest-xdist>=3.2",
@@ -64,6 +66,7 @@ setup(
             "nltk",
             "mweralign>=1.4.1; python_version >= '3.10'",
             "sentence-splitter>=1.4",
+            "ctranslate2>=4",
         ],
         "meteor": ["nltk"],
         # Licensed under the GPL; only imported for --align.

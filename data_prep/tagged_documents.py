@@ -5,8 +5,8 @@ r"""Convert documents marked by tags, as in IWSLT and WMT, to a corpus of docume
 
 Reads sets (``*.xml``, ``*.sgm``: segments in documents) and training files of IWSLT
 (``train.tags.*``: text between lines of tags).  Several files are concatenated.  The XML of WMT
-from 2021 on, with source and references in one file, is read by ``python -m fairseq_docmt.scoring
-convert``.
+from 2021 on, with source and references in one file, is read by
+``fairseq-docmt convert``.
 """
 
 import argparse
@@ -74,8 +74,8 @@ def _check_one_text(segments: list, path: str) -> None:
             tags = [each.tag for each in (first, text) if each is not None]
             raise CorpusError(
                 f"{path}: line {segment.sourceline}: the document has several texts (elements "
-                f"{', '.join(tags)}); write each to a file of its own with `python -m "
-                "fairseq_docmt.scoring convert --role source --to text` (or --role reference)"
+                f"{', '.join(tags)}); write each to a file of its own with "
+                "`fairseq-docmt convert --role source --to text` (or --role reference)"
             )
 
 

@@ -70,7 +70,7 @@ def scored_text(cfg) -> str:
     else:
         text = "tokens of the training text, with its subwords"
     how = f"by --scoring {scorer}" if by_text else "split at spaces, with n-grams up to 4"
-    advice = "for scores to report use python -m fairseq_docmt.scoring metrics"
+    advice = "for scores to report use fairseq-docmt metrics"
     return f"BLEU is of {text}, {how}; {advice}"
 
 

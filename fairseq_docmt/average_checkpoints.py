@@ -154,7 +154,7 @@ def _positive(text: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m fairseq_docmt.average_checkpoints",
+        prog="fairseq-docmt average",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -191,7 +191,3 @@ def main() -> None:
     paths = chosen(args)
     torch_persistent_save(average(paths), args.output)
     print(f"average of {', '.join(paths)} in {args.output}")
-
-
-if __name__ == "__main__":
-    main()

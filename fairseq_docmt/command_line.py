@@ -21,7 +21,10 @@ PREPARE = "prepare"
 #: in the list, and ``main``, which parses ``sys.argv``; or ``add_arguments(parser)`` and
 #: ``main(args)``, or ``main(args, others)`` if it takes any option of fairseq besides.
 GROUPS = {
-    "translate": {"translate": "translate.command"},
+    "translate": {
+        "translate": "translate.command",
+        "export-ctranslate2": "translate.export_ctranslate2",
+    },
     "evaluate translations": {
         "metrics": "scoring.metrics",
         "report": "scoring.report",
@@ -71,24 +74,34 @@ def main() -> None:
         _prepare()
     else:
         with quietly():
-            _run(importlib.import_module("fairseq_docmt." + COMMANDS[name]), words)
+            _run(name, words)
 
 
-def _run(module, words: List[str]) -> None:
+def _run(name: str, words: List[str]) -> None:
+    module = _module(name)
     if not hasattr(module, "add_arguments"):
         module.main()
-        return
+    elif len(inspect.signature(module.main).parameters) == 2:
+        module.main(*parser_of(name).parse_known_args(words))
+    else:
+        module.main(parser_of(name).parse_args(words))
+
+
+def _module(name: str):
+    return importlib.import_module(f"fairseq_docmt.{COMMANDS[name]}")
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """Return the parser of a command that has ``add_arguments``."""
+    module = _module(name)
     parser = argparse.ArgumentParser(
-        prog=sys.argv[0],
+        prog=f"fairseq-docmt {name}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     module.add_arguments(parser)
-    if len(inspect.signature(module.main).parameters) == 2:
-        module.main(*parser.parse_known_args(words))
-    else:
-        module.main(parser.parse_args(words))
+    return parser
 
 
 def _prepare() -> None:

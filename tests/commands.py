@@ -32,6 +32,7 @@ PROGRAMS = {
     "fairseq-generate": "fairseq_cli.generate",
     "fairseq-interactive": "fairseq_cli.interactive",
     "fairseq-preprocess": "fairseq_cli.preprocess",
+    "fairseq-docmt": "fairseq_docmt.command_line",
     "sacrebleu": "sacrebleu.sacrebleu",
 }
 #: what commands import later; the first takes longest
@@ -208,7 +209,7 @@ class Shell:
             beginning = next(name for name in SIZES if arch.startswith(name))
             sys.argv += _options(SIZES[beginning])
         module = sys.modules[PROGRAMS[program]]
-        (module.main if program == "sacrebleu" else module.cli_main)()
+        getattr(module, "cli_main", module.main)()
 
     def _run_python(self, arguments: Sequence[str]) -> None:
         while arguments[0] in ("-W", "-u"):

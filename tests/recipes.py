@@ -24,7 +24,7 @@ SCRIPTS = sorted(
     if path.parent.name != "context_probe" and path.name != "corpus.sh"
 )
 PROGRAMS = ("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess")
-PROGRAMS += ("sacrebleu", "python")
+PROGRAMS += ("fairseq-docmt", "sacrebleu", "python")
 #: notes how it was called, and leaves what later commands of the recipes look for
 NOTING = r"""#!/usr/bin/env bash
 call=$(printf '%s\037' "${0##*/}" "$@")
@@ -35,7 +35,7 @@ case $* in
   *"results.py best"*) echo 1.2 ;;
   *"contexts.py make"*) mkdir -p "${!#}" && touch "${!#}"/{own,other}.{zh,en,de} ;;
 esac
-case $* in *"scoring convert"* | *add_noise.py*) writes=--out ;; *) writes=none ;; esac
+case $* in "convert "* | *add_noise.py*) writes=--out ;; *) writes=none ;; esac
 while [ $# -gt 1 ]; do
   case $1 in
     --results-path)

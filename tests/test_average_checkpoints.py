@@ -183,7 +183,7 @@ def test_numbers_below_one(monkeypatch, capsys):
 def test_as_a_command(tmp_path):
     one = made_up(tmp_path / "one.pt", w=torch.zeros(2))
     two = made_up(tmp_path / "two.pt", w=torch.ones(2))
-    command = [sys.executable, "-m", "fairseq_docmt.average_checkpoints", "--inputs", one, two]
+    command = [sys.executable, "-m", "fairseq_docmt", "average", "--inputs", one, two]
     done = subprocess.run([*command, "--output", two], capture_output=True, text=True, check=True)
     assert done.stdout == f"average of {one}, {two} in {two}\n" and done.stderr == ""
     assert torch.load(two, weights_only=False)["model"]["w"].tolist() == [0.5, 0.5]

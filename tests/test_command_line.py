@@ -38,7 +38,9 @@ def test_an_unknown_command():
     message = "^metric is no command; do you mean metrics[?]$"
     with pytest.raises(UserError, match=message):
         tiny.run_main(command_line.main, "metric")
-    with pytest.raises(UserError, match="^xyz is no command; choose from translate, metrics, "):
+    with pytest.raises(
+        UserError, match="^xyz is no command; choose from translate, export-ctranslate2, metrics, "
+    ):
         tiny.run_main(command_line.main, "xyz")
 
 

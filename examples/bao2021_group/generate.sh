@@ -33,5 +33,5 @@ python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"
 reference=$work/data/text/raw/test.de
 awk -v sentences="$out/hypothesis.detokenized" \
   '{ line = ""; if (NF) getline line < sentences; print line }' "$reference" > "$out/translation.de"
-python -m fairseq_docmt.scoring metrics --metrics s-bleu,d-bleu --reference "$reference" \
+fairseq-docmt metrics --metrics s-bleu,d-bleu --reference "$reference" \
   "$system=$out/translation.de"

@@ -33,7 +33,7 @@ train language_model "$updates" --task language_modeling --sample-break-mode com
 rerank() {
   local split=$1 context=$2 out=$3
   shift 3
-  python -m fairseq_docmt.scoring rerank --source "$text/$split.src" --out "$out" \
+  fairseq-docmt rerank --source "$text/$split.src" --out "$out" \
     --language-model "$lm" --language-model-context "$context" --beam 4 "$@" \
     "$work/out_sentence_window/generate-$split.txt" 2> "$out.log"
 }

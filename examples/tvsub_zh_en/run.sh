@@ -185,7 +185,7 @@ tune() {
     translate "base/valid/$penalty" "$bin" valid window 4 "$penalty" "$work/base/checkpoint_best.pt"
     systems_valid+=("$penalty=$work/base/valid/$penalty/generate-valid.txt")
   done
-  python -m fairseq_docmt.scoring metrics --metrics s-bleu "${bleu[@]}" --format json --out "$work/base/valid.json" \
+  fairseq-docmt metrics --metrics s-bleu "${bleu[@]}" --format json --out "$work/base/valid.json" \
     --reference "$raw/valid.$tgt_lang" "${systems_valid[@]}"
   best=$(python "$here/results.py" best "$work/base/valid.json")
   echo "$best" > "$work/lenpen"
@@ -214,7 +214,7 @@ reads_context() {
 # Measures how much the context helps to predict the test set.
 measure_usage() {
   mkdir -p "$work/$1/scores"
-  measured "$1/scores/usage-record" python -m fairseq_docmt.scoring context-usage \
+  measured "$1/scores/usage-record" fairseq-docmt context-usage \
     --path "$work/$1/checkpoint_best.pt" --source "$raw/test.$src_lang" --reference "$raw/test.$tgt_lang" \
     --context $context other-document:$context --max-tokens 6000 "${device[@]}" \
     --format json --out "$work/$1/scores/usage.json"
@@ -279,7 +279,7 @@ compare_with_context() {
 
 # compare SYSTEM NAME OUTPUT=FILE ...: scores of outputs by the reference, under this name in those of SYSTEM.
 compare() {
-  measured "$1/scores/$2-record" python -m fairseq_docmt.scoring metrics \
+  measured "$1/scores/$2-record" fairseq-docmt metrics \
     --metrics s-bleu,chrf "${bleu[@]}" --tests bootstrap,sign --reference "$reference" \
     --format json --out "$work/$1/scores/$2.json" "${@:3}"
 }
@@ -287,11 +287,11 @@ compare() {
 # score_pronouns SYSTEM CONTROL: those that are marked, and on the first test set those of the reference.
 score_pronouns() {
   find_outputs "$limited" "$1" "$2"
-  measured "$1/scores/pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
+  measured "$1/scores/pronouns-record" fairseq-docmt dropped-pronouns \
     --source "$work/$marks" --reference "$reference" \
     --format json --out "$work/$1/scores/pronouns.json" "${outputs[@]}"
   find_outputs "${sets[0]}" "$1" "$2"
-  measured "$1/scores/test-pronouns-record" python -m fairseq_docmt.scoring dropped-pronouns \
+  measured "$1/scores/test-pronouns-record" fairseq-docmt dropped-pronouns \
     --source "$raw/test.$src_lang" --reference "$reference" --from-reference \
     --format json --out "$work/$1/scores/test-pronouns.json" "${outputs[@]}"
 }
@@ -304,7 +304,7 @@ score_outputs() {
   # A control with a single output is compared with nothing.
   local tests=(--tests bootstrap,sign)
   [ ${#outputs[@]} -gt 1 ] || tests=()
-  measured "$1/scores/$2-record" python -m fairseq_docmt.scoring metrics \
+  measured "$1/scores/$2-record" fairseq-docmt metrics \
     --metrics s-bleu,d-bleu,chrf "${bleu[@]}" "${tests[@]}" --reference "$reference" "${@:3}" \
     --format json --out "$work/$1/scores/$2.json" "${outputs[@]}"
 }
@@ -335,7 +335,7 @@ score() {
   done
   compare "$system" contexts "${outputs[@]}"
   [ -z "$marks" ] || measured "$system/scores/context-pronouns-record" \
-    python -m fairseq_docmt.scoring dropped-pronouns --source "$work/$marks" --reference "$reference" \
+    fairseq-docmt dropped-pronouns --source "$work/$marks" --reference "$reference" \
     --format json --out "$work/$system/scores/context-pronouns.json" "${outputs[@]}"
 }
 

@@ -15,7 +15,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 data=$1 tgt=$2 checkpoint=$3 first=$4 source=$5 out=$6
 shift 6
 export PYTHONWARNINGS=ignore
-python -m fairseq_docmt.scoring convert --source "$source" --to text --empty '<unk>' \
+fairseq-docmt convert --source "$source" --to text --empty '<unk>' \
   --out "$out/first.$tgt" "$first"
 bash "$here/translate.sh" "$data" roundtrip "$tgt" "$checkpoint" "$out/first.$tgt" \
   "$out/repaired.$tgt" --decoding "${DECODING:-sequential}" --beam 4 --lenpen 0.6 "$@"

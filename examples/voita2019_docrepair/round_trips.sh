@@ -25,7 +25,7 @@ translate() { # FROM TO CHECKPOINT INPUT OUTPUT [options]
 
 for split in train valid; do
   # The blank lines are then where translate.sh writes them: one between two documents.
-  python -m fairseq_docmt.scoring convert --to text --out "$text/original.$split.$tgt" \
+  fairseq-docmt convert --to text --out "$text/original.$split.$tgt" \
     "$mono/$split.$tgt"
   translate "$tgt" "$src" "$back" "$text/original.$split.$tgt" "$text/$split.$src" \
     "${beam[@]}" "$@"

@@ -16,5 +16,5 @@ mkdir -p "$(dirname "$output")"
 fairseq-interactive "$data" --user-dir "$user_dir" --task sliding_window_translation \
   -s "$from" -t "$to" --path "$checkpoint" --input "$input" --buffer-size "${BUFFER:-10000}" \
   --max-tokens 4000 "$@" > "$output.log"
-python -m fairseq_docmt.scoring convert --source "$input" --to text --empty '<unk>' \
+fairseq-docmt convert --source "$input" --to text --empty '<unk>' \
   --out "$output" "$output.log"

@@ -19,7 +19,7 @@ case $part in
   *) echo "error: unknown part $part; see the head of $0" >&2; exit 1 ;;
 esac
 # The sets are tokenized and cased; tokenize and truecase them like the training data.
-python -m fairseq_docmt.scoring contrastive "${files[@]}" --path "$checkpoint" \
+fairseq-docmt contrastive "${files[@]}" --path "$checkpoint" \
   --data "$work/data/bin" --protocol wu --context $((size - 1)) --bpe-codes "$work/data/codes" \
   --source-tokenizer moses --target-tokenizer moses \
   --source-truecaser "$work/data/truecase.en" --target-truecaser "$work/data/truecase.ru" --json "$out.json" "$@"

@@ -103,7 +103,7 @@ def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[fl
 def main() -> None:
     """Print the attention share of each layer for a checkpoint.
 
-    Usage: ``python -m fairseq_docmt.analysis.attention_share DATA --path CHECKPOINT``
+    Usage: ``fairseq-docmt attention-share DATA --path CHECKPOINT``
 
     Raises:
         UserError: there is no checkpoint, or it is damaged.
@@ -134,7 +134,3 @@ def main() -> None:
         for layer, share in enumerate(found, start=1):
             print(f"{split}\tlayer {layer}\t{share:.1f} %")
         print(f"{split}\tmean\t{sum(found) / len(found):.1f} %")
-
-
-if __name__ == "__main__":
-    main()

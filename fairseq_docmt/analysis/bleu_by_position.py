@@ -1,6 +1,6 @@
 r"""Compute BLEU by the position of sentences in their documents.
 
-    python -m fairseq_docmt.analysis.bleu_by_position --out FOLDER \
+    fairseq-docmt bleu-by-position --out FOLDER \
         sentence=sentence.out memory=memory.out
 
 Feng et al. (2022), section 5.2 and figure 3, ask whether later sentences, which have more context,
@@ -106,7 +106,3 @@ def main() -> None:
     axes.legend()
     results = {"signature": signature, "scores": scores}
     write_results(args.out, "bleu_by_position", results, figure)
-
-
-if __name__ == "__main__":
-    main()

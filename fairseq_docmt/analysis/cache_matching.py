@@ -1,6 +1,6 @@
 r"""Plot the matching probabilities of a continuous cache.
 
-    python -m fairseq_docmt.analysis.cache_matching DATA --path CHECKPOINT --out FOLDER \
+    fairseq-docmt cache-matching DATA --path CHECKPOINT --out FOLDER \
         [--document 1 --sentence 2]
 
 Tu et al. (2018): the average matching probability of slots, from the most to the least recently
@@ -147,7 +147,3 @@ def main() -> None:
         probabilities = mean_by_recency(model, documents_of(task, args.split, args.documents))
         write_results(args.out, "cache_matching", matrix, _plot_matrix(matrix))
         write_results(args.out, "cache_by_recency", probabilities, _plot_recency(probabilities))
-
-
-if __name__ == "__main__":
-    main()

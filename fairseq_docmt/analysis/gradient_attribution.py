@@ -1,6 +1,6 @@
 """Measure how strongly the loss of a sentence depends on earlier sentences, by gradient norms.
 
-    python -m fairseq_docmt.analysis.gradient_attribution DATA --path CHECKPOINT --out FOLDER
+    fairseq-docmt gradient-attribution DATA --path CHECKPOINT --out FOLDER
 
 Feng et al. (2022), section 5.2 and figure 4: the gradient of a sentence's loss with respect to the
 embeddings of earlier sentences, by distance, in ranges of ten.  Here gradients are taken with
@@ -139,7 +139,3 @@ def main() -> None:
         axes.set_ylabel("norm of the gradient")
         results = {"by distance": scores, "by range": ranges}
         write_results(args.out, "gradient_attribution", results, figure)
-
-
-if __name__ == "__main__":
-    main()

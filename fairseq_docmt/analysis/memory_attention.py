@@ -1,6 +1,6 @@
 r"""Plot the attention of recurrent memories, and their information gain.
 
-    python -m fairseq_docmt.analysis.memory_attention DATA --path CHECKPOINT --out FOLDER \
+    fairseq-docmt memory-attention DATA --path CHECKPOINT --out FOLDER \
         [--document 1 --sentence 2]
 
 Feng et al. (2022): attention maps of one sentence (figures 6 and 7), and the information gain of
@@ -230,7 +230,3 @@ def main() -> None:
     with quietly():
         _show_sentence(args, *load(args.path[0], args.data))
         _compare_sizes(args, args.path)
-
-
-if __name__ == "__main__":
-    main()

@@ -286,6 +286,11 @@ class DocumentTranslator:
         while some := list(islice(remaining, at_once)):
             yield from self.translate(some, beam, **options)
 
+    @property
+    def target_language(self) -> str:
+        """Language of the translations."""
+        return self.hub.task.cfg.target_lang
+
     def fits(self, sentence: str) -> bool:
         """Return whether a sentence is short enough for the model."""
         return len(self.hub.encode(sentence)) <= min(self.hub.max_positions) - _MARKS

@@ -1,1 +1,1 @@
-"""Evaluation of translated documents: ``python -m fairseq_docmt.scoring --help``."""
+"""Evaluation of translated documents: ``fairseq-docmt --help``."""

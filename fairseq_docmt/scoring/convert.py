@@ -1,6 +1,6 @@
 r"""Convert a text of a test set to JSON lines, or to lines with blank lines between documents.
 
-    python -m fairseq_docmt.scoring convert --to jsonl --out system.jsonl system.xml
+    fairseq-docmt convert --to jsonl --out system.jsonl system.xml
 
 Formats that are read, here and by all other commands:
 

@@ -1,6 +1,6 @@
 r"""Measure how well the English translation restores the pronouns that a Chinese source drops.
 
-    python -m fairseq_docmt.scoring dropped-pronouns --source zpdev.zp.zh --reference zpdev.en \
+    fairseq-docmt dropped-pronouns --source zpdev.zp.zh --reference zpdev.en \
         sentence=sentence.out memory=memory.out
 
 Dropped pronouns are marked in the source, as in ``<你>_S要不要去看电影``.  For each person, the

@@ -1,7 +1,7 @@
 r"""Choose translations by minimum Bayes risk from n-best lists or several systems.
 
-    python -m fairseq_docmt.scoring mbr --source test.zh --out mbr.en nbest.out
-    python -m fairseq_docmt.scoring mbr --source test.zh --out mbr.en one=one.out two=two.out
+    fairseq-docmt mbr --source test.zh --out mbr.en nbest.out
+    fairseq-docmt mbr --source test.zh --out mbr.en one=one.out two=two.out
 
 Eikema and Aziz (2022): the translation with the highest mean score against all other candidates as
 references.  --by sets what is compared:

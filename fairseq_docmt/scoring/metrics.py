@@ -1,6 +1,6 @@
 r"""Score systems by s-BLEU, d-BLEU, chrF, TER, METEOR and COMET, with significance tests.
 
-    python -m fairseq_docmt.scoring metrics --reference test.en \
+    fairseq-docmt metrics --reference test.en \
         sentence=sentence.out window=window.out --tests bootstrap,sign
 
 The first system is the baseline of the tests.  Texts have one sentence per line and blank lines

@@ -1,6 +1,6 @@
 r"""Compute the F1 of ambiguous pronouns and of formality, with spaCy's taggers.
 
-    python -m fairseq_docmt.scoring pronouns --source test.en --reference test.de \
+    fairseq-docmt pronouns --source test.en --reference test.de \
         sentence=sentence.out window=window.out
 
 Herold and Ney (2023), appendix A.1.  In each valid sentence, pronouns of a class are correct as far

@@ -1,6 +1,6 @@
 r"""Write an HTML page that compares systems: scores, plots and their documents side by side.
 
-    python -m fairseq_docmt.scoring report --out report.html --source test.zh --reference test.en \
+    fairseq-docmt report --out report.html --source test.zh --reference test.en \
         sentence=sentence.out window=window.out
 
 The page is self-contained: it needs no other files and no network.  Scores are those of `metrics`;

@@ -1,8 +1,8 @@
 r"""Choose translations from n-best lists or several systems by a weighted sum of scores.
 
-    python -m fairseq_docmt.scoring rerank --source test.zh --out best.en nbest.out \
+    fairseq-docmt rerank --source test.zh --out best.en nbest.out \
         --score model --score length:0.05 --score quality.txt:0.5
-    python -m fairseq_docmt.scoring rerank --source valid.zh --reference valid.en --out best.en \
+    fairseq-docmt rerank --source valid.zh --reference valid.en --out best.en \
         nbest.out --language-model lm.pt --channel en-zh.pt --score proposal \
         --score language-model:0.2,0.5,1 --score channel:0.2,0.5,1 --score length:0,0.5
 

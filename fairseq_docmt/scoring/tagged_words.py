@@ -1,6 +1,6 @@
 r"""Compute the F1 of words that depend on previous sentences (after MuDA), with spaCy's taggers.
 
-    python -m fairseq_docmt.scoring tagged-words --pair en-fr --source test.en \
+    fairseq-docmt tagged-words --pair en-fr --source test.en \
         --reference test.fr --tags tags.jsonl sentence=sentence.out window=window.out
 
 Fernandes et al. (2023): words of the reference and of each system are tagged for lexical cohesion,

@@ -42,6 +42,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring._files import write_text
 from fairseq_docmt.scoring.readers import read_docids
 from fairseq_docmt.translate.engine import Settings, batches, running
+from fairseq_docmt.translate.exported import is_exported, read_info
 from fairseq_docmt.translate.formats import Layout, Translations, files_below, read_source
 from fairseq_docmt.translate.journal import Journal, fingerprint
 
@@ -53,7 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add = parser.add_argument
     add("inputs", metavar="INPUT", nargs="+", help="file, folder, or - for standard input")
-    add("--model", metavar="FILE", required=True, help="checkpoint; several joined by : vote")
+    add(
+        "--model",
+        metavar="FILE",
+        required=True,
+        help="checkpoint, several joined by :, or exported",
+    )
     add(
         "--out", metavar="PATH", help="file, or folder for several inputs; default: standard output"
     )
@@ -195,6 +201,8 @@ def _files(args: argparse.Namespace) -> List[File]:
 
 def _target_language(args: argparse.Namespace) -> Optional[str]:
     """Return the language of the translations, as fairseq infers it from the training data."""
+    if is_exported(args.model):
+        return read_info(args.model).target_lang
     trained = read_checkpoint(args.model.split(os.pathsep)[0]).settings["task"]
     folder = args.data or utils.split_paths(trained.get("data", ""))[0]
     if trained.get("target_lang") or not os.path.isdir(folder):

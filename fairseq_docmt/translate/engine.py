@@ -5,9 +5,7 @@ import multiprocessing
 import os
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-import torch
-
-from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.translate.exported import ExportedTranslator, is_exported
 from fairseq_docmt.translate.formats import Document, Hypothesis
 from fairseq_docmt.translate.journal import Finished
 from fairseq_docmt.translate.sentences import is_without_spaces, parts_of, splitter
@@ -39,9 +37,15 @@ class Engine:
         self._nbest, self._search = settings.nbest, settings.search
         language = settings.split_sentences
         self._split = splitter(language) if language else lambda segment: [segment]
-        self._translator = DocumentTranslator.from_pretrained(settings.model, **settings.options)
-        self.target_language = self._translator.hub.task.cfg.target_lang
-        self._space = "" if is_without_spaces(self.target_language) else " "
+        if is_exported(settings.model):
+            self._translator = ExportedTranslator(settings.model, **settings.options)
+        else:
+            from fairseq_docmt.generation import DocumentTranslator  # takes seconds
+
+            self._translator = DocumentTranslator.from_pretrained(
+                settings.model, **settings.options
+            )
+        self._space = "" if is_without_spaces(self._translator.target_language) else " "
 
     def translate(self, documents: List[Document]) -> List[Finished]:
         """Translate documents side by side.
@@ -87,7 +91,7 @@ _engine: Optional[Engine] = None
 
 def _start(settings: Settings, threads: int) -> None:
     global _engine
-    torch.set_num_threads(threads)
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # of torch and CTranslate2, which come later
     _engine = Engine(settings)
 
 

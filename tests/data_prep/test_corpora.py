@@ -222,7 +222,7 @@ def test_segments_belong_to_the_nearest_document(tmp_path):
         (
             "<doc>\n<src><seg>a</seg></src>\n<ref><seg>b</seg></ref>\n</doc>",
             "x",
-            "/s: line 3: the document has several texts .*src, ref.*scoring convert --role source",
+            "/s: line 3: the document has several texts .*src, ref.*convert --role source",
         ),
         ("<url>\n", "x", "/s: the file has no document"),
         ("", "x", "/s: the file has no document"),

@@ -11,9 +11,9 @@ import sacrebleu
 import tiny
 from fairseq import checkpoint_utils
 
+from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.document_bleu import DocumentBleuConfig, DocumentBleuScorer
-from fairseq_docmt.scoring import __main__ as scoring
 
 TASKS = {
     "window": (["--task", "sliding_window_translation"], "window_checkpoint"),
@@ -55,7 +55,7 @@ def test_generate(binarised, request, tmp_path, name, extra):
     reference = tmp_path / "reference"
     reference.write_text(tiny.text_of([[next(lines) for _ in range(n)] for n in LENGTHS]))
     arguments = ["metrics", f"x={tmp_path / 'output'}", "--reference", str(reference)]
-    printed = tiny.run_main(scoring.main, *arguments, "--format", "json")
+    printed = tiny.run_main(command_line.main, *arguments, "--format", "json")
     for metric in json.loads(printed)["metrics"][:2]:
         wanted = found.group(2 if metric["label"] == "s-BLEU" else 1)
         assert metric["scores"]["x"] == pytest.approx(float(wanted), abs=0.006)

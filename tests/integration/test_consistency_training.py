@@ -17,17 +17,18 @@ echo epoch $2 > SAVE/checkpoint$2.pt
 rm -f SAVE/checkpoint$(($2 - 11)).pt
 if [ -e stop$2 ]; then rm stop$2; exit 1; fi
 """
+SCORE = """#!{python}
+import json, sys
+where = sys.argv.index("--json") + 1
+epoch = int(sys.argv[where].split(".")[-2])
+assert open(sys.argv[sys.argv.index("--path") + 1]).read() == f"epoch {{epoch}}\\n"
+pair = {accuracies}.get(epoch, (0.1, 0.1))
+with open(sys.argv[where], "w") as out:
+    json.dump({{n: {{"all": {{"accuracy": x}}}} for n, x in zip("ab", pair)}}, out)
+"""
 PYTHON = """#!{python}
-import json, os, sys
-if sys.argv[1] == "-m":
-    if sys.argv[2] == "fairseq_docmt.scoring":
-        where = sys.argv.index("--json") + 1
-        epoch = int(sys.argv[where].split(".")[-2])
-        assert open(sys.argv[sys.argv.index("--path") + 1]).read() == f"epoch {{epoch}}\\n"
-        pair = {accuracies}.get(epoch, (0.1, 0.1))
-        with open(sys.argv[where], "w") as out:
-            json.dump({{n: {{"all": {{"accuracy": x}}}} for n, x in zip("ab", pair)}}, out)
-else:
+import os, sys
+if sys.argv[1] != "-m":
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
@@ -36,8 +37,10 @@ else:
 def train(tmp_path):
     """Run the script in a new folder and return its exit status."""
     (tmp_path / "bin").mkdir()
-    python = PYTHON.format(python=sys.executable, accuracies=ACCURACIES)
-    for name, text in (("fairseq-train", TRAIN), ("python", python)):
+    programs = {"fairseq-train": TRAIN, "fairseq-docmt": SCORE, "python": PYTHON}
+    for name, text in programs.items():
+        text = text.replace("{python}", sys.executable).replace("{accuracies}", str(ACCURACIES))
+        text = text.replace("{{", "{").replace("}}", "}")
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
 

@@ -81,6 +81,7 @@ HEROLD_SYSTEM = {
 }
 
 #: blocks of each page, in their order
+WINDOW4 = {"checkpoint_best.pt": "checkpoints/window4/checkpoint_best.pt"}
 PAGES: Dict[str, List[Block]] = {
     "README.md": [
         INSTALLS,
@@ -104,6 +105,11 @@ PAGES: Dict[str, List[Block]] = {
         "needs a language model; tests/generation/test_shallow_fusion.py uses one",
         Run(said="D-0"),
         Run(said="[['"),
+    ],
+    "examples/guide/translate_documents.md": [
+        Run(replaced=WINDOW4),
+        Run(replaced=WINDOW4, said="[["),
+        "needs ctranslate2; tests/translate/test_exported.py exports a model",
     ],
     "examples/guide/evaluation.md": [
         Run(said="window4"),
@@ -335,11 +341,21 @@ def test_a_corpus_of_your_own(shell):
         shutil.copy(shell.top / ZH_EN / "text" / "raw" / name, shell.top / name)
     shutil.copy(shell.top / "test.zh", shell.top / "documents.zh")
     run_page(shell, "examples/guide/decoding.md")
+    _write_documents_to_translate(shell.top)
+    run_page(shell, "examples/guide/translate_documents.md")
     shutil.copy(shell.top / "window4.out", shell.top / "sentence.out")
     _write_contrastive_sets(shell.top)
     run_page(shell, "examples/guide/evaluation.md")
     assert (shell.top / "report.html").exists()
     assert len((shell.top / "items.jsonl").read_text().splitlines()) == 2
+
+
+def _write_documents_to_translate(top: Path) -> None:
+    shutil.copy(top / "test.zh", top / "talk.txt")
+    seg = '<dataset><doc id="a"><src><seg id="1">我 走</seg></src></doc></dataset>'
+    (top / "newstest.xml").write_text(seg, encoding="utf-8")
+    (top / "book").mkdir()
+    (top / "book" / "1.txt").write_text("我 走. 你 看\n", encoding="utf-8")
 
 
 def _write_contrastive_sets(top: Path) -> None:

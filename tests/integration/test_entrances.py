@@ -26,12 +26,12 @@ from check_documents import CorpusError
 from fairseq.token_generation_constraints import pack_constraints
 from fairseq_cli import preprocess
 
+from fairseq_docmt import command_line
 from fairseq_docmt.data import DocumentIndex
 from fairseq_docmt.data.reserved import RESERVED, Symbols
 from fairseq_docmt.data.rows_view import open_drafts
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring import __main__ as scoring
 from fairseq_docmt.scoring.context_usage import read_documents
 from fairseq_docmt.scoring.contrastive_formats import read_set
 from fairseq_docmt.scoring.document_lm import DocumentLanguageModel
@@ -250,7 +250,7 @@ def command(name, *options):
     def enter(world):
         source, target = world.files
         files = {"src": source, "tgt": target, "out": world.folder / "out"}
-        tiny.run_main(scoring.main, name, *(option.format(**files) for option in options))
+        tiny.run_main(command_line.main, name, *(option.format(**files) for option in options))
 
     return enter
 

@@ -22,9 +22,9 @@ import tiny
 import torch
 from fairseq.data import indexed_dataset
 
+from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring import __main__ as scoring
 
 WINDOWS = ["--task", "sliding_window_translation"]
 DOCUMENTS = ["--task", "full_document_translation"]
@@ -2236,5 +2236,5 @@ def test_scoring(place, capsys, name):
     case = SCORING[name]
     write("a", "w1\n\nw2\n")(place)
     write("b", "v1\n\nv2\n")(place)
-    run = lambda: tiny.run_main(scoring.main, *place.arguments(case))  # noqa: E731
+    run = lambda: tiny.run_main(command_line.main, *place.arguments(case))  # noqa: E731
     assert_refused(run, case, place, capsys)

@@ -20,8 +20,8 @@ import recipes
 import sacrebleu.sacrebleu
 from fairseq.models import ARCH_MODEL_REGISTRY
 
+from fairseq_docmt import command_line
 from fairseq_docmt.models.base import with_defaults
-from fairseq_docmt.scoring import __main__ as scoring
 
 RECIPES = ["bao2021_group", "feng2022_memory", "herold2023_window_attention"]
 RECIPES += ["li2020_multi_encoder", "maruf2018_memnet", "miculicich2018_han", "tu2018_cache"]
@@ -64,7 +64,7 @@ NO_SETTINGS = {
     "hold_out.py": {"out"},
     "add_noise.py": {"out", "dictionary"},
     "sacrebleu": {"input", "force", "metrics"},
-    "fairseq_docmt.scoring": {
+    "fairseq-docmt": {
         *("path", "data", "bpe_codes", "json", "source", "reference", "to", "empty", "out"),
     },
 }
@@ -141,12 +141,9 @@ def understood(program: str, arguments: List[str]):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sys.argv", [program, *arguments])
             values = sacrebleu.sacrebleu.parse_args()
-    elif program == "fairseq_docmt.scoring":
-        modules = {
-            name: import_module(f"{scoring.__package__}.{name}")
-            for name in ("contrastive", "convert", "metrics")
-        }
-        values = scoring._parser(modules).parse_args(arguments)
+    elif program == "fairseq-docmt":
+        name, *rest = arguments
+        values = command_line.parser_of(name).parse_args(rest)
     else:
         values = recipes.parse(program, arguments)
         model = ARCH_MODEL_REGISTRY.get(getattr(values, "arch", None))

@@ -8,7 +8,7 @@ import recipes
 import results
 
 STOCK = ("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess")
-TRANSLATE = "fairseq-interactive fairseq_docmt.scoring"
+TRANSLATE = "fairseq-interactive fairseq-docmt"
 #: how a script finds the package
 NEEDS = "$(python -m fairseq_docmt"
 RUNS = [pytest.param(run, id=str(run)) for run in recipes.RUNS]
@@ -53,7 +53,7 @@ def test_drafts_of_no_split(tmp_path):
     [
         (
             "bao2021_group/generate.sh",
-            "fairseq-generate join_documents.py fairseq_docmt.scoring",
+            "fairseq-generate join_documents.py fairseq-docmt",
         ),
         ("bao2021_group/prepare.sh", 3 * "marked_documents.py " + "prepare.py"),
         ("bao2021_group/train.sh", "fairseq-train"),
@@ -92,23 +92,23 @@ def test_drafts_of_no_split(tmp_path):
         ("tvsub_zh_en/generate.sh", 6 * "fairseq-generate sacrebleu "),
         ("tvsub_zh_en/prepare.sh", "prepare.py"),
         ("tvsub_zh_en/train.sh", 3 * "fairseq-train "),
-        ("voita2019_docrepair/repair.sh", f"fairseq_docmt.scoring {TRANSLATE}"),
+        ("voita2019_docrepair/repair.sh", f"fairseq-docmt {TRANSLATE}"),
         (
             "voita2019_docrepair/round_trips.sh",
-            2 * f"fairseq_docmt.scoring {TRANSLATE} "
+            2 * f"fairseq-docmt {TRANSLATE} "
             + 2 * f"{TRANSLATE} "
             + "add_noise.py fairseq-preprocess",
         ),
         ("voita2019_docrepair/train.sh", "fairseq-train"),
         ("voita2019_docrepair/translate.sh", TRANSLATE),
-        ("wu2022_rfa/consistency.sh", "fairseq_docmt.scoring"),
+        ("wu2022_rfa/consistency.sh", "fairseq-docmt"),
         ("wu2022_rfa/generate.sh", "fairseq-generate join_documents.py" + 3 * " sacrebleu"),
         ("wu2022_rfa/prepare_iwslt15.sh", 3 * "tagged_documents.py " + "prepare.py"),
         ("wu2022_rfa/prepare_opensubtitles.sh", 3 * "sentence_groups.py " + "prepare.py"),
         ("wu2022_rfa/train.sh", "fairseq-train"),
         (
             "wu2022_rfa/train_consistency.sh",
-            10 * "fairseq-train fairseq_docmt.scoring best_epoch.py ",
+            10 * "fairseq-train fairseq-docmt best_epoch.py ",
         ),
     ],
 )
@@ -121,7 +121,7 @@ def test_stages_of_a_comparison_from_one_base():
     """Two test sets and beams; dropped pronouns are marked in the second set."""
     environment = {"CORPUS": "CORPUS"}
     run = recipes.Run("tvsub_zh_en/run.sh", "WORK base memory-both", environment=environment)
-    scoring, generate = "fairseq_docmt.scoring ", "fairseq-generate "
+    scoring, generate = "fairseq-docmt ", "fairseq-generate "
     base = f"fairseq-train keep_weights.py {8 * generate}{scoring}results.py {4 * generate}"
     programs = [
         "python bash contexts.py fairseq-preprocess",
@@ -159,9 +159,9 @@ def test_part_of_a_comparison():
     train = "fairseq-train keep_weights.py "
     programs = [
         f"python bash contexts.py fairseq-preprocess {train}{8 * 'fairseq-generate '}",
-        "fairseq_docmt.scoring results.py fairseq-generate fairseq_docmt.scoring",
-        f"updates.py {train}fairseq-generate {2 * 'fairseq_docmt.scoring '}",
-        f"updates.py {train}fairseq-generate {2 * 'fairseq_docmt.scoring '}results.py",
+        "fairseq-docmt results.py fairseq-generate fairseq-docmt",
+        f"updates.py {train}fairseq-generate {2 * 'fairseq-docmt '}",
+        f"updates.py {train}fairseq-generate {2 * 'fairseq-docmt '}results.py",
     ]
     calls = run.calls()
     assert [call.program for call in calls] == " ".join(programs).split()

@@ -12,10 +12,10 @@ import pytest
 import tiny
 import torch
 
+from fairseq_docmt import command_line
 from fairseq_docmt.data.text_form import TextForm, read_text_forms
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring import __main__ as scoring
 from fairseq_docmt.tasks._training_text import refuse_other_text
 
 WINDOW = ["--task", "sliding_window_translation"]
@@ -144,7 +144,7 @@ def test_context_usage_takes_raw_text(prepared, checkpoint):
         text = prepared / "text" / kind
         arguments = ["context-usage", "--path", checkpoint, "--cpu", "--format", "json", *options]
         arguments += ["--source", text / "test.de", "--reference", text / "test.en"]
-        found.append(json.loads(tiny.run_main(scoring.main, *arguments)))
+        found.append(json.loads(tiny.run_main(command_line.main, *arguments)))
     assert found[0]["sentences"] == found[1]["sentences"] == found[2]["sentences"]
     assert any("@@" in word for word in found[0]["sentences"][0]["words"])
 

@@ -17,10 +17,10 @@ from fairseq_cli import interactive
 from sentencepiece import SentencePieceProcessor
 from subwords import learn_sentencepiece
 
+from fairseq_docmt import command_line
 from fairseq_docmt.data.text_form import TextForm, join_pieces, read_text_forms
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring import __main__ as scoring
 
 WINDOW = ["--task", "sliding_window_translation"]
 RAW = {
@@ -200,7 +200,7 @@ def test_scoring_takes_raw_text(prepared, checkpoint):
         text = prepared / "text" / kind
         arguments = ["context-usage", "--path", checkpoint, "--cpu", "--format", "json", *options]
         arguments += ["--source", text / "test.de", "--reference", text / "test.en"]
-        found.append(json.loads(tiny.run_main(scoring.main, *arguments)))
+        found.append(json.loads(tiny.run_main(command_line.main, *arguments)))
     assert found[0]["sentences"] == found[1]["sentences"] == found[2]["sentences"]
     assert any("▁" in word for word in found[0]["sentences"][0]["words"])
 
@@ -216,7 +216,7 @@ def test_contrastive_scores_are_those_of_the_pieces(prepared, checkpoint, tmp_pa
     for item, options in ((raw_text, []), (raw_text, model), (pieces, ["--as-prepared"])):
         (tmp_path / "set.jsonl").write_text(json.dumps({**item, "correct": 0}), encoding="utf-8")
         arguments = ["contrastive", tmp_path / "set.jsonl", "--path", checkpoint, "--cpu"]
-        tiny.run_main(scoring.main, *arguments, "--items", tmp_path / "out.jsonl", *options)
+        tiny.run_main(command_line.main, *arguments, "--items", tmp_path / "out.jsonl", *options)
         found.append(json.loads((tmp_path / "out.jsonl").read_text())["scores"])
     assert found[0] == found[1] == found[2]
     assert found[0][0] != found[0][1]

@@ -5,7 +5,7 @@ import os
 import pytest
 import tiny
 
-from fairseq_docmt.scoring import __main__
+from fairseq_docmt import command_line
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def scoring():
     """Run the command and return its output."""
 
     def run(*arguments):
-        return tiny.run_main(__main__.main, *arguments)
+        return tiny.run_main(command_line.main, *arguments)
 
     return run
 

@@ -17,10 +17,10 @@ from line_functions import tokenizer, truecaser
 from long_tests import long_but_for
 
 import fairseq_docmt
+from fairseq_docmt import command_line
 from fairseq_docmt.data.text_form import TextForm
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring import __main__ as scoring
 from fairseq_docmt.scoring.contrastive_items import Item, checked_item
 from fairseq_docmt.scoring.reference_scores import ReferenceScorer
 
@@ -53,7 +53,7 @@ def test_set(tmp_path):
 
 
 def run(*arguments) -> str:
-    return tiny.run_main(scoring.main, "contrastive", *arguments)
+    return tiny.run_main(command_line.main, "contrastive", *arguments)
 
 
 def scores_of(*arguments, folder: Path) -> list:

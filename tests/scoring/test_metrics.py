@@ -311,11 +311,11 @@ def test_options_that_are_wrong_or_missing(scoring, texts, capsys, arguments, me
     with pytest.raises(SystemExit):
         scoring(*arguments, f"a={texts['base']}")
     printed = capsys.readouterr().err
-    assert message in printed and printed.startswith("usage: python -m fairseq_docmt.scoring ")
+    assert message in printed and printed.startswith("usage: fairseq-docmt ")
 
 
 def test_the_command_as_it_is_typed(texts):
-    command = [sys.executable, "-m", "fairseq_docmt.scoring", "metrics", "a=nowhere"]
+    command = [sys.executable, "-m", "fairseq_docmt", "metrics", "a=nowhere"]
     run = subprocess.run(
         [*command, "--reference", texts["reference"]], capture_output=True, text=True
     )

@@ -29,9 +29,9 @@ from pretrained import (
     without_new_symbols,
 )
 
+from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring import __main__ as scoring
 from fairseq_docmt.scoring.document_lm import DocumentLanguageModel
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 
@@ -269,7 +269,7 @@ def test_context_usage_without_context_is_the_stock_task(data, stock, finetuned,
     command = ["context-usage", "--path", str(converted(finetuned, kind)), "--cpu"]
     command += ["--source", str(data / "test.src"), "--reference", str(data / "test.tgt")]
     with without_new_symbols():
-        tiny.run_main(scoring.main, *command, "--format", "json", "--out", str(out))
+        tiny.run_main(command_line.main, *command, "--format", "json", "--out", str(out))
     found = json.loads(out.read_text())["sentences"]
     assert [one["words"] for one in found] == [
         sentence.split() for document in tiny.translate(TEST) for sentence in document
@@ -288,4 +288,4 @@ def test_models_of_stock_tasks_are_not_scored_without_their_tags(data, stock, ki
     command = ["context-usage", "--path", str(stock(kind)), "--data", str(data / "bin")]
     command += ["--source", str(data / "test.src"), "--reference", str(data / "test.tgt")]
     with pytest.raises(UserError, match="was trained with --task .*--finetune-from-model"):
-        tiny.run_main(scoring.main, *command)
+        tiny.run_main(command_line.main, *command)

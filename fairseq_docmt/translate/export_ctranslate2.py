@@ -1,0 +1,132 @@
+r"""Export a model to CTranslate2, an engine for deployment.
+
+    fairseq-docmt export-ctranslate2 --model checkpoint_best.pt --out model.ct2 --quantization int8
+    fairseq-docmt translate --model model.ct2 talk.txt --out talk.de
+
+The folder has all that translation needs: parameters, vocabularies, tokenizer and BPE.  Models of
+fairseq's transformer architecture that were trained on windows (sliding_window_translation) can be
+exported; others have parts that the engine lacks.
+"""
+
+import argparse
+import json
+import os
+import shutil
+from dataclasses import asdict
+
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+
+from fairseq_docmt.checkpoint_file import read_checkpoint
+from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
+from fairseq_docmt.data.text_form import FILE, read_text_forms
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.translate.exported import INFO, ExportedModel, ctranslate2
+
+QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int16", "float16", "bfloat16", "float32")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.add_argument("--model", metavar="FILE", required=True, help="checkpoint")
+    parser.add_argument("--out", metavar="FOLDER", required=True, help="folder to write")
+    parser.add_argument("--data", metavar="DIR", default="", help="default: training's")
+    parser.add_argument(
+        "--quantization",
+        choices=QUANTIZATIONS,
+        help="numbers of the parameters; default: as stored",
+    )
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run the command.
+
+    Raises:
+        UserError: the model cannot be exported, or the folder is there.
+    """
+    if os.path.exists(args.out):
+        raise UserError(f"{args.out} is already there; remove it, or give another --out")
+    file = read_checkpoint(args.model)
+    _check(file)
+    translator = DocumentTranslator.from_pretrained(args.model, args.data)
+    task = translator.hub.task
+    if task.tag_options is not None:
+        raise UserError(f"{args.model} has language tags, which exported models do not support")
+    info = ExportedModel(
+        source_lang=task.cfg.source_lang,
+        target_lang=task.cfg.target_lang,
+        window_size=task.options["window_size"],
+        next_sentences=task.options["next_sentences"],
+        separator=SENTENCE_SEPARATOR,
+        document_start=BEGIN_OF_DOCUMENT if task.options["mark_document_start"] else None,
+        max_tokens=min(translator.hub.max_positions),
+    )
+    partial = args.out.rstrip(os.sep) + ".partial"
+    _converter(file, translator.hub).convert(partial, quantization=args.quantization, force=True)
+    data = args.data or file.settings["task"]["data"]
+    _copy_text_form(data.split(os.pathsep)[0], partial)
+    with open(os.path.join(partial, INFO), "w", encoding="utf-8") as stream:
+        json.dump(asdict(info), stream, indent=1)
+    os.replace(partial, args.out)
+    print(f"wrote {args.out}; give it to fairseq-docmt translate --model")
+
+
+def _check(file) -> None:
+    """Refuse models that the engine cannot compute.
+
+    Raises:
+        UserError: naming the architecture or task.
+    """
+    if ARCH_MODEL_NAME_REGISTRY.get(file.arch) != "transformer":
+        raise UserError(
+            f"{file.path} has --arch {file.arch}; only fairseq's transformer can be exported"
+        )
+    if file.task != "sliding_window_translation" or file.settings["task"].get("restart_positions"):
+        raise UserError(
+            f"{file.path} was trained with --task {file.task}; only models of windows "
+            "(sliding_window_translation, without --restart-positions) can be exported"
+        )
+
+
+def _converter(file, hub):
+    """Return the converter of a model that is already loaded."""
+    engine = ctranslate2()
+    of_fairseq = engine.converters.fairseq
+
+    class Converter(engine.converters.converter.Converter):
+        def _load(self):
+            try:
+                spec = of_fairseq._get_model_spec(argparse.Namespace(**file.settings["model"]))
+            except ValueError as error:
+                reasons = " ".join(str(error).split())
+                raise UserError(f"{file.path} cannot be exported: {reasons}") from None
+            model = hub.models[0].float()
+            model.requires_grad_(False)
+            of_fairseq.set_transformer_encoder(spec.encoder, model.encoder)
+            of_fairseq.set_transformer_decoder(spec.decoder, model.decoder)
+            spec.register_source_vocabulary(_words(hub.task.source_dictionary))
+            spec.register_target_vocabulary(_words(hub.task.target_dictionary))
+            spec.config.decoder_start_token = spec.config.eos_token
+            spec.config.add_source_eos = True
+            return spec
+
+    return Converter()
+
+
+def _words(dictionary) -> list:
+    """Return the words of a dictionary under the names that the engine expects."""
+    return ["<blank>" if word == "<pad>" else word for word in dictionary.symbols]
+
+
+def _copy_text_form(data: str, folder: str) -> None:
+    """Copy tokenizer, truecaser and subwords of a corpus, if its folder describes them."""
+    forms = read_text_forms(data)
+    if not forms:
+        return
+    shutil.copy(os.path.join(data, FILE), folder)
+    for form in forms.values():
+        for path in (form.truecaser, form.bpe_codes, form.sentencepiece):
+            if path:
+                target = os.path.join(folder, os.path.relpath(path, data))
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                shutil.copy(path, target)
