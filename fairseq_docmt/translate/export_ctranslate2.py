@@ -17,7 +17,7 @@ from dataclasses import asdict
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
 from fairseq_docmt.checkpoint_file import read_checkpoint
-from fairseq_docmt.data.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
+from fairseq_docmt.data.sequence_format import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
 from fairseq_docmt.data.text_form import FILE, read_text_forms
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
