@@ -26,7 +26,7 @@ from integration.test_hydra import RUNS, SHARED, batches, group, state_of
 from models.test_contract import PAD, batch, following, previous
 
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.ops.masked_attention import masked_attention
+from fairseq_docmt.ops.precision import masked_attention
 
 DEVICE = torch.device(os.environ.get("DOCMT_TEST_DEVICE", "cuda"))
 ON_GPU = DEVICE.type == "cuda"

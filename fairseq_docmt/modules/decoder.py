@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import save_on_cpu
 from torch.utils.checkpoint import checkpoint
 
-from fairseq_docmt.modules.decoder_layer import DecoderLayer, LayerState
+from fairseq_docmt.modules.layers import DecoderLayer, LayerState
 from fairseq_docmt.modules.search_state import KeepsState, split_order, store_state
 
 

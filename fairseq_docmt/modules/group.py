@@ -9,9 +9,8 @@ import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from fairseq_docmt.modules.attention import AttendedSource, AttentionProjections
-from fairseq_docmt.modules.decoder_layer import DecoderLayer
 from fairseq_docmt.modules.encoder import wrapped
+from fairseq_docmt.modules.layers import AttendedSource, AttentionProjections, DecoderLayer
 from fairseq_docmt.modules.sentences import (
     CausalSentenceAttention,
     EncoderSentenceAttention,
@@ -19,7 +18,7 @@ from fairseq_docmt.modules.sentences import (
     SentenceEncoder,
     source_sentences,
 )
-from fairseq_docmt.ops.masked_attention import masked_attention
+from fairseq_docmt.ops.precision import masked_attention
 
 
 class _GroupAttention(AttentionProjections):

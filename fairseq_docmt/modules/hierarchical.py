@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from fairseq_docmt.modules.attention import AttentionProjections
 from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.layers import AttentionProjections
 from fairseq_docmt.modules.previous_sentences import state_of, with_previous
 from fairseq_docmt.modules.search_state import BeamRows
 from fairseq_docmt.modules.stream import (

@@ -6,16 +6,15 @@ import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from fairseq_docmt.modules.attention import AttentionProjections
-from fairseq_docmt.modules.decoder_layer import DecoderLayer
 from fairseq_docmt.modules.encoder import wrapped
+from fairseq_docmt.modules.layers import AttentionProjections, DecoderLayer
 from fairseq_docmt.modules.sentences import (
     CausalSentenceAttention,
     EncoderSentenceAttention,
     SentenceDecoder,
     SentenceEncoder,
 )
-from fairseq_docmt.ops.masked_attention import masked_attention
+from fairseq_docmt.ops.precision import masked_attention
 
 
 class _LongShortTermAttention(AttentionProjections):

@@ -7,9 +7,8 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
-from fairseq_docmt.modules.attention import AttendedSource, SourceAttention
 from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
-from fairseq_docmt.modules.decoder_layer import DecoderLayer
+from fairseq_docmt.modules.layers import AttendedSource, DecoderLayer, SourceAttention
 from fairseq_docmt.modules.previous_sentences import TARGET_KEY, PreviousSentences
 from fairseq_docmt.modules.stream import RowGroups, Stream
 from fairseq_docmt.modules.stream_encoder import StreamEncoder

@@ -8,10 +8,9 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from fairseq.utils import get_activation_fn
 from torch import Tensor, nn
 
-from fairseq_docmt.modules.attention import AttendedSource, SourceAttention
 from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
-from fairseq_docmt.modules.decoder_layer import Sublayers
 from fairseq_docmt.modules.encoder import pass_layer_kwargs, wrapped
+from fairseq_docmt.modules.layers import AttendedSource, SourceAttention, Sublayers
 from fairseq_docmt.modules.stream import DocumentState, RowGroups, Stream
 from fairseq_docmt.modules.stream_encoder import StreamEncoder
 

@@ -1,10 +1,12 @@
-"""Precision: of values that half precision would spoil, and of operations with a backward pass."""
+"""Right results in half precision: of sums and softmax, of masked attention, and with autocast."""
 
 import functools
-from typing import Callable
+from typing import Callable, Optional
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def at_least_single(dtype: torch.dtype) -> torch.dtype:
@@ -34,3 +36,30 @@ def outside_autocast(operation: Callable) -> Callable:
 
 def _is_floating(x) -> bool:
     return isinstance(x, Tensor) and x.is_floating_point()
+
+
+#: Not cuDNN: in half precision its gradients are wrong for masks (B, 1, T, S), shared by all heads
+#: (torch 2.11 on an H100).
+GPU_KERNELS = [
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
+
+
+def masked_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, dropout: float, scale: Optional[float] = None
+) -> Tensor:
+    """Compute scaled dot-product attention, (B, H, T, d).
+
+    Args:
+        q: (B, H, T, d) queries.
+        k, v: (B, H, S, d) keys and values.
+        mask: (B, 1 or H, 1 or T, S) True where attention is allowed, or values to add to logits.
+        dropout: dropout probability of attention weights.
+        scale: factor of the logits; default: ``d ** -0.5``.
+    """
+    if not q.is_cuda:
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale)
+    with sdpa_kernel(GPU_KERNELS):
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale)

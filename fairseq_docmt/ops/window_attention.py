@@ -18,8 +18,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_docmt.ops.masked_attention import masked_attention
-from fairseq_docmt.ops.precision import outside_autocast
+from fairseq_docmt.ops.precision import masked_attention, outside_autocast
 
 
 class _Block(NamedTuple):

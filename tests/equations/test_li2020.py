@@ -25,8 +25,7 @@ from batches import (
 from equations import loops
 from equations.loops import inside, layer_norm, linear, weights_of
 
-from fairseq_docmt.modules.attention import AttendedSource
-from fairseq_docmt.modules.decoder_layer import LayerState
+from fairseq_docmt.modules.layers import AttendedSource, LayerState
 from fairseq_docmt.modules.multi_encoder import AttendedContext, AttendedContexts
 from fairseq_docmt.modules.search_state import split_order
 

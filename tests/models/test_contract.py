@@ -1,6 +1,6 @@
 """Properties that every architecture must have.
 
-Covers modules/attention.py, modules/decoder_layer.py, modules/encoder_output.py.
+Covers modules/layers.py, modules/encoder_output.py.
 """
 
 import functools
@@ -31,9 +31,9 @@ from pretended_gpu import PretendedGPU, put, put_module
 import fairseq_docmt  # noqa: F401
 from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.decoder_prefix import prefills_in_parallel
-from fairseq_docmt.modules.attention import AttentionProjections
 from fairseq_docmt.modules.encoder_output import EncoderOutput
 from fairseq_docmt.modules.hierarchical import HierarchicalAttention
+from fairseq_docmt.modules.layers import AttentionProjections
 from fairseq_docmt.modules.rfa.rfa_attention import _RFA
 
 DICTIONARY = tiny.dictionary()

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_docmt.modules.attention import AttentionProjections
+from fairseq_docmt.modules.layers import AttentionProjections
 from fairseq_docmt.modules.rfa.beam_memory import BeamMemory
 from fairseq_docmt.modules.rfa.feature_map import FeatureOptions, RandomFeatureMap
 from fairseq_docmt.modules.search_state import BeamRows

@@ -6,7 +6,7 @@ import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 
 from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
-from fairseq_docmt.modules.decoder_layer import DecoderLayer
+from fairseq_docmt.modules.layers import DecoderLayer
 from fairseq_docmt.modules.rfa.feature_map import FeatureOptions, SharedMatrices
 from fairseq_docmt.modules.rfa.rfa_attention import (
     BIAS,

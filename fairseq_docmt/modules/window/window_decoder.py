@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from fairseq_docmt.modules.attention import AttendedSource
 from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
+from fairseq_docmt.modules.layers import AttendedSource
 from fairseq_docmt.modules.search_state import store_state, stored_state
 from fairseq_docmt.modules.window.alignment import (
     LengthRatio,

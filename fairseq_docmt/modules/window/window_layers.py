@@ -6,12 +6,12 @@ import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from fairseq_docmt.modules.attention import (
+from fairseq_docmt.modules.layers import (
     AttendedSource,
     AttentionProjections,
     CachedCausalAttention,
+    DecoderLayer,
 )
-from fairseq_docmt.modules.decoder_layer import DecoderLayer
 from fairseq_docmt.ops.window_attention import Window, window_attention
 
 
