@@ -14,6 +14,7 @@ from fairseq.models import (
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
+from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.models.base import POSITIONS, name_of, with_defaults
 from fairseq_docmt.modules.stream import DocumentState
 
@@ -49,11 +50,12 @@ class DocumentModel(Protocol):
     needs_several_sentences: bool
     full_context_alignment: bool
 
-    def load_pretrained_parts(self, sentences: Iterable[Tensor]) -> None:
+    def load_pretrained_parts(self, sentences: Iterable[Tensor], read: Callable) -> None:
         """Load parts that were trained before.
 
         Args:
             sentences: sentences (S,) of the training set, from which statistics may be computed.
+            read: function from the path of a checkpoint to its parameters by name.
         """
 
 
@@ -187,7 +189,7 @@ def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:
     """Load the parts of a model that were trained before, if it has such parts."""
     load = getattr(model, "load_pretrained_parts", None)
     if load is not None:
-        load(sentences)
+        load(sentences, lambda path: read_checkpoint(path).weights)
 
 
 def has_attention_weights(model) -> bool:

@@ -7,14 +7,13 @@ import contextlib
 import logging
 import os
 from dataclasses import dataclass, field
-from typing import Iterable, Optional
+from typing import Callable, Iterable, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from torch import Tensor, nn
 
-from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models.base import (
     ExtendedModel,
@@ -200,11 +199,12 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
         readings = self.decoder.recall_source(encoder_out, documents)
         return self.decoder.target_cells(previous, encoder_out, readings, groups)
 
-    def load_pretrained_parts(self, sentences: Iterable[Tensor]) -> None:
+    def load_pretrained_parts(self, sentences: Iterable[Tensor], read: Callable) -> None:
         """Load the language models at the start of training.
 
         Args:
             sentences: source sentences of the training set, used to standardise sentence vectors.
+            read: function from the path of a checkpoint to its parameters by name.
 
         Raises:
             UserError: if a language model is not given, does not exist or has another size.
@@ -223,7 +223,7 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
         for name, path in zip(DIRECTIONS, paths):
             if not os.path.isfile(path):
                 raise UserError(f"--sentence-lm: checkpoint {path} not found")
-            weights = read_checkpoint(path).weights
+            weights = read(path)
             try:
                 self.encoder.source_memory.sentences.load(name, weights)
             except ValueError as error:
