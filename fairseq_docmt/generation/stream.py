@@ -13,7 +13,8 @@ from fairseq_docmt.generation.joint import JointSearch
 from fairseq_docmt.generation.search import NBestLists, device_of
 from fairseq_docmt.generation.shallow_fusion import FusedEnsemble
 from fairseq_docmt.models.interface import state_after
-from fairseq_docmt.modules.stream import DocumentState, detached, joined, select_documents
+from fairseq_docmt.modules.document_state import detached, joined
+from fairseq_docmt.modules.stream import DocumentState, select_documents
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.modules import SinusoidalPositionalEmbedding
-from fairseq.utils import make_positions
 from torch import Tensor, nn
 from torch.autograd.graph import save_on_cpu
 from torch.utils.checkpoint import checkpoint
@@ -355,31 +354,6 @@ def look_up(embed_positions: nn.Module, positions: Tensor) -> Tensor:
     sinusoidal = isinstance(embed_positions, SinusoidalPositionalEmbedding)
     table = embed_positions.weights if sinusoidal else embed_positions.weight
     return F.embedding(positions + embed_positions.padding_idx, table)
-
-
-def restart_positions(model: nn.Module, src_separator: int, tgt_separator: int) -> None:
-    """Let the encoder and decoder of a transformer count positions anew in each sentence.
-
-    Lupo et al. (2022), "Focused Concatenation for Context-Aware Neural Machine Translation",
-    separate the positions of sentences too, but by shifting them.
-
-    Args:
-        model: transformer with positional embeddings, of fairseq or of this package.
-        src_separator, tgt_separator: index of ``<sep>``.
-    """
-    for part, separator, ends in (
-        (model.encoder, src_separator, True),
-        (model.decoder, tgt_separator, False),
-    ):
-        part.restarts_positions = True
-        part.embed_positions.register_forward_hook(partial(_of_sentences, separator, ends))
-
-
-def _of_sentences(separator: int, ends: bool, module: nn.Module, inputs: tuple, _) -> Tensor:
-    """Return the embeddings of the positions in sentences for the tokens that were read."""
-    tokens = inputs[0]
-    positions = make_positions(tokens, module.padding_idx) - module.padding_idx
-    return look_up(module, sentence_positions(positions, tokens.eq(separator), ends))
 
 
 def sentence_positions(positions: Tensor, separators: Tensor, ends: bool) -> Tensor:

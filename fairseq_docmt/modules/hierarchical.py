@@ -11,11 +11,7 @@ from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.layers import AttentionProjections
 from fairseq_docmt.modules.previous_sentences import state_of, with_previous
 from fairseq_docmt.modules.search_state import BeamRows
-from fairseq_docmt.modules.stream import (
-    DocumentState,
-    Stream,
-    of_equal_width,
-)
+from fairseq_docmt.modules.stream import DocumentState, Stream, of_equal_width
 from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
 

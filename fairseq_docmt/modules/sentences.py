@@ -15,7 +15,8 @@ from torch import Tensor
 
 from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.encoder import SharedSourceEncoder, pass_layer_kwargs
-from fairseq_docmt.modules.search_state import BeamRows, RecentTokens
+from fairseq_docmt.modules.layers import RecentTokens
+from fairseq_docmt.modules.search_state import BeamRows
 
 
 class EncoderSentenceAttention:

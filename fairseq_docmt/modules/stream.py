@@ -25,26 +25,6 @@ def select_documents(doc_state: DocumentState, rows: Tensor) -> DocumentState:
     return {name: value.index_select(0, rows) for name, value in doc_state.items()}
 
 
-def detached(doc_state: DocumentState) -> DocumentState:
-    """Copy a state without its autograd graph and without references to its batch."""
-    return {name: value.detach().clone() for name, value in doc_state.items()}
-
-
-def moved(doc_state: Optional[DocumentState], device) -> Optional[DocumentState]:
-    """Move a state to a device; None stays None."""
-    return (
-        None if doc_state is None else {name: value.to(device) for name, value in doc_state.items()}
-    )
-
-
-def joined(states: Sequence[DocumentState]) -> DocumentState:
-    """Concatenate states along documents, padding their second dimension with zeros."""
-    return {
-        name: torch.cat(of_equal_width([doc_state[name] for doc_state in states]))
-        for name in states[0]
-    }
-
-
 def of_equal_width(values: List[Tensor]) -> List[Tensor]:
     """Pad the second dimension of tensors with zeros to the same size."""
     if values[0].dim() < 2:

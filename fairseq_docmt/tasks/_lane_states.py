@@ -9,7 +9,8 @@ from fairseq.distributed import utils as distributed_utils
 
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models.interface import doc_state_options
-from fairseq_docmt.modules.stream import DocumentState, detached, moved
+from fairseq_docmt.modules.document_state import detached, moved
+from fairseq_docmt.modules.stream import DocumentState
 
 logger = logging.getLogger(__name__)
 

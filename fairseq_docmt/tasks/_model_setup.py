@@ -14,7 +14,7 @@ from fairseq_docmt.models.interface import (
     needs_several_sentences,
     reads_documents,
 )
-from fairseq_docmt.modules.decoder import restart_positions
+from fairseq_docmt.modules.restarted_positions import restart_positions
 from fairseq_docmt.tasks import _checkpoint_checks, _data_folder
 from fairseq_docmt.tasks._extend_positions import extend_positions
 from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow

@@ -1,6 +1,6 @@
 """memory_transformer against the equations of Feng et al. (2022), written as loops.
 
-Covers models/memory_transformer.py, modules/layers.py.
+Covers models/memory_transformer.py.
 """
 
 import math

@@ -189,7 +189,7 @@ def test_contexts_follow_their_sentence_in_a_search():
     number = torch.arange(3.0)
     source = AttendedSource(*2 * [number.view(3, 1, 1, 1)], None)
     context = AttendedContext(source, number)
-    state = LayerState(None, source, 2, AttendedContexts((context, context)))
+    state = LayerState(None, source, AttendedContexts((context, context)))
     after = state.reorder(split_order(torch.tensor([5, 4, 0, 1]), 3, 2))
     for one in after.memory.contexts:
         assert one.known.tolist() == one.source.keys.flatten().tolist() == [2, 0]

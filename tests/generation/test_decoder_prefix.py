@@ -10,7 +10,7 @@ import torch
 from fairseq_docmt.data import pad_rows
 from fairseq_docmt.generation import decoder_prefix
 from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
-from fairseq_docmt.modules.decoder import restart_positions
+from fairseq_docmt.modules.restarted_positions import restart_positions
 
 WORDS = 12
 KINDS = {

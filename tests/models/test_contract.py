@@ -1,6 +1,6 @@
 """Properties that every architecture must have.
 
-Covers modules/layers.py, modules/encoder_output.py.
+Covers modules/encoder_output.py.
 """
 
 import functools

@@ -2,6 +2,8 @@
 
 With them, a model without context reads each sentence as if it were alone.  Incremental decoding is
 tested in tests/generation/test_decoder_prefix.py.
+
+Covers modules/restarted_positions.py.
 """
 
 import pytest
@@ -9,7 +11,8 @@ import tiny
 import torch
 
 from fairseq_docmt.data import join_sentences, pad_rows
-from fairseq_docmt.modules.decoder import restart_positions, sentence_positions
+from fairseq_docmt.modules.decoder import sentence_positions
+from fairseq_docmt.modules.restarted_positions import restart_positions
 from fairseq_docmt.ops import naive
 
 EOS, SIZES = 2, (3, 1, 5, 2)

@@ -1,19 +1,10 @@
-"""Streams: layout of batches, document states, groups of rows, with values worked out by hand."""
+"""Streams: layout of batches, and groups of rows, with values worked out by hand and loops."""
 
 import pytest
 import torch
 from torch.autograd import gradcheck
 
-from fairseq_docmt.modules.stream import (
-    RowGroups,
-    Stream,
-    detached,
-    gathered,
-    joined,
-    moved,
-    scattered,
-    select_documents,
-)
+from fairseq_docmt.modules.stream import RowGroups, Stream, gathered, scattered
 
 TOKENS = torch.zeros(6, 4, dtype=torch.long)
 
@@ -50,46 +41,9 @@ def test_previous_sentences_of_two_lanes():
     assert kept.int().tolist() == [[1, 1], [1, 1]]
 
 
-def state(rows, width, requires_grad=False):
-    numbers = torch.arange(float(rows * width)).view(rows, width)
-    return {
-        "memory": numbers.requires_grad_(requires_grad),
-        "age": torch.arange(rows),
-    }
-
-
-def test_documents_are_selected_by_index():
-    chosen = select_documents(state(3, 2), torch.tensor([2, 0, 0]))
-    assert chosen["memory"].tolist() == [[4, 5], [0, 1], [0, 1]]
-    assert chosen["age"].tolist() == [2, 0, 0]
-
-
-def test_a_detached_state_is_a_copy_without_gradients():
-    before = state(2, 2, requires_grad=True)
-    after = detached({**before, "memory": before["memory"] * 2})
-    assert not after["memory"].requires_grad
-    after["age"][0] = 7
-    assert before["age"].tolist() == [0, 1]
-
-
-def test_moving_keeps_values_and_none():
-    assert moved(None, "cpu") is None
-    there = moved(state(2, 2), "meta")
-    assert {name: (x.device.type, x.shape[0]) for name, x in there.items()} == {
-        "memory": ("meta", 2),
-        "age": ("meta", 2),
-    }
-
-
-def test_states_of_different_width_are_joined_with_zeros():
-    both = joined([state(1, 1), state(2, 3)])
-    assert both["memory"].tolist() == [[0, 0, 0], [0, 1, 2], [3, 4, 5]]
-    assert both["age"].tolist() == [0, 0, 1]
-    vectors = joined([{"memory": torch.ones(1, 1, 2)}, {"memory": torch.ones(1, 2, 2)}])["memory"]
-    assert vectors.tolist() == [[[1, 1], [0, 0]], [[1, 1], [1, 1]]]
-
-
 LENGTHS = [2, 5, 1, 4, 3]
+
+
 ROWS = [torch.tensor([2, 0, 4]), torch.tensor([1, 3])]
 
 
@@ -121,7 +75,11 @@ def test_one_group():
 
 
 MIXED = [torch.tensor([3, 0]), torch.tensor([2]), torch.tensor([4, 1])]
+
+
 COLUMNS = [slice(2), slice(-3, None), slice(5)]
+
+
 GROUPS = list(zip(MIXED, COLUMNS))
 
 

@@ -1,0 +1,27 @@
+"""Document states between batches: without gradients, on another device, put together."""
+
+from typing import Optional, Sequence
+
+import torch
+
+from fairseq_docmt.modules.stream import DocumentState, of_equal_width
+
+
+def detached(doc_state: DocumentState) -> DocumentState:
+    """Copy a state without its autograd graph and without references to its batch."""
+    return {name: value.detach().clone() for name, value in doc_state.items()}
+
+
+def moved(doc_state: Optional[DocumentState], device) -> Optional[DocumentState]:
+    """Move a state to a device; None stays None."""
+    return (
+        None if doc_state is None else {name: value.to(device) for name, value in doc_state.items()}
+    )
+
+
+def joined(states: Sequence[DocumentState]) -> DocumentState:
+    """Concatenate states along documents, padding their second dimension with zeros."""
+    return {
+        name: torch.cat(of_equal_width([doc_state[name] for doc_state in states]))
+        for name in states[0]
+    }
