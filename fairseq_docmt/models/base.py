@@ -15,7 +15,6 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.transformer import TransformerConfig, TransformerModel, TransformerModelBase
 from omegaconf import OmegaConf
-from torch import nn
 
 from fairseq_docmt.data.sequence_format import separator_index
 from fairseq_docmt.errors import UserError, flag
@@ -192,39 +191,27 @@ class ExtendedModel:
         return model
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Keep the initialisation of new parameters that the checkpoint lacks."""
+        """Keep the initialisation of new modules that the checkpoint lacks.
+
+        A module is completely present or completely missing: if only some of its tensors are in the
+        checkpoint, the others are not filled, and fairseq's strict loading reports them.
+        """
         super().upgrade_state_dict_named(state_dict, name)
-        fill_missing(self, state_dict, self.new_parameters)
 
+        def owner(key: str) -> Optional[str]:
+            part = next((part for part in self.new_parameters if part in key), None)
+            return None if part is None else key[: key.index(part) + len(part)]
 
-def fill_missing(model: nn.Module, state_dict: dict, new: Sequence[str]) -> None:
-    """Keep the initialisation of modules that are missing in a checkpoint.
-
-    A module is completely present or completely missing: if only some of its tensors are in the
-    checkpoint, the others are not filled, and fairseq's strict loading reports them.
-
-    Args:
-        model: model to load into.
-        state_dict: tensors of the checkpoint by name; completed in place.
-        new: substrings of the names of new parameters and buffers.
-    """
-
-    def owner(key: str) -> Optional[str]:
-        part = next((part for part in new if part in key), None)
-        return None if part is None else key[: key.index(part) + len(part)]
-
-    known = {None, *(owner(key) for key in state_dict)}
-    filled = []
-    for key, value in model.state_dict().items():
-        if owner(key) not in known:
-            state_dict[key] = value
-            filled.append(key)
-    if filled:
-        logger.info(
-            "%d tensors are not in the checkpoint and keep their initial values, for example %s",
-            len(filled),
-            filled[0],
-        )
+        known = {None, *(owner(key) for key in state_dict)}
+        missing = {key: x for key, x in self.state_dict().items() if owner(key) not in known}
+        state_dict.update(missing)
+        if missing:
+            logger.info(
+                "%d tensors are not in the checkpoint and keep their initial values, for example "
+                "%s",
+                len(missing),
+                next(iter(missing)),
+            )
 
 
 class DocumentTransformer(ExtendedModel, TransformerModel):

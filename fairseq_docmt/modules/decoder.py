@@ -118,16 +118,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         raise NotImplementedError
 
     def step(self, x: Tensor, tokens: Tensor, state: DecoderState):
-        """Continue a state by one token of each row.
-
-        Args:
-            x: (B * N, C) embeddings.
-            tokens: (B * N,) the tokens.
-            state: state before these tokens.
-
-        Returns:
-            (B * N, C) features, new layer states, new ``rest``, and a dict of extra outputs.
-        """
+        """Continue a state by one token of each row, (rows, C) and (rows,); see :meth:`read`."""
         x, layers, rest, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
         return x.squeeze(1), layers, rest, extra
 
@@ -146,7 +137,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
     def run_layers(
         self,
         groups: List[Tensor],
-        begin: Callable[[int, DecoderLayer, List[Tensor]], List[LayerState]],
+        begin: Callable[[int, DecoderLayer], List[LayerState]],
         between: Callable = lambda number: None,
         weights_of: Optional[int] = None,
         **given,
@@ -154,13 +145,11 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         """Continue states by one or more tokens through all layers.
 
         Args:
-            groups: (rows, T, C) embeddings of rows of similar length.
-            begin: function from the number of a layer, the layer and its input to the state of each
-                group before these tokens.
+            groups: see :meth:`DecoderLayer.forward`.
+            begin: function from the number of a layer and the layer to its states before these.
             between: function from the number of a layer to the sublayer between its attentions.
             weights_of: see :meth:`forward_sequence`.
-            **given: further arguments of :meth:`DecoderLayer.forward`; a list has one for each
-                layer.
+            **given: further arguments of the layers; a list has one for each layer.
 
         Returns:
             Outputs of the groups, new states by layer and group, and attention weights as in
@@ -206,7 +195,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         """
         (x,), after, _ = self.run_layers(
             [x],
-            lambda number, *_: [state.layers[number]],
+            lambda number, layer: [state.layers[number]],
             padding=padding,
             need_state=True,
             **given,
@@ -225,35 +214,37 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         alignment_heads=None,
     ):
         """See the base class."""
-        if incremental_state is None:
-            x = self._embed(prev_output_tokens)
-            encoder_out = _for_rows(encoder_out, len(prev_output_tokens))
-            x, extra = self.forward_sequence(x, prev_output_tokens, encoder_out, alignment_layer)
-            return self._project(x), {"attn": [None], "inner_states": [], **extra}
-        state = self.current_state(incremental_state, encoder_out, len(prev_output_tokens))
-        last = prev_output_tokens[:, -1:]
-        positions = self._positions(last, state)
-        x = self._embed(last, positions, state.most + 1)
-        x, layers, rest, extra = self.step(x.squeeze(1), last.squeeze(1), state)
-        self._store(incremental_state, state, layers, rest, positions.squeeze(1), 1)
-        extra = {"attn": [None], "inner_states": [], **extra}
-        return self._project(x).unsqueeze(1), extra
+        if incremental_state is not None:
+            last = prev_output_tokens[:, -1:]
+            return self.prefill(last, encoder_out, incremental_state, in_search=True)
+        x = self._embed(prev_output_tokens)
+        encoder_out = _for_rows(encoder_out, len(prev_output_tokens))
+        x, extra = self.forward_sequence(x, prev_output_tokens, encoder_out, alignment_layer)
+        return self._project(x), {"attn": [None], "inner_states": [], **extra}
 
-    def prefill(self, new_tokens, encoder_out, incremental_state):
+    def prefill(self, new_tokens, encoder_out, incremental_state, in_search: bool = False):
         """Continue the incremental state by (B, T) right-padded tokens in one pass.
 
+        Args:
+            new_tokens, encoder_out, incremental_state: see fairseq's decoder; the state is updated.
+            in_search: whether there is one token of each row, which :meth:`step` reads.
+
         Returns:
-            (B, T, C) features and extra outputs; ``incremental_state`` is updated.
+            (B, T, C) features and extra outputs.
         """
         state = self.current_state(incremental_state, encoder_out, len(new_tokens))
-        length = new_tokens.size(1)
-        positions = self._positions(new_tokens, state)
-        x = self._embed(new_tokens, positions, state.most + length)
-        x, layers, rest, extra = self.read(x, new_tokens, state)
-        read = new_tokens.ne(self.padding_idx).sum(dim=1, keepdim=True)
-        last = positions.gather(1, (read - 1).clamp(min=0))
-        last = torch.where(read > 0, last, state.positions.unsqueeze(1)).squeeze(1)
-        self._store(incremental_state, state, layers, rest, last, length)
+        positions, most = self._positions(new_tokens, state), state.most + new_tokens.size(1)
+        x = self._embed(new_tokens, positions, most)
+        if in_search:
+            x, layers, rest, extra = self.step(x.squeeze(1), new_tokens.squeeze(1), state)
+            x, last = x.unsqueeze(1), positions.squeeze(1)
+        else:
+            x, layers, rest, extra = self.read(x, new_tokens, state)
+            read = new_tokens.ne(self.padding_idx).sum(dim=1, keepdim=True)
+            last = positions.gather(1, (read - 1).clamp(min=0))
+            last = torch.where(read > 0, last, state.positions.unsqueeze(1)).squeeze(1)
+        state = state._replace(layers=layers, rest=rest, positions=last, most=most)
+        store_state(incremental_state, state)
         return self._project(x), {"attn": [None], "inner_states": [], **extra}
 
     def init_state(self, encoder_out):
@@ -262,13 +253,6 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         layers, rest = self.init_layers(encoder_out)
         positions = torch.zeros(bsz, dtype=torch.long, device=self.embed_tokens.weight.device)
         return DecoderState(layers, rest, positions, 0, bsz, 1)
-
-    @staticmethod
-    def _store(incremental_state, state, layers, rest, positions: Tensor, length: int) -> None:
-        state = state._replace(
-            layers=layers, rest=rest, positions=positions, most=state.most + length
-        )
-        store_state(incremental_state, state)
 
     # ---- embeddings and output projection ------------------------------------------------------
 

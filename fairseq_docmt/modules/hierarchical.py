@@ -82,6 +82,10 @@ class AttendedSentences(NamedTuple):
         """Select sentences by index."""
         return AttendedSentences(*(x.index_select(0, sentences) for x in self))
 
+    def reorder(self, rows: BeamRows) -> "AttendedSentences":
+        """Select the sentences of a search, whose beams share them."""
+        return self if rows.sentences is None else self.of_sentences(rows.sentences)
+
 
 class HierarchicalAttention(nn.Module):
     """Attention to the words of each previous sentence, then to the sentences, with a gate.
@@ -199,18 +203,6 @@ class HANEncoder(StreamEncoder):
         return {**output, "encoder_out": [x.transpose(0, 1)], "doc_state": previous.doc_state}
 
 
-class SharedSentences(NamedTuple):
-    """Previous sentences of each sentence in a search, shared by its beams."""
-
-    sentences: AttendedSentences
-
-    def reorder(self, rows: BeamRows) -> "SharedSentences":
-        """Select sentences."""
-        if rows.sentences is None:
-            return self
-        return SharedSentences(self.sentences.of_sentences(rows.sentences))
-
-
 class HANDecoder(StatefulDecoder):
     """Transformer decoder whose output attends to previous target sentences.
 
@@ -233,7 +225,7 @@ class HANDecoder(StatefulDecoder):
         encoded = list(zip(sources.split(source), sources.split(padding)))
         groups, _, weights = self.run_layers(
             targets.split(x),
-            lambda number, layer, _: [layer.init_state(*each) for each in encoded],
+            lambda number, layer: [layer.init_state(*each) for each in encoded],
             weights_of=weights_of,
         )
         x = super()._project(targets.join(groups, x.size(1)))
@@ -255,14 +247,14 @@ class HANDecoder(StatefulDecoder):
         x = self.embed_tokens.weight.new_zeros(bsz, 1, size)
         present = torch.zeros_like(x[..., 0], dtype=torch.bool)
         previous = self._previous(x, present, encoder_out["stream"])
-        return layers, SharedSentences(self.hierarchical.attended(previous))
+        return layers, self.hierarchical.attended(previous)
 
     def read(self, x, tokens, state):
         """See the base class."""
         x, layers = self.extend_layers(x, state, self._padding(tokens))
         x = super()._project(x)
         if self.hierarchical is not None:
-            x = self.hierarchical(x, state.rest.sentences)
+            x = self.hierarchical(x, state.rest)
         return x, layers, state.rest, {}
 
     def _previous(self, x: Tensor, present: Tensor, stream: Stream) -> PreviousStates:

@@ -38,15 +38,7 @@ class RecentTokens(NamedTuple):
 
     def followed_by(self, new: "RecentTokens") -> "RecentTokens":
         """Append new tokens."""
-        sentences = None
-        if self.sentences is not None:
-            sentences = torch.cat([self.sentences, new.sentences], dim=1)
-        return RecentTokens(
-            torch.cat([self.keys, new.keys], dim=2),
-            torch.cat([self.values, new.values], dim=2),
-            torch.cat([self.hidden, new.hidden], dim=1),
-            sentences,
-        )
+        return self._each(lambda x, added, dim: torch.cat([x, added], dim), new)
 
     def packed(self, padding: Optional[Tensor]) -> "RecentTokens":
         """Move the padding (rows, T) from the end of each row to its beginning."""
@@ -69,17 +61,18 @@ class RecentTokens(NamedTuple):
         length = self.keys.size(2)
         if size is None or size >= length:
             return self
-        start = length - size
-        return RecentTokens(
-            self.keys[:, :, start:],
-            self.values[:, :, start:],
-            self.hidden[:, start:],
-            None if self.sentences is None else self.sentences[:, start:],
-        )
+        return self._each(lambda x, dim: x.narrow(dim, length - size, size))
 
     def reorder(self, rows: BeamRows) -> "RecentTokens":
         """Reorder the rows."""
-        return RecentTokens(*(None if x is None else x.index_select(0, rows.order) for x in self))
+        return self._each(lambda x, dim: x.index_select(0, rows.order))
+
+    def _each(self, function: Callable[..., Tensor], *others: "RecentTokens") -> "RecentTokens":
+        """Change all parts by a function of the part, those of others, and its token dimension."""
+        dims = (2, 2, 1, 1)
+        return RecentTokens(
+            *(None if x[0] is None else function(*x) for x in zip(self, *others, dims))
+        )
 
 
 class AttentionProjections(nn.Module):
@@ -255,13 +248,12 @@ class LayerState(NamedTuple):
             first token.
         source: what cross attention reads, shared by the beams of a sentence, with
             ``of_sentences(sentences)``.
-        memory: what a further attention of the layer reads, shared by the beams too, with
-            ``of_sentences(sentences)``: a memory or previous sentences; None without one.
+        memory: what further attentions of the layer read, each like ``source``.
     """
 
     recent: Any
     source: Any
-    memory: Any = None
+    memory: tuple = ()
 
     def reorder(self, rows: BeamRows) -> "LayerState":
         """Select sentences and reorder, repeat or drop their beams."""
@@ -269,8 +261,8 @@ class LayerState(NamedTuple):
         state = self._replace(recent=recent)
         if rows.sentences is None:
             return state
-        memory = None if self.memory is None else self.memory.of_sentences(rows.sentences)
-        return state._replace(source=self.source.of_sentences(rows.sentences), memory=memory)
+        source, *memory = (x.of_sentences(rows.sentences) for x in (self.source, *self.memory))
+        return state._replace(source=source, memory=tuple(memory))
 
 
 class Sublayers:
@@ -334,7 +326,7 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
     def forward(
         self,
         groups: List[Tensor],
-        begin: Callable[["DecoderLayer", List[Tensor]], List[LayerState]],
+        begin: Callable[["DecoderLayer"], List[LayerState]],
         padding: Optional[Tensor] = None,
         need_state: bool = False,
         between: Optional[Callable[[List[Tensor]], List[Tensor]]] = None,
@@ -347,7 +339,7 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
             groups: (rows, T, C) inputs, right-padded, of groups of rows of similar length; mostly
                 one group. The beams of a sentence are adjacent. In a single step of a search,
                 layers may take (rows, C).
-            begin: function from the layer and ``groups`` to the state of each group before them.
+            begin: function from the layer to the state of each group before these tokens.
             padding: (rows, T) True at padding, None without padding; only needed for new states.
             need_state: whether to return the states after these tokens.
             between: sublayer between causal and cross attention, a function of all groups.
@@ -358,7 +350,7 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
         Returns:
             (rows, T, C) output of each group, and its new state.
         """
-        states, after = list(begin(self, groups)), []
+        states, after = list(begin(self)), []
 
         def attend(x, state):
             def causal(y):

@@ -1,7 +1,7 @@
 """Encoders of previous sentences, of ``multi_encoder_transformer`` (Li et al. 2020)."""
 
 import copy
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq.models.transformer import TransformerEncoderBase
@@ -121,16 +121,6 @@ class AttendedContext(NamedTuple):
         return AttendedContext(self.source.of_sentences(sentences), known)
 
 
-class AttendedContexts(NamedTuple):
-    """Projected contexts of B sentences, one for each side."""
-
-    contexts: Tuple[AttendedContext, ...]
-
-    def of_sentences(self, sentences: Tensor) -> "AttendedContexts":
-        """Select sentences by index."""
-        return AttendedContexts(tuple(x.of_sentences(sentences) for x in self.contexts))
-
-
 class ContextAttention(nn.Module):
     """Attention to the context of one side, added to other vectors.
 
@@ -241,12 +231,12 @@ class MultiEncoderDecoderLayer(DecoderLayer):
     def begin(self, source: Tensor, padding: Optional[Tensor], contexts: List[EncodedContext]):
         """Return the state before the first token; see :meth:`init_state`."""
         attended = (attention.attended(x) for attention, x in zip(self.context_attn, contexts))
-        return self.init_state(source, padding)._replace(memory=AttendedContexts(tuple(attended)))
+        return self.init_state(source, padding)._replace(memory=tuple(attended))
 
     def cross(self, x, state, **marks):
         """See the base class."""
         output = self.encoder_attn(x, state.source)
-        for attention, context in zip(self.context_attn, state.memory.contexts):
+        for attention, context in zip(self.context_attn, state.memory):
             output = attention(output, x, context)
         return output
 
@@ -285,7 +275,7 @@ class MultiEncoderDecoder(StatefulDecoder):
         encoded = list(zip(*parts))
         groups, _, weights = self.run_layers(
             targets.split(x),
-            lambda number, layer, _: [layer.begin(*each) for each in encoded],
+            lambda number, layer: [layer.begin(*each) for each in encoded],
             weights_of=weights_of,
         )
         extra = {"attn": weights or [None], "doc_state": doc_state, **stream.positions()}

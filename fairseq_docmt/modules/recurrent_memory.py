@@ -393,7 +393,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         encoded = list(zip(sources.split(source), sources.split(padding)))
         groups, _, weights = self.run_layers(
             targets.split(x),
-            lambda number, layer, _: [layer.init_state(*each) for each in encoded],
+            lambda number, layer: [layer.init_state(*each) for each in encoded],
             reader.sublayer,
             weights_of,
         )
@@ -412,17 +412,16 @@ class MemoryTransformerDecoder(StatefulDecoder):
             if not torch.is_grad_enabled():  # no gradients: the result can be reused
                 encoder_out["begun"][int(name)] = begun
             attended = memory.project_memory(begun[0])
-            layers[int(name)] = layers[int(name)]._replace(memory=attended)
+            layers[int(name)] = layers[int(name)]._replace(memory=(attended,))
         return layers, None
 
     def read(self, x, tokens, state):
         """See the base class."""
 
         def sublayer(number):
-            attended = state.layers[number].memory
-            if attended is None:
+            if not state.layers[number].memory:
                 return None
-            memory = self.memories[str(number)]
+            (attended,), memory = state.layers[number].memory, self.memories[str(number)]
             return lambda groups: [memory(y, attended) for y in groups]
 
         x, layers = self.extend_layers(x, state, self._padding(tokens), between=sublayer)

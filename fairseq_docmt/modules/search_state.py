@@ -4,7 +4,7 @@ The beams of a sentence share what depends on the sentence alone.  Beam search r
 a decoder as a whole.
 """
 
-from typing import Any, Dict, NamedTuple, Optional, Protocol
+from typing import Any, Dict, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -52,36 +52,24 @@ def split_order(order: Tensor, bsz: int, beams: int) -> BeamRows:
     return BeamRows(None if same else kept, beams, local.view(-1, beams), order)
 
 
-class SearchState(Protocol):
-    """State of a decoder for B sentences with N beams each.
-
-    Attributes:
-        bsz: number of sentences B.
-    """
-
-    bsz: int
-
-    def reorder(self, order: Tensor) -> "SearchState":
-        """Reorder, repeat or drop rows by a (rows,) index of former rows."""
-
-
 def stored_state(incremental_state: Dict) -> Optional[Any]:
     """Return the state in fairseq's dictionary, None before the first token."""
     return incremental_state[_KEY][_VALUE] if _KEY in incremental_state else None
 
 
-def store_state(incremental_state: Dict, state: SearchState) -> None:
+def store_state(incremental_state: Dict, state: Any) -> None:
     """Put a state into fairseq's dictionary."""
     incremental_state[_KEY] = {_VALUE: state}
 
 
 class KeepsState:
-    """Mixin for incremental decoders with ``embed_tokens`` whose state is a :class:`SearchState`.
+    """Mixin for incremental decoders with ``embed_tokens`` whose state is one value.
 
-    A subclass defines :meth:`init_state`.
+    A state has ``bsz``, the number of sentences, and ``reorder(order)``, which reorders, repeats or
+    drops rows by a (rows,) index of former rows.
     """
 
-    def init_state(self, encoder_out: dict) -> SearchState:
+    def init_state(self, encoder_out: dict) -> Any:
         """Return the state before the first token, with one row per sentence."""
         raise NotImplementedError
 
@@ -90,7 +78,7 @@ class KeepsState:
         state = stored_state(incremental_state)
         return self.repeated(self.init_state(encoder_out), num_rows) if state is None else state
 
-    def repeated(self, state: SearchState, num_rows: int) -> Any:
+    def repeated(self, state: Any, num_rows: int) -> Any:
         """Repeat the rows of a state, one for each sentence, for the beams of the sentence."""
         if num_rows == state.bsz:
             return state

@@ -140,13 +140,13 @@ class RowGroups:
         lengths = self._grouping["lengths"]
         if x is None:
             return [None] * len(lengths)
-        return gathered(x, list(zip(self.rows, map(self._columns, lengths))))
+        return list(_Gathered.apply(x, list(zip(self.rows, map(self._columns, lengths)))))
 
     def select(self, x: Tensor) -> List[Tensor]:
         """Cut values of rows, (rows, ...), into groups."""
         if self._grouping is None:
             return [x]
-        return gathered(x, [(rows, None) for rows in self.rows])
+        return list(_Gathered.apply(x, [(rows, None) for rows in self.rows]))
 
     def join(self, parts: List[Tensor], length: int) -> Tensor:
         """Put groups of (rows of the group, its length, C) together as (rows, ``length``, C).
@@ -157,7 +157,7 @@ class RowGroups:
             return parts[0]
         columns = (self._columns(part.size(1)) for part in parts)
         shape = (sum(map(len, parts)), length, *parts[0].shape[2:])
-        return scattered(parts, list(zip(self.rows, columns)), shape)
+        return _Scattered.apply(list(zip(self.rows, columns)), shape, *parts)
 
     def columns_of_step(self, number: int) -> slice:
         """Return the columns that the rows of a step of a stream use, all without groups."""
@@ -186,28 +186,9 @@ class RowGroups:
 Group = Tuple[Tensor, Optional[slice]]
 
 
-def gathered(x: Tensor, groups: Sequence[Group]) -> List[Tensor]:
-    """Return the (rows of the group, its columns, ...) values of each group.
-
-    Args:
-        x: (B, T, ...) values, (B, ...) for groups with all columns.
-        groups: the groups; no position is in two of them.
-    """
-    return list(_Gathered.apply(x, groups))
-
-
-def scattered(parts: Sequence[Tensor], groups: Sequence[Group], shape: Sequence[int]) -> Tensor:
-    """Put the values of groups in their places; what no group has is zero.
-
-    Args:
-        parts: (rows of the group, its columns, ...) values of each group.
-        groups: the groups; no position is in two of them.
-        shape: shape of the result, (B, T, ...).
-    """
-    return _Scattered.apply(groups, shape, *parts)
-
-
 class _Gathered(torch.autograd.Function):
+    """The (rows of the group, its columns, ...) values of each group of (B, T, ...) values."""
+
     @staticmethod
     def forward(ctx, x, groups):
         ctx.groups, ctx.shape = groups, x.shape
@@ -220,6 +201,8 @@ class _Gathered(torch.autograd.Function):
 
 
 class _Scattered(torch.autograd.Function):
+    """Values of groups in their places of a tensor; what no group has is zero."""
+
     @staticmethod
     def forward(ctx, groups, shape, *parts):
         ctx.groups = groups

@@ -26,7 +26,7 @@ from equations import loops
 from equations.loops import inside, layer_norm, linear, weights_of
 
 from fairseq_docmt.modules.layers import AttendedSource, LayerState
-from fairseq_docmt.modules.multi_encoder import AttendedContext, AttendedContexts
+from fairseq_docmt.modules.multi_encoder import AttendedContext
 from fairseq_docmt.modules.search_state import split_order
 
 
@@ -189,12 +189,12 @@ def test_contexts_follow_their_sentence_in_a_search():
     number = torch.arange(3.0)
     source = AttendedSource(*2 * [number.view(3, 1, 1, 1)], None)
     context = AttendedContext(source, number)
-    state = LayerState(None, source, AttendedContexts((context, context)))
+    state = LayerState(None, source, (context, context))
     after = state.reorder(split_order(torch.tensor([5, 4, 0, 1]), 3, 2))
-    for one in after.memory.contexts:
+    for one in after.memory:
         assert one.known.tolist() == one.source.keys.flatten().tolist() == [2, 0]
     alone = state.reorder(split_order(torch.tensor([0, 2, 1, 3, 5, 4]), 3, 2))
-    for one in alone.memory.contexts:
+    for one in alone.memory:
         assert one.known.tolist() == one.source.values.flatten().tolist() == [0, 1, 0, 1, 2, 2]
 
 

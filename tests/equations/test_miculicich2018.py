@@ -25,7 +25,6 @@ from equations.loops import attend, heads, inside, layer_norm, linear, weights_o
 from fairseq_docmt.modules.hierarchical import (
     AttendedSentences,
     HierarchicalAttention,
-    SharedSentences,
 )
 from fairseq_docmt.modules.search_state import split_order
 
@@ -164,11 +163,11 @@ def test_previous_sentences_follow_their_sentence_in_a_search():
     """The first and the last of three sentences with two beams go on, in the other order."""
     number = torch.arange(3.0)
     parts = (number.view(3, 1, 1, 1, 1), number.view(3, 1, 1, 1, 1), number.view(3, 1, 1))
-    shared = SharedSentences(AttendedSentences(*parts, number.view(3, 1)))
+    shared = AttendedSentences(*parts, number.view(3, 1))
     after = shared.reorder(split_order(torch.tensor([5, 4, 0, 1]), 3, 2))
-    assert [x.flatten().tolist() for x in after.sentences] == 4 * [[2, 0]]
+    assert [x.flatten().tolist() for x in after] == 4 * [[2, 0]]
     alone = shared.reorder(split_order(torch.tensor([0, 2, 1, 3, 5, 4]), 3, 2))
-    assert [x.flatten().tolist() for x in alone.sentences] == 4 * [[0, 1, 0, 1, 2, 2]]
+    assert [x.flatten().tolist() for x in alone] == 4 * [[0, 1, 0, 1, 2, 2]]
 
 
 # ---- where a model starts ------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from fairseq_docmt.modules.stream import RowGroups, Stream, gathered, scattered
+from fairseq_docmt.modules.stream import RowGroups, Stream, _Gathered, _Scattered
 
 TOKENS = torch.zeros(6, 4, dtype=torch.long)
 
@@ -81,6 +81,14 @@ COLUMNS = [slice(2), slice(-3, None), slice(5)]
 
 
 GROUPS = list(zip(MIXED, COLUMNS))
+
+
+def gathered(x, groups):
+    return list(_Gathered.apply(x, groups))
+
+
+def scattered(parts, groups, shape):
+    return _Scattered.apply(groups, shape, *parts)
 
 
 def loop(x):

@@ -46,20 +46,12 @@ class SharedMatrices(nn.Module):
         head_dim: size of queries and keys of a head.
         options: see :class:`FeatureOptions`.
         same: whether all layers use the same matrices outside of training (authors' code).
-
-    Raises:
-        ValueError: if the pool has fewer matrices than heads of all layers.
     """
 
     def __init__(
         self, layers: int, heads: int, head_dim: int, options: FeatureOptions, same: bool = False
     ):
         super().__init__()
-        if options.pool_size < layers * heads:
-            raise ValueError(
-                f"a pool of {options.pool_size} random matrices is not enough for {layers} "
-                f"layers of {heads} heads; set --random-matrices to {layers * heads} or more"
-            )
         self.layers, self.heads, self.same = layers, heads, same
         pool = torch.randn(options.pool_size, head_dim, options.random_vectors)
         self.register_buffer("pool", pool)
@@ -87,18 +79,10 @@ class RandomFeatureMap(nn.Module):
         heads: number of attention heads.
         head_dim: size of queries and keys of a head.
         options: see :class:`FeatureOptions`.
-
-    Raises:
-        ValueError: if the pool has fewer matrices than heads.
     """
 
     def __init__(self, heads: int, head_dim: int, options: FeatureOptions):
         super().__init__()
-        if options.pool_size < heads and not options.shared_pool:
-            raise ValueError(
-                f"a pool of {options.pool_size} random matrices is not enough for {heads} "
-                f"heads; set --random-matrices to {heads} or more"
-            )
         self.heads = heads
         self.feature_map = options.feature_map
         self.temperature = nn.Parameter(torch.ones(heads, 1, 1))

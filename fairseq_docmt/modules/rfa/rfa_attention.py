@@ -301,7 +301,7 @@ class CrossRFA(_RFA):
         super().__init__(*args, **kwargs)
         self.rescale, self.padding_counts = rescale, padding_counts
 
-    def summarise_source(
+    def project_source(
         self,
         source: Tensor,
         padding: Optional[Tensor],
@@ -326,7 +326,9 @@ class CrossRFA(_RFA):
         weights = self._key_weights(k.unflatten(1, (bsz, length)), source, padding, separators)
         weights = weights.to(phi_k.dtype)
         if summary_pays(length, queries, phi_k.size(-1), self.head_dim):
-            return SourceFeatures(summarise(phi_k, values, weights), None, None, None, matrices)
+            summary = summarise(phi_k, values, weights)
+            memory = SourceFeatures(summary, None, None, None, matrices)
+            return memory if queries else memory.for_few_queries()
         return SourceFeatures(None, phi_k, values, weights, matrices)
 
     def _key_weights(self, k, source, padding, separators) -> Tensor:
@@ -351,20 +353,13 @@ class CrossRFA(_RFA):
         weights = log_weights.exp() * self.feature_map.scale
         return weights if token_weight is None else weights * token_weight[..., :-1]
 
-    def project_source(
-        self, source: Tensor, padding: Optional[Tensor], queries: Optional[int] = None, **given
-    ) -> SourceFeatures:
-        """Compute what queries read of a source; see :meth:`summarise_source`."""
-        memory = self.summarise_source(source, padding, queries=queries, **given)
-        return memory if queries else memory.for_few_queries()
-
     def forward(self, x: Tensor, memory: SourceFeatures, **_) -> Tensor:
         """Attend to a source.
 
         Args:
             x: (B, T, C) target tokens; in a single step (B * N, C), the beams of a sentence
                 adjacent.
-            memory: the source, see :meth:`summarise_source`.
+            memory: the source, see :meth:`project_source`.
 
         Returns:
             Output like ``x``.
@@ -403,5 +398,5 @@ class EncoderRFA(CrossRFA):
                 "random feature attention in the encoder does not support an attention mask"
             )
         x = query.transpose(0, 1)
-        memory = self.summarise_source(x, key_padding_mask, queries=x.size(1))
+        memory = self.project_source(x, key_padding_mask, queries=x.size(1))
         return super().forward(x, memory).transpose(0, 1), None

@@ -32,11 +32,6 @@ def test_default_floor(kind, floor):
     assert RandomFeatureMap(3, 4, OPTIONS._replace(floor=0.5)).floor == 0.5
 
 
-def test_too_small_a_pool():
-    with pytest.raises(ValueError, match="--random-matrices to 3"):
-        RandomFeatureMap(3, 4, OPTIONS._replace(pool_size=2))
-
-
 @pytest.mark.parametrize("kind", ["sincos", "positive"])
 def test_attention_approaches_softmax(kind):
     """With many random vectors, attention approaches softmax of cosine / temperature^2."""
