@@ -18,7 +18,7 @@ from documents import check_not_read
 from prepare import cores
 from stages import count_lines, map_lines, write_whole
 
-from fairseq_docmt.data.reserved import complaint, first_reserved
+from fairseq_docmt.data.text_checks import complaint, first_reserved
 from fairseq_docmt.data.text_form import read_text_forms
 from fairseq_docmt.errors import UserError
 

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.data.document_view import DocumentView
-from fairseq_docmt.data.lanes import Place
 from fairseq_docmt.data.sequence_format import separator_index
-from fairseq_docmt.data.stream_view import StreamView
+from fairseq_docmt.data.stream_view import Place, StreamView
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.modules.recurrent_memory import SentenceMemory
 from fairseq_docmt.modules.sentences import source_sentences

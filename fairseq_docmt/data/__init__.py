@@ -1,10 +1,8 @@
 """Corpora with document boundaries, their datasets and batches."""
 
-from fairseq_docmt.data.corpus import DocumentCorpus, open_corpus, target_ratio
-from fairseq_docmt.data.decoding_units import DecodingUnits, collate_rows
-from fairseq_docmt.data.document_index import DocumentIndex
+from fairseq_docmt.data.corpus import DocumentCorpus, DocumentIndex, open_corpus, target_ratio
+from fairseq_docmt.data.decoding_units import Cut, DecodingUnits, Lines
 from fairseq_docmt.data.document_view import DocumentView
-from fairseq_docmt.data.jieba_tokenizer import JiebaTokenizer
 from fairseq_docmt.data.sequence_format import (
     Formats,
     SequenceFormat,
@@ -20,17 +18,19 @@ from fairseq_docmt.data.spans import (
     window_spans,
     with_next_sentences,
 )
+from fairseq_docmt.data.text_form import JiebaTokenizer
 
 __all__ = [
+    "Cut",
     "DecodingUnits",
     "DocumentCorpus",
     "DocumentIndex",
     "DocumentView",
     "Formats",
     "JiebaTokenizer",
+    "Lines",
     "SequenceFormat",
     "add_document_symbols",
-    "collate_rows",
     "join_sentences",
     "open_corpus",
     "pad_rows",

@@ -6,16 +6,17 @@ the sentences to translate, so the stock commands print one hypothesis per line 
 number.  Its additional key ``units`` is the list of units, in the order of the rows.
 """
 
+import copy
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
-from fairseq.data import FairseqDataset
+from fairseq.data import Dictionary, FairseqDataset
 from fairseq.data.language_pair_dataset import collate
 from torch import Tensor
 
-from fairseq_docmt.data.document_index import DocumentIndex
-from fairseq_docmt.data.unsort import sample_in_order
+from fairseq_docmt.data.corpus import BLANK_SIZE, DocumentIndex
+from fairseq_docmt.data.document_view import sample_in_order
 
 
 @dataclass(frozen=True)
@@ -125,79 +126,143 @@ class DecodingUnit:
         )
 
 
+class OpenDocument:
+    """Last document of the input lines so far, which the next lines may continue.
+
+    Attributes:
+        number: number of the document.
+        position: number of its sentences so far.
+        sentences: its last sentences, the context of the next ones.
+    """
+
+    def __init__(self, number: int = 0, position: int = 0, sentences: Sequence[Tensor] = ()):
+        self.number, self.position = number, position
+        self.sentences: list = list(sentences)
+
+    def close(self) -> None:
+        """End the document."""
+        if self.position > 0:
+            self.number += 1
+        self.position, self.sentences = 0, []
+
+    def advance(self, src, sizes, index: DocumentIndex, context: int) -> None:
+        """Append lines and keep the last ``context`` sentences.
+
+        Args:
+            src: the lines.
+            sizes: (lines,) number of their tokens.
+            index: their documents, without sentences that are too long.
+            context: number of sentences to keep.
+        """
+        end = 0
+        if index.num_documents > 0:
+            end = int(index.line_ids[-1]) + 1
+            number = int(index.numbers[-1])
+            if number > 0:
+                self.position, self.sentences = 0, []
+            self.number += number
+            self.position += int(index.starts[-1] - index.starts[-2])
+            line_ids = index.line_ids[index.starts[-2] :].tolist()
+            kept = self.sentences + [src[line_id] for line_id in line_ids]
+            self.sentences = kept[-context:] if context > 0 else []
+        if any(size <= BLANK_SIZE for size in sizes[end:]):
+            self.close()
+
+
+class Lines(NamedTuple):
+    """Lines of a corpus or of interactive input, blank ones included, and what belongs to each.
+
+    Attributes:
+        src: 1-D tensors that end in ``</s>``.
+        sizes: (lines,) number of source tokens.
+        dictionary: source dictionary.
+        tgt: references like ``src``, or None.
+        drafts: earlier translations, or None.
+        constraints: (lines, n) packed target constraints, or None.
+        left_pad: whether sources are padded on the left.
+        name: name of the corpus, for messages.
+    """
+
+    src: Sequence[Tensor]
+    sizes: np.ndarray
+    dictionary: Dictionary
+    tgt: Optional[Sequence[Tensor]] = None
+    drafts: Optional[Sequence[Tensor]] = None
+    constraints: Optional[Tensor] = None
+    left_pad: bool = True
+    name: str = "input"
+
+    def collate(self, units: List[DecodingUnit]) -> dict:
+        """Return the sample whose rows are the lines to translate, in the order of units."""
+        line_ids = [line_id for unit in units for line_id in unit.line_ids]
+        rows = [{"id": line_id, "source": self.src[line_id]} for line_id in line_ids]
+        if self.tgt is not None:
+            for row in rows:
+                row["target"] = self.tgt[row["id"]]
+        pad, eos = self.dictionary.pad(), self.dictionary.eos()
+
+        def stock(numbered):
+            return collate(numbered, pad, eos, self.left_pad, input_feeding=False)
+
+        sample = {**sample_in_order(rows, stock), "units": units}
+        if self.constraints is not None:
+            sample["constraints"] = self.constraints[sample["id"]]
+        return sample
+
+
+class Cut(NamedTuple):
+    """How the documents of some lines are cut into units.
+
+    Attributes:
+        index: sentences and documents.
+        spans: (units, 2) sentences of each unit.
+        source_ends: (units,) sentence after the last of each source, which may have more sentences
+            than the span; None if it has not.
+        window: number of sentences of a window, of which the last is translated; None to translate
+            all sentences of each span.
+        most: maximum number of source tokens of a unit; None without a limit.
+    """
+
+    index: DocumentIndex
+    spans: np.ndarray
+    source_ends: Optional[np.ndarray] = None
+    window: Optional[int] = None
+    most: Optional[int] = None
+
+
 class DecodingUnits(FairseqDataset):
     """Dataset of the units of a corpus or of interactive input.
 
     Args:
-        name: name of the corpus, for messages.
-        src, tgt: lines as 1-D tensors ending in ``</s>``; tgt may be None.
-        line_sizes: (lines,) number of source tokens of each line.
-        src_dict: source dictionary.
-        index: sentences and documents.
-        spans: (units, 2) sentences of each unit.
-        window_size: number of sentences of a window, of which the last is translated; None to
-            translate all sentences of each span.
+        lines: lines of the corpus or input.
+        cut: how they are cut into units.
         empty_lines: ids of lines that get an empty hypothesis, such as blank lines of the input.
         too_long: those of ``empty_lines`` that exceed the maximum positions of the model, with
             the number of their document in the whole corpus.
-        typed_before: last sentences of the first document in earlier interactive input.
-        longest: maximum number of source tokens of a unit, to which ``typed_before`` is limited.
-        first_document: number of the first document.
-        first_position: position of the first sentence in its document.
-        constraints: packed target constraints of each line, or None.
-        left_pad_source: pad sources on the left.
-        drafts: earlier translations of each line, or None.
-        source_spans: function from the spans to those of their sources, which may have further
-            sentences at the end; None if they are equal.
+        opened: document that the first lines continue.
     """
 
     def __init__(
         self,
-        src: Sequence,
-        tgt: Optional[Sequence],
-        line_sizes: np.ndarray,
-        src_dict,
-        index: DocumentIndex,
-        spans: np.ndarray,
-        *,
-        name: str = "input",
-        window_size: Optional[int] = None,
+        lines: Lines,
+        cut: Cut,
         empty_lines: Sequence[int] = (),
         too_long: Optional[Dict[int, int]] = None,
-        typed_before: Sequence = (),
-        longest: Optional[int] = None,
-        first_document: int = 0,
-        first_position: int = 0,
-        constraints=None,
-        left_pad_source: bool = True,
-        drafts: Optional[Sequence] = None,
-        source_spans: Optional[Callable[[np.ndarray], np.ndarray]] = None,
+        opened: Optional[OpenDocument] = None,
     ):
-        self.name = name
-        self.drafts = drafts
-        self.src, self.tgt, self.src_dict = src, tgt, src_dict
-        self.index = index
-        self.spans = spans
-        source = source_spans(spans) if source_spans else spans
-        self.source_ends = source[:, 1]
-        self.window_size = window_size
+        self.lines, self.cut, self.name = lines, cut, lines.name
+        self.src, self.tgt = lines.src, lines.tgt  # fairseq-generate reads them
+        self.index, self.spans = cut.index, cut.spans
+        self.source_ends = cut.spans[:, 1] if cut.source_ends is None else cut.source_ends
         self.empty_lines = list(empty_lines)
         self.too_long = too_long or {}
-        self.typed_before = list(typed_before)
-        self.longest = longest
-        self.first_document = first_document
-        self.first_position = first_position
-        self.constraints = constraints
-        self.left_pad_source = left_pad_source
-        self.position = index.position
-        ends = np.concatenate([[0], np.cumsum(line_sizes[index.line_ids], dtype=np.int64)])
+        self.opened = copy.copy(opened or OpenDocument())
+        self.position = cut.index.position
+        sizes = lines.sizes[cut.index.line_ids]
+        ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        of_units = ends[self.source_ends] - ends[cut.spans[:, 0]]
         #: number of source tokens of each unit, then of each empty line
-        self.sizes = np.concatenate(
-            [
-                ends[self.source_ends] - ends[spans[:, 0]],
-                np.ones(len(self.empty_lines), dtype=np.int64),
-            ]
-        )
+        self.sizes = np.append(of_units, np.ones(len(self.empty_lines), dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.spans) + len(self.empty_lines)
@@ -208,7 +273,7 @@ class DecodingUnits(FairseqDataset):
 
     def num_rows(self, number: int) -> int:
         """Return the number of lines to translate of an item."""
-        if number >= len(self.spans) or self.window_size:
+        if number >= len(self.spans) or self.cut.window:
             return 1
         return int(self.spans[number, 1] - self.spans[number, 0])
 
@@ -221,52 +286,47 @@ class DecodingUnits(FairseqDataset):
             return self._empty_unit(self.empty_lines[number - len(self.spans)])
         first, end = (int(n) for n in self.spans[number])
         following = self.index.line_ids[end : self.source_ends[number]].tolist()
-        translated = end - 1 if self.window_size else first
+        translated = end - 1 if self.cut.window else first
         line_ids = self.index.line_ids[first:end].tolist()
         document = int(self.index.numbers[self.index.document[first]])
         sentences = [self.src[line_id] for line_id in line_ids]
         position = int(self.position[translated])
         first_position = int(self.position[first])
         if document == 0:  # only the first document can continue earlier input
-            position += self.first_position
+            position += self.opened.position
             context = self._typed_context(number) if first_position == 0 else []
             sentences = context + sentences
-            first_position += self.first_position - len(context)
+            first_position += self.opened.position - len(context)
         return DecodingUnit(
             line_ids=line_ids[translated - first :],
             source=sentences,
-            target=None if self.tgt is None else [self.tgt[line_id] for line_id in line_ids],
-            document=self.first_document + document,
+            target=_of_lines(self.tgt, line_ids),
+            document=self.opened.number + document,
             position=position,
             at_start=first_position == 0,
             following=[self.src[line_id] for line_id in following],
-            drafts=None if self.drafts is None else [self.drafts[line_id] for line_id in line_ids],
+            drafts=_of_lines(self.lines.drafts, line_ids),
         )
 
     def _empty_unit(self, line_id: int) -> DecodingUnit:
         if line_id not in self.too_long:
             return DecodingUnit([line_id], source=[])
-        document = self.first_document + self.too_long[line_id]
+        document = self.opened.number + self.too_long[line_id]
         return DecodingUnit([line_id], source=[], document=document)
 
     def _typed_context(self, number: int) -> Sequence:
         """Return the earlier interactive input in the window of a unit, as far as it fits."""
-        missing = (self.window_size or 0) - int(self.spans[number, 1] - self.spans[number, 0])
-        context = self.typed_before[-missing:] if missing > 0 else []
-        if self.longest is not None:
-            room = self.longest - int(self.sizes[number])
+        missing = (self.cut.window or 0) - int(self.spans[number, 1] - self.spans[number, 0])
+        context = self.opened.sentences[-missing:] if missing > 0 else []
+        if self.cut.most is not None:
+            room = self.cut.most - int(self.sizes[number])
             while context and sum(map(len, context)) > room:
                 context = context[1:]
         return context
 
     def collater(self, units: List[DecodingUnit]) -> dict:
         """Return the sample whose rows are the sentences to translate, in the order of units."""
-        if len(units) == 0:
-            return {}
-        sample = collate_rows(units, self.src, self.tgt, self.src_dict, self.left_pad_source)
-        if self.constraints is not None:
-            sample["constraints"] = self.constraints[sample["id"]]
-        return sample
+        return self.lines.collate(units) if units else {}
 
     def batches(
         self, max_tokens: Optional[int], max_units: Optional[int], keep_order: bool, shards: int
@@ -293,7 +353,7 @@ class DecodingUnits(FairseqDataset):
         starts = self.index.starts
         longest = [self.sizes[a:b].max() for a, b in self.index.spans]
         order = sorted(range(self.index.num_documents), key=lambda d: starts[d] - starts[d + 1])
-        if self.first_position > 0:  # the state of an open document is lost after other documents
+        if self.opened.position > 0:  # the state of an open document is lost after other documents
             order.sort(key=lambda d: d > 0)
         shared: List[List[List[int]]] = [[] for _ in range(shards)]
         for number, group in enumerate(_fill(order, longest, max_tokens, max_units)):
@@ -322,19 +382,5 @@ def _fill(order, sizes, max_tokens, max_items) -> Iterator[List[int]]:
         yield batch
 
 
-def collate_rows(
-    units: List[DecodingUnit], src, tgt, src_dict, left_pad_source: bool = True
-) -> dict:
-    """Return the stock sample of the lines to translate, in order, with the key ``units``."""
-    line_ids = [line_id for unit in units for line_id in unit.line_ids]
-    rows = [{"id": line_id, "source": src[line_id]} for line_id in line_ids]
-    if tgt is not None:
-        for row in rows:
-            row["target"] = tgt[row["id"]]
-
-    def stock(numbered):
-        return collate(
-            numbered, src_dict.pad(), src_dict.eos(), left_pad_source, input_feeding=False
-        )
-
-    return {**sample_in_order(rows, stock), "units": units}
+def _of_lines(side: Optional[Sequence[Tensor]], line_ids: Sequence[int]) -> Optional[List[Tensor]]:
+    return None if side is None else [side[line_id] for line_id in line_ids]

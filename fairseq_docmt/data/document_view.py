@@ -2,7 +2,7 @@
 
 import logging
 from functools import partial
-from typing import Callable, Dict, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -11,17 +11,15 @@ from torch import Tensor
 
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.sequence_format import Formats, SequenceFormat
+from fairseq_docmt.data.spans import Spans
 from fairseq_docmt.data.supporting_words import SupportingWords, collate
-from fairseq_docmt.data.unsort import sample_and_order
 from fairseq_docmt.errors import UserError
 
 logger = logging.getLogger(__name__)
 
+
 #: options that limit the number of tokens of a sentence
 LIMITS = "--max-source-positions, --max-target-positions, --max-tokens"
-
-#: (examples, 2) spans, or a function that draws those of an epoch with a random generator
-Spans = Union[np.ndarray, Callable[..., np.ndarray]]
 
 
 class JoinedSentences(torch.utils.data.Dataset):
@@ -324,3 +322,43 @@ def even_batches(batches: list, multiple: int) -> list:
         middle = len(batch) // 2
         batches[largest : largest + 1] = [batch[:middle], batch[middle:]]
     return batches
+
+
+def sample_and_order(
+    examples: List[dict], collate: Callable[[List[dict]], dict]
+) -> Tuple[dict, Tensor]:
+    """Collate examples as fairseq does, and return which example each row is.
+
+    Args:
+        examples: examples of a stock dataset, each with ``id``; several may have the same.
+        collate: stock collater.
+
+    Returns:
+        Sample, and the (rows,) numbers of the examples.
+    """
+    # Numbers in place of ids survive the sorting.
+    sample = collate([{**example, "id": number} for number, example in enumerate(examples)])
+    order = sample["id"]
+    sample["id"] = torch.tensor([example["id"] for example in examples])[order]
+    return sample, order
+
+
+def sample_in_order(examples: List[dict], collate: Callable[[List[dict]], dict]) -> dict:
+    """Collate examples as fairseq does, without its sorting by length.
+
+    Args:
+        examples, collate: see :func:`sample_and_order`.
+
+    Returns:
+        Sample whose rows are in the order of the examples.
+    """
+    sample, order = sample_and_order(examples, collate)
+    rows = order.argsort()
+    net_input: Dict[str, Tensor] = sample["net_input"]
+    for key in ("src_tokens", "src_lengths", "prev_output_tokens"):
+        if key in net_input:
+            net_input[key] = net_input[key][rows]
+    if sample["target"] is not None:
+        sample["target"] = sample["target"][rows]
+    sample["id"] = sample["id"][rows]
+    return sample

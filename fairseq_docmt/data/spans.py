@@ -4,14 +4,16 @@ A span is a pair (first, end) of sentence numbers, end excluded, within one docu
 All functions return an int64 array of shape (spans, 2).
 """
 
-from typing import Optional, Sequence, Tuple, Union
+from typing import Callable, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from fairseq_docmt.data.document_index import DocumentIndex
+from fairseq_docmt.data.corpus import DocumentIndex
 
 #: (number of tokens of each sentence with its end symbol, maximum number of tokens of a span)
 Limit = Tuple[np.ndarray, int]
+#: (examples, 2) spans, or a function that draws those of an epoch with a random generator
+Spans = Union[np.ndarray, Callable[..., np.ndarray]]
 
 
 def _cumulative(sizes: np.ndarray) -> np.ndarray:
@@ -178,3 +180,39 @@ def _equal_parts(
     else:
         cuts = np.arange(end - start + 1)
     return [(start + a, start + b) for a, b in zip(cuts[:-1], cuts[1:])]
+
+
+def mixed_spans(
+    spans: Spans,
+    tgt_sizes: np.ndarray,
+    first_pair: int,
+    ratio: float,
+    loss_on_last: bool = False,
+    *,
+    random: np.random.RandomState,
+) -> np.ndarray:
+    """Return the spans of documents, then randomly chosen sentence pairs.
+
+    Pairs are chosen until they have ``ratio`` times as many target tokens with loss as the
+    documents; none is chosen again before all others are.
+
+    Args:
+        spans: spans of the documents.
+        tgt_sizes: (sentences,) number of target tokens.
+        first_pair: number of the first sentence pair; it and all that follow are pairs.
+        ratio: target tokens of sentence pairs for each target token of documents.
+        loss_on_last: the loss of a span is on its last sentence only.
+        random: generator of the epoch.
+    """
+    spans = spans(random=random) if callable(spans) else spans
+    total = np.append(0, np.cumsum(tgt_sizes))
+    first, end = spans.T
+    wanted = ratio * (total[end] - total[end - 1 if loss_on_last else first]).sum()
+    sizes = tgt_sizes[first_pair:]
+    times, rest = divmod(wanted, sizes.sum())
+    shuffled = random.permutation(len(sizes))
+    # The sum before a pair decides whether it is still needed.
+    before = np.cumsum(sizes[shuffled]) - sizes[shuffled]
+    chosen = np.concatenate([np.tile(np.arange(len(sizes)), int(times)), shuffled[before < rest]])
+    chosen = np.sort(chosen) + first_pair
+    return np.concatenate([spans, np.stack([chosen, chosen + 1], axis=1)])

@@ -1,24 +1,221 @@
-"""Training and validation data that reads documents sentence by sentence."""
+"""Training and validation data that reads documents sentence by sentence.
 
+Documents are read side by side in lanes, each lane one document after another; the rows of a batch
+are grouped by length, so that models spend little on padding.
+"""
+
+import heapq
 import logging
 from functools import partial
-from typing import List, Optional
+from typing import List, NamedTuple, Optional, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from fairseq_docmt.data.corpus import DocumentCorpus
-from fairseq_docmt.data.document_view import DocumentView
-from fairseq_docmt.data.lanes import FILLER, Place, chunk_sizes, fill_lanes, stream_batches
-from fairseq_docmt.data.row_groups import group_rows
+from fairseq_docmt.data.corpus import DocumentCorpus, DocumentIndex
+from fairseq_docmt.data.document_view import DocumentView, sample_in_order
 from fairseq_docmt.data.sequence_format import Formats
-from fairseq_docmt.data.unsort import sample_in_order
 
 logger = logging.getLogger(__name__)
 
 
+# ---- lanes ---------------------------------------------------------------------------------------
+
+
+#: sentence number of padding after the last sentence of a lane
+FILLER = -1
+
+
+class Place(NamedTuple):
+    """One row of a batch of a stream.
+
+    Attributes:
+        sentence: number of the sentence, or FILLER.
+        starts: whether the row begins a document and so gets no document state.
+        step: number of the batch in its epoch.
+        lanes: number of lanes of the batch; row r belongs to lane ``r % lanes``.
+    """
+
+    sentence: int
+    starts: bool
+    step: int
+    lanes: int
+
+
+def fill_lanes(index: DocumentIndex, lanes: int, seed: Optional[int] = None) -> List[np.ndarray]:
+    """Distribute documents over lanes of about equal length.
+
+    The longest remaining document goes to the shortest lane, which needs few fillers.  Then the
+    documents of each lane are shuffled.
+
+    Args:
+        index: sentences and documents.
+        lanes: number of lanes.
+        seed: seed of the shuffling and of the choice among documents of equal length; None keeps
+            the order of the corpus.
+
+    Returns:
+        For each lane the numbers of its documents, in reading order.
+    """
+    lengths = np.diff(index.starts)
+    order = np.arange(len(lengths))
+    random = None if seed is None else np.random.RandomState(seed % 2**32)
+    if random is not None:
+        random.shuffle(order)
+    order = order[np.argsort(-lengths[order], kind="stable")]
+    shortest = [(0, lane) for lane in range(lanes)]
+    filled: List[list] = [[] for _ in range(lanes)]
+    for document in order.tolist():
+        length, lane = heapq.heappop(shortest)
+        filled[lane].append(document)
+        heapq.heappush(shortest, (length + int(lengths[document]), lane))
+    for documents in filled:
+        if random is None:
+            documents.sort()
+        else:
+            random.shuffle(documents)
+    return [np.array(documents, dtype=np.int64) for documents in filled]
+
+
+def chunk_sizes(steps: int, chunk: int, seed: Optional[int] = None) -> List[int]:
+    """Return the number of sentences per lane of each batch; the sum is ``steps``.
+
+    Args:
+        steps: number of sentences of the longest lane.
+        chunk: number of sentences per lane in a batch; the last batch may have fewer.
+        seed: seed to draw each size from 1 to ``chunk`` (Feng et al. 2022, section 5.3); None for
+            a constant size.
+    """
+    if seed is None:
+        sizes = [chunk] * -(-steps // chunk)
+    else:
+        random = np.random.RandomState(seed % 2**32)
+        sizes, total = [], 0
+        while total < steps:
+            sizes.append(int(random.randint(1, chunk + 1)))
+            total += sizes[-1]
+    if sizes:
+        sizes[-1] -= sum(sizes) - steps
+    return sizes
+
+
+def stream_batches(
+    index: DocumentIndex, documents: List[np.ndarray], sizes: List[int], shards: int
+) -> List[List[Place]]:
+    """Return batches that read the documents of each lane in order.
+
+    Args:
+        index: sentences and documents.
+        documents: documents of each lane (:func:`fill_lanes`); the number of lanes is a multiple
+            of ``shards``.
+        sizes: number of sentences per lane of each batch (:func:`chunk_sizes`).
+        shards: number of processes; fairseq gives batch i to process ``i % shards``.
+
+    Returns:
+        Rows of each batch: the first sentence of every lane of a process, then the second ones.
+    """
+    sentences = [
+        np.concatenate([np.arange(index.starts[d], index.starts[d + 1]) for d in lane])
+        if len(lane) > 0
+        else np.zeros(0, dtype=np.int64)
+        for lane in documents
+    ]
+    is_start = index.position == 0
+    lanes = len(documents) // shards
+    batches, done = [], 0
+    for step, size in enumerate(sizes):
+        for shard in range(shards):
+            mine = sentences[shard * lanes : (shard + 1) * lanes]
+            batches.append(
+                [
+                    Place(int(lane[at]), bool(is_start[lane[at]]), step, lanes)
+                    if at < len(lane)
+                    else Place(FILLER, True, step, lanes)
+                    for at in range(done, done + size)
+                    for lane in mine
+                ]
+            )
+        done += size
+    return batches
+
+
+# ---- groups of rows of similar length ------------------------------------------------------------
+
+
+#: maximum number of groups of a batch
+MOST_GROUPS = 8
+#: minimum number of rows for which grouping pays off
+LEAST_ROWS = 16
+
+
+def group_rows(
+    src_lengths: Sequence[int],
+    tgt_lengths: Sequence[int],
+    lanes: int,
+    left_pad_source: bool,
+    loss: Tensor,
+) -> Optional[dict]:
+    """Group the rows of a batch by the lengths of their sources and of their targets.
+
+    Args:
+        src_lengths, tgt_lengths: number of tokens of each row.
+        lanes: rows of one step; row r + lanes is computed after row r.
+        left_pad_source: whether sources are padded on the left.
+        loss: (rows, T) True at target positions with loss.
+
+    Returns:
+        See :class:`~fairseq_docmt.data.batch.RowGroupings`; None for a small batch.
+    """
+    if len(src_lengths) < LEAST_ROWS:
+        return None
+    source, target = np.asarray(src_lengths), np.asarray(tgt_lengths)
+    by_source, by_target = groups_with_least_padding(source), groups_with_least_padding(target)
+    return {
+        "source": _grouping(by_source, source, lanes, left_pad_source),
+        "target": _grouping(by_target, target, lanes, False),
+        "attended": _grouping(by_target, source, lanes, left_pad_source),
+        "tokens": loss.flatten().nonzero().squeeze(1),
+    }
+
+
+def groups_with_least_padding(lengths: np.ndarray, most: int = MOST_GROUPS) -> List[np.ndarray]:
+    """Divide rows into at most ``most`` groups with the least total padding.
+
+    Groups hold consecutive rows in the order of their lengths; the best ends are found by dynamic
+    programming over the number of groups.
+    """
+    order = np.argsort(lengths, kind="stable")
+    count, longest = len(lengths), lengths[order]
+    first, end = np.arange(count + 1)[:, None], np.arange(count + 1)
+    positions = (end - first) * np.concatenate([[0], longest])  # of a group, with its padding
+    positions = np.where(first < end, positions, positions.max() * count + 1)
+    best, ends = positions[0], []
+    for _ in range(min(most, count) - 1):
+        total = best[:, None] + positions
+        ends.append(total.argmin(axis=0))
+        best = total.min(axis=0)
+    cuts = [count]
+    for beginnings in reversed(ends):
+        cuts.append(int(beginnings[cuts[-1]]))
+    return np.split(order, sorted(cuts[1:]))
+
+
+def _grouping(groups: List[np.ndarray], lengths: np.ndarray, lanes: int, left_padded: bool) -> dict:
+    steps = [lengths[first : first + lanes] for first in range(0, len(lengths), lanes)]
+    return {
+        "rows": [torch.from_numpy(rows) for rows in groups],
+        "lengths": [int(lengths[rows].max()) for rows in groups],
+        "steps": [int(step.max()) for step in steps],
+        "left_padded": left_padded,
+    }
+
+
+# ---- data ----------------------------------------------------------------------------------------
+
+
 class StreamView(DocumentView):
-    """Sentences of a corpus, addressed by :class:`~fairseq_docmt.data.lanes.Place`.
+    """Sentences of a corpus, addressed by :class:`~fairseq_docmt.data.stream_view.Place`.
 
     Args:
         corpus: corpus of the split.

@@ -9,10 +9,13 @@ import json
 import os
 import re
 from argparse import Namespace
+from dataclasses import dataclass, field
 from typing import Callable, Dict, NamedTuple, Optional
 
 from fairseq.data import encoders
+from fairseq.data.encoders import register_tokenizer
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
+from fairseq.dataclass import FairseqDataclass
 
 from fairseq_docmt.errors import UserError
 
@@ -223,3 +226,36 @@ def _truecaser(path: str) -> Callable[[str], str]:
             "--truecase has saved"
         ) from None
     return lambda sentence: moses.truecase(sentence, return_str=True)
+
+
+@dataclass
+class JiebaTokenizerConfig(FairseqDataclass):
+    """Options of the jieba tokenizer."""
+
+    jieba_target_lang: str = field(
+        default="en", metadata={"help": "target language, for the Moses detokenizer"}
+    )
+
+
+@register_tokenizer("jieba", dataclass=JiebaTokenizerConfig)
+class JiebaTokenizer:
+    """Tokenizer of Chinese source text (jieba) and detokenizer of the target language (Moses).
+
+    The word segmentation is that of ``data_prep/prepare.py``.
+    """
+
+    def __init__(self, cfg: JiebaTokenizerConfig):
+        import jieba
+        from sacremoses import MosesDetokenizer
+
+        jieba.setLogLevel("WARNING")
+        self.cut = jieba.cut
+        self.detokenizer = MosesDetokenizer(cfg.jieba_target_lang)
+
+    def encode(self, x: str) -> str:
+        """Return source text with words separated by spaces."""
+        return " ".join(" ".join(self.cut(x)).split())
+
+    def decode(self, x: str) -> str:
+        """Return detokenized target text."""
+        return self.detokenizer.detokenize(x.split())

@@ -1,6 +1,7 @@
-"""Base of all searches: encoder input, scoring of references, and results."""
+"""Base of all searches: encoder input, scoring of references, results and progress."""
 
 import logging
+import sys
 from dataclasses import replace
 from typing import List, NamedTuple, Optional, Sequence
 
@@ -8,8 +9,9 @@ import numpy as np
 import torch
 from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor, nn
+from tqdm import tqdm
 
-from fairseq_docmt.data import DocumentIndex, Formats, pad_rows, window_spans
+from fairseq_docmt.data import Cut, DocumentIndex, Formats, pad_rows, window_spans
 from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.data.sequence_format import SENTENCE_SEPARATOR
 from fairseq_docmt.errors import UserError
@@ -19,9 +21,51 @@ from fairseq_docmt.generation.hypotheses import (
     empty_hypothesis,
     split_hypothesis,
 )
-from fairseq_docmt.generation.progress import DecodingProgress
 
 logger = logging.getLogger(__name__)
+
+
+#: seconds before a bar appears
+DELAY = 5
+#: seconds between two updates on a terminal, and in a log file
+INTERVALS = (0.5, 30)
+
+
+class DecodingProgress:
+    """Progress over the sentences of a run, also within batches of long documents.
+
+    Args:
+        sentences: number of sentences of the run.
+        hidden: show nothing (``--no-progress-bar``).
+    """
+
+    def __init__(self, sentences: int = 0, hidden: bool = True):
+        is_terminal = sys.stderr.isatty()
+        self._in_batch = 0
+        self._bar = tqdm(
+            total=sentences,
+            desc="translating",
+            unit=" sentences",
+            mininterval=INTERVALS[0 if is_terminal else 1],
+            delay=DELAY,
+            leave=not is_terminal,
+            disable=hidden,
+        )
+
+    def advance(self, sentences: int) -> None:
+        """Count sentences of a batch that is not finished yet."""
+        self._in_batch += sentences
+        self._bar.update(sentences)
+
+    def finish_batch(self, sentences: int) -> None:
+        """Count those of all sentences of a batch that have not been counted before."""
+        self._bar.update(max(sentences - self._in_batch, 0))
+        self._in_batch = 0
+
+    def close(self) -> None:
+        """Finish the bar."""
+        self._bar.close()
+
 
 #: n-best list of each sentence to translate, best hypothesis first
 NBestLists = List[List[Hypothesis]]
@@ -127,6 +171,12 @@ class DocumentSearch:
         if self.window is None:
             return self.task.parts(index, src_sizes)
         return window_spans(index, self.window, self.task.limits(src_sizes))
+
+    def cut(self, index: DocumentIndex, src_sizes: np.ndarray) -> Cut:
+        """Cut documents into units; see :meth:`spans`."""
+        spans, with_more = self.spans(index, src_sizes), self.task.source_spans(index, src_sizes)
+        ends = None if with_more is None else with_more(spans)[:, 1]
+        return Cut(index, spans, ends, self.window, self.task.most_tokens[0])
 
     def end(self) -> None:
         """Log statistics after the last unit of a run."""

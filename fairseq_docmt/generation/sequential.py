@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fairseq_docmt.data import pad_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
+from fairseq_docmt.generation.ensembles import PrefixEnsemble
 from fairseq_docmt.generation.hypotheses import Hypothesis, cut_alignment
-from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
 from fairseq_docmt.generation.search import DocumentSearch, NBestLists, stacked
 from fairseq_docmt.generation.sequence_generator import RowLimits
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_docmt.data.decoding_units import DecodingUnit
+from fairseq_docmt.generation.ensembles import FusedEnsemble
 from fairseq_docmt.generation.hypotheses import best_tokens
 from fairseq_docmt.generation.joint import JointSearch
 from fairseq_docmt.generation.search import NBestLists, device_of
-from fairseq_docmt.generation.shallow_fusion import FusedEnsemble
 from fairseq_docmt.models.interface import state_after
 from fairseq_docmt.modules.document_state import detached, joined
 from fairseq_docmt.modules.stream import DocumentState, select_documents

@@ -8,7 +8,7 @@ from fairseq import checkpoint_utils, utils
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import read_language_model
-from fairseq_docmt.data.reserved import Symbols, tokens_of
+from fairseq_docmt.data.text_checks import Symbols, tokens_of
 from fairseq_docmt.errors import UserError
 
 #: sentences before, and the sentence

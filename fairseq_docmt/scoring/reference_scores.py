@@ -17,8 +17,8 @@ from omegaconf import open_dict
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from fairseq_docmt.data import DecodingUnits, DocumentIndex
-from fairseq_docmt.data.reserved import Symbols, tokens_of
+from fairseq_docmt.data import DecodingUnits, DocumentIndex, Lines
+from fairseq_docmt.data.text_checks import Symbols, tokens_of
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models.interface import reads_documents
 from fairseq_docmt.scoring.contrastive_items import Item
@@ -212,15 +212,15 @@ class ReferenceScorer:
         src = [sentence for source, _ in pairs for sentence in source]
         tgt = [sentence for _, target in pairs for sentence in target]
         sizes = np.array([len(sentence) for sentence in src])
-        spans = task.search.spans(index, sizes)
-        if last_only and not task.search.keeps_order:
-            spans = spans[np.isin(spans[:, 1], starts)]  # windows that end with the last sentence
-            self._report_cut(spans, np.diff(starts))
-        self._check_lengths(self._rows_of(spans), src, tgt, task.added_tokens)
-        options = {"left_pad_source": task.cfg.left_pad_source}
-        if not last_only:
-            options["window_size"] = task.search.window
-        units = DecodingUnits(src, tgt, sizes, task.source_dictionary, index, spans, **options)
+        cut, left_pad = task.search.cut(index, sizes), task.cfg.left_pad_source
+        if last_only:
+            cut = cut._replace(window=None)
+        if last_only and not task.search.keeps_order:  # windows that end with the last sentence
+            cut = cut._replace(spans=cut.spans[np.isin(cut.spans[:, 1], starts)])
+            self._report_cut(cut.spans, np.diff(starts))
+        self._check_lengths(self._rows_of(cut.spans), src, tgt, task.added_tokens)
+        lines = Lines(src, sizes, task.source_dictionary, tgt, left_pad=left_pad)
+        units = DecodingUnits(lines, cut)
         batches = units.batches(self.max_tokens, self.batch_size, task.search.keeps_order, shards=1)
         task.search.forget()
         task.search.begin(len(units))

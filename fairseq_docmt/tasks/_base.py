@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import os
-from typing import Callable, Iterator, Optional, Tuple
+from typing import Callable, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -18,25 +18,21 @@ from fairseq_docmt.data import (
     DocumentView,
     open_corpus,
 )
-from fairseq_docmt.data.binarised_files import check_split
 from fairseq_docmt.data.corpus import cut
-from fairseq_docmt.data.document_view import Spans
 from fairseq_docmt.data.iterators import ResumableIterator
 from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS, NO_TAGS, Formats, LanguageTags
+from fairseq_docmt.data.spans import Spans
+from fairseq_docmt.data.text_checks import check_split
 from fairseq_docmt.errors import DIVERGED, UserError, flag
-from fairseq_docmt.generation import (
-    build_search,
-    check_decoding,
-    document_bleu,
-    refuse_unsupported,
-)
+from fairseq_docmt.generation import document_bleu
+from fairseq_docmt.generation.decodings import build_search
+from fairseq_docmt.generation.ensembles import ShallowFusion
+from fairseq_docmt.generation.hypotheses import UnknownWords, read_dictionary
+from fairseq_docmt.generation.option_checks import check_decoding, refuse_unsupported
 from fairseq_docmt.generation.sequence_generator import (
     DocumentGenerator,
     DocumentGeneratorWithAlignment,
 )
-from fairseq_docmt.generation.shallow_fusion import ShallowFusion
-from fairseq_docmt.generation.unknown_words import UnknownWords, read_dictionary
-from fairseq_docmt.generation.validation_units import units_of_view
 from fairseq_docmt.models.base import name_of
 from fairseq_docmt.models.interface import (
     complete_in_place,
@@ -74,8 +70,8 @@ class DocumentTranslationTask(PreparedTextTask):
     """Base class of the document tasks.
 
     A subclass defines the spans of documents for training (:meth:`training_spans`) and decoding
-    (:meth:`parts`), and the options stored in checkpoints.  ``fairseq_docmt.generation.SEARCHES``
-    lists its decodings.
+    (:meth:`parts`), and the options stored in checkpoints.  Its decodings are in
+    :mod:`fairseq_docmt.generation.decodings`.
     """
 
     #: registered name
@@ -400,8 +396,8 @@ class DocumentTranslationTask(PreparedTextTask):
         corpus = open_corpus(name, load_pairs, self.longest_source, self.added_symbols)
         _corpus_checks.check_corpus(self, corpus)
         if self.cfg.checkpoint_to_decode:
-            options = self.decoding_options(corpus)
-            self.datasets[split] = self._decoding_input.units_of_corpus(corpus, **options)
+            drafts = self.drafts_of(corpus)
+            self.datasets[split] = self._decoding_input.units_of_corpus(corpus, drafts)
         elif corpus.tgt_sizes is None:
             raise UserError(f"{name} has no target side; training and validation need one")
         else:
@@ -430,9 +426,9 @@ class DocumentTranslationTask(PreparedTextTask):
             most = [min(limit, batch - added) for limit, added in zip(most, self.added_tokens)]
         return list(zip((src_sizes, tgt_sizes), most))
 
-    def decoding_options(self, corpus: DocumentCorpus) -> dict:
-        """Return the keyword arguments of :class:`DecodingUnits` for a corpus."""
-        return {}
+    def drafts_of(self, corpus: DocumentCorpus) -> Optional[Sequence[torch.Tensor]]:
+        """Return earlier translations of the lines of a corpus, None without any."""
+        return None
 
     def get_interactive_tokens_and_lengths(self, lines, encode_fn):
         """Return the tokens of input lines, and their lengths.
@@ -631,7 +627,7 @@ class DocumentTranslationTask(PreparedTextTask):
 
     def validation_units(self, sample) -> dict:
         """Return the units of a batch for validation BLEU, with the reference as context."""
-        return units_of_view(sample, self)
+        return _validation_bleu.units_of_view(sample, self)
 
 
 def _decided_by(batching: dict) -> dict:

@@ -9,13 +9,13 @@ from fairseq.data import LanguagePairDataset, iterators
 from fairseq.token_generation_constraints import unpack_constraints
 from torch import Tensor
 
-from fairseq_docmt.data import DecodingUnits, DocumentCorpus, DocumentIndex
-from fairseq_docmt.data.document_index import BLANK_SIZE
-from fairseq_docmt.data.reserved import Symbols, check_unicode
+from fairseq_docmt.data import DecodingUnits, DocumentCorpus, DocumentIndex, Lines
+from fairseq_docmt.data.corpus import BLANK_SIZE
+from fairseq_docmt.data.decoding_units import OpenDocument
+from fairseq_docmt.data.text_checks import Symbols, check_unicode
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation.progress import DecodingProgress
+from fairseq_docmt.generation.search import DecodingProgress
 from fairseq_docmt.tasks._corpus_checks import TypedText
-from fairseq_docmt.tasks._open_document import OpenDocument
 
 logger = logging.getLogger(__name__)
 
@@ -46,45 +46,35 @@ class DecodingInput:
 
     # ---- units ---------------------------------------------------------------------------------
 
-    def units_of_corpus(self, corpus: DocumentCorpus, **options) -> DecodingUnits:
+    def units_of_corpus(self, corpus: DocumentCorpus, drafts=None) -> DecodingUnits:
         """Cut a corpus into units.
 
         Args:
             corpus: corpus to decode.
-            **options: options of :class:`DecodingUnits`.
+            drafts: earlier translations of its lines, or None.
         """
         pairs = corpus.pairs
-        options = {"name": corpus.name, **options}
-        return self._units(pairs.src, pairs.tgt, pairs.src_sizes, corpus.index, **options)
+        options = {"tgt": pairs.tgt, "drafts": drafts, "name": corpus.name}
+        return self._units(self._lines(pairs, **options), corpus.index)
 
-    def _units(self, src, tgt, line_sizes, index, empty_lines=(), **options) -> DecodingUnits:
+    def _lines(self, data: LanguagePairDataset, **options) -> Lines:
+        task = self.task
+        options["left_pad"] = task.cfg.left_pad_source
+        return Lines(data.src, np.asarray(data.src_sizes), task.source_dictionary, **options)
+
+    def _units(self, lines: Lines, index, empty_lines=(), opened=None) -> DecodingUnits:
         """Cut sentences into units, without those that exceed the maximum positions of the model.
 
         The dataset lists the sentences left out, as the option that allows this is given only when
         batches are made.
         """
         task = self.task
-        most = task.most_tokens[0]
-        fits = line_sizes[index.line_ids] <= most
+        fits = lines.sizes[index.line_ids] <= task.most_tokens[0]
         too_long = dict(zip(index.line_ids[~fits].tolist(), index.document[~fits].tolist()))
         if too_long:
             index = index.without(~fits)
-        sizes = line_sizes[index.line_ids]
-        return DecodingUnits(
-            src,
-            tgt,
-            line_sizes,
-            task.source_dictionary,
-            index,
-            task.search.spans(index, sizes),
-            source_spans=task.source_spans(index, sizes),
-            window_size=task.search.window,
-            empty_lines=[*empty_lines, *too_long],
-            too_long=too_long,
-            longest=most,
-            left_pad_source=task.cfg.left_pad_source,
-            **options,
-        )
+        cut = task.search.cut(index, lines.sizes[index.line_ids])
+        return DecodingUnits(lines, cut, [*empty_lines, *too_long], too_long, opened)
 
     def _units_of_lines(self, lines: TypedLines, new_document: bool) -> DecodingUnits:
         if new_document:
@@ -107,17 +97,9 @@ class DecodingInput:
                 "without those that follow, so give a --buffer-size that holds whole documents",
                 opened.number + 1,
             )
-        units = self._units(
-            lines.src,
-            None,
-            sizes,
-            index,
-            empty_lines=np.flatnonzero(sizes <= BLANK_SIZE).tolist(),
-            typed_before=opened.sentences,
-            first_document=opened.number,
-            first_position=opened.position,
-            constraints=lines.constraints,
-        )
+        blank = np.flatnonzero(sizes <= BLANK_SIZE).tolist()
+        typed = self._lines(lines, constraints=lines.constraints)
+        units = self._units(typed, index, blank, opened)
         if self.task.reads_context:
             self.text.read_documents(units.index, opened.number, opened.position)
         # Sentences that are too long have no translation and cannot be context.

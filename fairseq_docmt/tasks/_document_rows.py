@@ -1,9 +1,9 @@
 """Data of full documents with one batch row per sentence."""
 
 from fairseq_docmt.data import DocumentCorpus
-from fairseq_docmt.data.reserved import Symbols
 from fairseq_docmt.data.rows_view import RowsView, open_drafts
-from fairseq_docmt.generation.validation_units import units_of_documents
+from fairseq_docmt.data.text_checks import Symbols
+from fairseq_docmt.tasks._validation_bleu import units_of_documents
 
 
 class DocumentRows:
@@ -33,21 +33,18 @@ class DocumentRows:
         return RowsView(
             read,
             self.task.training_spans(read, trains),
-            self._drafts(corpus),
+            self.drafts_of(corpus),
             self.task.formats,
             self.task.cfg.seed,
             corpus.index.line_ids[~fits].tolist(),
         )
 
-    def decoding_options(self, corpus: DocumentCorpus) -> dict:
-        """Return the earlier translations of a corpus, as options of the decoding units."""
-        return {"drafts": self._drafts(corpus)}
-
     def validation_units(self, sample: dict) -> dict:
         """Return the documents of a batch as units, for validation BLEU."""
         return units_of_documents(sample, self.task)
 
-    def _drafts(self, corpus: DocumentCorpus):
+    def drafts_of(self, corpus: DocumentCorpus):
+        """Return the earlier translations of a corpus."""
         split = corpus.name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
         cfg, symbols = self.task.cfg, Symbols.of_task(self.task, self.task.tgt_dict)
         return open_drafts(cfg.drafts, split, cfg.target_lang, corpus.index, symbols)

@@ -8,9 +8,9 @@ from typing import Tuple
 from fairseq.tasks.translation import load_langpair_dataset
 
 from fairseq_docmt.data import DocumentCorpus, open_corpus
-from fairseq_docmt.data.binarised_files import check_split
-from fairseq_docmt.data.document_view import Spans
-from fairseq_docmt.data.sentence_pairs import mixed_spans, with_sentence_pairs
+from fairseq_docmt.data.corpus import with_sentence_pairs
+from fairseq_docmt.data.spans import Spans, mixed_spans
+from fairseq_docmt.data.text_checks import check_split
 from fairseq_docmt.errors import UserError
 
 

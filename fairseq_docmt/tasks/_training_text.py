@@ -7,8 +7,8 @@ from typing import Optional
 from fairseq import utils
 from fairseq.data import Dictionary
 
-from fairseq_docmt.data.reserved import complaint
 from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS
+from fairseq_docmt.data.text_checks import complaint
 from fairseq_docmt.data.text_form import SUBWORDS, checksum, read_text_forms
 from fairseq_docmt.errors import UserError
 

@@ -18,9 +18,9 @@ from fairseq_docmt.data import (
     spans_of_several_lengths,
     target_ratio,
 )
-from fairseq_docmt.data.document_view import Spans
+from fairseq_docmt.data.spans import Spans
 from fairseq_docmt.errors import UserError, flag
-from fairseq_docmt.generation import Decoding, decoding_option
+from fairseq_docmt.generation.decodings import Decoding, decoding_option
 from fairseq_docmt.generation.iterative import ORDERS
 from fairseq_docmt.models.interface import reads_documents, remembers_translations
 from fairseq_docmt.tasks import _data_folder
@@ -210,9 +210,9 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         """See the base class."""
         return (self.document_rows or super()).training_view(corpus, trains)
 
-    def decoding_options(self, corpus: DocumentCorpus) -> dict:
+    def drafts_of(self, corpus: DocumentCorpus):
         """See the base class."""
-        return (self.document_rows or super()).decoding_options(corpus)
+        return (self.document_rows or super()).drafts_of(corpus)
 
     def validation_units(self, sample) -> dict:
         """See the base class."""

@@ -10,14 +10,14 @@ from fairseq_docmt.data import DocumentCorpus
 from fairseq_docmt.data.iterators import StreamIterator
 from fairseq_docmt.data.stream_view import StreamView
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation import Decoding, decoding_option
-from fairseq_docmt.generation.validation_units import units_of_stream
+from fairseq_docmt.generation.decodings import Decoding, decoding_option
 from fairseq_docmt.models.base import name_of
 from fairseq_docmt.models.interface import is_document_recurrent
 from fairseq_docmt.tasks import _unused_options
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import DocumentTranslationConfig
 from fairseq_docmt.tasks._lane_states import LaneStates
+from fairseq_docmt.tasks._validation_bleu import units_of_stream
 
 logger = logging.getLogger(__name__)
 

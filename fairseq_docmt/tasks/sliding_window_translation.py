@@ -16,9 +16,9 @@ from fairseq_docmt.data import (
     window_spans,
     with_next_sentences,
 )
-from fairseq_docmt.data.document_view import Spans
+from fairseq_docmt.data.spans import Spans
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation import Decoding, decoding_option
+from fairseq_docmt.generation.decodings import Decoding, decoding_option
 from fairseq_docmt.tasks import _data_folder, _word_dropout
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import JoinedTranslationConfig

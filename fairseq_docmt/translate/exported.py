@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import List, NamedTuple, Optional
 
-from fairseq_docmt.data.reserved import complaint, first_reserved
 from fairseq_docmt.data.sequence_format import BEGIN_OF_DOCUMENT
+from fairseq_docmt.data.text_checks import complaint, first_reserved
 from fairseq_docmt.data.text_form import TextForm, read_text_forms
 from fairseq_docmt.errors import UserError, refuse_unknown
 

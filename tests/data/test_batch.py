@@ -4,7 +4,14 @@ import numpy as np
 import torch
 from fairseq.data import Dictionary, LanguagePairDataset
 
-from fairseq_docmt.data import DecodingUnits, DocumentCorpus, DocumentView, add_document_symbols
+from fairseq_docmt.data import (
+    Cut,
+    DecodingUnits,
+    DocumentCorpus,
+    DocumentView,
+    Lines,
+    add_document_symbols,
+)
 from fairseq_docmt.data.batch import Batch, NetInput
 from fairseq_docmt.data.rows_view import RowsView
 from fairseq_docmt.data.stream_view import StreamView
@@ -23,9 +30,8 @@ def batches():
     spans = np.array([[0, 2], [2, 3]])
     stream = StreamView(corpus, np.ones(corpus.index.num_sentences, dtype=bool))
     constraints = torch.zeros(len(lines), 1, dtype=torch.long)
-    units = DecodingUnits(
-        *(lines, lines, np.array(sizes), words, corpus.index, spans), constraints=constraints
-    )
+    given = Lines(lines, np.array(sizes), words, lines, constraints=constraints)
+    units = DecodingUnits(given, Cut(corpus.index, spans))
     items = stream.batches(lanes=2, chunk=1, shards=1, seed=None, random_chunk=False)[0]
     yield stream.collater([stream[place] for place in items])
     for view in (DocumentView(corpus, spans), RowsView(corpus, spans, drafts=lines), units):

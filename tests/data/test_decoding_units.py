@@ -3,16 +3,24 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_docmt.data import DecodingUnits, DocumentIndex, part_spans, window_spans
-from fairseq_docmt.data.decoding_units import DecodingUnit
+from fairseq_docmt.data import (
+    Cut,
+    DecodingUnits,
+    DocumentIndex,
+    Lines,
+    part_spans,
+    window_spans,
+)
+from fairseq_docmt.data.decoding_units import DecodingUnit, OpenDocument
 
 EOS = 2
 
 
-def units_of(lengths, window_size, tgt=None, **options):
+def units_of(lengths, window_size, empty_lines=(), opened=None, **options):
     index = DocumentIndex.from_lengths(lengths)
     lines = [torch.tensor([EOS]) for _ in range(int(index.line_ids[-1]) + 1)]
     for number, row in enumerate(index.line_ids):
@@ -23,10 +31,10 @@ def units_of(lengths, window_size, tgt=None, **options):
         spans = window_spans(index, window_size, limits)
     else:
         spans = part_spans(index, (sizes[index.line_ids], 8), limits)
-    words = Dictionary()
-    if window_size:
-        options["window_size"] = window_size
-    return DecodingUnits(lines, tgt, sizes, words, index, spans, **options)
+    given = Lines(lines, sizes, Dictionary(), **options)
+    return DecodingUnits(
+        given, Cut(index, spans, window=window_size or None), empty_lines, opened=opened
+    )
 
 
 def test_windows_translate_their_last_sentence():
@@ -82,7 +90,7 @@ def test_batches_keep_the_token_limit():
 
 def test_lines_of_an_open_document_follow_its_earlier_sentences():
     earlier = [torch.tensor([90, EOS]), torch.tensor([91, EOS])]
-    units = units_of((2, 2), 3, typed_before=earlier, first_position=5, first_document=7)
+    units = units_of((2, 2), 3, opened=OpenDocument(7, 5, earlier))
     first, second, third = units[0], units[1], units[2]
     assert [s[0].item() for s in first.source] == [90, 91, 10]
     assert [s[0].item() for s in second.source] == [91, 10, 11]
@@ -94,7 +102,7 @@ def test_lines_of_an_open_document_follow_its_earlier_sentences():
 
 def test_an_open_document_is_the_first():
     """Its state is kept until another document is decoded; the others begin with the longest."""
-    units = units_of((1, 2, 3), 1, typed_before=[], first_position=5, first_document=7)
+    units = units_of((1, 2, 3), 1, opened=OpenDocument(7, 5))
     found = units.batches(None, 1, keep_order=True, shards=1)
     assert found == [[0], [3], [4], [5], [1], [2]]
 
@@ -102,18 +110,18 @@ def test_an_open_document_is_the_first():
 def test_lines_of_an_open_document_need_no_more_context_than_a_window():
     """Parts of documents take none, and windows take only the missing sentences."""
     earlier = [torch.tensor([90 + i, EOS]) for i in range(3)]
-    parts = units_of((2, 1), 0, typed_before=earlier, first_position=5)
+    parts = units_of((2, 1), 0, opened=OpenDocument(0, 5, earlier))
     assert [s[0].item() for s in parts[0].source] == [10, 11]
     assert (parts[0].position, parts[0].at_start) == (5, False)
-    windows = units_of((3,), 2, typed_before=earlier, first_position=3)
+    windows = units_of((3,), 2, opened=OpenDocument(0, 3, earlier))
     found = [[s[0].item() for s in windows[i].source] for i in range(3)]
     assert found == [[92, 10], [10, 11], [11, 12]]
-    whole = units_of((2,), 3, typed_before=earlier[:1], first_position=1)
+    whole = units_of((2,), 3, opened=OpenDocument(0, 1, earlier[:1]))
     assert [whole[i].at_start for i in range(2)] == [True, True]
 
 
 def test_sizes_and_rows_with_nothing_to_translate():
-    units = units_of((3, 1), 2, empty_lines=[3, 5], first_document=4)
+    units = units_of((3, 1), 2, [3, 5], OpenDocument(4))
     assert len(units) == 6
     assert units.sizes.tolist() == [2, 5, 7, 2, 1, 1]  # sentences of 2, 3, 4 and 2 tokens
     assert [units.size(2), units.num_tokens(1), units.num_tokens(5)] == [7, 5, 1]
@@ -128,15 +136,13 @@ def test_documents_keep_their_numbers_without_the_sentences_that_are_too_long():
     """The first document of the buffer, which continues an earlier one, has none but these."""
     index = DocumentIndex.from_lengths((1, 2))
     lines, sizes = [torch.tensor([7, EOS])] * 4, np.array([2, 1, 2, 2])
+    cut = Cut(index.without(np.array([True, False, True])), np.array([[0, 1]]), window=2)
     units = DecodingUnits(
-        *[lines, None, sizes, Dictionary(), index.without(np.array([True, False, True]))],
-        np.array([[0, 1]]),
-        window_size=2,
+        Lines(lines, sizes, Dictionary()),
+        cut,
         empty_lines=[1, 0, 3],
         too_long={0: 0, 3: 1},
-        typed_before=[torch.tensor([8, EOS])],
-        first_document=4,
-        first_position=2,
+        opened=OpenDocument(4, 2, [torch.tensor([8, EOS])]),
     )
     found = [(unit.line_ids, unit.document) for unit in map(units.__getitem__, range(4))]
     assert found == [([2], 5), ([1], -1), ([0], 4), ([3], 5)]
@@ -197,7 +203,7 @@ def test_the_rows_from_one_on_are_a_unit_without_context():
 
 def test_the_source_is_padded_on_the_requested_side():
     for left, want in ((True, [1, 10, EOS]), (False, [10, EOS, 1])):
-        units = units_of((2,), 0, left_pad_source=left)
+        units = units_of((2,), 0, left_pad=left)
         sample = units.collater([units[0]])
         assert sample["net_input"]["src_tokens"].tolist() == [want, [11, 11, EOS]]
 
@@ -221,3 +227,51 @@ def test_waves_by_hand():
     # Their longest sentences have 4, 4 and 2 tokens; two documents are 2 * 4 tokens wide.
     assert units.batches(8, None, True, shards=1) == [[1, 4], [2, 5], [3], [0]]
     assert units.batches(7, None, True, shards=1) == [[1], [2], [3], [4], [5], [0]]
+
+
+# ---- documents that continue from one buffer of input lines to the next ------------------------
+
+BLANK, LONG = "", "long"
+
+
+def read(opened, *buffers, context=2):
+    """Read buffers of lines; a line of size 1 is blank, one of size 9 is too long."""
+    for lines in buffers:
+        sizes = np.array([{BLANK: 1, LONG: 9}.get(line, 2) for line in lines])
+        index = DocumentIndex.from_sizes(sizes)
+        opened.advance(lines, sizes, index.without(sizes[index.line_ids] == 9), context)
+    return opened.number, opened.position, opened.sentences
+
+
+@pytest.mark.parametrize(
+    "buffers, want",
+    [
+        ([], (0, 0, [])),
+        ([["a"]], (0, 1, ["a"])),
+        ([["a", "b", "c"]], (0, 3, ["b", "c"])),
+        ([["a"], ["b"], ["c"]], (0, 3, ["b", "c"])),
+        ([["a"], ["b", BLANK]], (1, 0, [])),  # the blank line ends the document
+        ([["a", BLANK, "b"]], (1, 1, ["b"])),
+        ([["a"], ["b", BLANK, "c"], ["d"]], (1, 2, ["c", "d"])),
+        ([[BLANK]], (0, 0, [])),  # no document to end
+        ([["a", BLANK], [BLANK], ["b"]], (1, 1, ["b"])),
+        # Sentences that are too long are in no document, but the blank lines around them count.
+        ([["a", LONG], ["b"]], (0, 2, ["a", "b"])),
+        ([["a", BLANK, LONG], ["b"]], (1, 1, ["b"])),
+        ([["a"], [LONG, BLANK, "b"]], (1, 1, ["b"])),
+        ([["a", LONG], [LONG], ["b"]], (0, 2, ["a", "b"])),
+        ([["a"], [LONG, "b"]], (0, 2, ["a", "b"])),
+        ([["a", BLANK, LONG]], (1, 0, [])),
+        ([["a"], [LONG, BLANK, LONG]], (1, 0, [])),
+        ([["a"], [LONG, BLANK, LONG], ["b"]], (1, 1, ["b"])),
+        ([["a"], [LONG, BLANK, "b", BLANK, LONG], ["c"]], (2, 1, ["c"])),
+        ([[LONG, BLANK, LONG]], (0, 0, [])),
+        ([["a", BLANK, LONG, BLANK, "b"]], (2, 1, ["b"])),
+    ],
+)
+def test_number_position_and_context_by_hand(buffers, want):
+    assert read(OpenDocument(), *buffers) == want
+
+
+def test_without_context_no_sentences_are_kept():
+    assert read(OpenDocument(), ["a", "b"], context=0) == (0, 2, [])

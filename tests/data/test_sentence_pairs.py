@@ -14,7 +14,8 @@ from fairseq_docmt.data import (
     add_document_symbols,
     window_spans,
 )
-from fairseq_docmt.data.sentence_pairs import mixed_spans, with_sentence_pairs
+from fairseq_docmt.data.corpus import with_sentence_pairs
+from fairseq_docmt.data.spans import mixed_spans
 
 EOS = 2
 

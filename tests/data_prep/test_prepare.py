@@ -1,6 +1,6 @@
 """Preparation of a corpus, from raw text to binarised data.
 
-Covers data/jieba_tokenizer.py, data/text_form.py.
+Covers data/text_form.py.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Reading a prefix in one pass equals teacher forcing, at odd lengths, in float64.
 
-Covers generation/prefix_ensemble.py and restarted positions.
+Restarted positions are read as well.
 """
 
 import pytest
@@ -9,7 +9,7 @@ import torch
 
 from fairseq_docmt.data import pad_rows
 from fairseq_docmt.generation import decoder_prefix
-from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
+from fairseq_docmt.generation.ensembles import PrefixEnsemble
 from fairseq_docmt.modules.restarted_positions import restart_positions
 
 WORDS = 12
@@ -61,7 +61,7 @@ def test_reading_in_chunks_equals_teacher_forcing(kind, learned, normalize_befor
     chunks = [rows_of(lengths, words) for lengths in ((1, 7, 3), (5, 1, 2), (1, 1, 33))]
     prefix, so_far = None, [torch.empty(0, dtype=torch.long)] * 3
     for chunk in chunks:
-        prefix = decoder_prefix.read(model.decoder, encoder_out, pad_rows(chunk, words), prefix)
+        prefix = decoder_prefix.extend(model.decoder, encoder_out, pad_rows(chunk, words), prefix)
         so_far = [torch.cat([a, b]) for a, b in zip(so_far, chunk)]
         for row in range(3):
             want = teacher_forced(model, encoder_out, row, so_far[row])
@@ -89,12 +89,12 @@ def test_rows_without_new_tokens_keep_their_position(kind):
 def test_reading_does_not_change_what_was_read_before(kind):
     model, words = build(kind)
     encoder_out, _ = encode(model, words, 2)
-    first = decoder_prefix.read(
+    first = decoder_prefix.extend(
         model.decoder, encoder_out, pad_rows(rows_of((2, 3), words), words), None
     )
     more = pad_rows(rows_of((4, 1), words), words)
-    once = decoder_prefix.read(model.decoder, encoder_out, more, first)
-    again = decoder_prefix.read(model.decoder, encoder_out, more, first)
+    once = decoder_prefix.extend(model.decoder, encoder_out, more, first)
+    again = decoder_prefix.extend(model.decoder, encoder_out, more, first)
     assert torch.equal(once.features, again.features)
     assert first.tokens.shape == (2, 3)
 

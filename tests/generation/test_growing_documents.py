@@ -9,7 +9,7 @@ import torch
 
 from fairseq_docmt.data import join_sentences, pad_rows
 from fairseq_docmt.generation import decoder_prefix
-from fairseq_docmt.generation.growing_documents import GrowingDocuments
+from fairseq_docmt.generation.decoder_prefix import GrowingDocuments
 from fairseq_docmt.models.interface import can_grow
 from fairseq_docmt.modules.window.alignment import ALIGNMENTS
 
@@ -86,7 +86,7 @@ def test_reading_growing_documents_equals_reading_everything_again(
             want = growing.anew(source)
             got = encoder_out["encoder_out"][0][: len(source), row]
             torch.testing.assert_close(got, want["encoder_out"][0][:, 0], **EXACT)
-            forced = decoder_prefix.read(model.decoder, want, row_tokens[None], None).features[0]
+            forced = decoder_prefix.extend(model.decoder, want, row_tokens[None], None).features[0]
             torch.testing.assert_close(prefix.features[row], forced, **EXACT)
         settled = growing.documents._settled
         kept += 0 if settled is None else settled.tokens.ne(words.pad()).sum().item()
@@ -124,7 +124,7 @@ def test_attention_without_a_window(full):
         _, prefix, sources, tokens = growing.step(batch)
         for row, (source, row_tokens) in enumerate(zip(sources, tokens)):
             want = growing.anew(source)
-            forced = decoder_prefix.read(model.decoder, want, row_tokens[None], None).features[0]
+            forced = decoder_prefix.extend(model.decoder, want, row_tokens[None], None).features[0]
             torch.testing.assert_close(prefix.features[row], forced, **EXACT)
     assert (growing.documents._settled is None) == (full == "--full-cross-attention")
 

@@ -3,7 +3,7 @@
 import pytest
 import tiny
 
-from fairseq_docmt.generation import progress
+from fairseq_docmt.generation import search
 
 
 @pytest.fixture
@@ -11,7 +11,7 @@ def bars(monkeypatch):
     """Bars of the commands that are run, shown from the start."""
     made = []
 
-    class Bar(progress.tqdm):
+    class Bar(search.tqdm):
         def __init__(self, *arguments, **options):
             super().__init__(*arguments, **{**options, "delay": 0})
             self.steps, self.hidden = [], self.disable
@@ -21,7 +21,7 @@ def bars(monkeypatch):
             self.steps.append(n)
             return super().update(n)
 
-    monkeypatch.setattr(progress, "tqdm", Bar)
+    monkeypatch.setattr(search, "tqdm", Bar)
     return made
 
 
@@ -62,8 +62,8 @@ def test_it_can_be_hidden(binarised, window_checkpoint, bars, capsys):
 
 
 def test_sentences_within_a_batch_are_not_counted_again(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "DELAY", 0)
-    bar = progress.DecodingProgress(10, hidden=False)
+    monkeypatch.setattr(search, "DELAY", 0)
+    bar = search.DecodingProgress(10, hidden=False)
     bar.advance(2)
     bar.advance(1)
     bar.finish_batch(4)

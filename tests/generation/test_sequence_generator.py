@@ -1,4 +1,6 @@
-"""Stopping criterion of the generator; strategies that do not rank hypotheses are as in fairseq."""
+"""Stopping of the generator, strategies that do not rank hypotheses, and repeated n-grams."""
+
+import math
 
 import pytest
 import tiny
@@ -7,7 +9,11 @@ from fairseq import search
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from naive_search import beam_search
 
-from fairseq_docmt.generation.sequence_generator import DocumentGenerator, _merge
+from fairseq_docmt.generation.sequence_generator import (
+    DocumentGenerator,
+    SentenceNgramBlock,
+    _merge,
+)
 
 LIMIT = 9
 STRATEGIES = {
@@ -153,3 +159,53 @@ def test_the_best_hypotheses_are_kept():
     _merge(finalized, [made(-2.0), made(-5.0), made(-4.0)], 2)
     kept = [[float(h["score"]) for h in row] for row in finalized]
     assert kept == [[-1.0, -2.0], [-1.0, -5.0], [-4.0]]
+
+
+SEP, END, WORDS = 9, 2, 10
+
+
+def banned(size, *hypotheses, forced=None):
+    """Return the words that may not follow each of two hypotheses of the same length."""
+    step = len(hypotheses[0])
+    tokens = torch.full((len(hypotheses), step + 5), 1)  # padding follows
+    tokens[:, 0] = END
+    tokens[:, 1 : step + 1] = torch.tensor(hypotheses, dtype=torch.long)
+    lprobs = torch.zeros(len(hypotheses), WORDS)
+    if forced is not None:
+        lprobs[:, torch.arange(WORDS) != forced] = -math.inf
+    found = SentenceNgramBlock(size, SEP)(tokens, lprobs, 1, len(hypotheses), step)
+    return [row.eq(-math.inf).nonzero().view(-1).tolist() for row in found]
+
+
+@pytest.mark.parametrize(
+    "size, hypothesis, want",
+    [
+        (1, [], []),
+        (1, [5, 6, 5], [5, 6]),
+        (2, [5], []),
+        (2, [5, 5], [5]),
+        (2, [5, 6, 7, 5], [6]),
+        (2, [5, 6, 5, 7, 5], [6, 7]),
+        (3, [5, 6, 7, 5], []),
+        (3, [5, 6, 7, 5, 6], [7]),
+        (3, [5, 5, 5], [5]),
+        # the sentence before does not count
+        (1, [5, 6, SEP, 7], [7]),
+        (1, [5, 6, SEP], []),
+        (2, [5, 6, SEP, 5], []),
+        (2, [7, SEP, 5, 6, SEP, 7, SEP], []),
+        (2, [6, 5, SEP, 5, 6, 5], [6]),
+        (3, [5, 6, SEP, 5, 6], []),
+    ],
+)
+def test_words_that_may_not_follow(size, hypothesis, want):
+    assert banned(size, hypothesis) == [want]
+
+
+def test_each_hypothesis_by_itself():
+    assert banned(2, [5, 6, 5], [5, 6, 7], [6, 6, 6]) == [[6], [], [6]]
+
+
+def test_a_word_that_is_forced_may_be_repeated():
+    others = [word for word in range(WORDS) if word != 5]
+    assert banned(2, [5, 5], forced=5) == [others]

@@ -16,7 +16,7 @@ from fairseq_docmt.data import DocumentIndex, Formats, join_sentences
 from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.data.sequence_format import LanguageTags
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation import DocumentTranslator, prefix_ensemble
+from fairseq_docmt.generation import DocumentTranslator, ensembles
 from fairseq_docmt.generation.sequential import SequentialSearch
 
 LIMIT = 12
@@ -298,7 +298,7 @@ def test_scores_with_the_context(
     search,
 ):
     """The score of context and sentence together is used for ranking and printed."""
-    monkeypatch.setattr(prefix_ensemble, "TOKENS_AT_ONCE", 5)
+    monkeypatch.setattr(ensembles, "TOKENS_AT_ONCE", 5)
     checkpoints = {
         "ensemble": [window_checkpoint, other_window_checkpoint],
         "rfa": [rfa_window_checkpoint],

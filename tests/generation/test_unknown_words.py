@@ -8,7 +8,7 @@ import torch
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.generation.unknown_words import UnknownWords, attended, read_dictionary
+from fairseq_docmt.generation.hypotheses import UnknownWords, attended, read_dictionary
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
 ROWS = tiny.rows_of(DOCS)

@@ -102,7 +102,7 @@ PAGES: Dict[str, List[Block]] = {
     "examples/benchmarks/launches/README.md": ["tests/benchmarks/test_launches.py counts the same"],
     "examples/guide/configurations.md": [Run(), Run()],
     "examples/guide/decoding.md": [
-        "needs a language model; tests/generation/test_shallow_fusion.py uses one",
+        "needs a language model; tests/generation/test_ensembles.py uses one",
         Run(said="D-0"),
         Run(said="[['"),
     ],

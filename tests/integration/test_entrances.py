@@ -28,8 +28,8 @@ from fairseq_cli import preprocess
 
 from fairseq_docmt import command_line
 from fairseq_docmt.data import DocumentIndex
-from fairseq_docmt.data.reserved import RESERVED, Symbols
 from fairseq_docmt.data.rows_view import open_drafts
+from fairseq_docmt.data.text_checks import RESERVED, Symbols
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.context_usage import read_documents

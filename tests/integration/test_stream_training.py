@@ -1,6 +1,6 @@
 """Training on streams through the stock commands: exact resumption, several processes.
 
-Covers data/stream_view.py, tasks/sentence_stream_translation.py.
+Covers tasks/sentence_stream_translation.py.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Training through the stock commands.
 
-Covers generation/validation_units.py, tasks/_base.py, tasks/_criterion.py, tasks/_model_setup.py,
+Covers tasks/_base.py, tasks/_criterion.py, tasks/_model_setup.py,
 tasks/full_document_translation.py, tasks/sliding_window_translation.py.
 """
 

@@ -332,7 +332,7 @@ def test_prefixes_are_read_in_one_pass(model):
         prefix, ends = None, torch.zeros(3, dtype=torch.long)
         for lengths in parts:
             rows = [row[end : end + n] for row, end, n in zip(words, ends, lengths)]
-            prefix = decoder_prefix.read(
+            prefix = decoder_prefix.extend(
                 model.decoder, encoded, collate_tokens(rows, PAD), before=prefix
             )
             found = model.decoder.output_layer(prefix.new_features).log_softmax(-1)

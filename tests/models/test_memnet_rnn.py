@@ -15,7 +15,7 @@ from batches import (
     with_drafts,
 )
 
-from fairseq_docmt.data import row_groups
+from fairseq_docmt.data import stream_view
 from fairseq_docmt.models.memnet_rnn import NEW_PARAMETERS
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 
@@ -59,9 +59,9 @@ def test_only_the_source_memory_knows_the_order_of_sentences(model):
 @pytest.mark.parametrize("gold", [True, False], ids=["gold", "drafts"])
 def test_groups_of_similar_length_change_nothing(model, monkeypatch, gold, left_pad):
     """Logits of the positions with loss, and gradients, also where the memories are not new."""
-    monkeypatch.setattr(row_groups, "LEAST_ROWS", 2)
-    few = functools.partial(row_groups.groups_with_least_padding, most=2)  # that have padding
-    monkeypatch.setattr(row_groups, "groups_with_least_padding", few)
+    monkeypatch.setattr(stream_view, "LEAST_ROWS", 2)
+    few = functools.partial(stream_view.groups_with_least_padding, most=2)  # that have padding
+    monkeypatch.setattr(stream_view, "groups_with_least_padding", few)
     for parameter in model.parameters():
         parameter.data += 0.1 * torch.randn(parameter.shape, generator=torch.manual_seed(1))
     texts = [random_document(lengths, seed) for seed, lengths in enumerate([[3, 9, 1], [2, 6]])]
@@ -72,8 +72,8 @@ def test_groups_of_similar_length_change_nothing(model, monkeypatch, gold, left_
     source = tensor_of([row[0] for row in rows], left_pad)
     target = words.roll(-1, 1).masked_fill(words.roll(-1, 1).eq(EOS), PAD)
     sizes = [[len(row[side]) for row in rows] for side in range(3)]
-    groups = row_groups.group_rows(*sizes[:2], len(rows), left_pad, target.ne(PAD))
-    of_drafts = row_groups.group_rows(sizes[0], sizes[2], len(rows), left_pad, drafts.ne(PAD))
+    groups = stream_view.group_rows(*sizes[:2], len(rows), left_pad, target.ne(PAD))
+    of_drafts = stream_view.group_rows(sizes[0], sizes[2], len(rows), left_pad, drafts.ne(PAD))
     batch = (source, source.ne(PAD).sum(1), words, numbers_of(documents), None if gold else drafts)
     found = []
     for grouping in ((None, None), (groups, None if gold else of_drafts)):

@@ -20,7 +20,7 @@ from batches import (
     without_padding,
 )
 
-from fairseq_docmt.data import row_groups
+from fairseq_docmt.data import stream_view
 from fairseq_docmt.errors import UserError
 
 MEMORIES = {
@@ -104,9 +104,9 @@ GROUPED = {
 @pytest.fixture
 def grouped_rows(monkeypatch):
     """Rows of three lanes, their targets, and a function that groups them."""
-    monkeypatch.setattr(row_groups, "LEAST_ROWS", 2)
-    few = functools.partial(row_groups.groups_with_least_padding, most=3)  # that have padding
-    monkeypatch.setattr(row_groups, "groups_with_least_padding", few)
+    monkeypatch.setattr(stream_view, "LEAST_ROWS", 2)
+    few = functools.partial(stream_view.groups_with_least_padding, most=3)  # that have padding
+    monkeypatch.setattr(stream_view, "groups_with_least_padding", few)
     lanes = [[random_document([3, 1, 7, 2], 1)], [random_document(n, 2) for n in ([2], [9, 4])]]
     lanes.append([random_document([1, 2], 3)])
     rows, starts = in_lanes(lanes)
@@ -115,7 +115,7 @@ def grouped_rows(monkeypatch):
     lengths = [[len(row[side]) for row in rows] for side in (0, 1)]
 
     def group(left_pad):
-        grouping = row_groups.group_rows(*lengths, 3, left_pad, target.ne(PAD))
+        grouping = stream_view.group_rows(*lengths, 3, left_pad, target.ne(PAD))
         assert len(grouping["source"]["rows"]) > 2
         return grouping
 

@@ -33,7 +33,7 @@ from tabulate import tabulate
 
 import fairseq_docmt  # noqa: F401  (registers rfa_transformer)
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.generation.beam_search import FewWordsBeamSearch
+from fairseq_docmt.generation.sentence_search import FewWordsBeamSearch
 from fairseq_docmt.modules.cpu import pack_weights
 from fairseq_docmt.ops import step_kernels
 

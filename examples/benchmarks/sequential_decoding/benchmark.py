@@ -23,7 +23,7 @@ import torch
 from tabulate import tabulate
 
 import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
-from fairseq_docmt.generation.prefix_ensemble import PrefixEnsemble
+from fairseq_docmt.generation.ensembles import PrefixEnsemble
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402

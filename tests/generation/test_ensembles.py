@@ -18,8 +18,8 @@ from naive_search import beam_search
 from fairseq_docmt.data import DocumentIndex, join_sentences
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.generation.ensembles import ShallowFusion
 from fairseq_docmt.generation.search import DocumentSearch
-from fairseq_docmt.generation.shallow_fusion import ShallowFusion
 from fairseq_docmt.scoring.document_lm import DocumentLanguageModel
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
