@@ -1,7 +1,7 @@
 """All decodings through the stock commands: one hypothesis per sentence, independent of batches.
 
-Covers generation/decodings.py, generation/joint.py, generation/option_checks.py,
-generation/search.py, tasks/_decoding_input.py.
+Covers generation/joint.py, generation/option_checks.py, generation/search.py,
+tasks/_decoding_input.py.
 """
 
 import functools
