@@ -1412,7 +1412,7 @@ DECODING = {
         [*WINDOWS, "--distributed-world-size", "0"],
     ),
     "workers below 0": Case(
-        "--num-workers must be at least 0, got -1", [*WINDOWS, "--num-workers", "-1"]
+        "--num-workers must not be negative, got -1", [*WINDOWS, "--num-workers", "-1"]
     ),
     "batches of 0": Case("--batch-size must be at least 1, got 0", [*WINDOWS, "--batch-size", "0"]),
     "no shard of the checkpoint": Case(
