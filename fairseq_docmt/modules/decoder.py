@@ -56,9 +56,9 @@ class DecoderState(NamedTuple):
 class StatefulDecoder(KeepsState, TransformerDecoderBase):
     """Base class of the transformer decoders; layers are batch-first.
 
-    Subclasses define the pass over whole sequences (:meth:`forward_sequence`), the initial state
-    (:meth:`init_layers`) and its continuation by several tokens (:meth:`read`), with
-    :meth:`run_layers` and :meth:`extend_layers`; for one token they may have a faster :meth:`step`.
+    Subclasses define the pass over whole sequences (:meth:`forward_sequence`), and in a search the
+    initial state (:meth:`init_layers`) and what layers need to know of tokens (:meth:`marks`); for
+    one token they may have a faster :meth:`step`.
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's decoder.
@@ -67,7 +67,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
 
     #: class of the layers
     layer_class = DecoderLayer
-    #: whether :meth:`step` returns attention weights over the source, as fairseq's decoder does
+    #: whether a search gets attention weights over the source, as it does from fairseq's decoder
     has_attention_weights = False
     #: whether positions are counted anew in each sentence
     restarts_positions = False
@@ -104,6 +104,10 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         layers = [layer.init_state(source, padding, separators=separators) for layer in self.layers]
         return layers, None
 
+    def marks(self, tokens: Tensor, rest: Any) -> Tuple[dict, Any]:
+        """Return what layers need to know of (rows, T) tokens, by name, and ``rest`` after them."""
+        return {}, rest
+
     def read(self, x: Tensor, tokens: Tensor, state: DecoderState):
         """Continue a state by several tokens.
 
@@ -113,14 +117,15 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
             state: state before these tokens.
 
         Returns:
-            (rows, T, C) features, new layer states, new ``rest``, and a dict of extra outputs.
+            (rows, T, C) features, new layer states and new ``rest``.
         """
-        raise NotImplementedError
+        marks, rest = self.marks(tokens, state.rest)
+        return (*self.extend_layers(x, state, self._padding(tokens), **marks), rest)
 
     def step(self, x: Tensor, tokens: Tensor, state: DecoderState):
         """Continue a state by one token of each row, (rows, C) and (rows,); see :meth:`read`."""
-        x, layers, rest, extra = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
-        return x.squeeze(1), layers, rest, extra
+        x, layers, rest = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
+        return x.squeeze(1), layers, rest
 
     # ---- layers ----------------------------------------------------------------------------------
 
@@ -236,16 +241,16 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         positions, most = self._positions(new_tokens, state), state.most + new_tokens.size(1)
         x = self._embed(new_tokens, positions, most)
         if in_search:
-            x, layers, rest, extra = self.step(x.squeeze(1), new_tokens.squeeze(1), state)
+            x, layers, rest = self.step(x.squeeze(1), new_tokens.squeeze(1), state)
             x, last = x.unsqueeze(1), positions.squeeze(1)
         else:
-            x, layers, rest, extra = self.read(x, new_tokens, state)
+            x, layers, rest = self.read(x, new_tokens, state)
             read = new_tokens.ne(self.padding_idx).sum(dim=1, keepdim=True)
             last = positions.gather(1, (read - 1).clamp(min=0))
             last = torch.where(read > 0, last, state.positions.unsqueeze(1)).squeeze(1)
         state = state._replace(layers=layers, rest=rest, positions=last, most=most)
         store_state(incremental_state, state)
-        return self._project(x), {"attn": [None], "inner_states": [], **extra}
+        return self._project(x), {"attn": [None], "inner_states": []}
 
     def init_state(self, encoder_out):
         """Return the state before the first token, with one row per sentence."""

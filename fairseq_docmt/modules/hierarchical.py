@@ -251,11 +251,9 @@ class HANDecoder(StatefulDecoder):
 
     def read(self, x, tokens, state):
         """See the base class."""
-        x, layers = self.extend_layers(x, state, self._padding(tokens))
+        x, layers, previous = super().read(x, tokens, state)
         x = super()._project(x)
-        if self.hierarchical is not None:
-            x = self.hierarchical(x, state.rest)
-        return x, layers, state.rest, {}
+        return x if previous is None else self.hierarchical(x, previous), layers, previous
 
     def _previous(self, x: Tensor, present: Tensor, stream: Stream) -> PreviousStates:
         return PreviousStates.of("decoder", x, present, stream, self.count)

@@ -291,10 +291,6 @@ class MultiEncoderDecoder(StatefulDecoder):
         source, padding = self._source(encoder_out, contexts)
         return [layer.begin(source, padding, contexts) for layer in self.layers], None
 
-    def read(self, x, tokens, state):
-        """See the base class."""
-        return (*self.extend_layers(x, state, self._padding(tokens)), None, {})
-
     def _source(self, encoder_out: dict, contexts: List[EncodedContext]):
         """Return source states (B, S, C), with contexts if integrated outside, and padding."""
         source, padding, _ = batch_first_source(encoder_out)

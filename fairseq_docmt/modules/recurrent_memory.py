@@ -424,5 +424,5 @@ class MemoryTransformerDecoder(StatefulDecoder):
             (attended,), memory = state.layers[number].memory, self.memories[str(number)]
             return lambda groups: [memory(y, attended) for y in groups]
 
-        x, layers = self.extend_layers(x, state, self._padding(tokens), between=sublayer)
-        return x, layers, None, {}
+        padding = self._padding(tokens)
+        return (*self.extend_layers(x, state, padding, between=sublayer), None)

@@ -124,13 +124,13 @@ class SentenceDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """See the base class."""
         source, padding, separators = batch_first_source(encoder_out)
-        sentences, _ = self._count(_first_sentences(source), tokens)
+        marks, _ = self.marks(tokens, _first_sentences(source))
         (x,), _, weights = self.run_layers(
             [x],
             lambda number, layer: [layer.init_state(source, padding, separators=separators)],
             weights_of=weights_of,
             padding=self._padding(tokens),
-            sentences=sentences,
+            **marks,
         )
         return x, {"attn": weights or [None]}
 
@@ -139,16 +139,10 @@ class SentenceDecoder(StatefulDecoder):
         layers, _ = super().init_layers(encoder_out)
         return layers, _first_sentences(batch_first_source(encoder_out)[0])
 
-    def read(self, x, tokens, state):
-        """See the base class."""
-        sentences, counter = self._count(state.rest, tokens)
-        x, layers = self.extend_layers(x, state, self._padding(tokens), sentences=sentences)
-        return x, layers, counter, {}
-
-    def _count(self, counter: SentenceNumber, tokens: Tensor):
-        """Return (B, T) sentence numbers, which increase at separators, and the new counter."""
-        sentences = counter.number.unsqueeze(1) + tokens.eq(self.separator).cumsum(dim=1)
-        return sentences, SentenceNumber(sentences[:, -1])
+    def marks(self, tokens, rest):
+        """Return sentence numbers, which increase at separators, and those of the last tokens."""
+        sentences = rest.number.unsqueeze(1) + tokens.eq(self.separator).cumsum(dim=1)
+        return {"sentences": sentences}, SentenceNumber(sentences[:, -1])
 
 
 def _first_sentences(source: Tensor) -> SentenceNumber:

@@ -115,27 +115,17 @@ class RFATransformerDecoder(StatefulDecoder):
         ]
         return layers, None
 
-    def read(self, x, tokens, state):
-        """See the base class."""
-        x, layers = self.extend_layers(
-            x,
-            state,
-            self._padding(tokens),
-            separators=self._separators(tokens),
-            matrices=self._draw(self.causal_matrices),
-        )
-        return x, layers, None, {}
+    def marks(self, tokens, rest):
+        """See the base class; there is no ``rest``."""
+        separators = self._separators(tokens)
+        return {"separators": separators, "matrices": self._draw(self.causal_matrices)}, None
 
     def step(self, x, tokens, state):
         """See the base class."""
-        separators = self._separators(tokens)
-        if separators is not None and not separators.any():
-            separators = None
-        matrices = self._draw(self.causal_matrices)
-        x, layers = self.extend_layers(
-            x, state, separators=separators, matrices=matrices, bsz=state.bsz
-        )
-        return x, layers, None, {}
+        marks, _ = self.marks(tokens, None)
+        if marks["separators"] is not None and not marks["separators"].any():
+            marks["separators"] = None
+        return (*self.extend_layers(x, state, bsz=state.bsz, **marks), None)
 
     def _separators(self, tokens):
         """Return the mask of separators, None without a gate."""

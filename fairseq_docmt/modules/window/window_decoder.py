@@ -1,7 +1,6 @@
 """Decoder of ``window_attn_transformer``."""
 
 import torch
-from torch import Tensor
 
 from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
 from fairseq_docmt.modules.layers import AttendedSource
@@ -59,17 +58,17 @@ class WindowTransformerDecoder(StatefulDecoder):
         _, padding, separators = batch_first_source(encoder_out)
         return layers, SourcePointer.init_state(SourceSentences.of(separators, padding))
 
-    def read(self, x, tokens, state):
-        """See the base class."""
-        centers, pointer = self._advance(state.rest, tokens)
-        x, layers = self.extend_layers(x, state, self._padding(tokens), centers=centers)
-        return x, layers, pointer, {}
+    def marks(self, tokens, rest):
+        """Return aligned source columns, ``centers``, and the alignment after the tokens."""
+        ratio = self.train_ratio if self.alignment == "linear" else 1.0
+        options = (self.separator, self.padding_idx, self.alignment, ratio)
+        centers, pointer = rest.advance(tokens, *options)
+        return {"centers": centers}, pointer
 
     def step(self, x, tokens, state):
         """See the base class."""
-        centers, pointer = self._advance(state.rest, tokens.unsqueeze(1))
-        x, layers = self.extend_layers(x, state, centers=centers.squeeze(1))
-        return x, layers, pointer, {}
+        marks, pointer = self.marks(tokens.unsqueeze(1), state.rest)
+        return (*self.extend_layers(x, state, centers=marks["centers"].squeeze(1)), pointer)
 
     def independent(self, tokens, encoder_out, incremental_state, final):
         """Count the leading tokens whose outputs do not change when the source grows.
@@ -87,8 +86,8 @@ class WindowTransformerDecoder(StatefulDecoder):
         if window is None:
             return torch.zeros_like(final)
         state = self.current_state(incremental_state, encoder_out, len(tokens))
-        centers, _ = self._advance(state.rest, tokens)
-        changes = (centers + window >= final.unsqueeze(1)) | tokens.eq(self.padding_idx)
+        marks, _ = self.marks(tokens, state.rest)
+        changes = (marks["centers"] + window >= final.unsqueeze(1)) | tokens.eq(self.padding_idx)
         return changes.long().cumsum(dim=1).eq(0).sum(dim=1)
 
     def with_source(self, incremental_state, encoder_out, unchanged: int):
@@ -114,7 +113,3 @@ class WindowTransformerDecoder(StatefulDecoder):
         longer: dict = {}
         store_state(longer, state._replace(layers=layers, rest=pointer))
         return longer
-
-    def _advance(self, pointer: SourcePointer, tokens: Tensor):
-        ratio = self.train_ratio if self.alignment == "linear" else 1.0
-        return pointer.advance(tokens, self.separator, self.padding_idx, self.alignment, ratio)
