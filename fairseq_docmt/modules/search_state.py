@@ -41,15 +41,20 @@ def split_order(order: Tensor, bsz: int, beams: int) -> BeamRows:
         beams: current number of beams of each sentence; 1 before beam search starts.
     """
     sentences = torch.arange(bsz, device=order.device)
-    repeats = len(order) // bsz
-    if beams == 1 and repeats > 1 and torch.equal(order, sentences.repeat_interleave(repeats)):
-        return BeamRows(None, repeats, None, order)
+    if beams == 1:
+        repeats = len(order) // bsz
+        if repeats > 1 and torch.equal(order, sentences.repeat_interleave(repeats)):
+            return BeamRows(None, repeats, None, order)
+        same, local = torch.equal(order, sentences), torch.zeros_like(order)
+        return BeamRows(None if same else order, 1, local.unsqueeze(1), order)
     owners, local = torch.div(order, beams, rounding_mode="floor"), order % beams
-    kept = owners[::beams]
-    if not torch.equal(owners, kept.repeat_interleave(beams)):
-        return BeamRows(owners, 1, local.unsqueeze(1), order)
-    same = torch.equal(kept, sentences)
-    return BeamRows(None if same else kept, beams, local.view(-1, beams), order)
+    if len(order) % beams == 0:
+        grouped = owners.view(-1, beams)
+        kept = grouped[:, 0]
+        if torch.equal(grouped, grouped[:, :1].expand_as(grouped)):
+            same, local = torch.equal(kept, sentences), local.view(-1, beams)
+            return BeamRows(None if same else kept, beams, local, order)
+    return BeamRows(owners, 1, local.unsqueeze(1), order)
 
 
 def stored_state(incremental_state: Dict) -> Optional[Any]:
