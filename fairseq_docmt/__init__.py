@@ -13,30 +13,40 @@ if __name__ != NAME:  # --user-dir is a link of another name; the package itself
     sys.path.append(os.path.dirname(os.path.realpath(__path__[0])))
 
 import fairseq_docmt._standard_streams  # noqa: E402, F401
-from fairseq_docmt._quiet import hide_known_messages, keep_logging_settings, quietly  # noqa: E402
 from fairseq_docmt.errors import UserError, show_user_errors_plainly  # noqa: E402
-
-# Some of fairseq's own tasks ask for packages that translation does not need, and log at DEBUG.
-with keep_logging_settings(), quietly():
-    import fairseq.tasks  # noqa: F401
-
-from fairseq_docmt._checkpoint_classes import allow_checkpoint_classes  # noqa: E402
 
 # If the package is already imported, fairseq compares this path with the absolute --user-dir.
 __path__ = [os.path.abspath(path) for path in __path__]
 
-hide_known_messages()
-allow_checkpoint_classes()
 show_user_errors_plainly()
 
-from fairseq_docmt._stock_tasks import check_stock_tasks  # noqa: E402
 
-check_stock_tasks()
+def register() -> None:
+    """Register everything with fairseq; done by the import, but for ``fairseq-docmt`` itself."""
+    from fairseq_docmt._quiet import hide_known_messages, keep_logging_settings, quietly
 
-from fairseq_docmt import criterions, data, generation, models, optim, scoring, tasks  # noqa: E402
+    # Some of fairseq's own tasks ask for packages that translation does not need, and log at DEBUG.
+    with keep_logging_settings(), quietly():
+        import fairseq.tasks  # noqa: F401
+
+    from fairseq_docmt._checkpoint_classes import allow_checkpoint_classes
+    from fairseq_docmt._stock_tasks import check_stock_tasks
+
+    hide_known_messages()
+    allow_checkpoint_classes()
+    check_stock_tasks()
+
+    from fairseq_docmt import criterions, data, generation, models, optim, tasks  # noqa: F401
+
+
+# Most commands of fairseq-docmt need no model.  They start without fairseq and torch, which take
+# seconds to import.  While Python looks for the module of its option -m, it is called "-m".
+if os.path.basename(sys.argv[0]) not in ("fairseq-docmt", "-m"):
+    register()
 
 __version__ = "0.1.0"
 __all__ = ["criterions", "data", "generation", "models", "optim", "scoring", "tasks"]
+__all__ += ["register"]
 
 if __name__ != NAME:
     package = sys.modules[NAME]

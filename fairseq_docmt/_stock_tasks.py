@@ -10,7 +10,7 @@ import struct
 
 import numpy as np
 
-from fairseq_docmt.data.corpus import BLANK_SIZE
+from fairseq_docmt.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError
 
 logger = logging.getLogger(__name__)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import List
 
+import fairseq_docmt
 from fairseq_docmt._quiet import quietly
 from fairseq_docmt.errors import UserError
 
@@ -50,6 +51,8 @@ GROUPS = {
         USER_DIR: "__main__",
     },
 }
+#: commands that start without fairseq and torch
+LIGHT = {*GROUPS["evaluate translations"], "mbr"}
 COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
 
 
@@ -74,6 +77,8 @@ def main() -> None:
         _prepare()
     else:
         with quietly():
+            if name not in LIGHT:
+                fairseq_docmt.register()
             _run(name, words)
 
 

@@ -1,6 +1,6 @@
 """Corpora with document boundaries, their datasets and batches."""
 
-from fairseq_docmt.data.corpus import DocumentCorpus, DocumentIndex, open_corpus, target_ratio
+from fairseq_docmt.data.corpus import DocumentCorpus, open_corpus, target_ratio
 from fairseq_docmt.data.decoding_units import Cut, DecodingUnits, Lines
 from fairseq_docmt.data.document_view import DocumentView
 from fairseq_docmt.data.sequence_format import (
@@ -19,6 +19,7 @@ from fairseq_docmt.data.spans import (
     with_next_sentences,
 )
 from fairseq_docmt.data.text_form import JiebaTokenizer
+from fairseq_docmt.document_index import DocumentIndex
 
 __all__ = [
     "Cut",

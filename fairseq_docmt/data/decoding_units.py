@@ -15,8 +15,8 @@ from fairseq.data import Dictionary, FairseqDataset
 from fairseq.data.language_pair_dataset import collate
 from torch import Tensor
 
-from fairseq_docmt.data.corpus import BLANK_SIZE, DocumentIndex
 from fairseq_docmt.data.document_view import sample_in_order
+from fairseq_docmt.document_index import BLANK_SIZE, DocumentIndex
 
 
 @dataclass(frozen=True)

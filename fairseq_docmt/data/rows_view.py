@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from fairseq.data import data_utils
 
-from fairseq_docmt.data.corpus import BLANK_SIZE, DocumentCorpus, DocumentIndex
+from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_view import DocumentView, sample_in_order
 from fairseq_docmt.data.sequence_format import Formats
 from fairseq_docmt.data.stream_view import group_rows
 from fairseq_docmt.data.text_checks import Symbols, check_binarised, check_side
+from fairseq_docmt.document_index import BLANK_SIZE, DocumentIndex
 from fairseq_docmt.errors import UserError
 
 

@@ -8,7 +8,7 @@ from typing import Callable, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from fairseq_docmt.data.corpus import DocumentIndex
+from fairseq_docmt.document_index import DocumentIndex
 
 #: (number of tokens of each sentence with its end symbol, maximum number of tokens of a span)
 Limit = Tuple[np.ndarray, int]

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_docmt.data.corpus import DocumentCorpus, DocumentIndex
+from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.document_view import DocumentView, sample_in_order
 from fairseq_docmt.data.sequence_format import Formats
+from fairseq_docmt.document_index import DocumentIndex
 
 logger = logging.getLogger(__name__)
 

@@ -8,13 +8,19 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.iterative import IterativeSearch
 from fairseq_docmt.generation.joint import SegmentSearch, WindowSearch
+from fairseq_docmt.generation.overlap import OverlapSearch
 from fairseq_docmt.generation.search import DocumentSearch
 from fairseq_docmt.generation.sequential import FullSourceSearch, SequentialSearch
 from fairseq_docmt.generation.stream import StreamSearch
 
 #: searches that each task can use (``--decoding``), the default first
 SEARCHES = {
-    "sliding_window_translation": (SequentialSearch, WindowSearch, SegmentSearch),
+    "sliding_window_translation": (
+        SequentialSearch,
+        WindowSearch,
+        SegmentSearch,
+        OverlapSearch,
+    ),
     "full_document_translation": (
         SegmentSearch,
         SequentialSearch,

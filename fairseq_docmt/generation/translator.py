@@ -27,10 +27,10 @@ from omegaconf import ValidationError
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
-from fairseq_docmt.data.corpus import BLANK_SIZE
 from fairseq_docmt.data.sequence_format import MBART25_TASKS, MULTILINGUAL_TASK
 from fairseq_docmt.data.text_checks import Symbols, check_unicode
 from fairseq_docmt.data.text_form import SentencePieces, TextForm, read_text_forms
+from fairseq_docmt.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError, reason_of, refuse_unknown
 
 #: type of an option -> what a message calls it

@@ -3,7 +3,6 @@
 from typing import Callable, Optional, Sequence, Tuple
 
 import numpy as np
-from scipy.stats import bootstrap
 
 #: Number of bootstrap resamples, and the seed by which they are drawn.
 RESAMPLES, SEED = 1000, 0
@@ -23,6 +22,8 @@ def bootstrap_interval(
     """
     if len(counts[0]) < 2:
         return None, None
+    from scipy.stats import bootstrap  # takes a second
+
     low, high = bootstrap(
         counts,
         statistic,

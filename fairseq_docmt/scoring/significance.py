@@ -11,7 +11,6 @@ from typing import Dict, Iterator, NamedTuple, Optional
 import numpy as np
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest, _compute_p_value, estimate_ci
-from scipy.stats import binomtest
 
 #: Name of a test -> its name in sacreBLEU.
 PAIRED_TESTS = {"bootstrap": "bs", "randomisation": "ar"}
@@ -141,6 +140,8 @@ def sign_tests(
     (_, base), *others = statistics.items()
     total = base.sum(axis=0)
     reached, results = sign * score_of(metric, total), {}
+    from scipy.stats import binomtest  # takes a second
+
     for name, system in others:
         differ = (base != system).any(axis=1)
         changed = [sign * score_of(metric, row) for row in total - base[differ] + system[differ]]

@@ -11,7 +11,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from fairseq_docmt.bleu import ENTITY, SUBWORD, sign_in
-from fairseq_docmt.data.corpus import DocumentIndex
+from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import alignment
 from fairseq_docmt.scoring.layout import SHOWN, Layout, Mismatch, layout_of, named

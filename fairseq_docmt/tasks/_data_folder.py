@@ -8,8 +8,8 @@ from fairseq import utils
 from fairseq.data import data_utils
 from torch import Tensor
 
-from fairseq_docmt.data.corpus import BLANK_SIZE
 from fairseq_docmt.data.text_checks import check_side, check_split
+from fairseq_docmt.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError, flag
 
 

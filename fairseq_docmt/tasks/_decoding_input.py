@@ -10,9 +10,9 @@ from fairseq.token_generation_constraints import unpack_constraints
 from torch import Tensor
 
 from fairseq_docmt.data import DecodingUnits, DocumentCorpus, DocumentIndex, Lines
-from fairseq_docmt.data.corpus import BLANK_SIZE
 from fairseq_docmt.data.decoding_units import OpenDocument
 from fairseq_docmt.data.text_checks import Symbols, check_unicode
+from fairseq_docmt.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.search import DecodingProgress
 from fairseq_docmt.tasks._corpus_checks import TypedText

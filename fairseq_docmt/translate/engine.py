@@ -5,6 +5,7 @@ import multiprocessing
 import os
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
+import fairseq_docmt
 from fairseq_docmt.translate.exported import ExportedTranslator, is_exported
 from fairseq_docmt.translate.formats import Document, Hypothesis
 from fairseq_docmt.translate.journal import Finished
@@ -40,7 +41,8 @@ class Engine:
         if is_exported(settings.model):
             self._translator = ExportedTranslator(settings.model, **settings.options)
         else:
-            from fairseq_docmt.generation import DocumentTranslator  # takes seconds
+            fairseq_docmt.register()  # in a new process
+            from fairseq_docmt.generation import DocumentTranslator
 
             self._translator = DocumentTranslator.from_pretrained(
                 settings.model, **settings.options

@@ -1,4 +1,7 @@
-"""Documents, sentences and lines of a split, from small datasets in memory and on disk."""
+"""Documents, sentences and lines of a split, from small datasets in memory and on disk.
+
+Covers document_index.py.
+"""
 
 import numpy as np
 import pytest

@@ -4,8 +4,8 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.stats
 
-from fairseq_docmt.scoring import _intervals
 from fairseq_docmt.scoring._intervals import bootstrap_interval
 
 
@@ -28,13 +28,13 @@ def test_interval_of_a_share():
 
 def test_the_intervals_of_every_scipy(monkeypatch):
     """With the keywords of SciPy 1.10, the last for Python 3.8, and no warning of a new one."""
-    bootstrap = _intervals.bootstrap
+    bootstrap = scipy.stats.bootstrap
 
     def older(data, statistic, *, n_resamples, batch, paired, method, random_state):
         options = {"n_resamples": n_resamples, "batch": batch, "paired": paired, "method": method}
         return bootstrap(data, statistic, random_state=random_state, **options)
 
-    monkeypatch.setattr(_intervals, "bootstrap", older)
+    monkeypatch.setattr(scipy.stats, "bootstrap", older)
     counts = (np.array([3, 1, 4, 1, 5]), np.array([9, 2, 6, 5, 8]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
-from fairseq_docmt.data.corpus import DocumentIndex
+from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import mbr, rerank
 from fairseq_docmt.scoring.candidates import Candidates, read_nbest

@@ -8,7 +8,7 @@ import json
 import pytest
 import spacy
 
-from fairseq_docmt.data.corpus import DocumentIndex
+from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.tagged_words import analyse, count, tag
 from fairseq_docmt.scoring.tagging_rules import LANGUAGES

@@ -1,0 +1,105 @@
+"""Translation of all windows of a document, of which the surest translates a sentence."""
+
+from dataclasses import replace
+from typing import Dict, Iterator, List
+
+import numpy as np
+import torch
+
+from fairseq_docmt.data import DocumentIndex, window_spans
+from fairseq_docmt.data.decoding_units import DecodingUnit
+from fairseq_docmt.generation.hypotheses import Hypothesis, sentence_score
+from fairseq_docmt.generation.joint import JointSearch
+from fairseq_docmt.generation.search import NBestLists
+
+
+class OverlapSearch(JointSearch):
+    """Search for each sentence in every window that has it.
+
+    A document of n sentences has n windows, one that ends with each sentence, which overlap.  A
+    sentence is in up to ``--window-size`` of them; its translation is the one with the highest
+    score, the mean over the windows that agree on it.
+    """
+
+    decoding = "overlap"
+    description = (
+        "translate a window for each sentence and take each sentence from the surest window"
+    )
+    joint = True
+
+    def spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
+        """Return the spans of whole documents."""
+        return np.stack([index.starts[:-1], index.starts[1:]], axis=1)
+
+    def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
+        """Search for translations of the rows of each unit."""
+        spans = [self._spans(unit) for unit in units]
+        windows = [self._window(unit, *span) for unit, cut in zip(units, spans) for span in cut]
+        found = self._outputs(generator, models, windows, sum(map(_size, units)))
+        results = []
+        for unit, cut in zip(units, spans):
+            candidates: NBestLists = [[] for _ in unit.source]
+            for first, end in cut:
+                for place, hypotheses in zip(range(first, end), next(found)):
+                    candidates[place] += hypotheses
+            rows = candidates[unit.num_context :]
+            results.append([_surest(row, generator)[: generator.nbest] for row in rows])
+        return results
+
+    def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
+        """Score the reference of each row in the window that ends with it."""
+        results = []
+        for unit in units:
+            windows = [
+                replace(window, line_ids=[line])
+                for line, span in zip(unit.line_ids, self._spans(unit)[unit.num_context :])
+                for window in (self._window(unit, *span),)
+            ]
+            results.append([row for (row,) in self.score_spans(scorer, models, windows)])
+        return results
+
+    def _outputs(self, generator, models, windows, most: int) -> Iterator[NBestLists]:
+        """Translate windows in groups of at most ``most`` source tokens, as many as a batch has."""
+        group: List[DecodingUnit] = []
+        for window in windows:
+            if group and sum(map(_size, group)) + _size(window) > most:
+                yield from self.translate_spans(generator, models, group)
+                group = []
+            group.append(window)
+        yield from self.translate_spans(generator, models, group)
+
+    def _spans(self, unit: DecodingUnit) -> List[List[int]]:
+        """Return the windows of a unit, one that ends with each of its sentences."""
+        sizes = np.array([len(sentence) for sentence in unit.source])
+        limits = self.task.limits(sizes)
+        index = DocumentIndex.from_lengths([len(sizes)])
+        return window_spans(index, self.task.options["window_size"], limits).tolist()
+
+    def _window(self, unit: DecodingUnit, first: int, end: int) -> DecodingUnit:
+        """Return some sentences of a unit, all of which are translated."""
+        number = self.task.options["next_sentences"]
+        return replace(
+            unit,
+            line_ids=[-1] * (end - first),
+            source=unit.source[first:end],
+            following=[*unit.source[end:], *unit.following][:number],
+            target=unit.target and unit.target[first:end],
+            at_start=unit.at_start and first == 0,
+            target_context=None,
+        )
+
+
+def _size(unit: DecodingUnit) -> int:
+    return sum(map(len, unit.source))
+
+
+def _surest(hypotheses: List[Hypothesis], generator) -> List[Hypothesis]:
+    """Return the different hypotheses with their mean scores, best first."""
+    agreeing: Dict[tuple, List[Hypothesis]] = {}
+    for hypothesis in hypotheses:
+        agreeing.setdefault(tuple(hypothesis["tokens"].tolist()), []).append(hypothesis)
+    found = []
+    for same in agreeing.values():
+        scores = [sentence_score(each["positional_scores"], generator) for each in same]
+        found.append({**same[0], "score": torch.stack(scores).mean()})
+    return sorted(found, key=lambda hypothesis: -float(hypothesis["score"]))
