@@ -122,14 +122,10 @@ def name_of(cfg) -> str:
 
 
 def require_at_least(args, **least: int) -> None:
-    """Refuse options that are too small.
-
-    Args:
-        args: options of the command.
-        least: minimum of each option, by name.
+    """Check options against their minimum, given by name.
 
     Raises:
-        UserError: naming the option.
+        UserError: naming an option that is smaller.
     """
     for name, value in least.items():
         if getattr(args, name) < value:
