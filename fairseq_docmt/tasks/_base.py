@@ -43,22 +43,16 @@ from fairseq_docmt.models.interface import (
 from fairseq_docmt.modules.cpu import pack_weights, use_onednn
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 from fairseq_docmt.tasks import (
-    _checkpoint_checks,
-    _corpus_checks,
     _criterion,
-    _data_folder,
-    _language_tags,
-    _model_setup,
-    _sentence_data,
-    _stock_options,
-    _supporting_words,
-    _unused_options,
+    _option_checks,
+    _text_folders,
+    _training_examples,
     _validation_bleu,
-    _word_dropout,
 )
 from fairseq_docmt.tasks._decoding_input import DecodingInput, TypedLines
 from fairseq_docmt.tasks._prepared_text import PreparedTextTask
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
+from fairseq_docmt.tasks.starts import checkpoints, language_tags
 
 logger = logging.getLogger(__name__)
 
@@ -106,14 +100,14 @@ class DocumentTranslationTask(PreparedTextTask):
         #: whether it is the task of a checkpoint that is only validated, as in fairseq-validate
         self.trained = False
         #: checkpoint that training starts from
-        self.start: Optional[_checkpoint_checks.Start] = None
+        self.start: Optional[checkpoints.Start] = None
         #: option that has ended the training that would resume
         self._limit_reached: Optional[str] = None
         #: whether the first update of a resumed training is still to come
         self._resuming = False
         #: language tags, and the options they follow from; set when a checkpoint is known
         self.tags: LanguageTags = NO_TAGS
-        self.tag_options: Optional[_language_tags.TagOptions] = None
+        self.tag_options: Optional[language_tags.TagOptions] = None
         #: whether the sentences of a batch form documents for the model
         self._rows_form_documents = False
         #: whether the criterion needs supporting words
@@ -133,12 +127,12 @@ class DocumentTranslationTask(PreparedTextTask):
 
     def check_training_options(self) -> None:
         """Raise UserError for values of options that do not work together in training."""
-        _unused_options.check_in_training(self)
-        _data_folder.check_splits(self.cfg)
-        _corpus_checks.check_splits(self.cfg)
-        _sentence_data.check_options(self.cfg)
+        _option_checks.check_in_training(self)
+        _text_folders.check_splits(self.cfg)
+        _text_folders.check_names_of_splits(self.cfg)
+        _training_examples.check_sentence_data(self.cfg)
         _validation_bleu.check_options(self.cfg)
-        _word_dropout.check_options(self.cfg)
+        _training_examples.check_word_dropout(self.cfg)
 
     def examples_decided_by(self) -> dict:
         """Return the values of the options that determine the examples of an epoch, by option."""
@@ -203,7 +197,7 @@ class DocumentTranslationTask(PreparedTextTask):
         """
         spans = self.training_spans(corpus, trains)
         if trains:
-            corpus, spans = _sentence_data.mixed(self, corpus, spans)
+            corpus, spans = _training_examples.mixed(self, corpus, spans)
         limits = self.limits(corpus.src_sizes, corpus.tgt_sizes)
         return DocumentView(
             corpus,
@@ -229,10 +223,10 @@ class DocumentTranslationTask(PreparedTextTask):
         adopted = self.stored.adopt(state_dict, self.cfg.override_checkpoint_options)
         super().load_state_dict(state_dict)
         self.state.merge_state_dict({KEY: adopted})
-        if _language_tags.KEY in state_dict:
-            self.use_tags(_language_tags.adopted(self.cfg, state_dict))
+        if language_tags.KEY in state_dict:
+            self.use_tags(language_tags.adopted(self.cfg, state_dict))
 
-    def use_tags(self, options: Optional[_language_tags.TagOptions]) -> None:
+    def use_tags(self, options: Optional[language_tags.TagOptions]) -> None:
         """Put language tags around all sequences; add their symbols to the dictionaries.
 
         Raises:
@@ -244,8 +238,8 @@ class DocumentTranslationTask(PreparedTextTask):
         if self.tag_options is not None and options.record() != self.tag_options.record():
             raise UserError("checkpoints of one ensemble must agree in their language tags")
         self.tag_options = options
-        self.tags = _language_tags.of_dictionaries(options, self.src_dict, self.tgt_dict)
-        self.state.merge_state_dict({_language_tags.KEY: options.record()})
+        self.tags = language_tags.of_dictionaries(options, self.src_dict, self.tgt_dict)
+        self.state.merge_state_dict({language_tags.KEY: options.record()})
 
     @property
     def added_symbols(self) -> Tuple[str, ...]:
@@ -288,28 +282,28 @@ class DocumentTranslationTask(PreparedTextTask):
         """
         if kwargs.get("from_checkpoint"):
             check_options(cfg, STORED)
-        _data_folder.check(cfg)
+        _text_folders.check(cfg)
         task = super().setup_task(cfg, **kwargs)
         if kwargs.get("from_checkpoint"):
             task.trained = True
             return task
-        _stock_options.check_ranges(task.cfg)
+        _option_checks.check_ranges(task.cfg)
         if task.cfg.checkpoint_to_decode:
-            _data_folder.check_input(task.cfg.input_file)
-            _unused_options.check_in_decoding(task)
+            _text_folders.check_input(task.cfg.input_file)
+            _option_checks.check_in_decoding(task)
             if task.cfg.replace_unk is not None:
                 read_dictionary(task.cfg.replace_unk)  # fairseq does not say what is wrong with it
-            _stock_options.check_options(task.cfg)
-            _checkpoint_checks.check_checkpoints_to_decode(task)
+            _option_checks.check_options(task.cfg)
+            checkpoints.check_checkpoints_to_decode(task)
             if task.cfg.language_model:
-                _checkpoint_checks.check_language_model(task)
+                checkpoints.check_language_model(task)
         else:
-            _stock_options.check_precision(task.cfg)
-            _checkpoint_checks.forget_earlier_training()
-            task.start_from(_checkpoint_checks.start_of_training(task))
+            _option_checks.check_precision(task.cfg)
+            checkpoints.forget_earlier_training()
+            task.start_from(checkpoints.start_of_training(task))
         return task
 
-    def start_from(self, start: Optional[_checkpoint_checks.Start]) -> None:
+    def start_from(self, start: Optional[checkpoints.Start]) -> None:
         """Begin training with a checkpoint; adopt its options if training resumes.
 
         Raises:
@@ -339,18 +333,18 @@ class DocumentTranslationTask(PreparedTextTask):
                 "binarise it with --joined-dictionary and use --share-all-embeddings instead"
             )
         if not from_checkpoint:
-            _stock_options.check_probabilities(cfg)
+            _option_checks.check_probabilities(cfg)
             complete_in_place(cfg, self.cfg)
         model = super().build_model(cfg, from_checkpoint)
         if not from_checkpoint:
-            _model_setup.check_context(model, self, name_of(cfg))
+            checkpoints.check_context(model, self, name_of(cfg))
         if self.options.get("restart_positions"):
-            _model_setup.count_positions_by_sentence(model, self, name_of(cfg))
+            checkpoints.count_positions_by_sentence(model, self, name_of(cfg))
         if not torch.cuda.is_available():
             use_onednn(model)
-        _model_setup.let_load(model, self)
+        checkpoints.let_load(model, self)
         if not from_checkpoint:
-            _model_setup.start_training(model, self, name_of(cfg))
+            checkpoints.start_training(model, self, name_of(cfg))
         if self.cfg.freeze_pretrained:
             freeze_pretrained(model)
         self._rows_form_documents = is_document_recurrent(model) or reads_documents(model)
@@ -366,11 +360,11 @@ class DocumentTranslationTask(PreparedTextTask):
         """
         if self.trained:
             check_options(cfg, STORED)
-        _stock_options.check_probabilities(cfg)
+        _option_checks.check_probabilities(cfg)
         criterion = super().build_criterion(cfg, from_checkpoint)
         if self._rows_form_documents:
             _criterion.refuse_copies_of_rows(criterion)
-        self._reads_supporting_words = _supporting_words.is_needed(
+        self._reads_supporting_words = _training_examples.reads_supporting_words(
             self, criterion, self._rows_form_documents
         )
         return criterion
@@ -394,7 +388,7 @@ class DocumentTranslationTask(PreparedTextTask):
         languages = (self.cfg.source_lang, self.cfg.target_lang)
         check_split(path, split, languages, combine)
         corpus = open_corpus(name, load_pairs, self.longest_source, self.added_symbols)
-        _corpus_checks.check_corpus(self, corpus)
+        _text_folders.check_corpus(self, corpus)
         if self.cfg.checkpoint_to_decode:
             drafts = self.drafts_of(corpus)
             self.datasets[split] = self._decoding_input.units_of_corpus(corpus, drafts)
@@ -406,9 +400,9 @@ class DocumentTranslationTask(PreparedTextTask):
                 self.learn_from(corpus)
             view = self.datasets[split] = self.training_view(corpus, trains)
             if self.reads_context and isinstance(view, DocumentView):
-                _corpus_checks.check_examples(view)
+                _text_folders.check_examples(view)
             if self._reads_supporting_words:
-                _supporting_words.add_to(view, corpus, trains and path == paths[0])
+                _training_examples.add_to(view, corpus, trains and path == paths[0])
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
         """Store values estimated from the training corpus."""
@@ -595,7 +589,7 @@ class DocumentTranslationTask(PreparedTextTask):
             UserError: the gradients of this batch are no numbers.
         """
         if self._resuming:
-            _unused_options.report_of_optimizer(optimizer)
+            _option_checks.report_of_optimizer(optimizer)
             self._resuming = False
         sample = _criterion.in_rows_if_needed(sample, criterion)
         if isinstance(optimizer, AMPOptimizer) and sample["target"].device.type == "cpu":

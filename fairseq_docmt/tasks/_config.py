@@ -150,7 +150,7 @@ class DocumentTranslationConfig(TranslationConfig):
     store_ema: bool = II("ema.store_ema")
     max_update: int = II("optimization.max_update")
     stop_time_hours: float = II("optimization.stop_time_hours")
-    # Options of fairseq that are out of range, fail or have no effect; see _stock_options.py.
+    # Options of fairseq that are out of range, fail or have no effect; see _option_checks.py.
     update_freq: List[int] = II("optimization.update_freq")
     lr: List[float] = II("optimization.lr")
     log_interval: int = II("common.log_interval")

@@ -15,7 +15,7 @@ from fairseq_docmt.data.text_checks import Symbols, check_unicode
 from fairseq_docmt.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.search import DecodingProgress
-from fairseq_docmt.tasks._corpus_checks import TypedText
+from fairseq_docmt.tasks._text_folders import TypedText
 
 logger = logging.getLogger(__name__)
 

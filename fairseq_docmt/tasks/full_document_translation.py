@@ -23,7 +23,7 @@ from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.generation.decodings import Decoding, decoding_option
 from fairseq_docmt.generation.iterative import ORDERS
 from fairseq_docmt.models.interface import reads_documents, remembers_translations
-from fairseq_docmt.tasks import _data_folder
+from fairseq_docmt.tasks import _text_folders
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import JoinedTranslationConfig
 from fairseq_docmt.tasks._document_rows import DocumentRows
@@ -118,7 +118,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     def check_training_options(self) -> None:
         """See the base class."""
         super().check_training_options()
-        _data_folder.refuse_training_set_in_validation(self.cfg)
+        _text_folders.refuse_training_set_in_validation(self.cfg)
         if self.cfg.sample_document_parts and len(self._numbers_of_parts()) == 1:
             raise UserError(
                 "--sample-document-parts needs several numbers to draw from; give "

@@ -13,7 +13,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.decodings import Decoding, decoding_option
 from fairseq_docmt.models.base import name_of
 from fairseq_docmt.models.interface import is_document_recurrent
-from fairseq_docmt.tasks import _unused_options
+from fairseq_docmt.tasks import _option_checks
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import DocumentTranslationConfig
 from fairseq_docmt.tasks._lane_states import LaneStates
@@ -81,7 +81,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     def check_training_options(self) -> None:
         """See the base class."""
         super().check_training_options()
-        _unused_options.report_in_streams(self)
+        _option_checks.report_in_streams(self)
 
     def examples_decided_by(self) -> dict:
         """See the base class."""

@@ -19,7 +19,7 @@ from fairseq_docmt.data import (
 from fairseq_docmt.data.spans import Spans
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.decodings import Decoding, decoding_option
-from fairseq_docmt.tasks import _data_folder, _word_dropout
+from fairseq_docmt.tasks import _text_folders, _training_examples
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import JoinedTranslationConfig
 
@@ -117,7 +117,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
     def check_training_options(self) -> None:
         """See the base class."""
         super().check_training_options()
-        _data_folder.refuse_training_set_in_validation(self.cfg)
+        _text_folders.refuse_training_set_in_validation(self.cfg)
         size, stride = self.options["window_size"], self.cfg.window_stride
         if not 1 <= stride <= size:
             raise UserError(
@@ -129,7 +129,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
                 f"--window-stride {stride} with --loss-on last would train on one sentence in "
                 f"{stride} only; leave one of them out"
             )
-        _word_dropout.check_probability(self.cfg, "coword_dropout")
+        _training_examples.check_probability(self.cfg, "coword_dropout")
         self._report_context_options()
         if self.cfg.sample_window_size and stride == size:
             raise UserError(

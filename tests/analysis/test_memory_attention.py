@@ -37,7 +37,7 @@ def test_maps(binarised, memory_stream_checkpoint):
 def test_windows_have_no_memory_to_look_at(binarised, barely_trained, tmp_path, system):
     """Earlier versions trained models with a document state on windows, each from its beginning."""
     options = ["--task", "sliding_window_translation", "--window-size", "3"]
-    with mock.patch("fairseq_docmt.tasks._model_setup.check_context"):
+    with mock.patch("fairseq_docmt.tasks.starts.checkpoints.check_context"):
         checkpoint = str(barely_trained(*options, model=getattr(tiny, system)()))
     main = {"memory": analysis, "cache": cache_matching}[system].main
     arguments = [str(binarised), "--path", checkpoint, "--out", str(tmp_path / "out")]

@@ -1,6 +1,6 @@
 """Training with attention regularization: with stock commands, in windows, documents, processes.
 
-Covers tasks/_supporting_words.py.
+Covers tasks/_training_examples.py.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Error messages for wrong input.
 
-Covers _checkpoint_classes.py, checkpoint_file.py, errors.py, tasks/_checkpoint_checks.py,
+Covers _checkpoint_classes.py, checkpoint_file.py, errors.py, tasks/starts/checkpoints.py,
 tasks/_config.py, tasks/_training_text.py.
 """
 

@@ -3,8 +3,8 @@
 A case is a way to break things, the command line of a user, and the whole message.  Commands run in
 this process; test_errors.py shows once what a process makes of their exceptions.
 
-Covers checkpoint_file.py, tasks/_checkpoint_checks.py, tasks/_data_folder.py and
-tasks/_word_dropout.py.
+Covers checkpoint_file.py, tasks/starts/checkpoints.py, tasks/_text_folders.py and
+tasks/_training_examples.py.
 """
 
 import gc

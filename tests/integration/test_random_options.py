@@ -4,7 +4,7 @@ A trial draws a system, a decoding and some options.  It must be refused in one 
 translate every line once, with finite scores, best hypothesis first; with another batch size and by
 fairseq-interactive the translations must be the same, unless they are random.
 
-Covers generation/option_checks.py and tasks/_stock_options.py.
+Covers generation/option_checks.py and tasks/_option_checks.py.
 """
 
 import functools

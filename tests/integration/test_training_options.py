@@ -3,7 +3,7 @@
 Each of them works with resuming in the middle of an epoch, several workers, several processes and
 several batches per update, and leaves validation alone.
 
-Covers tasks/_sentence_data.py.
+Covers tasks/_training_examples.py.
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """Training in two stages: a sentence-level model, then the parameters that an architecture adds.
 
-Covers models/base.py, optim/grouped_adam.py, tasks/_new_separator.py.
+Covers models/base.py, optim/grouped_adam.py, tasks/starts/weights.py.
 """
 
 import shutil

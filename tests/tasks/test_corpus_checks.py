@@ -9,8 +9,8 @@ import torch
 from fairseq.data import indexed_dataset
 
 from fairseq_docmt.data import DocumentIndex
-from fairseq_docmt.tasks import _corpus_checks
-from fairseq_docmt.tasks._corpus_checks import TypedText, check_documents
+from fairseq_docmt.tasks import _text_folders
+from fairseq_docmt.tasks._text_folders import TypedText, check_documents
 
 LONG = "3 sentences form 1 document(s); put a blank line between documents, or sentences get the "
 LONG += "context of other documents"
@@ -23,7 +23,7 @@ TYPED += "language and in the form of the training data, or --tokenizer and --bp
 @pytest.fixture
 def short(monkeypatch):
     """Documents of more than two sentences are long."""
-    monkeypatch.setattr(_corpus_checks, "MOST_SENTENCES", 2)
+    monkeypatch.setattr(_text_folders, "MOST_SENTENCES", 2)
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,4 @@ def test_validation_on_the_training_set(binarised, tmp_path, caplog, options, wa
 
 def test_the_share_of_unknown_tokens():
     lines = [torch.tensor([3, 9, 3, 2]), torch.tensor([9, 2])]
-    assert np.isclose(_corpus_checks._share_of(3, lines), 0.5)
+    assert np.isclose(_text_folders._share_of(3, lines), 0.5)

@@ -6,7 +6,7 @@ from fairseq.modules import LearnedPositionalEmbedding
 from torch import nn
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.tasks._extend_positions import extend_positions, positions_of
+from fairseq_docmt.tasks.starts.weights import extend_positions, positions_of
 
 PAD = 1
 

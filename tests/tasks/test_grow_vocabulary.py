@@ -9,7 +9,7 @@ from torch import nn
 
 from fairseq_docmt.data import add_document_symbols
 from fairseq_docmt.modules.cpu import OneDNNLinear, swap_modules
-from fairseq_docmt.tasks._grow_vocabulary import let_vocabulary_grow
+from fairseq_docmt.tasks.starts.weights import let_vocabulary_grow
 
 WORDS = 6
 

@@ -2,7 +2,7 @@
 
 The models are tiny and random, but made and saved by fairseq's own tasks and classes.
 
-Covers tasks/_language_tags.py.
+Covers tasks/starts/language_tags.py.
 """
 
 import io
@@ -42,8 +42,8 @@ from fairseq_docmt.checkpoint_file import CheckpointFile
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.reference_scores import ReferenceScorer
-from fairseq_docmt.tasks import _language_tags
 from fairseq_docmt.tasks._base import DocumentTranslationTask
+from fairseq_docmt.tasks.starts import language_tags
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,7 @@ def cfg(**given):
 
 def symbols_of(task, settings, **given):
     file = CheckpointFile("ck", {"task": {**settings, "_name": task}}, {}, {})
-    found = _language_tags.chosen(cfg(**given), file)
+    found = language_tags.chosen(cfg(**given), file)
     return found and [found.kind, *found.symbols]
 
 

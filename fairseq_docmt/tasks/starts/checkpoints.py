@@ -1,4 +1,4 @@
-"""Checks of checkpoints before fairseq loads them, in decoding and at the start of training."""
+"""Checkpoints that a training starts from or a command decodes: checks, and the model built."""
 
 import ast
 import logging
@@ -9,6 +9,7 @@ from typing import NamedTuple, Optional
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.data import Dictionary
+from torch import nn
 
 from fairseq_docmt.checkpoint_file import (
     CheckpointFile,
@@ -16,10 +17,28 @@ from fairseq_docmt.checkpoint_file import (
     read_checkpoint,
     read_language_model,
 )
-from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS
+from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS, separator_index
 from fairseq_docmt.errors import UserError, flag, refuse_unknown
-from fairseq_docmt.tasks import _language_tags, _training_text
+from fairseq_docmt.models.interface import (
+    load_pretrained_parts,
+    needed_task,
+    needs_several_sentences,
+    reads_documents,
+)
+from fairseq_docmt.modules.restarted_positions import restart_positions
+from fairseq_docmt.tasks import _text_folders, _training_text
+from fairseq_docmt.tasks._stored_options import KEY
 from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
+from fairseq_docmt.tasks.starts import language_tags
+from fairseq_docmt.tasks.starts.weights import (
+    begin_as_end,
+    extend_positions,
+    joins_sentences,
+    let_vocabulary_grow,
+)
+
+logger = logging.getLogger(__name__)
+
 
 #: what fairseq-train resumes by default
 LAST = "checkpoint_last.pt"
@@ -67,7 +86,7 @@ def check_checkpoints_to_decode(task) -> None:
                 raise UserError(f"checkpoint {part} not found")
         if shards == 1:
             file = read_checkpoint(part)
-            task.use_tags(_language_tags.chosen(task.cfg, file))
+            task.use_tags(language_tags.chosen(task.cfg, file))
             _check_sizes(file, task)
             _check_overrides(file, task.cfg.model_overrides)
             file.limit_positions(task.cfg)
@@ -125,7 +144,7 @@ def start_of_training(task) -> Optional[Start]:
         elif not os.path.exists(path):
             path, resumes = cfg.finetune_from_model, False
         if not path:
-            task.use_tags(_language_tags.chosen(cfg, None))
+            task.use_tags(language_tags.chosen(cfg, None))
             return None
     elif not os.path.exists(path):
         raise UserError(f"--restore-file {path} not found; leave it out to train a new model")
@@ -135,7 +154,7 @@ def start_of_training(task) -> Optional[Start]:
             f"{path} was trained with --task {start.file.task}, not {task.task_name}; start from "
             "it with --finetune-from-model and another --save-dir"
         )
-    task.use_tags(_language_tags.chosen(cfg, start.file))
+    task.use_tags(language_tags.chosen(cfg, start.file))
     _check_sizes(start.file, task)
     stored = start.file.task_state.get(_training_text.KEY)
     if not cfg.override_checkpoint_options:
@@ -178,7 +197,7 @@ def _check_sizes(file: CheckpointFile, task) -> None:
     new = len(DOCUMENT_SYMBOLS if tags is None else tags.new)
     lacking = {0, new}
     if tags is not None:
-        lacking = {0 if _language_tags.KEY in file.task_state else new}
+        lacking = {0 if language_tags.KEY in file.task_state else new}
     for side, language, dictionary in zip(("encoder", "decoder"), languages, dictionaries):
         weight = file.weights.get(f"{side}.embed_tokens.weight")
         if weight is None or len(dictionary) - len(weight) in lacking:
@@ -234,3 +253,108 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
         ) from None
     finally:
         logging.disable(before)
+
+
+def count_positions_by_sentence(model: nn.Module, task, arch: str) -> None:
+    """Let a model count positions anew in each sentence (``--restart-positions``).
+
+    Raises:
+        UserError: it has no positional embeddings.
+    """
+    parts = (getattr(model, side, None) for side in ("encoder", "decoder"))
+    if any(getattr(part, "embed_positions", None) is None for part in parts):
+        raise UserError(
+            f"--restart-positions: --arch {arch} has no positional embeddings; leave it out"
+        )
+    restart_positions(model, *map(separator_index, (task.src_dict, task.tgt_dict)))
+
+
+def check_context(model: nn.Module, task, arch: str) -> None:
+    """Check that the task of training gives a model the context that it reads.
+
+    A warning names a model that is made for several sentences, but gets single ones.
+
+    Raises:
+        UserError: the model reads context that another task gives.
+    """
+    needed = needed_task(model)
+    if needed not in (None, task.task_name):
+        raise UserError(
+            f"--arch {arch} gets no context from --task {task.task_name}; give --task {needed}"
+        )
+    if not task.reads_context and needs_several_sentences(model):
+        logger.warning(
+            "--window-size 1 trains --arch %s on single sentences, where its context options have "
+            "no effect; give a larger --window-size for context",
+            arch,
+        )
+
+
+def let_load(model: nn.Module, task) -> None:
+    """Let a model load checkpoints whose dictionaries lack symbols that the task has added.
+
+    Raises:
+        UserError: the model cannot start from a multilingual model.
+    """
+    if task.tag_options is None:
+        let_vocabulary_grow(model, task.src_dict, task.tgt_dict)
+        return
+    if reads_documents(model):
+        raise UserError(
+            f"{type(model).__name__} cannot start from a multilingual model with language "
+            "tags; choose an architecture that reads windows, documents or streams"
+        )
+    new = task.tag_options.new
+    let_vocabulary_grow(model, task.src_dict, task.tgt_dict, new=new, as_mean=True)
+
+
+def start_training(model: nn.Module, task, arch: str) -> None:
+    """Check a model against the checkpoint that training starts from; load pre-trained parts.
+
+    Args:
+        model: model to train.
+        task: its task.
+        arch: name of its architecture.
+
+    Raises:
+        UserError: the model does not fit the checkpoint, or cannot be averaged by ``--store-ema``.
+    """
+    if task.cfg.store_ema:
+        _check_averages(model)
+    if task.start is not None:
+        if not task.start.resumes:
+            extend_positions(model, task.cfg.extend_positions, task.start.file.path)
+            _begin_separator(model, task)
+        check_fit(model, task.start.file, arch, task.start.resumes)
+    load_pretrained_parts(model, _text_folders.training_sources(task.cfg))
+
+
+def _begin_separator(model: nn.Module, task) -> None:
+    """Let ``<sep>`` begin as ``</s>`` if the model reads it and the checkpoint has not learned it.
+
+    Symbols of a multilingual model begin as the mean of the others, see :func:`let_load`.
+    """
+    if task.tag_options or reads_documents(model) or not joins_sentences(task.options):
+        return
+    if not _knows_separator(task.start.file, task.src_dict):
+        begin_as_end(model, task.src_dict, task.tgt_dict)
+
+
+def _knows_separator(file: CheckpointFile, src_dict: Dictionary) -> bool:
+    """Return whether a checkpoint was trained on sequences with ``<sep>``."""
+    if KEY in file.task_state:
+        return joins_sentences(file.task_state[KEY])
+    # In a stock task, <sep> may have been a word of the user's.
+    words = file.weights.get("encoder.embed_tokens.weight")
+    return words is not None and len(words) == len(src_dict)
+
+
+def _check_averages(model: nn.Module) -> None:
+    """Refuse ``--store-ema`` for models with integer tensors, which cannot be averaged."""
+    counts = (name for name, value in model.state_dict().items() if not value.is_floating_point())
+    first = next(counts, None)
+    if first is not None:
+        raise UserError(
+            f"--store-ema cannot average {first} of {type(model).__name__}, a whole number; leave "
+            "it out"
+        )

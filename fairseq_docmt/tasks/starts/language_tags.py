@@ -1,8 +1,4 @@
-"""Language tags of fairseq's multilingual models: mBART, M2M-100 and NLLB.
-
-Their tasks add symbols to the dictionary, in the order of their training, and put the tags
-of the two languages around every sentence.  Here they are put around every sequence.
-"""
+"""Language tags of fairseq's multilingual models: mBART, M2M-100 and NLLB."""
 
 import difflib
 import logging
@@ -25,6 +21,7 @@ from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
 from fairseq_docmt.tasks._stored_options import contradiction
 
 logger = logging.getLogger(__name__)
+
 
 #: name in the state of the task
 KEY = "language_tags"

@@ -1,0 +1,198 @@
+"""Options that change the examples of training: word dropout, sentence pairs, supporting words."""
+
+import logging
+import math
+import os
+from functools import partial
+from typing import Tuple
+
+import numpy as np
+from fairseq.tasks.translation import load_langpair_dataset
+
+from fairseq_docmt.criterions.attention_regularization import AttentionRegularization
+from fairseq_docmt.data import DocumentCorpus, DocumentView, open_corpus
+from fairseq_docmt.data.corpus import with_sentence_pairs
+from fairseq_docmt.data.spans import Spans, mixed_spans
+from fairseq_docmt.data.supporting_words import SupportingWords, path_of
+from fairseq_docmt.data.text_checks import check_split
+from fairseq_docmt.errors import UserError, flag
+
+logger = logging.getLogger(__name__)
+
+
+def check_word_dropout(cfg) -> None:
+    """Check the options of word dropout on both sides.
+
+    Raises:
+        UserError: a value is impossible, or an option would have no effect.
+    """
+    check_probability(cfg, "word_dropout")
+    epochs = cfg.word_dropout_epochs
+    if epochs < 0:
+        raise UserError(
+            f"--word-dropout-epochs must not be negative, got {epochs}; 0 replaces words in all "
+            "epochs"
+        )
+    if epochs > 0 and cfg.word_dropout == 0:
+        raise UserError("--word-dropout-epochs is for --word-dropout; leave it out")
+
+
+def check_probability(cfg, name: str) -> None:
+    """Check the probability of replacing a word.
+
+    Raises:
+        UserError: it is not a probability, or all words would be replaced.
+    """
+    value = getattr(cfg, name)
+    if not 0 <= value < 1:
+        raise UserError(
+            f"{flag(name)} must be a probability below 1, got {value}; 0 replaces no words"
+        )
+
+
+def check_sentence_data(cfg) -> None:
+    """Refuse a ratio that is not a positive number, or has no effect.
+
+    Raises:
+        UserError: the ratio is one of these.
+    """
+    if cfg.sentence_data is None and cfg.sentence_ratio != 1:
+        raise UserError("--sentence-ratio is for --sentence-data; leave it out")
+    if not 0 < cfg.sentence_ratio < math.inf:
+        raise UserError(
+            f"--sentence-ratio must be a positive number, got {cfg.sentence_ratio}; to train on "
+            "documents alone, leave --sentence-data out"
+        )
+
+
+def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, Spans]:
+    """Add sentence pairs to a training set and to its spans.
+
+    Args:
+        task: document task.
+        corpus: training set.
+        spans: spans of its documents.
+
+    Raises:
+        UserError: the pairs are missing or damaged, or have other dictionaries.
+    """
+    cfg, folder = task.cfg, task.cfg.sentence_data
+    if folder is None:
+        return corpus, spans
+    if not os.path.isdir(folder):
+        raise UserError(
+            f"--sentence-data: folder {folder} not found; give a folder of binarised data"
+        )
+    languages = (cfg.source_lang, cfg.target_lang)
+    dictionaries = (task.source_dictionary, task.target_dictionary)
+    for language, dictionary in zip(languages, dictionaries):
+        path = os.path.join(folder, f"dict.{language}.txt")
+        own = task.load_dictionary(path)
+        if task.tag_options is not None:
+            task.tag_options.extend(own)
+        if own.symbols != dictionary.symbols:
+            raise UserError(
+                f"--sentence-data: {path} has other words than the dictionary of the documents; "
+                "binarise the sentence pairs with it (--srcdict, --tgtdict of "
+                "fairseq-preprocess)"
+            )
+    name = os.path.join(folder, f"{cfg.train_subset}.{'-'.join(languages)}")
+
+    def load_pairs():
+        return load_langpair_dataset(
+            folder,
+            cfg.train_subset,
+            cfg.source_lang,
+            dictionaries[0],
+            cfg.target_lang,
+            dictionaries[1],
+            combine=True,
+            dataset_impl=cfg.dataset_impl,
+            upsample_primary=1,
+            left_pad_source=cfg.left_pad_source,
+            left_pad_target=cfg.left_pad_target,
+            max_source_positions=cfg.max_source_positions,
+            max_target_positions=cfg.max_target_positions,
+            truncate_source=cfg.truncate_source,
+        )
+
+    check_split(folder, cfg.train_subset, languages, combined=True)
+    added = open_corpus(name, load_pairs, task.longest_source, task.added_symbols)
+    if added.tgt_sizes is None:
+        raise UserError(f"--sentence-data: {name} has no target side; binarise both languages")
+    joined = with_sentence_pairs(corpus, added)
+    loss_on_last = task.view_options(trains=True).get("loss_on_last", False)
+    first = corpus.index.num_sentences
+    draw = partial(mixed_spans, spans, joined.tgt_sizes, first, cfg.sentence_ratio, loss_on_last)
+    return joined, draw
+
+
+def reads_supporting_words(task, criterion, rows_form_documents: bool) -> bool:
+    """Return whether a criterion needs supporting words, after checking that they can be used.
+
+    Args:
+        task: document task.
+        criterion: criterion.
+        rows_form_documents: whether each row of a batch is a single sentence.
+
+    Raises:
+        UserError: the task or the model cannot use them.
+    """
+    if not isinstance(criterion, AttentionRegularization):
+        return False
+    if rows_form_documents:
+        raise UserError(
+            "--criterion attention_regularization is for models that read several sentences as "
+            "one sequence; choose another --criterion, or --arch transformer"
+        )
+    if task.cfg.truncate_source:
+        raise UserError(
+            "--criterion attention_regularization does not work with --truncate-source; leave "
+            "one of them out"
+        )
+    return True
+
+
+def add_to(view: DocumentView, corpus: DocumentCorpus, required: bool) -> None:
+    """Read the supporting words of a corpus from the files beside it; its examples get theirs.
+
+    A warning says if no example has any.
+
+    Args:
+        view: examples of the training or validation set.
+        corpus: the set.
+        required: whether there must be some.
+
+    Raises:
+        UserError: there are none, or a file does not fit the corpus.
+    """
+    words = view.supporting_words = SupportingWords.read(corpus)
+    if required and not words.of_line:
+        raise UserError(
+            f"{path_of(corpus)} not found or empty, but --criterion attention_regularization "
+            "needs it; write it with data_prep/supporting_words.py"
+        )
+    if words.of_line and not _any_together(words, view):
+        logger.warning(
+            "%s: no example has an ambiguous word together with its supporting words, so that no "
+            "attention is regularized; read longer windows or documents",
+            corpus.name,
+        )
+
+
+def _any_together(words: SupportingWords, view: DocumentView) -> bool:
+    """Return whether an ambiguous word and a supporting word are in the same example."""
+    place = {line: number for number, line in enumerate(view.index.line_ids.tolist())}
+    first, end = view.source_spans.T
+    # Last end of the spans that begin at a sentence or before it.
+    reach = np.zeros(len(place), dtype=np.int64)
+    np.maximum.at(reach, first, end)
+    reach = np.maximum.accumulate(reach)
+    pairs = (
+        sorted((place[line], place[other]))
+        for line, ambiguities in words.of_line.items()
+        for ambiguity in ambiguities
+        for supporting in ambiguity.supporting.values()
+        for other, _ in supporting
+    )
+    return any(last < reach[earlier] for earlier, last in pairs)

@@ -1,0 +1,1 @@
+"""Trainings that start from the weights of another model."""
