@@ -1793,13 +1793,13 @@ LOADING = {
         {"source_lang": "tgt", "target_lang": "src"},
     ),
     "decoding": Case(
-        "decoding: Invalid value 'greedy', expected one of [iterative, segment, sequential, "
-        "sequential-full-source, stream, window]",
+        "decoding: Invalid value 'greedy', expected one of [iterative, overlap, segment, "
+        "sequential, sequential-full-source, stream, window]",
         {"decoding": "greedy"},
     ),
     "decoding of another task": Case(
         "--decoding stream is not for --task sliding_window_translation; choose from sequential, "
-        "window, segment",
+        "window, segment, overlap",
         {"decoding": "stream"},
     ),
     "codes": Case("BPE codes nowhere not found", {"bpe": "subword_nmt", "bpe_codes": "nowhere"}),
