@@ -11,7 +11,7 @@ from fairseq import utils
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from omegaconf import open_dict
 
-from fairseq_docmt._checkpoint_options import check_options
+from fairseq_docmt.checkpoint_file import check_options
 from fairseq_docmt.data import (
     DocumentCorpus,
     DocumentIndex,
@@ -50,8 +50,8 @@ from fairseq_docmt.tasks import (
     _validation_bleu,
 )
 from fairseq_docmt.tasks._decoding_input import DecodingInput, TypedLines
-from fairseq_docmt.tasks._prepared_text import PreparedTextTask
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
+from fairseq_docmt.tasks._training_text import PreparedTextTask
 from fairseq_docmt.tasks.starts import checkpoints, language_tags
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Checkpoints of strangers run nothing, by whatever way they are opened.
 
-Covers _checkpoint_options.py and checkpoint_file.py.
+Covers checkpoint_file.py.
 """
 
 import argparse
@@ -19,8 +19,13 @@ import tiny
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_docmt._checkpoint_options import _is_text, _names_of_texts, check_options
-from fairseq_docmt.checkpoint_file import load_state, read_checkpoint
+from fairseq_docmt.checkpoint_file import (
+    _is_text,
+    _names_of_texts,
+    check_options,
+    load_state,
+    read_checkpoint,
+)
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.document_lm import DocumentLanguageModel

@@ -1,6 +1,6 @@
 """What a checkpoint knows of its text: tokenizer, truecasing and BPE of raw text, languages.
 
-Covers data/text_form.py, tasks/_prepared_text.py and tasks/_training_text.py.
+Covers data/text_form.py, tasks/_training_text.py and tasks/_training_text.py.
 """
 
 import json
