@@ -1,6 +1,7 @@
 """Translation of documents by one process or several."""
 
 import contextlib
+import logging
 import multiprocessing
 import os
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
@@ -93,6 +94,7 @@ _engine: Optional[Engine] = None
 
 def _start(settings: Settings, threads: int) -> None:
     global _engine
+    logging.disable(logging.INFO)
     os.environ["OMP_NUM_THREADS"] = str(threads)  # of torch and CTranslate2, which come later
     _engine = Engine(settings)
 
