@@ -7,7 +7,6 @@ import os
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 import fairseq_docmt
-from fairseq_docmt.translate.exported import ExportedTranslator, is_exported
 from fairseq_docmt.translate.formats import Document, Hypothesis
 from fairseq_docmt.translate.journal import Finished
 from fairseq_docmt.translate.sentences import is_without_spaces, parts_of, splitter
@@ -32,6 +31,17 @@ class Settings(NamedTuple):
     split_sentences: Optional[str]
 
 
+def _translator(settings: Settings):
+    """Load the model, in a new process after fairseq and torch."""
+    fairseq_docmt.register()
+    from fairseq_docmt.generation import DocumentTranslator
+    from fairseq_docmt.translate.exported import ExportedTranslator, is_exported
+
+    if is_exported(settings.model):
+        return ExportedTranslator(settings.model, **settings.options)
+    return DocumentTranslator.from_pretrained(settings.model, **settings.options)
+
+
 class Engine:
     """A model that translates documents of segments."""
 
@@ -39,15 +49,7 @@ class Engine:
         self._nbest, self._search = settings.nbest, settings.search
         language = settings.split_sentences
         self._split = splitter(language) if language else lambda segment: [segment]
-        if is_exported(settings.model):
-            self._translator = ExportedTranslator(settings.model, **settings.options)
-        else:
-            fairseq_docmt.register()  # in a new process
-            from fairseq_docmt.generation import DocumentTranslator
-
-            self._translator = DocumentTranslator.from_pretrained(
-                settings.model, **settings.options
-            )
+        self._translator = _translator(settings)
         self._space = "" if is_without_spaces(self._translator.target_language) else " "
 
     def translate(self, documents: List[Document]) -> List[Finished]:
@@ -124,6 +126,8 @@ def running(settings: Settings, workers: int) -> Iterator:
         context = multiprocessing.get_context("spawn")
         with context.Pool(workers, _start, (settings, threads)) as pool:
             yield lambda batches: pool.imap(_translate, batches)
+            pool.close()
+            pool.join()
 
 
 def batches(
