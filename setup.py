@@ -31,7 +31,10 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["fairseq_docmt", "fairseq_docmt.*"]),
-    package_data={"fairseq_docmt.scoring": ["*.html", "*.js"], "fairseq_docmt.ops": ["*.cpp"]},
+    package_data={
+        "fairseq_docmt.scoring.report": ["*.html", "*.js"],
+        "fairseq_docmt.ops": ["*.cpp"],
+    },
     ext_modules=[step_kernels],
     python_requires=">=3.8",
     install_requires=[

@@ -37,7 +37,10 @@ PROGRAMS = {
 }
 #: what commands import later; the first takes longest
 IMPORTED = ["torch._dynamo", "fairseq_docmt.generation"]
-IMPORTED += [f"fairseq_docmt.scoring.{name}" for name in ("metrics", "report", "context_usage")]
+IMPORTED += [
+    f"fairseq_docmt.scoring.{name}"
+    for name in ("corpus.metrics", "report.command", "context.context_usage")
+]
 COPIED = ("examples", "data_prep")
 #: options of GPUs, which no test has
 LEFT_OUT = {"--fp16", "--fp16-no-flatten-grads"}
@@ -111,12 +114,12 @@ class Shell:
                 self._serve()
             finally:
                 os._exit(1)  # never return into the tests of the parent
+        self._listener.close()  # so that commands fail, not wait, once the server has ended
 
     def close(self) -> None:
         """Stop the server."""
         os.kill(self._server, signal.SIGKILL)
         os.waitpid(self._server, 0)
-        self._listener.close()
 
     def run(self, text: str, folder: str = ".", **environment: str) -> subprocess.CompletedProcess:
         """Run commands in bash, which stops at the first that fails.

@@ -17,8 +17,8 @@ from typing import List
 
 from fairseq_docmt.analysis.bleu_by_position import places, read_output
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring._files import read_text
-from fairseq_docmt.scoring.context_usage import read_documents
+from fairseq_docmt.readers.files import read_text
+from fairseq_docmt.scoring.context.context_usage import read_documents
 
 
 def make(sentences: int, source: str, target: str, out: Path) -> None:

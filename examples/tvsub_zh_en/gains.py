@@ -4,9 +4,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterator, List, Sequence
 
-from fairseq_docmt.scoring.context_usage import mean_gain
-from fairseq_docmt.scoring.dropped_pronouns import PERSON_OF_FORM, read_marks
-from fairseq_docmt.scoring.translations import read_translations
+from fairseq_docmt.scoring.context.context_usage import mean_gain
+from fairseq_docmt.scoring.texts.translations import read_translations
+from fairseq_docmt.scoring.words.dropped_pronouns import PERSON_OF_FORM, read_marks
 
 
 def of_tokens(sentences: List[dict]) -> List[List[float]]:

@@ -19,7 +19,7 @@ import gains
 import results
 from sacrebleu.metrics import CHRF
 
-from fairseq_docmt.scoring.translations import Translations, read_translations
+from fairseq_docmt.scoring.texts.translations import Translations, read_translations
 
 WITHOUT_CONTEXT = ("base", "control")
 MOST = 12

@@ -16,7 +16,7 @@ from typing import Dict, List
 import gains
 from sacrebleu.metrics import BLEU
 
-from fairseq_docmt.scoring.translations import read_translations
+from fairseq_docmt.scoring.texts.translations import read_translations
 
 #: passages of passages.py that are kept: the corpus is not part of this project
 PASSAGES = 5

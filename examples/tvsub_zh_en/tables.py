@@ -18,8 +18,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from tabulate import tabulate
 
-from fairseq_docmt.scoring.corpus_metrics import Comparison
-from fairseq_docmt.scoring.metrics import finds_difference
+from fairseq_docmt.scoring.corpus.corpus_metrics import Comparison
+from fairseq_docmt.scoring.corpus.metrics import finds_difference
 
 HERE = Path(__file__).parent
 MARKS = ("<!-- written by tables.py -->\n", "<!-- end of tables.py -->\n")

@@ -21,9 +21,9 @@ from tabulate import tabulate
 from fairseq_docmt.analysis._documents import check_folder, write_results
 from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.corpus_metrics import bleu_of_ranges
-from fairseq_docmt.scoring.readers import Output, read_input
-from fairseq_docmt.scoring.translations import named_files
+from fairseq_docmt.readers import Output, read_input
+from fairseq_docmt.scoring.corpus.corpus_metrics import bleu_of_ranges
+from fairseq_docmt.scoring.texts.translations import named_files
 
 
 def read_output(path: str) -> Output:

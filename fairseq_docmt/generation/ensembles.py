@@ -25,9 +25,8 @@ class ShallowFusion(nn.Module):
 
     At each step the generator adds ``--lm-weight`` times the log-probabilities of the next word
     after the previous target sentences of the document and the beginning of this one.  A document
-    is the sequence ``</s> s1 </s> s2 </s> …``, as in
-    :class:`~fairseq_docmt.scoring.document_lm.DocumentLanguageModel`.  While the model has too few
-    positions, the earliest sentences are left out.
+    is the sequence ``</s> s1 </s> s2 </s> …``, as for the language model of ``rerank``.  While the
+    model has too few positions, the earliest sentences are left out.
 
     Args:
         model: language model of fairseq with a transformer decoder.

@@ -6,7 +6,7 @@ from typing import Any, List, NamedTuple, Sequence
 
 from tabulate import tabulate
 
-from fairseq_docmt.scoring._files import write_text
+from fairseq_docmt.readers.files import write_text
 
 STYLES = {"text": "simple", "markdown": "github"}
 

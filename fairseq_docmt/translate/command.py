@@ -39,8 +39,8 @@ from tqdm import tqdm
 
 from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring._files import write_text
-from fairseq_docmt.scoring.readers import read_docids
+from fairseq_docmt.readers import read_docids
+from fairseq_docmt.readers.files import write_text
 from fairseq_docmt.translate.engine import Settings, batches, running
 from fairseq_docmt.translate.exported import is_exported, read_info
 from fairseq_docmt.translate.formats import Layout, Translations, files_below, read_source

@@ -13,9 +13,9 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 from lxml import etree
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring._files import read_text
-from fairseq_docmt.scoring.readers import records, refuse_unknown, wmt_xml
-from fairseq_docmt.scoring.readers.records import Row, Wanted, numbered_document
+from fairseq_docmt.readers import records, refuse_unknown, wmt_xml
+from fairseq_docmt.readers.files import read_text
+from fairseq_docmt.readers.records import Row, Wanted, numbered_document
 
 #: Field or column of a translation.
 HYPOTHESIS = "hypothesis"

@@ -20,7 +20,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.generation.ensembles import ShallowFusion
 from fairseq_docmt.generation.search import DocumentSearch
-from fairseq_docmt.scoring.document_lm import DocumentLanguageModel
+from fairseq_docmt.scoring.reranking.document_lm import DocumentLanguageModel
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
 #: documents that the loops translate too

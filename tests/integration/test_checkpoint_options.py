@@ -28,7 +28,7 @@ from fairseq_docmt.checkpoint_file import (
 )
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring.document_lm import DocumentLanguageModel
+from fairseq_docmt.scoring.reranking.document_lm import DocumentLanguageModel
 
 WINDOW = ["--task", "sliding_window_translation"]
 STOCK = ["--task", "translation"]

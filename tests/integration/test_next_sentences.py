@@ -10,7 +10,7 @@ from long_tests import long_but_for
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring.reference_scores import ReferenceScorer
+from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
 WINDOWS = ["--task", "sliding_window_translation"]

@@ -8,11 +8,11 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import alignment
-from fairseq_docmt.scoring.alignment import align_document, report, token_spans
-from fairseq_docmt.scoring.layout import layout_of
-from fairseq_docmt.scoring.readers import Lines
-from fairseq_docmt.scoring.translations import read_translations
+from fairseq_docmt.readers import Lines
+from fairseq_docmt.scoring.texts import alignment
+from fairseq_docmt.scoring.texts.alignment import align_document, report, token_spans
+from fairseq_docmt.scoring.texts.layout import layout_of
+from fairseq_docmt.scoring.texts.translations import read_translations
 
 pytest.importorskip("mweralign", reason="alignment needs mweralign")
 

@@ -2,7 +2,7 @@
 
 The test of the package needs COMET_PYTHON, the Python of an environment with unbabel-comet.
 
-Covers scoring/comet_metric.py and scoring/comet_worker.py.
+Covers scoring/corpus/comet_metric.py and scoring/corpus/comet_worker.py.
 """
 
 import json

@@ -8,9 +8,15 @@ import tiny
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring.context_usage import Scores, by_word, read_documents, score, usage
-from fairseq_docmt.scoring.contrastive_items import Item
-from fairseq_docmt.scoring.reference_scores import ReferenceScorer
+from fairseq_docmt.scoring.context.context_usage import (
+    Scores,
+    by_word,
+    read_documents,
+    score,
+    usage,
+)
+from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
+from fairseq_docmt.scoring.contrastive.items import Item
 
 SOURCE = tiny.documents((4, 1, 3), seed=5)
 REFERENCE = tiny.translate(SOURCE)

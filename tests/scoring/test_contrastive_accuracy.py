@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.contrastive_accuracy import by_label, judge, summarise
-from fairseq_docmt.scoring.contrastive_formats import read_set
-from fairseq_docmt.scoring.contrastive_items import Item
+from fairseq_docmt.scoring.contrastive.accuracy import by_label, judge, summarise
+from fairseq_docmt.scoring.contrastive.formats import read_set
+from fairseq_docmt.scoring.contrastive.items import Item
 
 
 def item(texts: str, correct: int = 0, **labels) -> Item:

@@ -1,7 +1,7 @@
 """The contrastive command: scores equal forced decoding of each candidate in any batch.
 
-Covers scoring/contrastive.py, scoring/contrastive_items.py, scoring/reference_scores.py,
-scoring/scorer_options.py.
+Covers scoring/contrastive/command.py, scoring/contrastive/items.py,
+scoring/context/reference_scores.py, scoring/context/scorer_options.py.
 """
 
 import io
@@ -21,8 +21,8 @@ from fairseq_docmt import command_line
 from fairseq_docmt.data.text_form import TextForm
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring.contrastive_items import Item, checked_item
-from fairseq_docmt.scoring.reference_scores import ReferenceScorer
+from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
+from fairseq_docmt.scoring.contrastive.items import Item, checked_item
 
 WORDS = 12
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.contrastive_formats import read_set
-from fairseq_docmt.scoring.contrastive_items import Item, json_lines
+from fairseq_docmt.scoring.contrastive.formats import read_set
+from fairseq_docmt.scoring.contrastive.items import Item, json_lines
 
 VOITA = {"src": "a _eos b", "dst": ["A _eos B", "A _eos C"], "true_ind": 1, "ctx_dist": 1}
 CONTRAPRO = {

@@ -8,7 +8,7 @@ import pytest
 
 import fairseq_docmt
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.dropped_pronouns import found_in, read_marks
+from fairseq_docmt.scoring.words.dropped_pronouns import found_in, read_marks
 
 
 @pytest.mark.parametrize(

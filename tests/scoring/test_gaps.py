@@ -1,6 +1,6 @@
 """Gaps in published test sets: left out, counted and named, in every command that reads them.
 
-Covers scoring/layout.py.
+Covers scoring/texts/layout.py.
 """
 
 import json
@@ -8,7 +8,7 @@ import json
 import pytest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.translations import read_translations
+from fairseq_docmt.scoring.texts.translations import read_translations
 
 #: 1 to 12: segments in the order of their numbers.
 WORDS = [f"w{n} and v{n} are here" for n in range(1, 13)]

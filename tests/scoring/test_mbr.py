@@ -1,6 +1,6 @@
 """Choice among candidates: minimum Bayes risk against plain loops, reranking.
 
-Covers scoring/rerank.py and scoring/candidates.py.
+Covers scoring/reranking/rerank.py and scoring/reranking/candidates.py.
 """
 
 import argparse
@@ -12,9 +12,9 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import mbr, rerank
-from fairseq_docmt.scoring.candidates import Candidates, read_nbest
-from fairseq_docmt.scoring.layout import Layout
+from fairseq_docmt.scoring.reranking import mbr, rerank
+from fairseq_docmt.scoring.reranking.candidates import Candidates, read_nbest
+from fairseq_docmt.scoring.texts.layout import Layout
 
 ROWS = [
     ["the cat sat", "a cat sat down", "the dog sat down", "the cat sat"],

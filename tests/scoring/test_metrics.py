@@ -1,6 +1,7 @@
 """Corpus metrics: values computed by hand, agreement with the sacreBLEU command, significance.
 
-Covers scoring/_files.py, scoring/_tables.py, scoring/corpus_metrics.py, scoring/meteor.py.
+Covers readers/files.py, scoring/_tables.py, scoring/corpus/corpus_metrics.py,
+scoring/corpus/meteor.py.
 """
 
 import json
@@ -15,11 +16,11 @@ from sacrebleu.metrics import BLEU
 from scipy.stats import binomtest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import corpus_metrics, significance
-from fairseq_docmt.scoring.corpus_metrics import Options
-from fairseq_docmt.scoring.meteor import Meteor
-from fairseq_docmt.scoring.metrics import is_significant
-from fairseq_docmt.scoring.translations import read_translations
+from fairseq_docmt.scoring.corpus import corpus_metrics, significance
+from fairseq_docmt.scoring.corpus.corpus_metrics import Options
+from fairseq_docmt.scoring.corpus.meteor import Meteor
+from fairseq_docmt.scoring.corpus.metrics import is_significant
+from fairseq_docmt.scoring.texts.translations import read_translations
 
 LENGTHS = (4, 1, 7, 3, 5, 2, 6, 3, 4, 2, 5, 3)
 
@@ -353,7 +354,7 @@ def test_meteor():
 
 
 def test_meteor_says_what_is_missing(monkeypatch):
-    monkeypatch.setattr("fairseq_docmt.scoring.meteor.find_spec", lambda name: None)
+    monkeypatch.setattr("fairseq_docmt.scoring.corpus.meteor.find_spec", lambda name: None)
     with pytest.raises(UserError, match="METEOR needs NLTK; install it with `pip install nltk`"):
         Meteor()
 

@@ -1,6 +1,6 @@
 """Reranking with a document language model and a channel model, against plain loops.
 
-Covers scoring/document_lm.py, scoring/document_beam.py.
+Covers scoring/reranking/document_lm.py, scoring/reranking/document_beam.py.
 """
 
 import functools
@@ -16,9 +16,9 @@ from fairseq import checkpoint_utils
 from fairseq_cli import eval_lm
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import document_beam, noisy_channel, rerank
-from fairseq_docmt.scoring.candidates import read_nbest
-from fairseq_docmt.scoring.document_lm import DocumentLanguageModel
+from fairseq_docmt.scoring.reranking import document_beam, noisy_channel, rerank
+from fairseq_docmt.scoring.reranking.candidates import read_nbest
+from fairseq_docmt.scoring.reranking.document_lm import DocumentLanguageModel
 
 DOCUMENTS = tiny.translate(tiny.documents((4, 1, 6, 3), 5))
 

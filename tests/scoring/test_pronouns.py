@@ -1,6 +1,6 @@
 """Pronouns and formality: counts compared with counts by hand, with minimal pipelines.
 
-Covers scoring/pronoun_rules.py.
+Covers scoring/words/pronoun_rules.py.
 """
 
 import json
@@ -9,8 +9,8 @@ import pytest
 import spacy
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.pronoun_rules import PAIRS
-from fairseq_docmt.scoring.pronouns import Counts, count_pronouns, tag
+from fairseq_docmt.scoring.words.pronoun_rules import PAIRS
+from fairseq_docmt.scoring.words.pronouns import Counts, count_pronouns, tag
 
 PRONOUNS, FORMALITY = (PAIRS["en-de"].phenomena[name] for name in ("pronouns", "formality"))
 TAGS = {

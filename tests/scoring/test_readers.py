@@ -1,7 +1,7 @@
 """Formats of documents: the same test set in each of them, mistakes, conversion.
 
-Covers scoring/convert.py, scoring/layout.py, scoring/readers/inputs.py,
-scoring/readers/records.py, scoring/readers/wmt_xml.py.
+Covers scoring/texts/convert.py, scoring/texts/layout.py, readers/inputs.py,
+readers/records.py, readers/wmt_xml.py.
 """
 
 import json
@@ -10,9 +10,9 @@ import re
 import pytest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import _files
-from fairseq_docmt.scoring.readers import Document, Documents, Lines, Output, read_input
-from fairseq_docmt.scoring.translations import read_translations
+from fairseq_docmt.readers import Document, Documents, Lines, Output, read_input
+from fairseq_docmt.readers import files as _files
+from fairseq_docmt.scoring.texts.translations import read_translations
 
 XML = """<?xml version='1.0' encoding='utf-8'?>
 <dataset id="set"><collection id="general">

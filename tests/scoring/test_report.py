@@ -1,6 +1,6 @@
 """The report: content, escaping, and display in a browser.
 
-Covers scoring/_difference.py, scoring/_plots.py and scoring/tags.py.
+Covers scoring/report/difference.py, scoring/report/plots.py and scoring/words/tags.py.
 """
 
 import base64
@@ -14,8 +14,8 @@ import subprocess
 import pytest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import _difference
-from fairseq_docmt.scoring._difference import Run, runs
+from fairseq_docmt.scoring.report import difference as _difference
+from fairseq_docmt.scoring.report.difference import Run, runs
 
 HOSTILE = "</td><script>document.title = 'broken'</script><img src=x onerror=alert(1)>&amp;"
 NAME = "_$</td><script>document.title.remove()</script>$"

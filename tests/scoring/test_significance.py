@@ -7,7 +7,7 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from fairseq_docmt.scoring import corpus_metrics, significance
+from fairseq_docmt.scoring.corpus import corpus_metrics, significance
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Tagged words: tags and counts compared with those by hand, with minimal pipelines.
 
-Covers scoring/tagging_rules.py.
+Covers scoring/words/tagging_rules.py.
 """
 
 import json
@@ -10,9 +10,9 @@ import spacy
 
 from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.tagged_words import analyse, count, tag
-from fairseq_docmt.scoring.tagging_rules import LANGUAGES
-from fairseq_docmt.scoring.translations import Translations
+from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.words.tagged_words import analyse, count, tag
+from fairseq_docmt.scoring.words.tagging_rules import LANGUAGES
 
 #: Language -> lemma -> words.  Other words have none.
 LEMMAS = {

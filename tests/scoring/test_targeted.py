@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.targeted import has_word, judge, last_sentences, read_targets
+from fairseq_docmt.scoring.words.targeted import has_word, judge, last_sentences, read_targets
 
 CTXPRO = [
     {"expected": "sie", "rule": "ACC.FORM", "ref segment": "x"},

@@ -1,6 +1,6 @@
 """Consistency checks of source, reference and output texts.
 
-Covers scoring/layout.py.
+Covers scoring/texts/layout.py.
 """
 
 import gzip
@@ -8,8 +8,8 @@ import gzip
 import pytest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring._files import read_text
-from fairseq_docmt.scoring.translations import read_translations
+from fairseq_docmt.readers.files import read_text
+from fairseq_docmt.scoring.texts.translations import read_translations
 
 REFERENCE = "a\nb\n\nc\n"
 

@@ -10,7 +10,7 @@ import tiny
 
 from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.readers import read_input
+from fairseq_docmt.readers import read_input
 from fairseq_docmt.translate.journal import Journal
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)

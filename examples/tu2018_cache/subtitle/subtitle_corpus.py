@@ -19,7 +19,7 @@ from typing import Iterator
 
 from check_documents import CorpusError, check_files, check_lines, iterate_lines
 
-from fairseq_docmt.scoring.dropped_pronouns import CHINESE, PERSONS
+from fairseq_docmt.scoring.words.dropped_pronouns import CHINESE, PERSONS
 
 #: sentence pairs of the splits in the paper (table 1)
 SENTENCES = {"train": 2_150_945, "dev": 1_086, "test": 1_154}

@@ -41,7 +41,7 @@ from pretrained import (
 from fairseq_docmt.checkpoint_file import CheckpointFile
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring.reference_scores import ReferenceScorer
+from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks.starts import language_tags
 

@@ -32,7 +32,7 @@ from pretrained import (
 from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring.document_lm import DocumentLanguageModel
+from fairseq_docmt.scoring.reranking.document_lm import DocumentLanguageModel
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 
 MARKED = "--mark-document-start"

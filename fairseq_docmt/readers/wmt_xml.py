@@ -1,0 +1,132 @@
+"""Reader of the XML of the WMT shared tasks: documents with sources, references and systems."""
+
+import re
+from typing import Iterator, List, Optional
+
+from lxml import etree
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.inputs import Document, Documents
+from fairseq_docmt.readers.records import Lacks, Row, Wanted, numbered_document
+
+#: Role -> element and the attribute that tells several of them apart.
+ELEMENTS = {
+    "source": ("src", "translator"),
+    "reference": ("ref", "translator"),
+    "system": ("hyp", "system"),
+}
+
+
+def is_xml(text: str) -> bool:
+    """Return whether the text begins as the XML of WMT does."""
+    return re.match(r"\s*(<\?xml\b|<dataset\b)", text) is not None
+
+
+def read(text: str, path: str, wanted: Wanted) -> Documents:
+    """Read the documents of a WMT XML file.
+
+    Raises:
+        UserError: the file is not valid XML, a document lacks the wanted text, there are several
+            and none is named or two have the name, two documents or segments have the same id, or
+            only some segments of a document have one.
+    """
+    documents = documents_of(parse(text, path), path)
+    found, lacks = [], []
+    for element in documents:
+        try:
+            found.append(_document(element, path, wanted))
+        except Lacks as error:
+            if wanted.role != "reference":
+                raise
+            lacks.append(error)
+            found.append(_without_text(element, path))
+    if len(lacks) == len(found):
+        raise lacks[0]
+    return Documents(path, found, _language(documents, wanted))
+
+
+def _language(documents, wanted: Wanted) -> Optional[str]:
+    """Return the language of the texts of a role, None if they have none or several."""
+    tag, _ = ELEMENTS[wanted.role]
+    found = {text.get("lang") for element in documents for text in element.findall(tag)}
+    return found.pop() if len(found) == 1 else None
+
+
+def parse(text: str, path: str):
+    """Return the root element of a file, which may not name other files.
+
+    Raises:
+        UserError: the file is not valid XML.
+    """
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
+    try:
+        root = etree.fromstring(text.lstrip().encode("utf-8"), parser)
+    except etree.XMLSyntaxError as error:
+        raise UserError(f"{path}, line {error.lineno} is not valid XML: {error.msg}") from None
+    return root
+
+
+def documents_of(root, path: str) -> list:
+    """Return the elements of the documents.
+
+    Raises:
+        UserError: there is none, or one has no id of its own.
+    """
+    documents = list(root.iter("doc"))
+    if not documents:
+        raise UserError(f"{path} has no documents (elements doc)")
+    seen = set()
+    for element in documents:
+        name, where = element.get("id"), f"{path}, line {element.sourceline}"
+        if not name:
+            raise UserError(f"{where}: the document has no id")
+        if name in seen:
+            raise UserError(f"{where}: the file already has a document {name}; rename one")
+        seen.add(name)
+    return documents
+
+
+def text_of(element, path: str, wanted: Wanted):
+    """Return the element of the wanted text of a document.
+
+    Raises:
+        UserError: the document lacks it, or there are several and none is named.
+    """
+    where = f"{path}, line {element.sourceline}: document {element.get('id')}"
+    return _chosen(element, where, wanted)
+
+
+def _document(element, path: str, wanted: Wanted) -> Document:
+    rows = list(_rows(text_of(element, path, wanted), path))
+    return numbered_document(element.get("id"), rows)
+
+
+def _without_text(element, path: str) -> Document:
+    """Return a document without the wanted text, with as many segments as its other texts have."""
+    texts = (text for text in element.iterchildren(*(tag for tag, _ in ELEMENTS.values())))
+    rows = next((rows for rows in ([*_rows(text, path)] for text in texts) if rows), [])
+    return numbered_document(element.get("id"), [row._replace(text=None) for row in rows])
+
+
+def _rows(text, path: str) -> Iterator[Row]:
+    for seg in text.iter("seg"):
+        where = f"{path}, line {seg.sourceline}"
+        yield Row(where, seg.get("id") or None, "".join(seg.itertext()))
+
+
+def _chosen(element, where: str, wanted: Wanted):
+    tag, attribute = ELEMENTS[wanted.role]
+    found = element.findall(tag)
+    names: List[str] = [text.get(attribute, "") for text in found]
+    for name in filter(None, (wanted.chosen, wanted.name)):
+        if names.count(name) > 1:
+            raise UserError(f"{where} has several {tag} elements of {name}; leave one")
+        if name in names:
+            return found[names.index(name)]
+        if name == wanted.chosen:
+            raise Lacks(f"{where} has no {tag} {name}, only {', '.join(names) or 'none'}")
+    if not found:
+        raise Lacks(f"{where} has no {tag}")
+    if len(found) > 1:
+        raise UserError(f"{where} has several: {', '.join(names)}; choose one as FILE#NAME")
+    return found[0]

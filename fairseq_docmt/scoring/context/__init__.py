@@ -1,0 +1,1 @@
+"""Scores of references by a model, with and without context."""

@@ -1,0 +1,366 @@
+"""Measure how much a model uses its context: CXMI of references (Fernandes et al., 2021).
+
+Conditional cross-mutual information (CXMI) is the gain in log-probability of a reference due to
+context, ``log p(y | x, context) - log p(y | x)``; positive values mean that context helps.  Two
+figures are given:
+
+  bits per sentence  log2, summed over the tokens of a sentence without its end symbol, mean over
+                     sentences; also the mean over all tokens
+  as published       the figure of the authors' code: natural logarithm, mean over the tokens of a
+                     sentence with its end symbol, then mean over sentences
+
+The same gain for single tokens is called pointwise CXMI.  Without context each sentence is scored
+as a document of its own, by the same model or by that of --baseline.  --context other-document is
+a control: a model that gains as much from sentences of another document does not use what they say.
+The gain of the other contexts over this control is given too.
+"""
+
+import argparse
+import math
+from collections import defaultdict
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from fairseq_docmt.data import DocumentIndex
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.files import read_lines
+from fairseq_docmt.scoring import _tables
+from fairseq_docmt.scoring._intervals import bootstrap_interval
+from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
+from fairseq_docmt.scoring.context.scorer_options import add_model_arguments, load_scorer
+
+ALL = "all"
+OTHER = "other-document"
+
+
+class Documents(NamedTuple):
+    """A parallel corpus with document boundaries.
+
+    Attributes:
+        index: document of each sentence.
+        source, target: sentences of all documents, one after the other.
+    """
+
+    index: DocumentIndex
+    source: List[str]
+    target: List[str]
+
+    def with_context(self, sentences: int) -> List[Tuple[List[str], List[str]]]:
+        """Return for each sentence a document of itself and up to ``sentences`` previous ones."""
+        position = self.index.position
+        spans = [(i - min(position[i], sentences), i + 1) for i in range(len(self.source))]
+        return [(self.source[a:b], self.target[a:b]) for a, b in spans]
+
+    def with_other_context(self, most: Optional[int] = None) -> List[Tuple[List[str], List[str]]]:
+        """Return for each sentence a document of sentences of another document and itself.
+
+        The context is the sentences before the same position in the next document (after the
+        last, in the first), as far as that reaches: as many as the sentence has in its own
+        document, and at most ``most``.
+        """
+        starts, position = self.index.starts.tolist(), self.index.position.tolist()
+        pairs = []
+        for i, document in enumerate(self.index.document.tolist()):
+            other = (document + 1) % self.index.num_documents
+            first, size = starts[other], starts[other + 1] - starts[other]
+            end = first + min(position[i], size)
+            begin = first if most is None else max(first, end - most)
+            sides = (self.source, self.target)
+            pairs.append(tuple([*side[begin:end], side[i]] for side in sides))
+        return pairs
+
+    def whole(self) -> List[Tuple[List[str], List[str]]]:
+        """Return the source and target sentences of each document."""
+        return [(self.source[a:b], self.target[a:b]) for a, b in self.index.spans]
+
+
+class Scores(NamedTuple):
+    """Log-probabilities of the tokens of a sentence, to base 2.
+
+    Attributes:
+        words: (n,) tokens.
+        bits: (n,) log-probability of each token.
+        end: log-probability of the end symbol.
+    """
+
+    words: List[str]
+    bits: np.ndarray
+    end: float = 0.0
+
+
+class Gain(NamedTuple):
+    """A mean over sentences with its 95 % confidence interval, by bootstrap over documents.
+
+    Attributes:
+        mean: mean over sentences.
+        low, high: ends of the interval; None for a single document.
+    """
+
+    mean: float
+    low: Optional[float]
+    high: Optional[float]
+
+
+class Usage(NamedTuple):
+    """Gain due to context.
+
+    Attributes:
+        sentence: CXMI in bits for each sentence, without the end symbol.
+        token: mean of the bits over tokens.
+        published: CXMI as in the code of Fernandes et al.: nats for each token with the end symbol,
+            mean over the tokens of a sentence.
+    """
+
+    sentence: Gain
+    token: float
+    published: Gain
+
+
+def read_documents(source: str, reference: str) -> Documents:
+    """Read a parallel corpus: one sentence per line, blank lines between documents.
+
+    Raises:
+        UserError: a file is missing or empty, or the files are not line-aligned.
+    """
+    sides = [read_lines(path) for path in (source, reference)]
+    if len(sides[0]) != len(sides[1]):
+        raise UserError(
+            f"{source} has {len(sides[0])} lines, but {reference} has {len(sides[1])}; both need a "
+            "line for each sentence"
+        )
+    for number, pair in enumerate(zip(*sides), start=1):
+        if bool(pair[0]) != bool(pair[1]):
+            raise UserError(
+                f"line {number} is blank in only one of {source} and {reference}; a blank line "
+                "separates documents on both sides"
+            )
+    index = DocumentIndex.from_sizes([2 if line else 1 for line in sides[0]])
+    return Documents(index, *([lines[row] for row in index.line_ids] for lines in sides))
+
+
+def score(scorer: ReferenceScorer, documents: Documents, context: str) -> List[Scores]:
+    """Score all reference sentences.
+
+    Args:
+        scorer: scorer of the model.
+        documents: B documents.
+        context: number of previous sentences; ``all`` to score whole documents with the context
+            that the model has in decoding; or ``other-document``, perhaps with ``:`` and a number.
+    """
+    other, _, most = context.partition(":")
+    if other == OTHER:
+        pairs = documents.with_other_context(int(most) if most else None)
+        found = scorer.sentence_scores(pairs, last_only=True)
+    elif context == ALL:
+        found = scorer.sentence_scores(documents.whole())
+    else:
+        found = scorer.sentence_scores(documents.with_context(int(context)), last_only=True)
+    dictionary = scorer.task.target_dictionary
+    return [
+        Scores([dictionary[t] for t in tokens[:-1]], *_in_bits(scores))
+        for sentences in found
+        for tokens, scores in sentences
+    ]
+
+
+def _in_bits(scores) -> Tuple[np.ndarray, float]:
+    bits = scores.numpy() / math.log(2)
+    return bits[:-1], float(bits[-1])
+
+
+def usage(
+    without: Sequence[Scores], with_context: Sequence[Scores], document: Sequence[int]
+) -> Usage:
+    """Compute the CXMI of sentences that were scored without and with context.
+
+    Args:
+        without, with_context: scores of each sentence.
+        document: (sentences,) number of the document of each sentence.
+    """
+    gains = [w.bits - wo.bits for wo, w in zip(without, with_context)]
+    ends = [w.end - wo.end for wo, w in zip(without, with_context)]
+    nats = [math.log(2) * (g.sum() + end) / (len(g) + 1) for g, end in zip(gains, ends)]
+    return Usage(
+        mean_gain([gain.sum() for gain in gains], document),
+        float(np.concatenate(gains).mean()),
+        mean_gain(nats, document),
+    )
+
+
+def over_other_documents(
+    found: Dict[str, Sequence[Scores]], document: Sequence[int]
+) -> Dict[str, Usage]:
+    """Compute the gain of each context over sentences of another document, where both were scored.
+
+    Args:
+        found: scores of each sentence, by context.
+        document: (sentences,) number of the document of each sentence.
+
+    Returns:
+        Gains by names such as ``10 over other-document:10``.
+    """
+    others = [context for context in found if context.startswith(OTHER)]
+    own = [context for context in found if context not in others]
+    return {f"{a} over {b}": usage(found[b], found[a], document) for a in own for b in others}
+
+
+def mean_gain(values: Sequence[float], document: Sequence[int]) -> Gain:
+    """Return the mean of values with its interval.
+
+    Args:
+        values: (values,) gains of sentences or of tokens.
+        document: (values,) number of the document of each.
+    """
+    numbers = np.unique(np.asarray(document), return_inverse=True)[1]
+    sums, counts = np.bincount(numbers, weights=values), np.bincount(numbers)
+    low, high = bootstrap_interval(
+        (sums, counts), lambda total, count, axis: total.sum(axis) / count.sum(axis)
+    )
+    return Gain(float(np.mean(values)), low, high)
+
+
+def by_word(without: Sequence[Scores], with_context: Sequence[Scores]) -> Dict[str, List[float]]:
+    """Compute the pointwise CXMI of each occurrence of each token, in bits."""
+    found: Dict[str, List[float]] = defaultdict(list)
+    for one, other in zip(without, with_context):
+        for word, gain in zip(one.words, other.bits - one.bits):
+            found[word].append(float(gain))
+    return found
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add = parser.add_argument
+    add("--path", required=True, help="checkpoint, or several joined by ':'")
+    add("--baseline", metavar="PATH", help="model without context; default: --path")
+    add("--source", required=True, metavar="FILE", help="source, blank lines between documents")
+    add("--reference", required=True, metavar="FILE", help="reference translation")
+    add(
+        "--context",
+        nargs="+",
+        default=[ALL],
+        metavar="K",
+        help="number of previous sentences, at most as many as the model reads in decoding; all: "
+        "what the model sees in decoding (default); other-document or other-document:K: sentences "
+        "of another document, at most K, as a control",
+    )
+    add("--words", type=int, default=15, help="number of tokens to show, by their mean gain")
+    add("--min-count", type=int, default=10, help="minimum occurrences of a token to be shown")
+    add_model_arguments(parser)
+    _tables.add_arguments(parser)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run the command."""
+    for context in args.context:
+        _check_context(context)
+    documents = read_documents(args.source, args.reference)
+    if documents.index.num_documents < 2 and any(c.startswith(OTHER) for c in args.context):
+        raise UserError(f"--context {OTHER} needs two or more documents; {args.source} has one")
+    scorer, base = _load_scorers(args)
+    without = score(base, documents, "0")
+    found = {context: score(scorer, documents, context) for context in args.context}
+    number = documents.index.document
+    used = {context: usage(without, scores, number) for context, scores in found.items()}
+    used.update(over_other_documents(found, number))
+    words = by_word(without, found[args.context[-1]])
+    tables = [
+        _tables.Table("context usage", ["context", *_HEADERS], [_row(*x) for x in used.items()]),
+        _tables.Table(
+            f"tokens that gain most (context {args.context[-1]})",
+            ["token", "occurrences", "bits each"],
+            [
+                [word, str(len(words[word])), f"{np.mean(words[word]):.2f}"]
+                for word in _most_improved(words, args.min_count)[: args.words]
+            ],
+        ),
+    ]
+    notes = [
+        f"docs:{documents.index.num_documents}|sentences:{len(without)}|"
+        f"tokens:{sum(len(s.words) for s in without)}|intervals:95 % bootstrap over documents",
+        "CXMI, bits per sentence: base 2, without end symbols; CXMI as published: nats per token "
+        "with end symbols, mean of each sentence, then over sentences (code of Fernandes et al., "
+        "2021)",
+    ]
+    results = {
+        "usage": {context: _as_json(value) for context, value in used.items()},
+        "sentences": _of_sentences(without, found),
+    }
+    _tables.show(args, tables, notes, results)
+
+
+def _check_context(context: str) -> None:
+    """Refuse a value of ``--context`` that is none of those described in its help."""
+    kind, colon, most = context.partition(":")
+    other = kind == OTHER and colon and _is_positive(most)
+    if not (context in (ALL, OTHER) or _is_positive(context) or other):
+        raise UserError(
+            f"--context {context}: give positive numbers of sentences, {ALL}, or {OTHER}:K"
+        )
+
+
+def _load_scorers(args: argparse.Namespace) -> Tuple[ReferenceScorer, ReferenceScorer]:
+    """Load the model of ``--path`` and that of ``--baseline``, by default the same."""
+    scorer = load_scorer(args.path, args)
+    base = load_scorer(args.baseline, args) if args.baseline else scorer
+    if not base.task.target_dictionary == scorer.task.target_dictionary:
+        raise UserError(
+            "the models of --baseline and --path have different target dictionaries; compare "
+            "models that were trained on the same binarised data"
+        )
+    return scorer, base
+
+
+def _most_improved(words: Dict[str, List[float]], min_count: int) -> List[str]:
+    """Return the words with enough occurrences, those with the highest mean gain first."""
+    frequent = [word for word, gains in words.items() if len(gains) >= min_count]
+    return sorted(frequent, key=lambda word: -np.mean(words[word]))
+
+
+def _of_sentences(without: Sequence[Scores], found: Dict[str, Sequence[Scores]]) -> List[dict]:
+    """Return the words of each sentence, and their scores with their end symbol by context."""
+    everything = {"without": without, **found}
+    return [
+        {
+            "words": sentence.words,
+            **{
+                name: [*scores[number].bits.tolist(), scores[number].end]
+                for name, scores in everything.items()
+            },
+        }
+        for number, sentence in enumerate(without)
+    ]
+
+
+_HEADERS = ["CXMI, bits per sentence", "95 %", "bits per token", "CXMI as published", "95 %"]
+
+
+def _is_positive(text: str) -> bool:
+    return text.isdecimal() and int(text) > 0
+
+
+def _row(context: str, found: Usage) -> List[str]:
+    sentence, published = found.sentence, found.published
+    return [
+        context,
+        f"{sentence.mean:.3f}",
+        _interval(sentence, 3),
+        f"{found.token:.4f}",
+        f"{published.mean:.4f}",
+        _interval(published, 4),
+    ]
+
+
+def _interval(found: Gain, digits: int) -> str:
+    if found.low is None:
+        return "-"
+    return f"{found.low:.{digits}f} to {found.high:.{digits}f}"
+
+
+def _as_json(found: Usage) -> dict:
+    return {
+        "sentence": found.sentence._asdict(),
+        "token": found.token,
+        "published": found.published._asdict(),
+    }

@@ -1,0 +1,334 @@
+"""Scores of reference translations: log-probabilities of their tokens in forced decoding.
+
+Documents are scored as by ``fairseq-generate --score-reference``, so every task and architecture is
+scored with the same context as in its own decoding.  Candidates of contrastive sets are treated as
+references of small documents.
+"""
+
+import contextlib
+import copy
+import logging
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+from fairseq.data import LanguagePairDataset
+from omegaconf import open_dict
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from fairseq_docmt.data import DecodingUnits, DocumentIndex, Lines
+from fairseq_docmt.data.text_checks import Symbols, tokens_of
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.models.interface import reads_documents
+from fairseq_docmt.scoring.contrastive.items import Item
+from fairseq_docmt.tasks._base import DocumentTranslationTask
+
+logger = logging.getLogger(__name__)
+
+#: Label smoothing of the loss by which Voita et al. (2019) rank candidates.
+VOITA_SMOOTHING = 0.1
+
+Sentences = Tuple[Tensor, ...]
+
+
+class Protocol(NamedTuple):
+    """Definition of the score of a candidate.
+
+    Attributes:
+        whole_window: if True, the mean over all target tokens that the model sees; otherwise the
+            sum over the tokens of the current sentence, including its end symbol.
+        smoothing: label smoothing of the log-probabilities.
+        merge: whether candidates with the same text count as one.
+    """
+
+    whole_window: bool = False
+    smoothing: float = 0.0
+    merge: bool = True
+
+
+PROTOCOLS = {
+    "plain": Protocol(),
+    "voita": Protocol(smoothing=VOITA_SMOOTHING),
+    "wu": Protocol(whole_window=True),
+    "contrapro": Protocol(merge=False),
+}
+
+
+class Scored(NamedTuple):
+    """Scores of items.
+
+    Attributes:
+        scores: for each item, the score of each candidate; higher is better.
+        unknown: share of the target tokens that are not in the dictionary.
+    """
+
+    scores: List[List[float]]
+    unknown: float
+
+
+class ReferenceScorer:
+    """Scorer of candidates with the models of a hub interface.
+
+    Args:
+        hub: hub interface of fairseq with one or more models, as in
+            :class:`~fairseq_docmt.generation.DocumentTranslator`.
+        encode_source, encode_target: functions from a sentence of a test set to the text that was
+            the input of ``fairseq-preprocess``.
+        max_tokens: maximum number of source tokens of a batch, with padding.
+        batch_size: maximum number of candidates of a batch, None for no limit.
+    """
+
+    def __init__(
+        self,
+        hub,
+        encode_source: Callable[[str], str] = str,
+        encode_target: Callable[[str], str] = str,
+        max_tokens: int = 4096,
+        batch_size: Optional[int] = None,
+    ):
+        self.hub, self.task = hub, hub.task
+        self._is_document_task = isinstance(hub.task, DocumentTranslationTask)
+        following = self._is_document_task and hub.task.options.get("next_sentences")
+        if following:
+            raise UserError(
+                f"the model reads {following} sentences after each window (--next-sentences), "
+                "which this command does not give it; fairseq-generate --score-reference does"
+            )
+        self.encode_source, self.encode_target = encode_source, encode_target
+        self.max_tokens, self.batch_size = max_tokens, batch_size
+        words = (hub.task.target_dictionary, hub.task.source_dictionary)
+        self._symbols = [Symbols.of_task(hub.task, dictionary) for dictionary in words]
+        self._known: Dict[Tuple[str, bool], Tensor] = {}
+
+    def score(self, items: Sequence[Item], protocol: Protocol = PROTOCOLS["plain"]) -> Scored:
+        """Score all candidates of all items.
+
+        Raises:
+            UserError: a candidate does not fit the model, a sentence has a symbol of the model as
+                a word, or the protocol does not apply.
+        """
+        if protocol.smoothing and len(self.hub.models) > 1:
+            raise UserError("--protocol voita is defined for one model; give a single checkpoint")
+        if not self._is_document_task:  # a sentence-level model sees no following sentences
+            items = [item.with_context(None) for item in items]
+        pairs = [
+            (self._encoded(item.source, True), self._encoded(candidate, False))
+            for item in items
+            for candidate in item.candidates
+        ]
+        current = [-1 - item.after for item in items for _ in item.candidates]
+        # Score equal candidates once: rounding in different batches must not break ties.
+        keys = [
+            (place, *(tuple(s.tolist()) for side in pair for s in side))
+            for place, pair in zip(current, pairs)
+        ]
+        distinct = dict(zip(keys, pairs))
+        found = self._sentences(list(distinct.values()), protocol.smoothing, last_only=True)
+        sums = [_score(own, key[0], protocol) for key, own in zip(distinct, found)]
+        found = dict(zip(distinct, sums))
+        scores = iter(found[key] for key in keys)
+        return Scored(
+            [[next(scores) for _ in item.candidates] for item in items],
+            self._unknown([target[place] for place, (_, target) in zip(current, pairs)]),
+        )
+
+    def sentence_scores(
+        self, documents: Sequence[Tuple[List[str], List[str]]], last_only: bool = False
+    ) -> List[List[Tuple[Tensor, Tensor]]]:
+        """Score the references of documents, each given as source and target sentences.
+
+        Args:
+            documents: documents with the same number of sentences on both sides.
+            last_only: score only the last sentence of each document.
+
+        Returns:
+            For each document, for each of its sentences: its target tokens, including the end
+            symbol, and their log-probabilities.
+
+        Raises:
+            UserError: a sentence does not fit the model.
+        """
+        pairs = [
+            (self._encoded(source, True), self._encoded(target, False))
+            for source, target in documents
+        ]
+        found = self._sentences(pairs, smoothing=0.0, last_only=last_only)
+        kept = slice(-1, None) if last_only else slice(None)
+        return [list(zip(target[kept], s[kept])) for (_, target), s in zip(pairs, found)]
+
+    def _encoded(self, sentences: Sequence[str], is_source: bool) -> Sentences:
+        for text in sentences:
+            if (text, is_source) not in self._known:
+                encode = self.encode_source if is_source else self.encode_target
+                self._known[text, is_source] = tokens_of(text, encode, self._symbols[is_source])
+        return tuple(self._known[text, is_source] for text in sentences)
+
+    def _unknown(self, targets: Sequence[Tensor]) -> float:
+        tokens = torch.cat(list(targets))
+        return float(tokens.eq(self.task.target_dictionary.unk()).double().mean())
+
+    def _sentences(
+        self, pairs: Sequence[Tuple[Sentences, Sentences]], smoothing: float, last_only: bool
+    ) -> List[List[Tensor]]:
+        """Compute log-probabilities of the target tokens of all sentences, by document.
+
+        Args:
+            pairs: documents, each as source and target sentences.
+            smoothing: label smoothing of the log-probabilities.
+            last_only: skip work that only the scores of earlier sentences need, and those
+                sentences where each is scored by itself.
+        """
+        if self._is_document_task:
+            batches = self._document_batches(pairs, last_only)
+        else:
+            batches = self._sentence_batches(pairs, last_only)
+        models = list(self.hub.models)
+        if smoothing:
+            models = [_Smoothed(model, smoothing) for model in models]
+        generation = copy.deepcopy(self.hub.cfg.generation)
+        with open_dict(generation):
+            generation.score_reference = True
+        scorer = self.task.build_generator(list(self.hub.models), generation)
+        found: List[Dict[int, Tensor]] = [{} for _ in pairs]
+        with self._any_order():
+            for sample, documents in batches:
+                rows = self.task.inference_step(scorer, models, sample)
+                for row, document, hypotheses in zip(sample["id"].tolist(), documents, rows):
+                    found[document][row] = hypotheses[0]["positional_scores"].cpu().double()
+        return [[scores[row] for row in sorted(scores)] for scores in found]
+
+    def _any_order(self):
+        """Return a context manager for scoring windows in any order; other tasks need none."""
+        if self._is_document_task:
+            return self.task.scoring_references()
+        return contextlib.nullcontext()
+
+    def _document_batches(self, pairs, last_only: bool):
+        """Yield batches of decoding units, and the document of each row, in decoding order."""
+        task = self.task
+        starts = np.concatenate([[0], np.cumsum([len(source) for source, _ in pairs])])
+        index = DocumentIndex(np.arange(starts[-1]), starts)
+        src = [sentence for source, _ in pairs for sentence in source]
+        tgt = [sentence for _, target in pairs for sentence in target]
+        sizes = np.array([len(sentence) for sentence in src])
+        cut, left_pad = task.search.cut(index, sizes), task.cfg.left_pad_source
+        if last_only:
+            cut = cut._replace(window=None)
+        if last_only and not task.search.keeps_order:  # windows that end with the last sentence
+            cut = cut._replace(spans=cut.spans[np.isin(cut.spans[:, 1], starts)])
+            self._report_cut(cut.spans, np.diff(starts))
+        self._check_lengths(self._rows_of(cut.spans), src, tgt, task.added_tokens)
+        lines = Lines(src, sizes, task.source_dictionary, tgt, left_pad=left_pad)
+        units = DecodingUnits(lines, cut)
+        batches = units.batches(self.max_tokens, self.batch_size, task.search.keeps_order, shards=1)
+        task.search.forget()
+        task.search.begin(len(units))
+        for batch in tqdm(batches, unit="batch", disable=None):
+            sample = units.collater([units[unit] for unit in batch])
+            yield sample, index.document[sample["id"].numpy()].tolist()
+
+    def _sentence_batches(self, pairs, last_only: bool):
+        """Yield batches of single sentences, and the document of each row, for other tasks."""
+        kept = slice(-1, None) if last_only else slice(None)
+        src = [sentence for source, _ in pairs for sentence in source[kept]]
+        tgt = [sentence for _, target in pairs for sentence in target[kept]]
+        document = [number for number, (source, _) in enumerate(pairs) for _ in source[kept]]
+        sizes = [np.array([len(sentence) for sentence in side]) for side in (src, tgt)]
+        numbers = np.arange(len(src))
+        self._check_lengths(np.stack([numbers, numbers + 1], axis=1), src, tgt)
+        words = (self.task.source_dictionary, self.task.target_dictionary)
+        options = {"left_pad_source": self.task.cfg.left_pad_source, "shuffle": False}
+        rows = LanguagePairDataset(src, sizes[0], words[0], tgt, sizes[1], words[1], **options)
+        batches = rows.batch_by_size(
+            np.argsort(-sizes[0], kind="stable"), self.max_tokens, self.batch_size
+        )
+        device = next(self.hub.models[0].parameters()).device
+        for batch in tqdm(batches, unit="batch", disable=None):
+            sample = rows.collater([rows[row] for row in batch])
+            documents = [document[row] for row in sample["id"].tolist()]
+            sample["net_input"] = {k: v.to(device) for k, v in sample["net_input"].items()}
+            sample["target"] = sample["target"].to(device)
+            yield sample, documents
+
+    def _rows_of(self, spans: np.ndarray) -> np.ndarray:
+        """Return the spans that a model reads in one row: the given ones, or single sentences."""
+        if not any(reads_documents(model) for model in self.hub.models):
+            return spans
+        return np.concatenate(
+            [np.stack([np.arange(a, b), np.arange(a, b) + 1], 1) for a, b in spans]
+        )
+
+    def _report_cut(self, spans, lengths) -> None:
+        window = self.task.search.window
+        wanted = np.minimum(lengths, window) if window else lengths
+        cut = int((spans[:, 1] - spans[:, 0] < wanted).sum())
+        if cut > 0:
+            logger.warning(
+                "%d of %d candidates exceed the model's maximum length and lose the beginning of "
+                "their context; reduce it with --context",
+                cut,
+                len(lengths),
+            )
+
+    def _check_lengths(self, spans, src, tgt, added=(0, 0)) -> None:
+        limits = self.hub.max_positions
+        sides = zip(("source", "target"), (src, tgt), limits, added)
+        for side, sentences, most, marks in sides:
+            ends = np.concatenate([[0], np.cumsum([len(s) for s in sentences])])
+            lengths = ends[spans[:, 1]] - ends[spans[:, 0]] + marks
+            if lengths.max() > most:
+                raise UserError(
+                    f"a candidate has {lengths.max()} {side} tokens with its context, but the "
+                    f"model has only {most} positions; reduce the context with --context"
+                )
+
+
+def _score(sentences: List[Tensor], current: int, protocol: Protocol) -> float:
+    """Compute the score of a candidate.
+
+    Args:
+        sentences: log-probabilities of the tokens of the sentences that the model sees at once, up
+            to the last one of the document.
+        current: index of the scored sentence, from the end.
+        protocol: definition of the score.
+
+    Raises:
+        UserError: the model does not see the current sentence together with all that follow it.
+    """
+    if -current > len(sentences):
+        raise UserError(
+            f"the model sees {len(sentences)} sentences at once, too few for the current one and "
+            f"{-1 - current} after it; reduce --context-after"
+        )
+    return float(torch.cat(sentences).mean() if protocol.whole_window else sentences[current].sum())
+
+
+class _Smoothed(nn.Module):
+    """A model whose token scores are negative label-smoothed losses.
+
+    The loss is ``LossXent`` in the code of Voita et al. (2019): the cross-entropy with a
+    distribution that gives ``1 - smoothing`` to the reference token and shares the rest equally
+    among all other tokens, minus the entropy of that distribution.
+    """
+
+    def __init__(self, model, smoothing: float):
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+
+    def __getattr__(self, name):
+        # Searches access the encoder and decoder of the model, e.g. to fill a document memory.
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("model"), name)
+
+    def forward(self, **net_input):
+        return self.model(**net_input)
+
+    def get_normalized_probs(self, net_output, log_probs, sample=None):
+        scores = self.model.get_normalized_probs(net_output, log_probs, sample).float()
+        words = scores.size(-1)
+        own, other = 1 - self.smoothing, self.smoothing / (words - 1)
+        entropy = -(own * np.log(own) + (words - 1) * other * np.log(other))
+        return (own - other) * scores + other * scores.sum(-1, keepdim=True) + entropy

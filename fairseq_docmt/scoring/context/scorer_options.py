@@ -1,0 +1,126 @@
+"""Options of commands that score references with trained models, and the scorer they describe."""
+
+from typing import List, Sequence
+
+import torch
+
+from fairseq_docmt.data.text_form import SUBWORDS, TextForm, checksum, read_text_forms
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
+
+
+def add_model_arguments(parser) -> None:
+    """Add the options that :func:`load_scorer` reads."""
+    add = parser.add_argument
+    add("--data", default="", help="folder with the dictionaries; default: as in training")
+    add("--bpe-codes", metavar="FILE", help="subword-nmt codes of the training data")
+    add("--target-bpe-codes", metavar="FILE", help="codes of the target side; default: --bpe-codes")
+    add("--sentencepiece-model", metavar="FILE", help="SentencePiece model of the training data")
+    add(
+        "--target-sentencepiece-model",
+        metavar="FILE",
+        help="model of the target side; default: --sentencepiece-model",
+    )
+    add("--source-tokenizer", choices=["moses", "jieba"], help="tokenizer for raw source text")
+    add("--target-tokenizer", choices=["moses", "jieba"], help="tokenizer for raw target text")
+    add("--source-truecaser", metavar="FILE", help="Moses truecasing model of the source side")
+    add(
+        "--target-truecaser",
+        metavar="FILE",
+        help="truecasing model of the target side; default: keep case",
+    )
+    add(
+        "--as-prepared",
+        action="store_true",
+        help="the text is already in the form of the training text. Without this option, the "
+        "tokenizer, truecasing and BPE of the training data are used if none of the options above "
+        "is given, and its BPE if no codes are given",
+    )
+    add("--max-tokens", type=int, default=4096, help="source tokens of a batch with padding")
+    add("--batch-size", type=int, help="maximum number of documents of a batch")
+    add("--cpu", action="store_true", help="use the CPU even if there is a GPU")
+    add("--fp16", action="store_true", help="half precision (GPU only)")
+
+
+def load_scorer(path: str, args) -> ReferenceScorer:
+    """Load one or more models (paths joined by ``:``) and the preprocessing of their training data.
+
+    Raises:
+        UserError: a checkpoint, BPE codes or a truecasing model is missing, or an option is
+            invalid.
+    """
+    if args.max_tokens < 1 or (args.batch_size is not None and args.batch_size < 1):
+        raise UserError("--max-tokens and --batch-size must be at least 1")
+    given = _given_forms(args)
+    hub = DocumentTranslator.from_pretrained(path, args.data).hub
+    on_gpu = torch.cuda.is_available() and not args.cpu
+    if args.fp16 and not on_gpu:
+        raise UserError("--fp16 needs a GPU; leave it out")
+    hub = hub.half() if args.fp16 else hub
+    hub = hub.cuda() if on_gpu else hub
+    languages = (hub.task.cfg.source_lang, hub.task.cfg.target_lang)
+    forms = given if args.as_prepared else _completed(given, languages, hub.cfg.task.data)
+    if not forms[1].bpe_codes and not forms[1].sentencepiece:
+        subwords = {key: getattr(forms[0], key) for key in SUBWORDS.values()}
+        forms[1] = forms[1]._replace(**subwords)
+    encode = [form.encoder(language) for form, language in zip(forms, languages)]
+    return ReferenceScorer(hub, *encode, args.max_tokens, args.batch_size)
+
+
+def _given_forms(args) -> List[TextForm]:
+    """Return the form of the source and the target text that the options describe.
+
+    Raises:
+        UserError: a file is missing, or options contradict each other.
+    """
+    given = [
+        TextForm(
+            args.source_tokenizer or "none",
+            args.source_truecaser,
+            args.bpe_codes,
+            args.sentencepiece_model,
+        ),
+        TextForm(
+            args.target_tokenizer or "none",
+            args.target_truecaser,
+            args.target_bpe_codes,
+            args.target_sentencepiece_model,
+        ),
+    ]
+    for form in given:
+        form.check_files()
+    if any(form.bpe_codes for form in given) and any(form.sentencepiece for form in given):
+        raise UserError("text has one kind of subwords; give BPE codes or SentencePiece models")
+    if args.as_prepared and any(form != TextForm() for form in given):
+        raise UserError("--as-prepared is for text that needs no tokenizer, truecasing or BPE")
+    return given
+
+
+def _completed(given: List[TextForm], languages: Sequence[str], data: str) -> List[TextForm]:
+    """Complete the form of both sides by that of the training data, where it is known.
+
+    Raises:
+        UserError: the BPE codes or the SentencePiece model are not those of the training data.
+    """
+    found = read_text_forms(data)
+    if not all(language in found for language in languages):
+        return given
+    trained = [found[language] for language in languages]
+    if all(form == TextForm() for form in given):
+        return trained
+    for form, own in zip(given, trained):
+        if form.bpe_codes and checksum(form.bpe_codes) != checksum(own.bpe_codes):
+            raise UserError(
+                f"--bpe-codes {form.bpe_codes}: not the merges of the training data; leave the "
+                "option out, or give the codes in its folder"
+            )
+        if form.sentencepiece and checksum(form.sentencepiece) != checksum(own.sentencepiece):
+            raise UserError(
+                f"--sentencepiece-model {form.sentencepiece}: not the model of the training data; "
+                "leave the option out, or give the model in its folder"
+            )
+    return [
+        form._replace(**{key: getattr(own, key) for key in SUBWORDS.values()})
+        for form, own in zip(given, trained)
+    ]

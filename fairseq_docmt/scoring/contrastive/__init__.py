@@ -1,0 +1,1 @@
+"""Accuracy on contrastive test sets."""

@@ -1,0 +1,97 @@
+"""Accuracy on contrastive items.
+
+An item is correct if its correct candidate scores higher than all others.  Ties count as wrong and
+are counted separately: in most published sets the correct candidate comes first, so taking the
+first of several best candidates would give a constant scorer almost perfect accuracy.
+"""
+
+import math
+from typing import Dict, List, NamedTuple, Sequence
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.contrastive.items import Item
+
+
+class Verdict(NamedTuple):
+    """Result of one item.
+
+    Attributes:
+        correct: whether the correct candidate scores higher than all others.
+        tie: whether the correct candidate shares the highest score with another one.
+        chance: probability that independent random scores of the distinct texts get the item right.
+    """
+
+    correct: bool
+    tie: bool
+    chance: float
+
+
+class Accuracy(NamedTuple):
+    """Accuracy over several items; ``correct`` and ``ties`` are numbers of items."""
+
+    items: int
+    correct: int
+    ties: int
+    chance: float
+
+    @property
+    def accuracy(self) -> float:
+        """Share of correct items, from 0 to 1."""
+        return self.correct / self.items
+
+
+def judge(where: str, item: Item, scores: Sequence[float], merge: bool = True) -> Verdict:
+    """Judge an item.
+
+    Args:
+        where: name of the item in error messages.
+        item: the item.
+        scores: scores of its candidates, higher is better.
+        merge: treat candidates with the same text as one; otherwise an item whose correct candidate
+            occurs twice counts as wrong.
+
+    Raises:
+        UserError: a score is not a finite number.
+    """
+    for number, score in enumerate(scores):
+        if not math.isfinite(score):
+            raise UserError(
+                f"{where}: the score of candidate {number} is {score}, not a finite number; check "
+                "the model or the file of losses"
+            )
+    texts = [tuple(candidate) for candidate in item.candidates]
+    right_text, distinct = texts[item.correct], len(set(texts))
+    own = [score for score, text in zip(scores, texts) if text == right_text]
+    others = [score for score, text in zip(scores, texts) if text != right_text]
+    if not others:  # all candidates have the same text
+        return Verdict(False, True, 0.0)
+    right, best = max(own), max(others)
+    if not merge and len(own) > 1:  # whatever the scores, which may differ by rounding
+        return Verdict(False, right >= best, 0.0)
+    return Verdict(right > best, right == best, 1 / distinct)
+
+
+def summarise(verdicts: Sequence[Verdict]) -> Accuracy:
+    """Compute the accuracy over one or more verdicts."""
+    return Accuracy(
+        items=len(verdicts),
+        correct=sum(v.correct for v in verdicts),
+        ties=sum(v.tie for v in verdicts),
+        chance=math.fsum(v.chance for v in verdicts) / len(verdicts),
+    )
+
+
+def by_label(items: Sequence[Item], verdicts: Sequence[Verdict]) -> Dict[str, Dict[str, Accuracy]]:
+    """Compute the accuracy for each value of each label; numbers come first, in their order."""
+    found: Dict[str, Dict[str, List[Verdict]]] = {}
+    for item, verdict in zip(items, verdicts):
+        for name, value in item.labels.items():
+            found.setdefault(name, {}).setdefault(value, []).append(verdict)
+    return {
+        name: {value: summarise(values[value]) for value in sorted(values, key=_numbers_first)}
+        for name, values in found.items()
+    }
+
+
+def _numbers_first(value: str):
+    return (0, int(value), "") if value.isdecimal() else (1, 0, value)

@@ -1,0 +1,233 @@
+"""Measure accuracy on contrastive test sets: is the translation that fits the context preferred?
+
+Sets are read as published by Voita et al. (2019), Müller et al. (2018, ContraPro), Lopes et al.
+(2020) and Bawden et al. (2018).  Any other set can be converted to JSON lines, described in
+fairseq_docmt/scoring/contrastive/items.py.  Ties count as wrong; the chance level is the exact
+expected accuracy of random guessing.  --protocol sets the score of a candidate (higher is better):
+
+  plain      log-probability of the current sentence, given its context in both languages
+  voita      the same with label smoothing of 0.1, as in the code of Voita et al.
+  wu         mean log-probability of all tokens of the window, as in the code of Wu et al. (2022)
+  contrapro  as plain, but an item that lists the correct text twice counts as wrong, as in the
+             script of ContraPro
+"""
+
+import json
+import logging
+import math
+from pathlib import Path
+from typing import Dict, List, NamedTuple
+
+from tabulate import tabulate
+
+import fairseq_docmt
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.files import lines_of, read_text, write_text
+from fairseq_docmt.scoring._tables import escape_bars
+from fairseq_docmt.scoring.context.reference_scores import PROTOCOLS, Scored
+from fairseq_docmt.scoring.context.scorer_options import add_model_arguments, load_scorer
+from fairseq_docmt.scoring.contrastive.accuracy import Accuracy, Verdict, by_label, judge, summarise
+from fairseq_docmt.scoring.contrastive.formats import read_set
+from fairseq_docmt.scoring.contrastive.items import Item, json_lines
+
+logger = logging.getLogger(__name__)
+
+#: Above this share of unknown tokens the text was probably not segmented as the training data.
+MANY_UNKNOWN = 0.1
+
+
+class SetResult(NamedTuple):
+    """Items of a set, the scores of their candidates and the verdicts."""
+
+    items: List[Item]
+    scores: List[List[float]]
+    verdicts: List[Verdict]
+
+
+def add_arguments(parser) -> None:
+    """Add the options of the command."""
+    add = parser.add_argument
+    add("sets", nargs="+", metavar="SET", help="test sets: .json as published, or .jsonl")
+    scores = parser.add_mutually_exclusive_group(required=True)
+    scores.add_argument("--path", help="checkpoint, or several joined by ':'")
+    scores.add_argument(
+        "--losses",
+        metavar="FILE",
+        help="score by these losses instead of a model: one line per candidate, lower is better",
+    )
+    scores.add_argument(
+        "--convert", type=Path, metavar="FILE", help="only convert the items of all sets to .jsonl"
+    )
+    add("--protocol", choices=list(PROTOCOLS), default="plain", help="see above")
+    add("--context", type=int, metavar="K", help="at most K sentences of context; default: all")
+    add(
+        "--context-after",
+        type=int,
+        default=0,
+        metavar="K",
+        help="at most K sentences after the scored one; the model sees them on both sides, "
+        "but their scores do not count; default: 0",
+    )
+    add("--documents", metavar="DIR", help="folder of the documents that hold ContraPro's context")
+    add_model_arguments(parser)
+    add("--items", type=Path, metavar="FILE", help="write scores and verdict of each item, .jsonl")
+    add("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    add("--markdown", type=Path, metavar="FILE", help="write the table as Markdown")
+
+
+def main(args) -> None:
+    """Run the command."""
+    for path in filter(None, (args.convert, args.items, args.json, args.markdown)):
+        if not path.parent.is_dir():
+            raise UserError(f"folder {path.parent} not found; create it first")
+    sets = _read_sets(args)
+    if args.convert:
+        everything = [item for items in sets.values() for item in items]
+        write_text(args.convert, "".join(line + "\n" for line in json_lines(everything)))
+        print(f"wrote {len(everything)} items to {args.convert}")
+        return
+    items = [item for items in sets.values() for item in items]
+    scored = _scores(args, items)
+    if scored.unknown > MANY_UNKNOWN:
+        logger.warning(
+            "%.0f%% of the target tokens are unknown to the model; segment the texts as its "
+            "training data (--bpe-codes)",
+            100 * scored.unknown,
+        )
+    results = judge_sets(sets, scored.scores, PROTOCOLS[args.protocol].merge)
+    signatures = {name: _signature(name, args, result) for name, result in results.items()}
+    rows = [row for name, result in results.items() for row in _rows(name, result)]
+    headers = ["set", "part", "items", "accuracy %", "ties", "chance %"]
+    numbers = {"floatfmt": ".2f", "disable_numparse": [0, 1]}
+    print(tabulate(rows, headers, tablefmt="simple", **numbers))
+    print(*signatures.values(), sep="\n")
+    if args.markdown:
+        table = tabulate(escape_bars(rows), headers, tablefmt="github", **numbers)
+        notes = "".join(f"\n`{signature}`\n" for signature in signatures.values())
+        write_text(args.markdown, f"{table}\n{notes}")
+    if args.json:
+        figures = {
+            name: {"signature": signatures[name], **_figures(result)}
+            for name, result in results.items()
+        }
+        write_text(args.json, json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+    if args.items:
+        write_text(args.items, "".join(f"{line}\n" for line in _item_lines(results)))
+
+
+# ---- scores ------------------------------------------------------------------------------------
+
+
+def _read_sets(args) -> Dict[str, List[Item]]:
+    sets: Dict[str, List[Item]] = {}
+    for path in args.sets:
+        name = Path(path).stem
+        if name in sets:
+            raise UserError(f"two test sets are called {name}; rename one")
+        sets[name] = read_set(path, args.context, args.documents, args.context_after)
+    if args.losses and len(sets) > 1:
+        raise UserError("--losses belongs to one test set; give one set at a time")
+    return sets
+
+
+def _scores(args, items: List[Item]) -> Scored:
+    if args.losses:
+        return read_losses(args.losses, items)
+    return load_scorer(args.path, args).score(items, PROTOCOLS[args.protocol])
+
+
+def read_losses(path: str, items: List[Item]) -> Scored:
+    """Read scores from a file of losses, in the order of the candidates of a set.
+
+    Raises:
+        UserError: the file does not exist or is not UTF-8, a line is not a number, or there is not
+            one line per candidate.
+    """
+    if not Path(path).is_file():
+        raise UserError(f"--losses {path} not found")
+    losses = []
+    for number, line in enumerate(lines_of(read_text(path)), start=1):
+        try:
+            losses.append(float(line))
+        except ValueError:
+            raise UserError(f"{path}, line {number} is not a number: {line[:40]!r}") from None
+        if not math.isfinite(losses[-1]):
+            raise UserError(f"{path}, line {number} is {line.strip()}; every loss must be finite")
+    candidates = sum(len(item.candidates) for item in items)
+    if len(losses) != candidates:
+        raise UserError(f"{path} has {len(losses)} losses, but {candidates} candidates need one")
+    rest = iter(losses)
+    return Scored([[-next(rest) for _ in item.candidates] for item in items], 0.0)
+
+
+def judge_sets(
+    sets: Dict[str, List[Item]], scores: List[List[float]], merge: bool
+) -> Dict[str, SetResult]:
+    """Judge the candidates of several sets.
+
+    Args:
+        sets: items by name of the set.
+        scores: scores of the candidates of all items, one set after the other.
+        merge: see :func:`~fairseq_docmt.scoring.contrastive.accuracy.judge`.
+    """
+    results, rest = {}, iter(scores)
+    for name, items in sets.items():
+        own = [next(rest) for _ in items]
+        places = (f"{name}: item {number}" for number in range(1, len(items) + 1))
+        verdicts = [judge(*each, merge) for each in zip(places, items, own)]
+        results[name] = SetResult(items, own, verdicts)
+    return results
+
+
+# ---- results -----------------------------------------------------------------------------------
+
+
+def _signature(name: str, args, result: SetResult) -> str:
+    """Return the settings that the results of a set depend on, in the format of sacreBLEU.
+
+    Context and protocol of losses are those of the program that computed them; only the rule of
+    ContraPro for equal texts is applied here.
+    """
+    parts = [f"set:{name}", f"items:{len(result.items)}"]
+    if not args.losses or not PROTOCOLS[args.protocol].merge:
+        parts.append(f"protocol:{args.protocol}")
+    parts.append(f"scores:{'losses' if args.losses else 'model'}")
+    if not args.losses:
+        parts.append(f"context:{'all' if args.context is None else args.context}")
+        parts += [f"after:{args.context_after}"] if args.context_after > 0 else []
+    parts.append("ties:wrong")
+    return "|".join(["contrastive", *parts, f"version:{fairseq_docmt.__version__}"])
+
+
+def _rows(name: str, result: SetResult) -> List[list]:
+    rows = [_row(name, "all", summarise(result.verdicts))]
+    for label, values in by_label(result.items, result.verdicts).items():
+        if label != "phenomenon" or len(values) > 1:
+            rows += [_row(name, f"{label} {value}", found) for value, found in values.items()]
+    return rows
+
+
+def _row(name: str, part: str, found: Accuracy) -> list:
+    return [name, part, found.items, 100 * found.accuracy, found.ties, 100 * found.chance]
+
+
+def _figures(result: SetResult) -> dict:
+    parts = by_label(result.items, result.verdicts)
+    return {
+        "all": _figure(summarise(result.verdicts)),
+        "by label": {
+            label: {value: _figure(found) for value, found in values.items()}
+            for label, values in parts.items()
+        },
+    }
+
+
+def _figure(found: Accuracy) -> dict:
+    return {**found._asdict(), "accuracy": found.accuracy}
+
+
+def _item_lines(results: Dict[str, SetResult]):
+    for name, result in results.items():
+        for number, (item, scores, verdict) in enumerate(zip(*result), start=1):
+            entry = {"set": name, "item": number, "labels": item.labels, "right": item.correct}
+            yield json.dumps({**entry, "scores": scores, **verdict._asdict()}, ensure_ascii=False)

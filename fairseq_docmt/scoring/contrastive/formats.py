@@ -1,0 +1,327 @@
+"""Readers of published contrastive test sets.
+
+* Consistency sets of Voita et al. (2019), English-Russian: ``deixis_test.json`` and others.
+* ContraPro of Müller et al. (2018), English-German pronouns: ``contrapro.json``.  The file has no
+  context; it is taken from the OpenSubtitles documents that the scripts of ContraPro extract.
+* The set of Lopes et al. (2020), English-French pronouns: ``testset-en-fr.json``.  It looks like
+  ContraPro, but counts lines from 0, names documents without a suffix, and its references are
+  tokenized; they are taken from the documents as well.
+* The sets of Bawden et al. (2018), English-French: ``anaphora.json``, ``lexical-choice.json``.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.files import read_text
+from fairseq_docmt.scoring.contrastive.items import Item, checked_item, field, read_json_lines
+
+#: Separator between the sentences of a text of Voita et al.
+VOITA_SEPARATOR = " _eos "
+
+#: Larger distances are grouped, as in the script of ContraPro.
+LARGEST_DISTANCE = 3
+
+
+def read_set(
+    path: str, context: Optional[int] = None, documents: Optional[str] = None, after: int = 0
+) -> List[Item]:
+    """Read a test set and detect its format.
+
+    Args:
+        path: JSON as published, or JSON lines (see :mod:`fairseq_docmt.scoring.contrastive.items`)
+            in a file ending in ``.jsonl``.
+        context: maximum number of context sentences before the current one; None for all in the
+            set.
+        documents: folder of the documents, for ContraPro.
+        after: maximum number of context sentences after the current one.
+
+    Raises:
+        UserError: the file does not exist, has an unknown format or lacks a key, or context is
+            requested that the set does not have.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise UserError(f"test set {path} not found")
+    if context is not None and context < 0:
+        raise UserError(f"--context must be 0 or more sentences, not {context}")
+    if after < 0:
+        raise UserError(f"--context-after must be 0 or more sentences, not {after}")
+    items = _read(file, context, documents, after)
+    if not items:
+        raise UserError(f"{path} has no items; check the download")
+    return [item.with_context(context, after) for item in items]
+
+
+def _read(file: Path, context, documents, after: int) -> List[Item]:
+    if file.suffix == ".jsonl":
+        return read_json_lines(file)
+    try:
+        entries = json.loads(read_text(str(file)))
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"{file}, line {error.lineno} is not valid JSON ({error.msg}); JSON lines must be in a "
+            "file that ends in .jsonl"
+        ) from None
+    first = next(iter(entries), None) if isinstance(entries, (list, dict)) else None
+    if isinstance(entries, list) and isinstance(first, dict):
+        if "dst" in first:
+            return voita(str(file), file.stem, entries)
+        if "errors" in first and "ante trg segment" in first:
+            return lopes(str(file), entries, context, documents, after)
+        if "errors" in first:
+            return contrapro(str(file), entries, context, documents, after)
+    elif isinstance(entries, dict) and isinstance(entries.get(first), dict):
+        if "examples" in entries[first] or "trg" in entries[first]:
+            return bawden(str(file), entries)
+    raise UserError(
+        f"{file} is not in a known format: Voita et al. (a list of entries with dst), ContraPro "
+        "and Lopes et al. (with errors), Bawden et al. (with trg or examples); convert it to "
+        "JSON lines"
+    )
+
+
+# ---- Voita et al. ------------------------------------------------------------------------------
+
+
+def voita(name: str, stem: str, entries: list) -> List[Item]:
+    """Return the items of a consistency set; the file name is the phenomenon."""
+    phenomenon = re.sub("_(dev|test)$", "", stem)
+    items = []
+    for number, entry in enumerate(entries, start=1):
+        where = f"{name}: item {number}"
+        source, targets = field(where, entry, "src"), field(where, entry, "dst")
+        if not isinstance(targets, list):
+            raise UserError(f'{where}: "dst" must be a list of texts')
+        distance = field(where, entry, "ctx_dist")
+        items.append(
+            checked_item(
+                where,
+                _voita_sentences(where, source),
+                [_voita_sentences(where, target) for target in targets],
+                field(where, entry, "true_ind"),
+                {"phenomenon": phenomenon, "distance": distance},
+            )
+        )
+    return items
+
+
+def _voita_sentences(where: str, text) -> List[str]:
+    if not isinstance(text, str) or VOITA_SEPARATOR not in text:
+        raise UserError(
+            f"{where} has no context: no{VOITA_SEPARATOR.rstrip()} between sentences in "
+            f"{str(text)[:40]!r}"
+        )
+    return text.split(VOITA_SEPARATOR)
+
+
+# ---- ContraPro ---------------------------------------------------------------------------------
+
+
+def contrapro(
+    name: str, entries: list, context: Optional[int], documents, after: int = 0
+) -> List[Item]:
+    """Return the items of ContraPro; the first candidate is the reference.
+
+    The scripts of ContraPro extract the context before a segment.  Context after it is taken from
+    the same documents, as in Herold and Ney (2023, appendix A.2).
+
+    The labels are those reported by the script of ContraPro: the pair of pronouns, the distance of
+    the antecedent in sentences, and whether the antecedent is in the same segment.
+    """
+    if context is None or (context + after > 0 and documents is None):
+        raise UserError(
+            f"{name} does not include context; give --context with the number of previous "
+            "sentences and --documents with the folder to take them from, or --context 0"
+        )
+    library = _Documents(documents) if context + after > 0 else None
+    items = []
+    for number, entry in enumerate(entries, start=1):
+        where = f"{name}: item {number}"
+        errors = _errors(where, entry)
+        current = field(where, entry, "src segment")
+        targets = [field(where, entry, "ref segment")]
+        targets += [field(where, error, "contrastive") for error in errors]
+        before: List[Tuple[str, str]] = []
+        following: List[Tuple[str, str]] = []
+        if library is not None:
+            place = (field(where, entry, "document id"), field(where, entry, "segment id"))
+            before, found, following = library.around(where, *place, context, after)
+            if _letters(found[0]) != _letters(current):
+                raise UserError(
+                    f"{where}: line {place[1]} of {place[0]} is {found[0][:40]!r}, not the source "
+                    f"of the item; {documents} must hold the documents that the set was made from"
+                )
+        documents_of = [[*before, (current, target), *following] for target in targets]
+        source = [pair[0] for pair in documents_of[0]]
+        candidates = [[pair[1] for pair in document] for document in documents_of]
+        labels = _contrapro_labels(where, entry)
+        items.append(checked_item(where, source, candidates, 0, labels, len(following)))
+    return items
+
+
+def _errors(where: str, entry: dict) -> list:
+    """Return the contrastive translations of an item."""
+    errors = field(where, entry, "errors")
+    if not isinstance(errors, list):
+        raise UserError(f'{where}: "errors" must be a list')
+    return errors
+
+
+def _letters(text) -> str:
+    return "".join(str(text).split())
+
+
+def lopes(
+    name: str, entries: list, context: Optional[int], documents, after: int = 0
+) -> List[Item]:
+    """Return the items of Lopes et al. (2020); the first candidate is the reference.
+
+    Source, reference and context are the lines of the documents, as in the scripts of the set.
+    """
+    if context is None or documents is None:
+        raise UserError(
+            f"{name} has tokenized references and no context; give --context with the number of "
+            "previous sentences and --documents with the folder that the set was made from"
+        )
+    library = _Documents(documents)
+    items = []
+    for number, entry in enumerate(entries, start=1):
+        where = f"{name}: item {number}"
+        errors = _errors(where, entry)
+        document, line = field(where, entry, "document id"), field(where, entry, "segment id")
+        if not isinstance(line, int):
+            raise UserError(f'{where}: "segment id" must be a number, not {line!r}')
+        file = f"{str(document).partition('.')[0]}.fr"
+        before, current, following = library.around(where, file, line + 1, context, after)
+        wanted = field(where, entry, "src segment"), field(where, entry, "ref segment")
+        if not any(_letters(a) == _letters(b) for a, b in zip(current, wanted)):
+            raise UserError(
+                f"{where}: line {line + 1} of {file} is {current[0][:40]!r}, not the source of "
+                f"the item; {documents} must hold the documents that the set was made from"
+            )
+        targets = [current[1], *(field(where, error, "contrastive") for error in errors)]
+        source = [pair[0] for pair in (*before, current, *following)]
+        sides = [pair[1] for pair in before], [pair[1] for pair in following]
+        candidates = [[*sides[0], target, *sides[1]] for target in targets]
+        labels = _contrapro_labels(where, entry)
+        items.append(checked_item(where, source, candidates, 0, labels, len(following)))
+    return items
+
+
+def _contrapro_labels(where: str, entry: dict) -> dict:
+    distance = field(where, entry, "ante distance")
+    if not isinstance(distance, int):
+        raise UserError(f'{where}: "ante distance" must be a number, not {distance!r}')
+    pronouns = [str(field(where, entry, f"{side} pronoun")).lower() for side in ("src", "ref")]
+    return {
+        "phenomenon": "pronoun",
+        "distance": f">{LARGEST_DISTANCE}" if distance > LARGEST_DISTANCE else distance,
+        "pronoun": ":".join(pronouns),
+        "intrasegmental": field(where, entry, "intrasegmental"),
+    }
+
+
+class _Documents:
+    """Documents of OpenSubtitles in sub-folders, by the names of their target files.
+
+    The two sides of ``YEAR/NAME.de`` and ``YEAR/NAME.en`` are line-aligned; the suffix of the
+    source is found in the folder.
+    """
+
+    def __init__(self, folder: str):
+        if not Path(folder).is_dir():
+            raise UserError(f"--documents {folder} not found; give the folder of the documents")
+        self.folder = folder
+        self.files: Dict[str, Path] = {p.name: p for p in sorted(Path(folder).glob("*/*"))}
+        self.read: Dict[str, List[Tuple[str, str]]] = {}
+
+    def around(
+        self, where: str, name, line, before: int, after: int
+    ) -> Tuple[List[Tuple[str, str]], Tuple[str, str], List[Tuple[str, str]]]:
+        """Return up to ``before`` sentence pairs before a line (from 1), its pair, and those after.
+
+        Pairs of the context with an empty side are left out.
+        """
+        pairs = self._pairs(where, str(name))
+        if not str(line).isdecimal() or not 1 <= int(line) <= len(pairs):
+            raise UserError(
+                f"{where}: {name} has no line {line}; --documents must be those of the test set"
+            )
+        lines = (
+            slice(max(int(line) - 1 - before, 0), int(line) - 1),
+            slice(int(line), int(line) + after),
+        )
+        context = [[pair for pair in pairs[part] if all(pair)] for part in lines]
+        return context[0], pairs[int(line) - 1], context[1]
+
+    def _pairs(self, where: str, name: str) -> List[Tuple[str, str]]:
+        if name not in self.read:
+            if name not in self.files:
+                raise UserError(
+                    f"{where}: document {name} is not in {self.folder}; --documents must be those "
+                    "of the test set"
+                )
+            target = self.files[name]
+            others = [p for p in target.parent.glob(f"{target.stem}.*") if p != target]
+            if len(others) != 1:
+                raise UserError(
+                    f"{target} must have exactly one source file beside it, not {len(others)}"
+                )
+            sides = [
+                [line.strip() for line in read_text(str(side)).split("\n")]
+                for side in (others[0], target)
+            ]
+            if len(sides[0]) != len(sides[1]):
+                raise UserError(
+                    f"{others[0]} and {target} have different numbers of lines; extract the "
+                    "documents again"
+                )
+            self.read[name] = list(zip(*sides))
+        return self.read[name]
+
+
+# ---- Bawden et al. -----------------------------------------------------------------------------
+
+
+def bawden(name: str, entries: dict) -> List[Item]:
+    """Return the items of the sets for anaphora or lexical choice, with one previous sentence."""
+    items = []
+    for block, entry in entries.items():
+        where = f"{name}: example {block}"
+        if isinstance(entry, dict) and "examples" in entry:
+            for example in _list(where, entry, "examples"):
+                labels = {"phenomenon": entry.get("type", "lexical choice")}
+                pair = field(where, example, "trg")
+                items.append(_bawden_item(where, example, pair, "correct", labels))
+            continue
+        for pair in _list(where, entry, "trg"):
+            kind = "semi-correct" if "semi-correct" in pair else "correct"
+            labels = {"phenomenon": "anaphora", "translation of the context": kind}
+            if "type" in pair:
+                labels["pronoun"] = pair["type"]
+            items.append(_bawden_item(where, entry, pair, kind, labels))
+    return items
+
+
+def _list(where: str, entry, name: str) -> List[dict]:
+    """Return the value of a key, a list of dictionaries.
+
+    Raises:
+        UserError: the entry has no such key, or another value.
+    """
+    values = field(where, entry, name)
+    if not isinstance(values, list):
+        raise UserError(f'{where}: "{name}" must be a list, not {str(values)[:40]!r}')
+    for value in values:
+        if not isinstance(value, dict):
+            raise UserError(f'{where}: "{name}" must have dictionaries, not {str(value)[:40]!r}')
+    return values
+
+
+def _bawden_item(where: str, example: dict, pair: dict, right: str, labels: dict) -> Item:
+    candidates = [field(where, pair, right), field(where, pair, "incorrect")]
+    source = field(where, example, "src")
+    return checked_item(where, source, candidates, 0, {**labels, "distance": 1})

@@ -1,0 +1,1 @@
+"""Metrics of whole test sets, with significance tests."""

@@ -1,0 +1,179 @@
+"""COMET as a metric of sacreBLEU, so that its significance tests apply.
+
+Rei et al. (2020); with context as in Vernikos et al. (2022): each sentence is scored together with
+the two before it, which on the target side are taken from the reference, for translations too.  The
+package unbabel-comet runs in a process of its own, because it needs an older NumPy than fairseq.
+"""
+
+import argparse
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from sacrebleu.metrics.base import Metric, Score, Signature
+
+from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.scoring.texts.translations import Translations
+
+#: Previous sentences as context (Vernikos et al., 2022).
+CONTEXT = 2
+DEFAULT_MODEL = "Unbabel/wmt22-comet-da"
+#: Scores of samples: dictionaries with ``src``, ``mt`` and, if the model needs it, ``ref``.
+Scorer = Callable[[List[dict]], List[float]]
+
+
+class CometSignature(Signature):
+    """Signature with the model."""
+
+    def __init__(self, args: dict):
+        super().__init__(args)
+        self.info.update({"model": args["model"], "context": args["context"]})
+
+
+class Comet(Metric):
+    """COMET over sentences, times 100.
+
+    Args:
+        texts: test set with source and one reference.
+        model: name or checkpoint of a model.
+        python: Python that has the package; None for this one.
+        context: number of previous sentences.
+
+    Raises:
+        UserError: the test set has no source or several references.
+    """
+
+    _SIGNATURE_TYPE = CometSignature
+
+    def __init__(
+        self, texts: Translations, model: Optional[str], python: Optional[str], context: int = 0
+    ):
+        super().__init__()
+        if texts.source is None:
+            raise UserError("COMET also reads the source; give --source")
+        if len(texts.references) > 1:
+            raise UserError("COMET is defined for one reference; give --reference once")
+        self._texts, self._python = texts, python or sys.executable
+        # A path in the signature would depend on the machine.
+        self.model = model or DEFAULT_MODEL
+        self.context = context
+
+    def get_signature(self) -> Signature:
+        """Return the signature with the name of the model."""
+        return CometSignature(
+            {"num_refs": 1, "model": Path(self.model).name, "context": self.context}
+        )
+
+    def _extract_corpus_statistics(
+        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+    ) -> List[List[float]]:
+        samples = [self._sample(i, text, references[0]) for i, text in enumerate(hypotheses)]
+        return [[score, 1] for score in run(self._python, self.model, samples, self.context > 0)]
+
+    def _sample(self, i: int, text: str, reference: Sequence[str]) -> dict:
+        if not self.context:
+            return {"src": self._texts.source[i], "mt": text, "ref": reference[i]}
+        first = i - min(int(self._texts.index.position[i]), self.context)
+        before = list(reference[first:i])
+        return {
+            "src": list(self._texts.source[first : i + 1]),
+            "mt": [*before, text],
+            "ref": [*before, reference[i]],
+        }
+
+    def _compute_score_from_stats(self, stats: List[float]) -> Score:
+        return Score("COMET", 100 * stats[0] / stats[1])
+
+    def _aggregate_and_compute(self, stats: List[List[float]]) -> Score:
+        return self._compute_score_from_stats([sum(column) for column in zip(*stats)])
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return sent
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> Dict[str, Any]:
+        return {}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: Dict) -> List[float]:
+        raise NotImplementedError("COMET scores all segments at once")
+
+
+def add_arguments(parser: argparse.ArgumentParser, model: str = DEFAULT_MODEL) -> None:
+    """Add the options for COMET.
+
+    Args:
+        parser: parser of a command.
+        model: default model.
+    """
+    parser.add_argument("--comet-model", metavar="NAME|FILE", help=f"for comet; default: {model}")
+    parser.add_argument(
+        "--comet-python",
+        metavar="FILE",
+        help="Python of an environment with unbabel-comet, which cannot share that of fairseq; "
+        "default: this Python",
+    )
+
+
+def refuse_unused(args: argparse.Namespace, used: bool, by: str) -> None:
+    """Refuse the options for COMET where it is not used.
+
+    Args:
+        args: options of the command line.
+        used: whether it is used.
+        by: options with which it would be.
+
+    Raises:
+        UserError: naming the option.
+    """
+    for option in ("comet_model", "comet_python"):
+        if getattr(args, option) is not None and not used:
+            raise UserError(f"{flag(option)} is for {by}; leave it out")
+
+
+def scorer(args: argparse.Namespace, model: str = DEFAULT_MODEL) -> Scorer:
+    """Return a function that scores samples by the model named on the command line.
+
+    Args:
+        args: options of the command line.
+        model: default model.
+    """
+    return functools.partial(run, args.comet_python or sys.executable, args.comet_model or model)
+
+
+def run(python: str, model: str, samples: List[dict], context: bool = False) -> List[float]:
+    """Score samples in a process of its own.
+
+    Args:
+        python: Python that has unbabel-comet.
+        model: name or checkpoint.
+        samples: dictionaries with ``src``, ``mt`` and, if the model needs it, ``ref``; lists of
+            sentences with context.
+        context: whether samples have context.
+
+    Raises:
+        UserError: the Python, the package or the model cannot be used.
+    """
+    environment = dict(os.environ)
+    if python != sys.executable:
+        environment.pop("PYTHONPATH", None)  # its packages may be older
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "in.json"), Path(folder, "out.json")
+        wanted = {"model": model, "samples": samples, "context": context, "batch_size": 16}
+        source.write_text(json.dumps(wanted), encoding="utf-8")
+        worker = Path(__file__).with_name("comet_worker.py")
+        command = [python, str(worker), str(source), str(target)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        except OSError as error:
+            raise UserError(f"--comet-python {python} cannot be run: {error.strerror}") from None
+        if done.returncode or not target.is_file():
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise UserError(f"COMET stopped with status {done.returncode}: {last[:300]}")
+        found = json.loads(target.read_text(encoding="utf-8"))
+    if "error" in found:
+        raise UserError(found["error"])
+    return found["scores"]

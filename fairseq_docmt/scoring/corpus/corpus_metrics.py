@@ -1,0 +1,201 @@
+"""Corpus metrics at sentence and document level, with significance tests.
+
+s-BLEU, chrF, TER and METEOR are computed over sentences, d-BLEU and d-chrF over documents: their
+n-grams match anywhere in the document (Feng et al., 2022, section 4; Wu et al., 2022).  They ignore
+sentence boundaries and increase with document length.  Signatures give the number of documents;
+report s-BLEU beside d-BLEU.
+"""
+
+from collections import defaultdict
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric
+
+from fairseq_docmt.bleu import build_bleu
+from fairseq_docmt.scoring.corpus import significance
+from fairseq_docmt.scoring.corpus.comet_metric import CONTEXT, Comet
+from fairseq_docmt.scoring.corpus.meteor import Meteor
+from fairseq_docmt.scoring.corpus.significance import Comparison, Statistics
+from fairseq_docmt.scoring.texts.translations import Translations
+
+#: Segments whose references are read at once.
+BLOCK = 1000
+
+
+class Options(NamedTuple):
+    """Settings of the metrics.
+
+    Attributes:
+        tokenize: tokenizer of sacreBLEU for BLEU; None is its default, 13a.
+        lowercase: compute BLEU and chrF case-insensitively.  TER and METEOR always are.
+        comet_model: name or checkpoint; None for the default.
+        comet_python: Python that has unbabel-comet; None for this one.
+    """
+
+    tokenize: Optional[str] = None
+    lowercase: bool = False
+    comet_model: Optional[str] = None
+    comet_python: Optional[str] = None
+
+
+DEFAULT_OPTIONS = Options()
+
+
+class Kind(NamedTuple):
+    """A metric: label, unit of a segment, direction and constructor."""
+
+    label: str
+    unit: str
+    higher_is_better: bool
+    build: Callable[[Options, Translations], Metric]
+
+
+def _bleu(options: Options, texts: Translations) -> BLEU:
+    # Silences sacreBLEU's warning about tokenized text; `translations` has notes about it.
+    return build_bleu(options.tokenize, lowercase=options.lowercase, force=True)
+
+
+def _chrf(options: Options, texts: Translations) -> CHRF:
+    return CHRF(lowercase=options.lowercase)
+
+
+def _comet(context: int) -> Callable[[Options, Translations], Comet]:
+    return lambda options, texts: Comet(texts, options.comet_model, options.comet_python, context)
+
+
+METRICS: Dict[str, Kind] = {
+    "s-bleu": Kind("s-BLEU", "sentence", True, _bleu),
+    "d-bleu": Kind("d-BLEU", "document", True, _bleu),
+    "chrf": Kind("chrF2", "sentence", True, _chrf),
+    "d-chrf": Kind("d-chrF2", "document", True, _chrf),
+    "ter": Kind("TER", "sentence", False, lambda options, texts: TER()),
+    "meteor": Kind("METEOR", "sentence", True, lambda options, texts: Meteor()),
+    "comet": Kind("COMET", "sentence", True, _comet(0)),
+    "comet-doc": Kind("doc-COMET", "sentence", True, _comet(CONTEXT)),
+}
+DEFAULT_METRICS = ("s-bleu", "d-bleu", "chrf")
+
+
+class MetricResult(NamedTuple):
+    """Scores of all systems for one metric.
+
+    Attributes:
+        scores: system -> score, from 0 to 100 (TER can exceed 100).
+        tests: name of the test -> system -> comparison with the baseline.
+        segments: system -> (sentences,) scores, for metrics that are means of them.
+    """
+
+    label: str
+    signature: str
+    higher_is_better: bool
+    scores: Dict[str, float]
+    tests: Dict[str, Dict[str, Comparison]]
+    segments: Dict[str, List[float]] = {}
+
+
+def corpus_metrics(
+    translations: Translations,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    tests: Sequence[str] = (),
+    options: Options = DEFAULT_OPTIONS,
+    samples: int = 0,
+) -> List[MetricResult]:
+    """Score systems and compare each with the first one.
+
+    Args:
+        translations: translations by any number of systems.
+        metrics: names from METRICS.
+        tests: names from :data:`~fairseq_docmt.scoring.corpus.significance.TESTS`.
+        options: settings of the metrics.
+        samples: number of bootstrap resamples or randomisation trials; 0 for 1,000 and 10,000, the
+            defaults of sacreBLEU.
+
+    Raises:
+        UserError: a metric needs a package or a model that is not installed.
+    """
+    return [_one_metric(translations, METRICS[m], tests, options, samples) for m in metrics]
+
+
+def bleu_of_ranges(
+    place: Sequence[int],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    size: int,
+    metric: BLEU,
+) -> Dict[str, float]:
+    """Compute BLEU for each range of positions.
+
+    Args:
+        place: (sentences,) position of each sentence in its document, from 0.
+        hypotheses: (sentences,)
+        references: one or more lists of (sentences,).
+        size: number of positions in a range.
+        metric: BLEU.
+
+    Returns:
+        Scores by range, in order; ranges are named e.g. ``1-10``.
+    """
+    ranges: Dict[int, List[int]] = defaultdict(list)
+    for sentence, at in enumerate(place):
+        ranges[at // size].append(sentence)
+    scores = {}
+    for number, sentences in sorted(ranges.items()):
+        found = metric.corpus_score(
+            [hypotheses[i] for i in sentences], [[r[i] for i in sentences] for r in references]
+        )
+        scores[f"{number * size + 1}-{(number + 1) * size}"] = found.score
+    return scores
+
+
+def _one_metric(translations: Translations, kind: Kind, tests, options, samples) -> MetricResult:
+    if kind.unit == "document":
+        systems = {name: translations.documents(name) for name in translations.names}
+        references = [translations.joined(texts) for texts in translations.references]
+    else:
+        systems, references = translations.systems, translations.references
+    metric = kind.build(options, translations)
+    neural = isinstance(metric, Comet)
+    statistics = statistics_of(systems, references, metric)
+    scores = {
+        name: significance.score_of(metric, rows.sum(axis=0)) for name, rows in statistics.items()
+    }
+    signature = f"docs:{translations.index.num_documents}|sents:{translations.index.num_sentences}"
+    signature = f"{signature}|unit:{kind.unit}|{metric.get_signature()}"
+    found = {}
+    for test in tests if len(systems) > 1 else ():
+        if test == "sign":
+            found[test] = significance.sign_tests(statistics, metric, kind.higher_is_better)
+        else:
+            found[test] = significance.paired_tests(statistics, metric, test, samples)
+    by_segment = {
+        name: (100 * rows[:, 0]).tolist() for name, rows in (statistics.items() if neural else ())
+    }
+    return MetricResult(kind.label, signature, kind.higher_is_better, scores, found, by_segment)
+
+
+def statistics_of(
+    systems: Dict[str, List[str]], references: List[List[str]], metric: Metric
+) -> Statistics:
+    """Compute the statistics of the segments of systems.
+
+    References are read in blocks, as their n-grams need a lot of memory.  The statistics are
+    float64, in which counts are exact: numpy has no fast matrix product of integers.
+
+    Args:
+        systems: name -> segments.
+        references: one or more lists of segments.
+        metric: metric of sacreBLEU.
+    """
+    size = len(references[0])
+    block = size if isinstance(metric, Comet) else BLOCK
+    found: Dict[str, List[np.ndarray]] = {name: [] for name in systems}
+    for first in range(0, size, block):
+        part = slice(first, first + block)
+        metric._ref_cache = metric._cache_references([texts[part] for texts in references])
+        for name, texts in systems.items():
+            wanted = references if isinstance(metric, Comet) else None
+            rows = metric._extract_corpus_statistics(texts[part], wanted)
+            found[name].append(np.asarray(rows, dtype=np.float64))
+    return {name: np.concatenate(rows) for name, rows in found.items()}

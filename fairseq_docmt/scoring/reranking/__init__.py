@@ -1,0 +1,1 @@
+"""Choice among several translations of a sentence."""

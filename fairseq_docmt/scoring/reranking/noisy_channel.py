@@ -1,0 +1,123 @@
+"""Models that score candidates: a document language model and a channel model (Yu et al., 2020)."""
+
+import argparse
+import logging
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+from fairseq_docmt.data.text_form import read_text_forms
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
+from fairseq_docmt.scoring.context.scorer_options import add_model_arguments, load_scorer
+from fairseq_docmt.scoring.reranking.candidates import Candidates
+from fairseq_docmt.scoring.reranking.document_lm import DocumentLanguageModel, Pair
+
+logger = logging.getLogger(__name__)
+
+#: Share of unknown words above which a warning is given.
+MANY_UNKNOWN = 0.1
+
+
+class NoisyChannel(NamedTuple):
+    """Scoring models of `rerank`; None for a model that was not given."""
+
+    language_model: Optional[DocumentLanguageModel] = None
+    channel: Optional[ReferenceScorer] = None
+
+    def sentence_scores(self, pairs: Sequence[Pair]) -> List[float]:
+        """Return the log-probabilities of sentences, each given the sentences before it."""
+        return self.language_model.score(pairs)
+
+    def source_scores(self, pairs: Sequence[Tuple[str, str]]) -> List[float]:
+        """Return the log-probability of each source sentence given a translation of it.
+
+        Args:
+            pairs: source and translation; each is scored by itself.
+
+        Raises:
+            UserError: a sentence does not fit the model.
+        """
+        distinct = list(dict.fromkeys(pairs))
+        documents = [([translation], [source]) for source, translation in distinct]
+        found = self.channel.sentence_scores(documents)
+        known = {pair: float(scores.sum()) for pair, ((_, scores),) in zip(distinct, found)}
+        return [known[pair] for pair in pairs]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that :func:`from_arguments` reads."""
+    add = parser.add_argument
+    add("--channel", metavar="FILE", help="model of the opposite direction, for channel")
+    add("--language-model", metavar="FILE", help="fairseq's language model of documents")
+    add("--language-model-data", metavar="DIR", default="", help="folder with its dict.txt")
+    add(
+        "--language-model-context",
+        type=int,
+        metavar="N",
+        help="previous sentences that it reads; default: all that fit; 0: none",
+    )
+    add(
+        "--text-form",
+        nargs=2,
+        metavar=("DIR", "LANGUAGE"),
+        help="candidates are raw text: prepare them like the text of this language in a folder of "
+        "prepare.py; default: source and candidates have the form of the training text",
+    )
+
+
+def from_arguments(
+    args: argparse.Namespace, names: Sequence[str], candidates: Candidates
+) -> NoisyChannel:
+    """Load the models that scores need.
+
+    Args:
+        args: options of the command line.
+        names: names of scores.
+        candidates: candidates of all sentences, to see whether their words are known.
+
+    Raises:
+        UserError: a model is missing or is not needed, or an option is invalid.
+    """
+    for name, path in (("channel", args.channel), ("language-model", args.language_model)):
+        if (name in names) != (path is not None):
+            raise UserError(f"--score {name} and --{name} FILE need each other; give both")
+    for option, value in (
+        ("--language-model-data", args.language_model_data or None),
+        ("--language-model-context", args.language_model_context),
+    ):
+        if value is not None and not args.language_model:
+            raise UserError(f"{option} is for --language-model; give both")
+    if args.text_form and not (args.language_model or args.channel):
+        raise UserError("--text-form is for --language-model and --channel; give one of them")
+    if args.language_model_context is not None and args.language_model_context < 0:
+        raise UserError("--language-model-context must not be negative; 0 reads no sentences")
+    channel = _channel(args) if args.channel else None
+    if not args.language_model:
+        return NoisyChannel(None, channel)
+    encode = str
+    if args.text_form:
+        folder, language = args.text_form
+        forms = read_text_forms(folder)
+        if language not in forms:
+            raise UserError(f"--text-form: {folder} does not describe text of language {language}")
+        encode = forms[language].encoder(language)
+    model = DocumentLanguageModel.load(
+        args.language_model,
+        args.language_model_data,
+        encode=encode,
+        context=args.language_model_context,
+    )
+    unknown = model.unknown([text for texts in candidates.texts for text in texts])
+    if unknown > MANY_UNKNOWN:
+        logger.warning(
+            "%.0f %% of the words of the candidates are not in the dictionary of the language "
+            "model; if they are raw text, give --text-form",
+            100 * unknown,
+        )
+    return NoisyChannel(model, channel)
+
+
+def _channel(args: argparse.Namespace) -> ReferenceScorer:
+    """Load the channel model; raw text is brought into the form of its training text."""
+    parser = argparse.ArgumentParser()
+    add_model_arguments(parser)
+    return load_scorer(args.channel, parser.parse_args([] if args.text_form else ["--as-prepared"]))

@@ -1,0 +1,328 @@
+r"""Choose translations from n-best lists or several systems by a weighted sum of scores.
+
+    fairseq-docmt rerank --source test.zh --out best.en nbest.out \
+        --score model --score length:0.05 --score quality.txt:0.5
+    fairseq-docmt rerank --source valid.zh --reference valid.en --out best.en \
+        nbest.out --language-model lm.pt --channel en-zh.pt --score proposal \
+        --score language-model:0.2,0.5,1 --score channel:0.2,0.5,1 --score length:0,0.5
+
+A score is one of these; higher is better:
+
+  model           the H- lines of fairseq-generate
+  proposal        log-probability of the translation, the P- lines of fairseq-generate
+  length          number of words
+  channel         log-probability of the source given the translation, by --channel
+  language-model  log-probability of the translation after those chosen before it in its document,
+                  by --language-model
+  comet           a reference-free model of COMET
+  oracle          chrF with --reference, an upper bound
+  FILE            one number for each candidate, sentence after sentence
+
+`--list FILE` writes the candidates in that order, to be scored by any other tool.  The candidate
+with the highest sum is chosen; of equal ones the first.  With a language model, --beam documents
+are kept after each sentence (Yu et al., 2020).  Of several weights, those with the best BLEU are
+chosen, which needs --reference.
+"""
+
+import argparse
+import itertools
+import math
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from sacrebleu.metrics import BLEU, CHRF
+from tqdm import tqdm
+
+from fairseq_docmt.bleu import build_bleu
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers import read_input
+from fairseq_docmt.readers.files import read_lines, write_text
+from fairseq_docmt.scoring.corpus import comet_metric
+from fairseq_docmt.scoring.corpus.comet_metric import Scorer
+from fairseq_docmt.scoring.reranking import candidates as candidate_lists
+from fairseq_docmt.scoring.reranking import document_beam, noisy_channel
+from fairseq_docmt.scoring.reranking.candidates import Candidates
+from fairseq_docmt.scoring.reranking.noisy_channel import NoisyChannel
+from fairseq_docmt.scoring.texts.layout import Layout
+
+#: Model of COMET that needs no reference.
+DEFAULT_MODEL = "Unbabel/wmt22-cometkiwi-da"
+
+
+NO_MODELS = NoisyChannel()
+
+#: Score that depends on the translations of other sentences.
+LANGUAGE_MODEL = "language-model"
+
+#: Documents that are kept after each sentence with a language model.
+DEFAULT_BEAM = 5
+
+Table = List[List[float]]
+
+
+class Feature(NamedTuple):
+    """A score and its weight, or the weights to try."""
+
+    name: str
+    weights: Tuple[float, ...]
+
+
+def parse_feature(text: str) -> Feature:
+    """Read ``NAME``, ``NAME:WEIGHT`` or ``NAME:WEIGHT,WEIGHT,...``.
+
+    Raises:
+        argparse.ArgumentTypeError: a weight is not a finite number.
+    """
+    name, colon, weights = text.rpartition(":")
+    if not colon:
+        return Feature(text, (1.0,))
+    try:
+        values = tuple(map(float, weights.split(",")))
+    except ValueError:
+        values = (math.nan,)
+    if not name or not all(map(math.isfinite, values)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME or NAME:WEIGHT")
+    return Feature(name, values)
+
+
+def read_scores(path: str, candidates: Candidates) -> Table:
+    """Read a file with one number for each candidate.
+
+    Raises:
+        UserError: a line is not a finite number, or there is not one for each candidate.
+    """
+    values = []
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            values.append(float(line))
+        except ValueError:
+            values.append(math.nan)
+        if not math.isfinite(values[-1]):
+            raise UserError(f"{path}, line {number} is not a finite number: {line[:40]!r}")
+    wanted = sum(map(len, candidates.texts))
+    if len(values) != wanted:
+        raise UserError(
+            f"{path} has {len(values)} scores, but there are {wanted} candidates; make it from the "
+            "file that --list writes"
+        )
+    return _by_sentence(values, candidates)
+
+
+def _by_sentence(values: Sequence[float], candidates: Candidates) -> Table:
+    rest = iter(values)
+    return [[next(rest) for _ in texts] for texts in candidates.texts]
+
+
+def scores_of(
+    name: str,
+    candidates: Candidates,
+    references: List[Optional[str]],
+    comet: Optional[Scorer] = None,
+    models: NoisyChannel = NO_MODELS,
+) -> Table:
+    """Return a score of all candidates that does not depend on the choice for other sentences.
+
+    Args:
+        name: name of a score, or a file.
+        candidates: candidates of all sentences.
+        references: (sentences,) for ``oracle``; None where there is none.
+        comet: metric for ``comet``.
+        models: model for ``channel``.
+
+    Raises:
+        UserError: the score is not available.
+    """
+    if name == "model":
+        if candidates.scores is None:
+            raise UserError("--score model needs the H- lines of an output of fairseq-generate")
+        return candidates.scores
+    if name == "proposal":
+        if candidates.log_probabilities is None:
+            raise UserError("--score proposal needs the P- lines of an output of fairseq-generate")
+        return candidates.log_probabilities
+    if name == "length":
+        return [[len(text.split()) for text in texts] for texts in candidates.texts]
+    if name == "oracle":
+        if not references:
+            raise UserError("--score oracle needs --reference")
+        metric = CHRF()
+        return [
+            [
+                0.0 if reference is None else metric.sentence_score(text, [reference]).score
+                for text in texts
+            ]
+            for texts, reference in zip(candidates.texts, references)
+        ]
+    if name in ("comet", "channel"):
+        if candidates.source is None:
+            raise UserError(f"--score {name} needs --source")
+        rows = zip(candidates.source, candidates.texts)
+        pairs = [(source, text) for source, texts in rows for text in texts]
+        if name == "channel":
+            return _by_sentence(models.source_scores(pairs), candidates)
+        return _by_sentence(comet([{"src": s, "mt": text} for s, text in pairs]), candidates)
+    return read_scores(name, candidates)
+
+
+def choose(
+    candidates: Candidates,
+    tables: Dict[str, Table],
+    weights: Dict[str, float],
+    models: NoisyChannel = NO_MODELS,
+    beam: int = 1,
+) -> List[int]:
+    """Return the index of the chosen candidate for each sentence.
+
+    Args:
+        candidates: candidates of all sentences.
+        tables: scores of all candidates by name.
+        weights: weight of each of these scores, and of ``language-model``.
+        models: model for ``language-model``.
+        beam: number of documents that are kept after each sentence.
+    """
+    sums = [
+        [sum(weights[name] * value for name, value in zip(tables, values)) for values in zip(*rows)]
+        for rows in zip(*tables.values())
+    ] or [[0.0] * len(texts) for texts in candidates.texts]
+    weight = weights.get(LANGUAGE_MODEL, 0.0)
+    if weight == 0:
+        return [own.index(max(own)) for own in sums]
+    choice: List[int] = []
+    for a, b in tqdm(candidates.layout.index.spans, unit="document", disable=None):
+        rows = candidates.texts[a:b]
+        choice += document_beam.search(rows, sums[a:b], models.sentence_scores, weight, beam)
+    return choice
+
+
+def tune(
+    candidates: Candidates,
+    features: Sequence[Feature],
+    references: List[Optional[str]],
+    choose_by,
+    metric: BLEU,
+) -> Dict[str, float]:
+    """Return the weights with the best BLEU; of equal ones the first.
+
+    Args:
+        candidates: candidates of all sentences.
+        features: scores with the weights to try, all of which are combined.
+        references: (sentences,); None where there is none.
+        choose_by: function from weights by name to the choice of candidates.
+        metric: BLEU.
+    """
+    names = [feature.name for feature in features]
+    known = [place for place, text in enumerate(references) if text is not None]
+    wanted = [references[place] for place in known]
+    tried = []
+    for values in itertools.product(*(feature.weights for feature in features)):
+        weights = dict(zip(names, values))
+        found = candidates.chosen(choose_by(weights))
+        found = [found[place] for place in known]
+        tried.append((metric.corpus_score(found, [wanted]).score, weights))
+        print(f"s-BLEU {tried[-1][0]:.2f}  {_written(weights)}")
+    best, weights = max(tried, key=lambda pair: pair[0])
+    print(f"best: {_written(weights)}  ({metric.get_signature()})")
+    return weights
+
+
+def _written(weights: Dict[str, float]) -> str:
+    return " ".join(f"{name}:{weight:g}" for name, weight in weights.items())
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    candidate_lists.add_arguments(parser)
+    parser.add_argument(
+        "--score",
+        action="append",
+        type=parse_feature,
+        metavar="NAME[:WEIGHT[,WEIGHT...]]",
+        help="a score of the list above; may be repeated; default: model",
+    )
+    parser.add_argument("--reference", metavar="FILE", help="reference for oracle and for weights")
+    parser.add_argument("--tokenize", choices=BLEU.TOKENIZERS, metavar="NAME", help="for BLEU")
+    parser.add_argument(
+        "--beam",
+        type=int,
+        help=f"documents kept by --score language-model; default: {DEFAULT_BEAM}",
+    )
+    noisy_channel.add_arguments(parser)
+    comet_metric.add_arguments(parser, DEFAULT_MODEL)
+    parser.add_argument(
+        "--list", metavar="FILE", help="also write all candidates as source, tab, candidate"
+    )
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run the command."""
+    features = args.score or [Feature("model", (1.0,))]
+    names = [feature.name for feature in features]
+    _check(args, features, names)
+    metric = build_bleu(args.tokenize)
+    candidates = candidate_lists.from_arguments(args)
+    references: List[Optional[str]] = []
+    if args.reference:
+        references = _references(candidates.layout, args.reference, args.input_format == "text")
+    comet = comet_metric.scorer(args, DEFAULT_MODEL)
+    models = noisy_channel.from_arguments(args, names, candidates)
+    tables = {
+        name: scores_of(name, candidates, references, comet, models)
+        for name in names
+        if name != LANGUAGE_MODEL
+    }
+
+    def choose_by(weights: Dict[str, float]) -> List[int]:
+        return choose(candidates, tables, weights, models, args.beam or DEFAULT_BEAM)
+
+    weights = {feature.name: feature.weights[0] for feature in features}
+    if any(len(feature.weights) > 1 for feature in features):
+        weights = tune(candidates, features, references, choose_by, metric)
+    choice = choose_by(weights)
+    if args.list:
+        sources = candidates.source or [""] * len(candidates.texts)
+        lines = (f"{s}\t{text}\n" for s, texts in zip(sources, candidates.texts) for text in texts)
+        write_text(args.list, "".join(lines))
+    candidate_lists.write(args, candidates, choice)
+
+
+def _references(layout: Layout, path: str, plain: bool) -> List[Optional[str]]:
+    """Return the (sentences,) reference; None where it is missing or marked as bad.
+
+    Raises:
+        UserError: there is no reference for any sentence.
+    """
+    text = layout.filled(read_input(path, "reference", plain=plain))
+    gaps = layout.gaps(text)
+    dropped = gaps.missing | gaps.bad
+    if dropped.all():
+        raise UserError(f"{path} has no reference of these sentences")
+    if dropped.any():
+        print(f"{path}: {dropped.sum()} sentences without a reference, or marked as bad, left out")
+    return [None if gone else line for line, gone in zip(layout.sentences(text), dropped)]
+
+
+def _check(args: argparse.Namespace, features: Sequence[Feature], names: List[str]) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        UserError: they do not.
+    """
+    if len(set(names)) < len(names):
+        raise UserError("a --score is given twice; give each name once")
+    if args.beam is not None and args.beam < 1:
+        raise UserError(f"--beam must be at least 1, got {args.beam}")
+    if args.beam is not None and LANGUAGE_MODEL not in names:
+        raise UserError(f"--beam is for --score {LANGUAGE_MODEL}; leave it out")
+    comet_metric.refuse_unused(args, "comet" in names, "--score comet")
+    several = [feature for feature in features if len(feature.weights) > 1]
+    if args.tokenize and not several:
+        raise UserError("--tokenize is for the choice among several weights of a --score")
+    if args.reference and not several and "oracle" not in names:
+        raise UserError(
+            "--reference is for --score oracle and for the choice among several weights; leave it "
+            "out"
+        )
+    if several and not args.reference:
+        raise UserError(
+            f"--score {several[0].name} has several weights, of which --reference chooses; give "
+            "one, or the reference"
+        )

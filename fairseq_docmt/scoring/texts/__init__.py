@@ -1,0 +1,1 @@
+"""Texts of a test set: outputs, references and sources, matched document by document."""

@@ -1,0 +1,351 @@
+"""Documents and segments of a test set, and how other texts are matched with them."""
+
+from collections import Counter
+from itertools import groupby
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from fairseq_docmt.document_index import DocumentIndex
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers import Document, Documents, Input, Lines, Output
+
+#: Number of segments or documents that notes name.
+SHOWN = 5
+
+
+class Mismatch(UserError):
+    """Segments differ from those of the test set; its documents may still match."""
+
+
+class Gaps(NamedTuple):
+    """Segments that are not to be scored, both (segments,) bool.
+
+    Attributes:
+        missing: no text.
+        bad: marked as bad.
+    """
+
+    missing: np.ndarray
+    bad: np.ndarray
+
+
+class Layout(NamedTuple):
+    """Documents and segments of a test set.
+
+    Attributes:
+        path: text that defines them, for messages.
+        index: document and line of each segment.
+        ids: (documents,) names of the documents, None if the text has none.
+        numbers: (documents,) names of the segments of each document, None where it has none.
+        by_docids: whether documents come from a file of docids, so that no line is a boundary.
+    """
+
+    path: str
+    index: DocumentIndex
+    ids: Optional[List[str]] = None
+    numbers: Optional[List[Optional[List[str]]]] = None
+    by_docids: bool = False
+
+    def sentences(self, text: Input) -> List[str]:
+        """Return the (segments,) of a text.
+
+        Raises:
+            Mismatch: the text has other segments.
+            UserError: the text lacks documents or sentences.
+        """
+        if isinstance(text, Output):
+            return [text.hypotheses[number] for number in self.numbers_of(text)]
+        if isinstance(text, Lines):
+            return self._by_line(text)
+        found = []
+        for place, document in enumerate(self._documents(text)):
+            found += self._segments(text.path, place, document)
+        return found
+
+    def filled(self, text: Input) -> Input:
+        """Return a reference or source with an empty segment for each that it lacks.
+
+        Other formats than those with document ids are returned as they are.
+        """
+        if not isinstance(text, Documents) or self.ids is None:
+            return text
+        found = {document.id: document for document in text.documents if document.segments}
+        sizes, numbers = np.diff(self.index.starts), self.numbers or [None] * len(self.ids)
+        filled = [
+            _filled(found.get(name, Document(name, [], [])), int(size), wanted)
+            for name, size, wanted in zip(self.ids, sizes, numbers)
+        ]
+        return text._replace(documents=filled)
+
+    def gaps(self, text: Input) -> Gaps:
+        """Return the segments that are not to be scored because of a text.
+
+        Args:
+            text: a :meth:`filled` text, or one that has all segments.
+        """
+        size = self.index.num_sentences
+        missing, bad = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
+        if isinstance(text, Documents):
+            for place, document in enumerate(self._documents(text)):
+                wanted = self.numbers[place] if self.numbers else None
+                order = {number: at for at, number in enumerate(wanted or ())}
+                for mask, marked in ((missing, document.missing), (bad, document.bad)):
+                    for at in marked:
+                        at = order[document.numbers[at]] if order and document.numbers else at
+                        mask[int(self.index.starts[place]) + at] = True
+        return Gaps(missing, bad)
+
+    def whole_documents(self, text: Input) -> List[str]:
+        """Return the (documents,) of a text whose segments do not match, each as one line.
+
+        Raises:
+            UserError: the documents do not match either.
+        """
+        if isinstance(text, Documents):
+            return [" ".join(document.segments) for document in self._documents(text)]
+        blocks = [" ".join(lines) for filled, lines in groupby(text.lines, key=bool) if filled]
+        lines = [line for line in text.lines if line]
+        for documents in (blocks, lines):
+            if len(documents) == self.index.num_documents:
+                return documents
+        raise UserError(
+            f"{text.path} has {len(blocks)} documents (blocks between blank lines) and "
+            f"{len(lines)} lines, but {self.path} has {self.index.num_documents} documents; "
+            "separate them with blank lines, or use JSON lines with doc_id"
+        )
+
+    def notes(self, name: str, text: Input) -> List[str]:
+        """Return notes on how a text was read.
+
+        One names the number of documents that the test set lacks, one that of blank lines that were
+        taken for empty translations.
+        """
+        if isinstance(text, Lines):
+            lines = self._lines(text)
+            taken = self._without_ends(text) and not self._may_be_ends(lines)
+            blank = lines.count("") if taken else 0
+            return [f"{name}: {blank} blank lines taken for empty translations"] * (blank > 0)
+        if not isinstance(text, Documents) or self.ids is None:
+            return []
+        known = set(self.ids)
+        extra = sum(document.id not in known for document in text.documents)
+        return [f"{name}: {extra} documents that are not in {self.path} left out"] * (extra > 0)
+
+    def _documents(self, text: Documents) -> List[Document]:
+        """Return the documents of a text in the order of the test set."""
+        if self.ids is None:
+            if len(text.documents) != self.index.num_documents:
+                raise UserError(
+                    f"{text.path} has {len(text.documents)} documents, but {self.path} has "
+                    f"{self.index.num_documents}; translate all of it"
+                )
+            return text.documents
+        found = {document.id: document for document in text.documents}
+        for name in self.ids:
+            if name not in found:
+                raise UserError(
+                    f"{text.path} lacks the document {name} of {self.path}; translate all of it"
+                )
+        return [found[name] for name in self.ids]
+
+    def _segments(self, path: str, place: int, document: Document) -> List[str]:
+        size = int(self.index.starts[place + 1] - self.index.starts[place])
+        wanted = self.numbers[place] if self.numbers else None
+        if wanted is not None and document.numbers is not None:
+            segments = dict(zip(document.numbers, document.segments))
+            for number in wanted:
+                if number not in segments:
+                    raise UserError(
+                        f"{path}: document {document.id} lacks segment {number} of {self.path}; "
+                        "translate all of it"
+                    )
+            for number in segments:
+                if number not in wanted:
+                    raise UserError(
+                        f"{path}: document {document.id} has a segment {number}, which "
+                        f"{self.path} lacks; give the files of one test set"
+                    )
+            return [segments[number] for number in wanted]
+        if len(document.segments) != size:
+            raise Mismatch(
+                f"{path}: document {document.id} has {len(document.segments)} segments, but "
+                f"{size} in {self.path}"
+            )
+        return document.segments
+
+    def numbers_of(self, text: Output) -> List[int]:
+        """Return the (segments,) line numbers of an output, which may or may not count blank lines.
+
+        Raises:
+            UserError: the output lacks sentences.
+        """
+        wanted = set(self.index.line_ids.tolist())
+        blank = set(range(max(text.hypotheses) + 1)) - wanted
+        if not any(text.hypotheses.get(row) for row in blank):
+            # fairseq-interactive writes an empty translation of a blank line.
+            found = {row: line for row, line in text.hypotheses.items() if row not in blank}
+            text = text._replace(hypotheses=found)
+        for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):
+            if text.hypotheses.keys() == set(rows):
+                return [*rows]
+        if self.by_docids and len(text.hypotheses) == len(wanted):  # numbers count blank lines
+            return sorted(text.hypotheses)
+        missing, extra = wanted - text.hypotheses.keys(), text.hypotheses.keys() - wanted
+        if missing and not extra:
+            raise UserError(
+                f"{text.path} lacks {len(missing)} of {len(wanted)} sentences of {self.path}, the "
+                f"first in line {min(missing) + 1}; translate all of it"
+            )
+        raise UserError(
+            f"{text.path} and {self.path} differ: line {min(missing | extra) + 1} is a sentence in "
+            "only one of them; give the files of one test set"
+        )
+
+    def _by_line(self, text: Lines) -> List[str]:
+        """Return the lines of plain text that are sentences in the test set."""
+        lines, rows = self._lines(text), self.index.line_ids.tolist()
+        wanted = self._num_lines()
+        if self._without_ends(text):
+            if self._may_be_ends(lines):
+                raise Mismatch(
+                    f"{text.path}: line {lines.index('') + 1} is blank, which may be an empty "
+                    "translation or the end of a document, as there are only as many lines as "
+                    f"sentences in {self.path}; translate all of it and keep its blank lines, or "
+                    "give --docids"
+                )
+            return lines
+        if len(lines) != wanted:
+            raise Mismatch(
+                f"{text.path} has {len(lines)} lines, but {self.path} has {wanted} "
+                f"({self.index.num_sentences} without blank lines)"
+            )
+        ends = set(range(wanted)) - set(rows)
+        for row in sorted(ends):
+            if lines[row]:
+                raise Mismatch(
+                    f"{text.path}: line {row + 1} has text where a document ends in {self.path}; "
+                    "blank lines must be the same in both, or give --docids"
+                )
+        return [lines[row] for row in rows]
+
+    def _num_lines(self) -> int:
+        """Return the number of lines of the test set, with the blank ones between documents."""
+        return int(self.index.line_ids[-1]) + 1 if self.index.num_sentences else 0
+
+    def _lines(self, text: Lines) -> List[str]:
+        """Return the lines of plain text without surplus blank ones at its end."""
+        lines = text.lines
+        while len(lines) > self._num_lines() and not lines[-1]:
+            lines = lines[:-1]
+        return lines
+
+    def _without_ends(self, text: Lines) -> bool:
+        """Return whether a text has a line for each sentence, but none for the ends of documents.
+
+        With a single document or docids, there are no such lines.
+        """
+        size = self.index.num_sentences
+        return len(self._lines(text)) == size and size < self._num_lines()
+
+    def _may_be_ends(self, lines: List[str]) -> bool:
+        """Return whether blank lines may be ends of documents, in a text that lost sentences.
+
+        They are not if a block between them is longer than each document; then they must be empty
+        translations.
+        """
+        blocks = [len(list(group)) for filled, group in groupby(lines, key=bool) if filled]
+        longest = np.diff(self.index.starts).max()
+        fits = len(blocks) == self.index.num_documents or max(blocks, default=0) <= longest
+        return "" in lines and fits
+
+
+def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> Layout:
+    """Return the documents and segments that a text defines.
+
+    Args:
+        text: reference or source; None to use the docids alone.
+        docids: document of each line of plain text; None to read blank lines.
+
+    Raises:
+        UserError: the text cannot define documents, or does not match the docids.
+    """
+    if isinstance(text, Documents):
+        index = DocumentIndex.from_lengths([len(d.segments) for d in text.documents])
+        ids = [document.id for document in text.documents]
+        if 0 in (lengths := [len(d.segments) for d in text.documents]):
+            raise UserError(f"{text.path}: document {ids[lengths.index(0)]} is empty; leave it out")
+        return Layout(text.path, index, ids, [d.numbers for d in text.documents])
+    if docids is None:
+        return Layout(
+            text.path, DocumentIndex.from_sizes([2 if line else 1 for line in text.lines])
+        )
+    if text is not None and len(docids) != len(text.lines):
+        raise UserError(
+            f"{text.path} has {len(text.lines)} lines, but --docids has {len(docids)}; it needs "
+            "one for each line"
+        )
+    groups = [(name, len(list(lines))) for name, lines in groupby(docids)]
+    names = [name for name, _ in groups]
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise UserError(
+                f"--docids: the lines of document {name} are apart; sort all files by document"
+            )
+    starts = np.cumsum([0, *(size for _, size in groups)])
+    path = "--docids" if text is None else text.path
+    return Layout(path, DocumentIndex(np.arange(len(docids)), starts), names, by_docids=True)
+
+
+def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Document:
+    """Return a document with an empty segment for each that it lacks.
+
+    Args:
+        document: a document; one without segments lacks all.
+        size: number of segments of the test set.
+        wanted: their numbers, or None.
+    """
+    if not any(document.segments):
+        return Document(document.id, [""] * size, wanted, tuple(range(size)))
+    if wanted is None or document.numbers is None:
+        return document
+    lacks = [number for number in wanted if number not in document.numbers]
+    first = len(document.segments)
+    return document._replace(
+        segments=document.segments + [""] * len(lacks),
+        numbers=document.numbers + lacks,
+        missing=document.missing + tuple(range(first, first + len(lacks))),
+    )
+
+
+def without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[str]]:
+    """Return documents without the segments that are missing or marked as bad, and notes."""
+    found, notes = [], []
+    for document in documents:
+        dropped = {*document.missing, *document.bad}
+        keep = [at for at in range(len(document.segments)) if at not in dropped]
+        numbers = document.numbers and [document.numbers[at] for at in keep]
+        segments = [document.segments[at] for at in keep]
+        if keep or not dropped:
+            found.append(Document(document.id, segments, numbers))
+        if document.missing:
+            notes.append(f"{document.id} ({len(document.missing)} without text)")
+        if document.bad:
+            notes.append(f"{document.id} ({len(document.bad)} marked as bad)")
+    if notes:
+        notes = [f"segments left out of {named(notes)}"]
+    return found, notes
+
+
+def named(names: Sequence[str]) -> str:
+    """Return the first names, and that there are more."""
+    more = len(names) - SHOWN
+    return "; ".join(names[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+def documents_of(
+    index: DocumentIndex, ids: Optional[Sequence[str]], segments: Sequence[str]
+) -> List[Document]:
+    """Cut segments into documents, named by their ids or by their numbers from 1."""
+    names = ids or [str(number) for number in range(1, index.num_documents + 1)]
+    return [Document(name, list(segments[a:b])) for name, (a, b) in zip(names, index.spans)]

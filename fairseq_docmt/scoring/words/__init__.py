@@ -1,0 +1,1 @@
+"""Words that need context: pronouns, formality, tagged words."""

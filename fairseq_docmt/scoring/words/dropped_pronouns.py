@@ -1,0 +1,360 @@
+r"""Measure how well the English translation restores the pronouns that a Chinese source drops.
+
+    fairseq-docmt dropped-pronouns --source zpdev.zp.zh --reference zpdev.en \
+        sentence=sentence.out memory=memory.out
+
+Dropped pronouns are marked in the source, as in ``<你>_S要不要去看电影``.  For each person, the
+English forms (I, me, my, mine, myself) in the translation are counted, and the pronouns of that
+person that the source does have are subtracted.  The rest are restored pronouns.  Recall is the
+share of the marks that are restored; precision is the share of the restored pronouns, in all
+sentences, that are marked.  Recall alone rewards pronouns everywhere.  English needs pronouns that
+nobody marks, so that no text has a precision of 1; the reference is scored too.  Recall is
+also given over the marks that the reference restores.  The F1 of each further system is compared
+with that of the first, by bootstrap over sentences, because corpora with marks have few documents,
+of very different lengths.
+
+Only a mark with a suffix (``_S``, ``_O`` ...) counts.  Marks of other words, and pronouns in
+brackets without a suffix, are left out and reported.
+
+``--from-reference`` needs no marks: every pronoun counts that the reference has and the source
+lacks.  Some of these no Chinese sentence would have, such as "it" in "it is late".
+"""
+
+import argparse
+import re
+from collections import Counter
+from typing import Dict, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+import fairseq_docmt
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import _tables
+from fairseq_docmt.scoring._intervals import RESAMPLES, SEED, bootstrap_interval
+from fairseq_docmt.scoring._tables import Table
+from fairseq_docmt.scoring.texts import translations
+from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.words import tags
+
+#: English forms of each person.  Words are maximal runs of letters: "it's" is "it" and "s".
+FORMS = {
+    "I": "i me my mine myself",
+    "you": "you your yours yourself yourselves ya",
+    "he": "he him his himself",
+    "she": "she her hers herself",
+    "it": "it its itself",
+    "we": "we us our ours ourselves",
+    "they": "they them their theirs themselves em",
+}
+PERSONS = {
+    **dict.fromkeys(("我", "俺"), "I"),
+    **dict.fromkeys(("你", "您", "妳", "你们"), "you"),
+    "他": "he",
+    "她": "she",
+    **dict.fromkeys(("它", "牠"), "it"),
+    **dict.fromkeys(("我们", "俺们", "咱们"), "we"),
+    **dict.fromkeys(("他们", "她们", "它们"), "they"),
+}
+PERSON_OF_FORM = {form: person for person, forms in FORMS.items() for form in forms.split()}
+MARK = re.compile(r"<([^<>]+)>(_[A-Za-z]+)?")
+# The character 他 (he) is also part of 其他 (other) and 吉他 (guitar).
+CHINESE = re.compile(r"[我俺咱]们|你们|(?<![其吉])他们|她们|它们|[我俺你您妳她它牠]|(?<![其吉])他")
+
+
+class Restored(NamedTuple):
+    """Counts of the dropped pronouns of a person.
+
+    Attributes:
+        marked: marks in the source.
+        found: marked pronouns that the translation has.
+        produced: pronouns that the translation has and the source lacks, marked or not.
+        in_reference: marked pronouns that the reference has.
+        found_too: pronouns in the reference that the translation has as well.
+    """
+
+    marked: int = 0
+    found: int = 0
+    produced: int = 0
+    in_reference: int = 0
+    found_too: int = 0
+
+    @property
+    def precision(self) -> float:
+        """Share of the produced pronouns that are marked; 0 if there are none."""
+        return self.found / self.produced if self.produced else 0.0
+
+    @property
+    def recall(self) -> float:
+        """Share of the marks that are restored; 0 if there are none."""
+        return self.found / self.marked if self.marked else 0.0
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall."""
+        total = self.marked + self.produced
+        return 2 * self.found / total if total else 0.0
+
+    def __add__(self, other: "Restored") -> "Restored":
+        return Restored(*(a + b for a, b in zip(self, other)))
+
+
+class Difference(NamedTuple):
+    """Difference in F1, with its 95 % confidence interval; None with a single sentence."""
+
+    f1: float
+    low: Optional[float]
+    high: Optional[float]
+
+
+class Dropped(NamedTuple):
+    """Pronouns of a source sentence, counted by person.
+
+    Attributes:
+        marked: dropped pronouns.
+        there: pronouns that the sentence does have.
+        left_out: marks that do not count, by their text.
+    """
+
+    marked: Counter
+    there: Counter
+    left_out: Counter
+
+
+def read_marks(sentence: str) -> Dropped:
+    """Count the pronouns of a marked sentence."""
+    marked: Counter = Counter()
+    left_out: Counter = Counter()
+
+    def count(mark) -> str:
+        word, suffix = mark.groups()
+        person = PERSONS.get(re.sub("自己|的", "", word))
+        if person and suffix:
+            marked[person] += 1
+        elif person or suffix:
+            left_out[mark[0]] += 1
+        else:  # a title in angle brackets, for instance
+            return mark[0]
+        return " "
+
+    plain = MARK.sub(count, sentence)
+    there = Counter(PERSONS[word] for word in CHINESE.findall(plain))
+    return Dropped(marked, there, left_out)
+
+
+def produced_in(dropped: Dropped, translation: str) -> Counter:
+    """Count the pronouns that a translation has and the source lacks, by person."""
+    words = re.findall(r"[a-z]+", translation.lower())
+    forms = Counter(PERSON_OF_FORM[word] for word in words if word in PERSON_OF_FORM)
+    return forms - dropped.there
+
+
+def found_in(dropped: Dropped, translation: str) -> Counter:
+    """Count the dropped pronouns that a translation has, by person."""
+    return produced_in(dropped, translation) & dropped.marked
+
+
+def count_restored(
+    sentences: Sequence[Dropped], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> Dict[str, Restored]:
+    """Count the restored pronouns of a system by person, and all of them (``all``).
+
+    Args:
+        sentences: (sentences,) pronouns of the source.
+        hypotheses: (sentences,)
+        references: lists of (sentences,); the highest count of each person is used.
+    """
+    counts = dict.fromkeys(FORMS, Restored())
+    for number, dropped in enumerate(sentences):
+        wanted: Counter = Counter()
+        for reference in references:
+            wanted |= found_in(dropped, reference[number])
+        produced = produced_in(dropped, hypotheses[number])
+        found = produced & dropped.marked
+        for person in FORMS:
+            both = min(found[person], wanted[person])
+            counts[person] += Restored(
+                dropped.marked[person], found[person], produced[person], wanted[person], both
+            )
+    total = sum(counts.values(), Restored())
+    return {**{person: count for person, count in counts.items() if count.marked}, "all": total}
+
+
+def f1_differences(sentences: Sequence[Dropped], texts: Translations) -> Dict[str, Difference]:
+    """Compare the F1 of each system with that of the first, by paired bootstrap over sentences.
+
+    Args:
+        sentences: (sentences,) pronouns of the source.
+        texts: translations by system.
+    """
+    counts = {name: _by_sentence(sentences, found) for name, found in texts.systems.items()}
+    first, *others = counts
+    return {name: _difference([*counts[name], *counts[first]]) for name in others}
+
+
+def _by_sentence(sentences, hypotheses) -> List[np.ndarray]:
+    """Return two (sentences,): restored pronouns; marked and produced ones."""
+    restored, total = [], []
+    for dropped, hypothesis in zip(sentences, hypotheses):
+        produced = produced_in(dropped, hypothesis)
+        restored.append(sum((produced & dropped.marked).values()))
+        total.append(sum(produced.values()) + sum(dropped.marked.values()))
+    return [np.array(restored), np.array(total)]
+
+
+def _difference(counts: Sequence[np.ndarray]) -> Difference:
+    """Return the difference between two systems from their counts by sentence."""
+
+    def f1_difference(restored, total, restored_by_first, total_of_first, axis=-1):
+        own = 2 * restored.sum(axis) / np.maximum(total.sum(axis), 1)
+        return own - 2 * restored_by_first.sum(axis) / np.maximum(total_of_first.sum(axis), 1)
+
+    low, high = bootstrap_interval(counts, f1_difference)
+    return Difference(float(f1_difference(*counts)), low, high)
+
+
+def from_reference(texts: Translations) -> List[Dropped]:
+    """Take the pronouns for dropped that a reference has and the source lacks.
+
+    Marks of the source do not count.  With several references, the highest count of each person is
+    used.
+
+    Raises:
+        UserError: there are none.
+    """
+    sentences = []
+    for source, *references in zip(texts.source, *texts.references):
+        there = Dropped(Counter(), read_marks(source).there, Counter())
+        marked: Counter = Counter()
+        for reference in references:
+            marked |= produced_in(there, reference)
+        sentences.append(there._replace(marked=marked))
+    if not any(dropped.marked for dropped in sentences):
+        raise UserError(
+            "--from-reference: no reference has an English pronoun that the source lacks"
+        )
+    return sentences
+
+
+def marks_of(texts: Translations) -> List[Dropped]:
+    """Read the marks of the source.
+
+    Raises:
+        UserError: nothing is marked.
+    """
+    sentences = [read_marks(sentence) for sentence in texts.source]
+    if not any(dropped.marked for dropped in sentences):
+        raise UserError(
+            "the source has no marks of dropped pronouns, such as <你>_S; without marks, give "
+            "--from-reference"
+        )
+    return sentences
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    translations.add_arguments(parser, source_required=True)
+    parser.add_argument(
+        "--from-reference",
+        action="store_true",
+        help="count the pronouns that the reference has and the source lacks, instead of marks",
+    )
+    tags.add_argument(parser)
+    _tables.add_arguments(parser)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run the command."""
+    texts = translations.from_arguments(args)
+    sentences = from_reference(texts) if args.from_reference else marks_of(texts)
+    counts = {
+        name: count_restored(sentences, found, texts.references)
+        for name, found in texts.systems.items()
+    }
+    reference = count_restored(sentences, texts.references[0], texts.references)
+    if args.tags:
+        persons = [[f"dropped {person}" for person in dropped.marked] for dropped in sentences]
+        tags.write(args.tags, texts, persons)
+    left_out = sum((dropped.left_out for dropped in sentences), Counter())
+    differences = f1_differences(sentences, texts)
+    signature = _signature(texts, args.from_reference)
+    notes = [*texts.notes, signature]
+    if not args.from_reference:
+        notes.append(_left_out_note(left_out))
+    _tables.show(
+        args,
+        [*tables_of(counts, reference), *_table_of_differences(differences, texts)],
+        notes,
+        {
+            "signature": signature,
+            "notes": [*texts.notes],
+            "systems": {name: _as_json(persons) for name, persons in counts.items()},
+            "differences": {name: found._asdict() for name, found in differences.items()},
+            "reference": _as_json(reference),
+            "left_out": dict(left_out),
+        },
+    )
+
+
+def _signature(texts: Translations, from_reference: bool) -> str:
+    """Return what the figures depend on, in the format of sacreBLEU."""
+    parts = [f"docs:{texts.index.num_documents}", f"sents:{texts.index.num_sentences}"]
+    parts += [f"nrefs:{len(texts.references)}"]
+    parts += ["marks:reference"] if from_reference else []
+    parts += [f"bs:{RESAMPLES}|seed:{SEED}"] if len(texts.systems) > 1 else []
+    return "|".join([*parts, f"version:{fairseq_docmt.__version__}"])
+
+
+def tables_of(
+    counts: Dict[str, Dict[str, Restored]], reference: Dict[str, Restored]
+) -> List[Table]:
+    """Return tables of F1, and of recall over the marks that the reference restores."""
+    columns = {**counts, "(reference)": reference}
+    f1 = [
+        [person, str(c.marked), *(_cell(found[person]) for found in columns.values())]
+        for person, c in reference.items()
+    ]
+    wanted = [
+        [
+            person,
+            str(c.in_reference),
+            *(_percent(s[person].found_too, c.in_reference) for s in counts.values()),
+        ]
+        for person, c in reference.items()
+    ]
+    return [
+        Table("Dropped pronouns: F1 (precision/recall), %", ["person", "marked", *columns], f1),
+        Table("Recall of those in the reference, %", ["person", "in reference", *counts], wanted),
+    ]
+
+
+def _table_of_differences(differences: Dict[str, Difference], texts: Translations) -> List[Table]:
+    rows = [
+        [name, f"{100 * found.f1:+.1f}", _interval(found)] for name, found in differences.items()
+    ]
+    first = texts.names[0]
+    columns = ["system", f"F1 over {first}", "95 % interval"]
+    return [Table("Differences, bootstrap over sentences", columns, rows)] if rows else []
+
+
+def _interval(found: Difference) -> str:
+    return "" if found.low is None else f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
+
+
+def _cell(found: Restored) -> str:
+    return f"{100 * found.f1:.1f} ({100 * found.precision:.1f}/{100 * found.recall:.1f})"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f}" if whole else "-"
+
+
+def _left_out_note(left_out: Counter) -> str:
+    marks = ", ".join(f"{mark} ({count})" for mark, count in left_out.most_common())
+    return f"marks left out: {sum(left_out.values())}" + (f": {marks}" if marks else "")
+
+
+def _as_json(persons: Dict[str, Restored]) -> dict:
+    return {
+        person: {**c._asdict(), "precision": c.precision, "recall": c.recall, "f1": c.f1}
+        for person, c in persons.items()
+    }

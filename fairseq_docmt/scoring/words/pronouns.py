@@ -1,0 +1,208 @@
+r"""Compute the F1 of ambiguous pronouns and of formality, with spaCy's taggers.
+
+    fairseq-docmt pronouns --source test.en --reference test.de \
+        sentence=sentence.out window=window.out
+
+Herold and Ney (2023), appendix A.1.  In each valid sentence, pronouns of a class are correct as far
+as hypothesis and reference both have them.  Precision is relative to the pronouns of the
+hypotheses, recall to those of the references (the paper swaps the two names, which does not change
+F1).  `all` is micro F1 over the classes, as in the paper; the code of the paper leaves out neuter
+pronouns, as `without neuter` does.  Texts are tagged with their original case; --lowercase tags
+them in lower case, as the code of the paper does.
+"""
+
+import argparse
+from collections import Counter
+from typing import Dict, Iterable, List, NamedTuple, Sequence
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import _tables
+from fairseq_docmt.scoring._tables import Table
+from fairseq_docmt.scoring.texts import translations
+from fairseq_docmt.scoring.words import tags
+from fairseq_docmt.scoring.words.pronoun_rules import PAIRS, PronounRules, Tagged
+
+
+class Counts(NamedTuple):
+    """Numbers of pronouns of a class in hypotheses, in references, and in both."""
+
+    hypothesis: int = 0
+    reference: int = 0
+    both: int = 0
+
+    @property
+    def precision(self) -> float:
+        """Share of the hypotheses' pronouns that are correct; 0 if there are none."""
+        return self.both / self.hypothesis if self.hypothesis else 0.0
+
+    @property
+    def recall(self) -> float:
+        """Share of the references' pronouns that are found; 0 if there are none."""
+        return self.both / self.reference if self.reference else 0.0
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall."""
+        total = self.hypothesis + self.reference
+        return 2 * self.both / total if total else 0.0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*(a + b for a, b in zip(self, other)))
+
+
+def count_pronouns(
+    rules: PronounRules,
+    source: Sequence[Tagged],
+    hypotheses: Sequence[Tagged],
+    references: Sequence[Tagged],
+) -> Dict[str, Counts]:
+    """Count the pronouns of each class, and of all classes together (``all``).
+
+    Args:
+        rules: rules of a language pair.
+        source, hypotheses, references: (sentences,) each.
+    """
+    sums = {name: Counter() for name in rules.classes}
+    for original, hypothesis, reference in zip(source, hypotheses, references):
+        for name in rules.classes_of(original):
+            found, wanted = rules.count(name, hypothesis), rules.count(name, reference)
+            sums[name].update(hypothesis=found, reference=wanted, both=min(found, wanted))
+    counts = {name: Counts(**found) for name, found in sums.items()}
+    total = sum(counts.values(), Counts())
+    if "neuter" in counts:
+        counts["without neuter"] = sum(
+            (found for name, found in counts.items() if name != "neuter"), Counts()
+        )
+    return {**counts, "all": total}
+
+
+def pronoun_tags(
+    phenomena: Dict[str, PronounRules], source: Sequence[Tagged], references: Sequence[Tagged]
+) -> List[List[str]]:
+    """Return for each sentence the classes that its reference has, e.g. ``pronouns: feminine``."""
+    return [
+        [
+            f"{phenomenon}: {name}"
+            for phenomenon, rules in phenomena.items()
+            for name in rules.classes_of(original)
+            if rules.count(name, reference)
+        ]
+        for original, reference in zip(source, references)
+    ]
+
+
+def tagger(name: str, exclude: Sequence[str] = ("ner", "lemmatizer", "parser")):
+    """Load a spaCy pipeline for tagging.
+
+    Args:
+        name: name of an installed model, or a folder.
+        exclude: parts that are not needed.
+
+    Raises:
+        UserError: there is no such model, or a package that it needs is missing.
+    """
+    import spacy
+
+    try:
+        return spacy.load(name, exclude=exclude)
+    except ImportError as error:
+        message = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"the spaCy model {name} needs a package that is missing: {message}"
+        ) from None
+    except OSError:
+        raise UserError(
+            f"the spaCy model {name} is not installed; "
+            f"install it with `python -m spacy download {name}`"
+        ) from None
+
+
+def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged]:
+    """Tag the words of sentences.
+
+    Args:
+        model: spaCy pipeline.
+        sentences: texts.
+        lowercase: convert the texts to lower case first.
+
+    Raises:
+        UserError: the pipeline gives no tags.
+    """
+    texts = (sentence.lower() if lowercase else sentence for sentence in sentences)
+    tagged = [[(token.text, token.tag_) for token in found] for found in model.pipe(texts)]
+    if not any(label for words in tagged for _, label in words):
+        raise UserError(f"the spaCy model {model.meta['name']} gives no tags; use another one")
+    return tagged
+
+
+def add_tagging_arguments(parser: argparse.ArgumentParser, pairs: Iterable[str]) -> None:
+    """Add the options of commands that tag both sides: texts, languages and spaCy models.
+
+    Args:
+        parser: parser of the command.
+        pairs: pairs of languages that it covers.
+    """
+    translations.add_arguments(parser, source_required=True)
+    tags.add_argument(parser)
+    parser.add_argument("--pair", choices=pairs, default="en-de", help="languages; default: en-de")
+    parser.add_argument("--source-model", metavar="NAME", help="spaCy model of the source side")
+    parser.add_argument("--target-model", metavar="NAME", help="spaCy model of the target side")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_tagging_arguments(parser, PAIRS)
+    parser.add_argument("--lowercase", action="store_true", help="lowercase texts before tagging")
+    _tables.add_arguments(parser)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run the command."""
+    pair = PAIRS[args.pair]
+    models = [tagger(args.source_model or pair.source_model)]
+    models.append(tagger(args.target_model or pair.target_model))
+    texts = translations.from_arguments(args)
+    if len(texts.references) > 1:
+        raise UserError("pronoun F1 is defined for a single reference; give --reference once")
+    source = tag(models[0], texts.source, args.lowercase)
+    reference = tag(models[1], texts.references[0], args.lowercase)
+    counts: Dict[str, Dict[str, Dict[str, Counts]]] = {}
+    for name, sentences in texts.systems.items():
+        found = tag(models[1], sentences, args.lowercase)
+        for phenomenon, rules in pair.phenomena.items():
+            by_class = count_pronouns(rules, source, found, reference)
+            counts.setdefault(phenomenon, {})[name] = by_class
+    if args.tags:
+        tags.write(args.tags, texts, pronoun_tags(pair.phenomena, source, reference))
+    taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
+    signature = f"pair:{args.pair}|case:{'lc' if args.lowercase else 'mixed'}|{'|'.join(taggers)}"
+    tables = [table(phenomenon, "class", systems) for phenomenon, systems in counts.items()]
+    results = {
+        phenomenon: {name: numbers(by_class) for name, by_class in systems.items()}
+        for phenomenon, systems in counts.items()
+    }
+    results = {"signature": signature, "notes": [*texts.notes], **results}
+    _tables.show(args, tables, [*texts.notes, signature], results)
+
+
+def table(title: str, rows_are: str, systems: Dict[str, Dict[str, Counts]]) -> Table:
+    """Return a table of F1 with a row for each class and a column for each system."""
+    first = next(iter(systems.values()))
+    rows = [
+        [name, str(wanted.reference), *(_cell(found[name]) for found in systems.values())]
+        for name, wanted in first.items()
+    ]
+    title = f"{title}: F1 (precision/recall), %"
+    return Table(title, [rows_are, "in reference", *systems], rows)
+
+
+def _cell(found: Counts) -> str:
+    return f"{100 * found.f1:.1f} ({100 * found.precision:.1f}/{100 * found.recall:.1f})"
+
+
+def numbers(by_class: Dict[str, Counts]) -> dict:
+    """Return counts, precision, recall and F1 of each class, for JSON."""
+    return {
+        name: {**c._asdict(), "precision": c.precision, "recall": c.recall, "f1": c.f1}
+        for name, c in by_class.items()
+    }

@@ -1,0 +1,143 @@
+r"""Compute the F1 of words that depend on previous sentences (after MuDA), with spaCy's taggers.
+
+    fairseq-docmt tagged-words --pair en-fr --source test.en \
+        --reference test.fr --tags tags.jsonl sentence=sentence.out window=window.out
+
+Fernandes et al. (2023): words of the reference and of each system are tagged for lexical cohesion,
+formality, verb form and pronouns, as far as the target language has them.  In each sentence, a
+tagged word is correct as often as hypothesis and reference both have it, tagged for the same
+phenomenon.  Rules replace the neural word alignment and coreference of the published code, so the
+figures differ from its figures; the guide to evaluation lists the differences.
+"""
+
+import argparse
+from collections import Counter
+from typing import Dict, List, Sequence
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring import _tables
+from fairseq_docmt.scoring.texts import translations
+from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.words import pronouns, tags
+from fairseq_docmt.scoring.words.pronouns import Counts
+from fairseq_docmt.scoring.words.tagging_rules import (
+    LANGUAGES,
+    PHENOMENA,
+    SOURCE_MODEL,
+    Rules,
+    Sentence,
+    Tagged,
+    Word,
+    tag_document,
+)
+
+PAIRS = {f"en-{language}": rules for language, rules in LANGUAGES.items()}
+
+
+def analyse(model, sentences: Sequence[str], pos: bool, lemmas: bool) -> List[Sentence]:
+    """Analyse the words of sentences.
+
+    Args:
+        model: spaCy pipeline.
+        sentences: texts.
+        pos, lemmas: whether parts of speech and lemmas are needed.
+
+    Raises:
+        UserError: the pipeline does not give what is needed.
+    """
+    found = []
+    given = {"parts of speech": not pos, "lemmas": not lemmas}
+    for document in model.pipe(sentences):
+        given["parts of speech"] |= any(token.pos_ for token in document)
+        given["lemmas"] |= any(token.lemma_ for token in document)
+        found.append([_word(token) for token in document if not token.is_space])
+    for name, there in given.items():
+        if any(found) and not there:
+            raise UserError(f"the spaCy model {model.meta['name']} gives no {name}; use another")
+    return found
+
+
+def _word(token) -> Word:
+    return Word(
+        token.text,
+        (token.lemma_ or token.text).lower(),
+        token.pos_,
+        not (token.is_stop or token.is_punct),
+        frozenset(token.morph.get("Tense")),
+    )
+
+
+def tag(
+    rules: Rules, texts: Translations, source: List[Sentence], target: List[Sentence]
+) -> List[Tagged]:
+    """Tag the words of all documents of a test set.
+
+    Args:
+        rules: rules of the target language.
+        texts: test set, for its documents.
+        source, target: (sentences,) each.
+    """
+    return [
+        tagged
+        for first, end in texts.index.spans
+        for tagged in tag_document(rules, source[first:end], target[first:end])
+    ]
+
+
+def count(
+    rules: Rules, hypotheses: Sequence[Tagged], references: Sequence[Tagged]
+) -> Dict[str, Counts]:
+    """Count the tagged words of hypotheses, of references, and of both, by phenomenon.
+
+    Args:
+        rules: rules of the target language.
+        hypotheses, references: (sentences,) each.
+    """
+    counts = dict.fromkeys(rules.phenomena, Counts())
+    for found, wanted in zip(hypotheses, references):
+        for name in counts:
+            one, other = Counter(found[name]), Counter(wanted[name])
+            both = sum((one & other).values())
+            counts[name] += Counts(sum(one.values()), sum(other.values()), both)
+    return counts
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    pronouns.add_tagging_arguments(parser, PAIRS)
+    _tables.add_arguments(parser)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run the command."""
+    rules = PAIRS[args.pair]
+    # The English models need the parser to tell "this" as a pronoun from "this" as a determiner.
+    models = [pronouns.tagger(args.source_model or SOURCE_MODEL, exclude=["ner"])]
+    models.append(pronouns.tagger(args.target_model or rules.model, exclude=["ner", "parser"]))
+    texts = translations.from_arguments(args)
+    if len(texts.references) > 1:
+        raise UserError("F1 of tagged words is defined for one reference; give --reference once")
+    source = analyse(models[0], texts.source, pos=bool(rules.pronouns), lemmas=True)
+
+    def tagged(sentences: List[str]) -> List[Tagged]:
+        found = analyse(models[1], sentences, pos=bool(rules.tenses), lemmas=rules.lemmas)
+        return tag(rules, texts, source, found)
+
+    reference = tagged(texts.references[0])
+    counts = {
+        name: count(rules, tagged(sentences), reference)
+        for name, sentences in texts.systems.items()
+    }
+    if args.tags:
+        found = [[name for name, words in each.items() if words] for each in reference]
+        tags.write(args.tags, texts, found)
+    taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
+    signature = f"pair:{args.pair}|{'|'.join(taggers)}"
+    missing = [name for name in PHENOMENA if name not in rules.phenomena]
+    notes = [*texts.notes, signature]
+    notes += [f"not covered: {', '.join(missing)}"] if missing else []
+    table = pronouns.table("tagged words", "phenomenon", counts)
+    systems = {name: pronouns.numbers(by_phenomenon) for name, by_phenomenon in counts.items()}
+    results = {"signature": signature, "notes": [*texts.notes]}
+    results.update({"not covered": missing, "systems": systems})
+    _tables.show(args, [table], notes, results)

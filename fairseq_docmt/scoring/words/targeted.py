@@ -1,0 +1,296 @@
+r"""Measure accuracy on words that need context in translations, without scores of a model.
+
+    fairseq-docmt targeted gender.opensubtitles.en-de.test.json \
+        one=one.txt two=two.txt
+
+A translation is right if the expected word is in the sentence that is tested.  Sets are read as
+published:
+
+  ctxpro   Wicks and Post (2023): gender, formality, auxiliary, inflection, animacy (.json)
+  genpro   generative use of ContraPro (Müller et al., 2018) and of the set of Lopes et al. (2020)
+           (.json), and the tables that the scripts of Post and Junczys-Dowmunt (2023) make (.tsv)
+
+Words are compared as in the scripts of each set.  A system has one line for each item: the
+translation of the sentence, or of context and sentence with --separator between sentences.  For
+translations of whole contexts without separators, --last-sentence takes the last sentence.
+"""
+
+import argparse
+import json
+import string
+from pathlib import Path
+from typing import Callable, Dict, List, NamedTuple, Optional
+
+from sacremoses import MosesTokenizer
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers import Lines, Output, read_input
+from fairseq_docmt.readers.files import lines_of, read_text, write_text
+from fairseq_docmt.scoring import _tables
+from fairseq_docmt.scoring._tables import Table
+from fairseq_docmt.scoring.contrastive.items import field
+from fairseq_docmt.scoring.texts import translations
+
+LABELS = ("phenomenon", "distance")
+
+
+class Target(NamedTuple):
+    """A word that a translation should have.
+
+    Attributes:
+        expected: the word or words.
+        labels: properties by which results are grouped.
+        place: index of the tested sentence among those of the translation, -1 for the last.
+    """
+
+    expected: str
+    labels: Dict[str, str]
+    place: int = -1
+
+
+class TargetSet(NamedTuple):
+    """A test set: its kind (a key of ``has_word``) and its items."""
+
+    kind: str
+    items: List[Target]
+
+
+# ---- test sets ---------------------------------------------------------------------------------
+
+
+def read_targets(path: str) -> TargetSet:
+    """Read a test set and detect its format.
+
+    Raises:
+        UserError: the file is missing, has an unknown format or lacks a value.
+    """
+    text = read_text(path)
+    if path.endswith(".tsv"):
+        return TargetSet("genpro", _table(text, path))
+    try:
+        entries = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}, line {error.lineno} is not valid JSON ({error.msg})") from None
+    first = entries[0] if isinstance(entries, list) and entries else None
+    for key, kind, read in (("expected", "ctxpro", _ctxpro), ("errors", "genpro", _contrapro)):
+        if isinstance(first, dict) and key in first:
+            named = (f"{path}: item {number}" for number in range(1, len(entries) + 1))
+            return TargetSet(kind, [read(*each) for each in zip(named, entries)])
+    raise UserError(
+        f"{path} is not in a known format: ctxpro (a list of entries with expected), ContraPro "
+        "(with errors) or a table of genpro (.tsv)"
+    )
+
+
+def _ctxpro(where: str, entry) -> Target:
+    labels = {"phenomenon": str(field(where, entry, "rule"))}
+    if entry.get("ante distance") is not None:
+        labels["distance"] = str(entry["ante distance"])
+    return _target(where, field(where, entry, "expected"), labels)
+
+
+def _contrapro(where: str, entry) -> Target:
+    pronoun = field(where, entry, "ref pronoun")
+    distance = str(field(where, entry, "ante distance"))
+    return _target(where, pronoun, {"phenomenon": str(pronoun).lower(), "distance": distance})
+
+
+def _target(where: str, expected, labels: Dict[str, str], place: int = -1) -> Target:
+    if not isinstance(expected, str) or not expected.strip():
+        raise UserError(f"{where}: the expected word must be text, not {expected!r}")
+    return Target(expected, labels, place)
+
+
+def _table(text: str, path: str) -> List[Target]:
+    """Read rows of index (may be missing), distance, correct or contrastive, pronoun, texts."""
+    items = []
+    for number, line in enumerate(lines_of(text), start=1):
+        where, columns = f"{path}: line {number}", line.split("\t")
+        if len(columns) not in (5, 6):
+            raise UserError(f"{where} has {len(columns)} columns; genpro has 5 or 6")
+        place = columns[0] if len(columns) == 6 else "-1"
+        distance, kind, pronoun = columns[len(columns) - 5 : len(columns) - 2]
+        if kind != "correct":
+            raise UserError(f"{where} is not a correct item; make the table with --correct-only")
+        if not place.lstrip("-").isdecimal() or not distance.isdecimal():
+            raise UserError(f"{where}: index and distance must be numbers")
+        labels = {"phenomenon": pronoun.lower(), "distance": distance}
+        items.append(_target(where, pronoun, labels, int(place)))
+    if not items:
+        raise UserError(f"{path} has no items")
+    return items
+
+
+# ---- judgement ---------------------------------------------------------------------------------
+
+
+def has_word(kind: str) -> Callable[[str, str], bool]:
+    """Return a function of sentence and expected word that judges as the scripts of the set.
+
+    Args:
+        kind: ``ctxpro``: words between spaces after removing ASCII punctuation; ``genpro``: tokens
+            of the Moses tokenizer for German.
+    """
+    if kind == "genpro":
+        tokenizer = MosesTokenizer(lang="de")
+        return lambda text, word: word.lower() in tokenizer.tokenize(text.lower(), escape=False)
+    punctuation = str.maketrans("", "", string.punctuation)
+    return lambda text, word: f" {word.lower()} " in f" {text.lower().translate(punctuation)} "
+
+
+def last_sentences(language: str) -> Callable[[str], str]:
+    """Return a function that gives the last sentence of a text, split as in the code of ctxpro.
+
+    Raises:
+        UserError: the package sentence_splitter is missing or does not know the language.
+    """
+    try:
+        from sentence_splitter import SentenceSplitter, SentenceSplitterException
+    except ImportError:
+        raise UserError(
+            "--last-sentence needs the package sentence-splitter; install it with `pip install "
+            "sentence-splitter`"
+        ) from None
+    try:
+        splitter = SentenceSplitter(language=language)
+    except SentenceSplitterException:
+        raise UserError(f"--last-sentence: sentence-splitter has no language {language}") from None
+    return lambda text: (splitter.split(text) or [text])[-1]
+
+
+def judge(
+    targets: TargetSet,
+    lines: List[str],
+    separator: str = "<eos>",
+    last: Optional[Callable[[str], str]] = None,
+) -> List[bool]:
+    """Return for each item whether its translation has the expected word.
+
+    Args:
+        targets: test set.
+        lines: (items,) translations.
+        separator: text between the sentences of a translation.
+        last: function that gives the tested sentence, in place of the separator.
+    """
+    right = has_word(targets.kind)
+    found = []
+    for item, line in zip(targets.items, lines):
+        sentences = line.split(separator)
+        if last is not None:
+            text = last(line)
+        elif -len(sentences) <= item.place < len(sentences):
+            text = sentences[item.place].strip()
+        else:  # fewer sentences than the source
+            text = ""
+        found.append(right(text, item.expected))
+    return found
+
+
+# ---- command -----------------------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.add_argument(
+        "set", metavar="SET", help="test set as published: .json, or .tsv of genpro"
+    )
+    parser.add_argument("systems", nargs="+", metavar="NAME=FILE", help="one line for each item")
+    parser.add_argument(
+        "--separator", default="<eos>", help="between sentences of a translation; default: <eos>"
+    )
+    parser.add_argument(
+        "--last-sentence",
+        metavar="LANGUAGE",
+        help="test the last sentence of each line, found by the package sentence-splitter",
+    )
+    parser.add_argument("--items", metavar="FILE", help="write the verdict of each item, .jsonl")
+    _tables.add_arguments(parser)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run the command."""
+    if not args.separator:
+        raise UserError("--separator is empty; give the text between sentences, such as <eos>")
+    targets = read_targets(args.set)
+    last = last_sentences(args.last_sentence) if args.last_sentence else None
+    verdicts = {
+        name: judge(targets, read_system(path, args.set, len(targets.items)), args.separator, last)
+        for name, path in translations.named_files(args.systems).items()
+    }
+    figures = {name: accuracy(targets, right) for name, right in verdicts.items()}
+    sentence = f"last:{args.last_sentence}" if args.last_sentence else f"separator:{args.separator}"
+    signature = f"set:{Path(args.set).stem}|items:{len(targets.items)}|{targets.kind}|{sentence}"
+    if args.items:
+        write_text(args.items, "".join(_item_lines(targets, verdicts)))
+    results = {"signature": signature, "systems": figures}
+    _tables.show(args, [_table_of(figures)], [signature], results)
+
+
+def read_system(path: str, set_name: str, items: int) -> List[str]:
+    """Read the translations of a test set.
+
+    Raises:
+        UserError: there is not one translation for each item.
+    """
+    text = read_input(path, "system")
+    if isinstance(text, Output) and text.hypotheses.keys() == set(range(items)):
+        return [text.hypotheses[number] for number in range(items)]
+    lines = text.lines if isinstance(text, Lines) else []
+    if len(lines) != items:
+        count = (
+            f"{len(text.hypotheses)} translations"
+            if isinstance(text, Output)
+            else (f"{len(lines)} lines" if isinstance(text, Lines) else "documents")
+        )
+        raise UserError(
+            f"{path} has {count}, but {set_name} has {items} items; it needs one for each"
+        )
+    return lines
+
+
+def accuracy(targets: TargetSet, right: List[bool]) -> dict:
+    """Count right items: in total (``all``) and ``by label``, label -> value -> counts."""
+    groups: Dict[str, Dict[str, List[bool]]] = {label: {} for label in LABELS}
+    for item, verdict in zip(targets.items, right):
+        for label, value in item.labels.items():
+            groups[label].setdefault(value, []).append(verdict)
+    return {
+        "all": _counts(right),
+        "by label": {
+            label: {value: _counts(values[value]) for value in sorted(values, key=_numbers_first)}
+            for label, values in groups.items()
+            if values
+        },
+    }
+
+
+def _counts(right: List[bool]) -> dict:
+    return {"items": len(right), "correct": sum(right), "accuracy": sum(right) / len(right)}
+
+
+def _numbers_first(value: str):
+    return (0, int(value), "") if value.isdecimal() else (1, 0, value)
+
+
+def _table_of(figures: Dict[str, dict]) -> Table:
+    first = next(iter(figures.values()))
+    parts = [("all", lambda figure: figure["all"])]
+    for label, values in first["by label"].items():
+        for value in values:
+            parts.append((f"{label} {value}", lambda f, a=label, b=value: f["by label"][a][b]))
+    rows = [
+        [
+            name,
+            str(part(first)["items"]),
+            *(f"{100 * part(figure)['accuracy']:.1f}" for figure in figures.values()),
+        ]
+        for name, part in parts
+    ]
+    return Table("Accuracy, %", ["part", "items", *figures], rows)
+
+
+def _item_lines(targets: TargetSet, verdicts: Dict[str, List[bool]]):
+    for number, item in enumerate(targets.items):
+        right = {name: found[number] for name, found in verdicts.items()}
+        entry = {"item": number + 1, "expected": item.expected, "labels": item.labels}
+        yield json.dumps({**entry, "correct": right}, ensure_ascii=False) + "\n"
