@@ -48,7 +48,7 @@ INSTALLS = "installs packages; .ci/run does it on a clean clone"
 CLUSTER = "needs GPUs or several machines"
 MEASURES = "measures speed for minutes to hours; test_recurrent.py builds its systems"
 DOWNLOADS = "downloads a corpus; the readers run on small files of the same form in data_prep/"
-SPACY = "needs models of spaCy; tests/scoring/test_pronouns.py runs the command without them"
+SPACY = "needs models of spaCy; tests/scoring/words/test_pronouns.py runs the command without them"
 
 TOUR, ZH_EN = "sliding_window_translation", "data/zh-en"
 GENERATE = f"--task {TOUR} --path checkpoints/window4/checkpoint_best.pt"
