@@ -18,6 +18,9 @@ from torch import Tensor
 
 from fairseq_docmt.errors import UserError
 
+#: task and model in checkpoints of version 0.1 -> today's task
+RENAMED_TASKS = {("full_document_translation", "memnet_rnn"): "document_rows_translation"}
+
 
 class CheckpointFile(NamedTuple):
     """Content of a checkpoint, whose tensors stay on disk where torch can leave them there.
@@ -41,7 +44,8 @@ class CheckpointFile(NamedTuple):
     @property
     def task(self) -> str:
         """Registered name of the task of training."""
-        return self._setting("task")
+        stored = self._setting("task")
+        return RENAMED_TASKS.get((stored, self._setting("model")), stored)
 
     @property
     def arch(self) -> str:

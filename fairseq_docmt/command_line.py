@@ -74,7 +74,8 @@ def main() -> None:
     if name == USER_DIR:
         print(PACKAGE)
     elif name == PREPARE:
-        _prepare()
+        with quietly():
+            _prepare()
     else:
         with quietly():
             if name not in LIGHT:

@@ -5,7 +5,8 @@ import pickle
 import re
 import sys
 import traceback
-from typing import Iterable, Optional
+from dataclasses import fields
+from typing import Any, Callable, Iterable, Optional, Sequence
 
 from hydra.errors import CompactHydraException
 
@@ -29,6 +30,33 @@ class UserError(ValueError, CompactHydraException):
 def flag(name: str) -> str:
     """Return the flag of an option, such as ``--max-tokens`` of ``max_tokens``."""
     return "--" + name.replace("_", "-")
+
+
+def check_metadata(config: type, value_of: Callable[[str], Any]) -> None:
+    """Check options by the metadata of their dataclass.
+
+    ``at_least`` is the least value of a number, or of the numbers of a list.  ``needs`` names the
+    option without which an option has no effect.
+
+    Args:
+        config: dataclass.
+        value_of: function from the name of an option to its value.
+
+    Raises:
+        UserError: naming the first option that is too small, or lacks the other.
+    """
+    for option in fields(config):
+        value = value_of(option.name)
+        least, needed = (option.metadata.get(key) for key in ("at_least", "needs"))
+        numbers = value if isinstance(value, Sequence) else (value,)
+        if least is not None and any(x is not None and x < least for x in numbers):
+            # The default of an option of fairseq is ${group.name}.
+            name = re.sub(r"\$\{\w+\.(\w+)\}", r"\1", str(option.default))
+            name = name if name != str(option.default) else option.name
+            bound = "not be negative" if least == 0 else f"be at least {least}"
+            raise UserError(f"{flag(name)} must {bound}, got {min(numbers)}")
+        if needed is not None and value and not value_of(needed):
+            raise UserError(f"{flag(option.name)} needs {flag(needed)}; give both or neither")
 
 
 #: what others call options of fairseq, without underscores

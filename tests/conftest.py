@@ -203,11 +203,11 @@ def sentence_lm(binarised, made_once):
 
 
 @pytest.fixture(scope="session")
-def memnet_document_checkpoint(barely_trained, sentence_lm):
+def memnet_rows_checkpoint(barely_trained, sentence_lm):
     """Return a checkpoint of such documents with both document memories."""
     import tiny
 
-    options = ["--task", "full_document_translation", "--max-document-tokens", "20"]
+    options = ["--task", "document_rows_translation", "--max-document-tokens", "20"]
     options += ["--gold-drafts", "--sentence-lm", sentence_lm, "--lr", "0.03"]
     return barely_trained(*options, model=tiny.memnet())
 

@@ -33,6 +33,15 @@ def test_files_that_pages_name_are_there(page):
     assert not missing
 
 
+def test_the_glossary_is_that_of_the_code():
+    text = (tiny.ROOT / "examples/guide/adding_a_system.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\w ,]+) \| .* \| `(\w+)` in `([\w/.]+)` \|$", text, flags=re.M)
+    table = text.split("## Glossary")[1].split("\n## ")[0]
+    assert len(rows) == table.count("\n|") - 2 <= 25
+    for word, name, path in rows:
+        assert re.search(rf"\b{name}\b", (tiny.ROOT / path).read_text(encoding="utf-8")), word
+
+
 # ---- test files of modules -----------------------------------------------------------------------
 
 PACKAGE, TESTS = tiny.ROOT / "fairseq_docmt", tiny.ROOT / "tests"

@@ -55,7 +55,7 @@ def test_a_checkpoint_of_documents(binarised, window_checkpoint, command):
     [
         (tiny.memory(), "sentence_stream_translation"),
         (tiny.cache(), "sentence_stream_translation"),
-        (tiny.memnet(), "full_document_translation"),
+        (tiny.memnet(), "document_rows_translation"),
     ],
 )
 def test_models_of_documents(binarised, tmp_path, model, task):

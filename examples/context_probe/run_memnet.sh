@@ -18,7 +18,7 @@ systems=("${@:2}")
 updates=${UPDATES:-1500}
 from=${FROM:+$(cd "$FROM" && pwd)}
 lm_size=256
-document=(--task full_document_translation)
+document=(--task document_rows_translation)
 recipes=$here/../maruf2018_memnet
 # shellcheck source=steps.sh
 . "$here/steps.sh"

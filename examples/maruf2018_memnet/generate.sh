@@ -20,8 +20,8 @@ translate() {
 
 case $system in
   base) translate --task sliding_window_translation --batch-size 64 "$@" ;;
-  source*) translate --task full_document_translation --batch-size 1 "$@" ;;
-  target* | both*) translate --task full_document_translation --batch-size 1 \
+  source*) translate --task document_rows_translation --batch-size 1 "$@" ;;
+  target* | both*) translate --task document_rows_translation --batch-size 1 \
     --drafts "$drafts" --decode-passes 1 "$@" ;;
   prevtrg | jean2017 | wang2017) translate --task sentence_stream_translation --batch-size 32 "$@" ;;
   *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;

@@ -45,7 +45,7 @@ case $system in *-output) insertion=output ;; *) insertion=context ;; esac
 
 # One document per update.
 memory() {
-  second --task full_document_translation --max-document-tokens 8000 --batch-size 1 \
+  second --task document_rows_translation --max-document-tokens 8000 --batch-size 1 \
     --arch memnet_rnn --memory-to "$insertion" --memory-dropout 0.2 "$@"
 }
 

@@ -25,8 +25,8 @@ SEARCHES = {
         SegmentSearch,
         SequentialSearch,
         FullSourceSearch,
-        IterativeSearch,
     ),
+    "document_rows_translation": (IterativeSearch,),
     "sentence_stream_translation": (StreamSearch,),
 }
 

@@ -11,7 +11,6 @@ from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models.interface import (
     aligns_whole_outputs,
     has_attention_weights,
-    reads_documents,
     remembers_translations,
 )
 
@@ -66,7 +65,6 @@ def refuse_unsupported(task, models, args) -> None:
             alternative.
     """
     _refuse_diverged(models)
-    _refuse_mixture(models)
     args = _complete(args)
     _refuse_options_of_others(args)
     if args.replace_unk is not None:
@@ -180,16 +178,6 @@ def _refuse_diverged(models) -> None:
                 "the checkpoint has parameters that are NaN or infinite, so its "
                 "training has diverged; use an earlier checkpoint"
             )
-
-
-def _refuse_mixture(models) -> None:
-    """Refuse an ensemble of models with document memories and others."""
-    names = {reads_documents(model): type(model).__name__ for model in models}
-    if len(names) > 1:
-        raise UserError(
-            f"--path has a {names[True]}, which is decoded with memories of whole documents, and a "
-            f"{names[False]}, which has none; give models of one kind"
-        )
 
 
 def _refuse_in_scoring(task, models, args) -> None:

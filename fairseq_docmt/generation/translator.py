@@ -20,10 +20,10 @@ from typing import (
 )
 
 import torch
-from fairseq import hub_utils, registry, tasks, utils
+from fairseq import checkpoint_utils, hub_utils, registry, tasks, utils
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
 from fairseq.dataclass.configs import CommonConfig, DatasetConfig, GenerationConfig
-from omegaconf import ValidationError
+from omegaconf import OmegaConf, ValidationError
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
@@ -147,12 +147,7 @@ class DocumentTranslator:
             SentencePieces(SentencepieceConfig(sentencepiece_model=pieces))  # raises if it is none
         try:
             # fairseq resolves a relative path from the directory of the checkpoint.
-            loaded = hub_utils.from_pretrained(
-                os.path.dirname(os.path.abspath(paths[0])),
-                os.pathsep.join(os.path.abspath(path) for path in paths),
-                os.path.abspath(data),
-                **{"no_progress_bar": True, **options},
-            )
+            loaded = _loaded(files, os.path.abspath(data), options)
         except ValidationError as error:  # of omegaconf
             raise UserError(f"{error.key}: {str(error).splitlines()[0]}") from None
         except RuntimeError as error:
@@ -362,6 +357,29 @@ def _is_of(value, kind) -> bool:
         return kind in (Optional[int], Optional[float])
     numbers = (int,) if kind in (int, Optional[int]) else (int, float)
     return isinstance(value, numbers) and not isinstance(value, bool)
+
+
+def _loaded(files: List[CheckpointFile], data: str, options: dict) -> dict:
+    """Return what fairseq loads: configuration, task and models (``args``, ``task``, ``models``).
+
+    Args:
+        files: checkpoints of an ensemble.
+        data: directory with the dictionaries.
+        options: options that differ from those of training.
+    """
+    paths = [os.path.abspath(file.path) for file in files]
+    options = {"no_progress_bar": True, **options}
+    trained = files[0].settings["task"]
+    if files[0].task == trained["_name"]:
+        return hub_utils.from_pretrained(
+            os.path.dirname(paths[0]), os.pathsep.join(paths), data, **options
+        )
+    options["data"] = data
+    known = {name: value for name, value in options.items() if name in trained}
+    settings = {**trained, **known, "_name": files[0].task}
+    task = tasks.setup_task(OmegaConf.create(settings), from_checkpoint=True)
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(paths, options, task)
+    return {"args": cfg, "task": task, "models": models}
 
 
 def _placed(hub, device: str, precision: str):

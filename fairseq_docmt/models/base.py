@@ -17,7 +17,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel, Tran
 from omegaconf import OmegaConf
 
 from fairseq_docmt.data.sequence_format import separator_index
-from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.errors import UserError, check_metadata, flag
 
 logger = logging.getLogger(__name__)
 
@@ -121,15 +121,19 @@ def name_of(cfg) -> str:
     return getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
 
 
-def require_at_least(args, **least: int) -> None:
-    """Check options against their minimum, given by name.
+def completed(cls: type, cfg) -> Namespace:
+    """Return the options of a model, completed by its architecture and checked.
+
+    Args:
+        cls: class of the model.
+        cfg: options by name.
 
     Raises:
-        UserError: naming an option that is smaller.
+        UserError: see :func:`~fairseq_docmt.errors.check_metadata`.
     """
-    for name, value in least.items():
-        if getattr(args, name) < value:
-            raise UserError(f"{flag(name)} must be at least {value}, not {getattr(args, name)}")
+    args = with_defaults(cfg, cls.architecture)
+    check_metadata(getattr(cls, "__dataclass"), lambda name: getattr(args, name, None))  # noqa: B009
+    return args
 
 
 # ---- models --------------------------------------------------------------------------------------
@@ -166,7 +170,7 @@ class ExtendedModel:
         Raises:
             UserError: an option is invalid, or the model reads context that the task does not give.
         """
-        args = with_defaults(args, cls.architecture)
+        args = completed(cls, args)
         cls.check_options(args)
         stock = separator_index(task.source_dictionary) < 0  # the task is one of fairseq
         if stock and cls.needed_task:

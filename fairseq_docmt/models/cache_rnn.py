@@ -9,7 +9,6 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 
 from fairseq_docmt.data.sequence_format import begin_index
-from fairseq_docmt.errors import UserError
 from fairseq_docmt.models.base import ExtendedModel, StreamModel, options_dataclass, set_defaults
 from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch
 from fairseq_docmt.modules.rnn.cache import FUSIONS, CacheDecoder
@@ -24,7 +23,7 @@ class CacheConfig(FairseqDataclass):
     """Options of ``cache_rnn``."""
 
     cache_size: int = field(
-        default=25, metadata={"help": "number of slots of the cache; 0: no cache"}
+        default=25, metadata={"help": "number of slots of the cache; 0: no cache", "at_least": 0}
     )
     fusion: ChoiceEnum(FUSIONS) = field(
         default="deep",
@@ -49,12 +48,6 @@ class CacheRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
     new_parameters = NEW_PARAMETERS
     doc_state_options = ("cache_size",)
     architecture = staticmethod(cache_rnn)
-
-    @classmethod
-    def check_options(cls, args):
-        """See the base class."""
-        if args.cache_size < 0:
-            raise UserError(f"--cache-size must not be negative, got {args.cache_size}")
 
     @classmethod
     def build_decoder(cls, args, *parts):

@@ -16,7 +16,6 @@ from fairseq_docmt.models.base import (
     DocumentTransformer,
     StreamModel,
     options_dataclass,
-    require_at_least,
     set_defaults,
 )
 from fairseq_docmt.modules.hierarchical import HANDecoder, HANEncoder
@@ -38,7 +37,8 @@ class HANConfig(FairseqDataclass):
         },
     )
     context_sentences: int = field(
-        default=3, metadata={"help": "number of previous sentences (authors' code: 3)"}
+        default=3,
+        metadata={"help": "number of previous sentences (authors' code: 3)", "at_least": 1},
     )
     forget_context: bool = field(
         default=False, metadata={"help": "translate every sentence without context, as a control"}
@@ -67,7 +67,6 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
     def check_options(cls, args):
         """See the base class."""
         super().check_options(args)
-        require_at_least(args, context_sentences=1)
         output_dim = int(args.decoder_output_dim)  # fairseq-train gives it as text
         if args.context_side != "source" and output_dim != args.decoder_embed_dim:
             raise UserError(

@@ -19,7 +19,6 @@ from fairseq_docmt.models.base import (
     ExtendedModel,
     PackedTargets,
     options_dataclass,
-    require_at_least,
     set_defaults,
 )
 from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch_512
@@ -62,10 +61,10 @@ class MemnetConfig(FairseqDataclass):
         },
     )
     sentence_lm_embed_dim: int = field(
-        default=512, metadata={"help": "embedding size of the language models"}
+        default=512, metadata={"help": "embedding size of the language models", "at_least": 1}
     )
     sentence_lm_hidden_size: int = field(
-        default=512, metadata={"help": "state size of the language models"}
+        default=512, metadata={"help": "state size of the language models", "at_least": 1}
     )
 
 
@@ -99,12 +98,7 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
     new_parameters = NEW_PARAMETERS
     architecture = staticmethod(memnet_rnn)
 
-    reads_documents, needed_task = True, "full_document_translation"
-
-    @classmethod
-    def check_options(cls, args):
-        """See the base class."""
-        require_at_least(args, sentence_lm_embed_dim=1, sentence_lm_hidden_size=1)
+    reads_documents, needed_task = True, "document_rows_translation"
 
     @classmethod
     def build_model(cls, args, task):

@@ -19,7 +19,6 @@ from fairseq_docmt.models.base import (
     DocumentTransformer,
     StreamModel,
     options_dataclass,
-    require_at_least,
     set_defaults,
 )
 from fairseq_docmt.modules.recurrent_memory import (
@@ -36,7 +35,9 @@ NEW_PARAMETERS = (".memories.",)
 class MemoryConfig(FairseqDataclass):
     """Options of ``memory_transformer``."""
 
-    memory_size: int = field(default=16, metadata={"help": "number of vectors of each memory"})
+    memory_size: int = field(
+        default=16, metadata={"help": "number of vectors of each memory", "at_least": 1}
+    )
     memory_side: ChoiceEnum(("both", "source", "target")) = field(
         default="both",
         metadata={"help": "side with memories: encoder (source), decoder (target) or both"},
@@ -52,7 +53,8 @@ class MemoryConfig(FairseqDataclass):
         metadata={
             "help": "number of previous sentences that the gradient of a sentence reaches through "
             "one memory; 0: all in the batch. With several memories it reaches further, as in the "
-            "authors' code"
+            "authors' code",
+            "at_least": 0,
         },
     )
     forget_memory: bool = field(
@@ -112,7 +114,6 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
     def check_options(cls, args):
         """See the base class."""
         super().check_options(args)
-        require_at_least(args, memory_size=1, memory_gradient_sentences=0)
         args.forget_context = args.forget_memory
         args.memory_layers = {
             side: layers_with_memory(args, side) for side in ("encoder", "decoder")

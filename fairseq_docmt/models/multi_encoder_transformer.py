@@ -17,7 +17,6 @@ from fairseq_docmt.models.base import (
     DocumentTransformer,
     StreamModel,
     options_dataclass,
-    require_at_least,
     set_defaults,
 )
 from fairseq_docmt.modules.multi_encoder import MultiEncoderDecoder, MultiEncoderEncoder
@@ -36,10 +35,11 @@ class MultiEncoderConfig(FairseqDataclass):
         metadata={"help": "side of the previous sentences to encode"},
     )
     context_sentences: int = field(
-        default=1, metadata={"help": "number of previous sentences (authors' code: 1)"}
+        default=1,
+        metadata={"help": "number of previous sentences (authors' code: 1)", "at_least": 1},
     )
     context_layers: int = field(
-        default=1, metadata={"help": "number of layers of each context encoder"}
+        default=1, metadata={"help": "number of layers of each context encoder", "at_least": 1}
     )
     context_integration: ChoiceEnum(("outside", "inside")) = field(
         default="outside",
@@ -84,7 +84,6 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
     def check_options(cls, args):
         """See the base class."""
         super().check_options(args)
-        require_at_least(args, context_sentences=1, context_layers=1)
         if args.share_context_encoder and args.context_side == "target":
             raise UserError(
                 "--share-context-encoder is for previous source sentences, which --context-side "

@@ -15,7 +15,6 @@ from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models.base import (
     DocumentTransformer,
     options_dataclass,
-    require_at_least,
     set_defaults,
 )
 from fairseq_docmt.modules.encoder import SharedSourceEncoder, wrapped
@@ -37,14 +36,16 @@ class RFAConfig(FairseqDataclass):
         default=256,
         metadata={
             "help": "number of random vectors per head in cross attention; the number of features "
-            "is twice as large"
+            "is twice as large",
+            "at_least": 1,
         },
     )
     causal_feature_dim: int = field(
         default=32,
         metadata={
             "help": "number of random vectors per head in causal attention; the number of features "
-            "is twice as large"
+            "is twice as large",
+            "at_least": 1,
         },
     )
     feature_map: ChoiceEnum(FEATURE_MAPS) = field(
@@ -70,7 +71,8 @@ class RFAConfig(FairseqDataclass):
         default=False,
         metadata={
             "help": "decode with the same random matrices in all layers (authors' code); needs "
-            "--share-random-matrices; default: different ones in each layer"
+            "--share-random-matrices; default: different ones in each layer",
+            "needs": "share_random_matrices",
         },
     )
     denominator_floor: Optional[float] = field(
@@ -151,7 +153,6 @@ class RFATransformerModel(DocumentTransformer):
     def check_options(cls, args):
         """See the base class."""
         super().check_options(args)
-        require_at_least(args, cross_feature_dim=1, causal_feature_dim=1)
         _check_pool(args)
         of_gates = {
             "gate_cross_attention": args.gate_cross_attention,
@@ -178,7 +179,7 @@ def _check_pool(args) -> None:
     """Check the options of the pool of random matrices.
 
     Raises:
-        UserError: if the pool is too small, or decoding shares matrices without a shared pool.
+        UserError: the pool is too small.
     """
     heads = args.decoder_attention_heads
     if args.rfa_encoder:
@@ -187,8 +188,6 @@ def _check_pool(args) -> None:
     if args.share_random_matrices:
         wanted = max(heads, args.decoder_layers * args.decoder_attention_heads)
         users = f"the attention heads of all {args.decoder_layers} layers"
-    elif args.same_matrices_in_decoding:
-        raise UserError("--same-matrices-in-decoding needs --share-random-matrices")
     if args.random_matrices < wanted:
         raise UserError(
             f"--random-matrices {args.random_matrices} is not enough for {users}; set "

@@ -13,10 +13,9 @@ from torch import nn
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.models.base import (
+    completed,
     options_dataclass,
-    require_at_least,
     set_defaults,
-    with_defaults,
 )
 from fairseq_docmt.modules.rnn.gru_decoder import GRUDecoder
 from fairseq_docmt.modules.rnn.gru_encoder import GRUEncoder
@@ -27,19 +26,31 @@ from fairseq_docmt.modules.rnn.gru_encoder import GRUEncoder
 class RNNSearchConfig(FairseqDataclass):
     """Options of ``rnnsearch``."""
 
-    encoder_embed_dim: int = field(default=620, metadata={"help": "size of source embeddings"})
-    encoder_hidden_size: int = field(
-        default=1000, metadata={"help": "size of the encoder state in each direction"}
+    encoder_embed_dim: int = field(
+        default=620, metadata={"help": "size of source embeddings", "at_least": 1}
     )
-    encoder_layers: int = field(default=1, metadata={"help": "number of encoder layers"})
-    decoder_embed_dim: int = field(default=620, metadata={"help": "size of target embeddings"})
-    decoder_hidden_size: int = field(default=1000, metadata={"help": "size of the decoder state"})
+    encoder_hidden_size: int = field(
+        default=1000,
+        metadata={"help": "size of the encoder state in each direction", "at_least": 1},
+    )
+    encoder_layers: int = field(
+        default=1, metadata={"help": "number of encoder layers", "at_least": 1}
+    )
+    decoder_embed_dim: int = field(
+        default=620, metadata={"help": "size of target embeddings", "at_least": 1}
+    )
+    decoder_hidden_size: int = field(
+        default=1000, metadata={"help": "size of the decoder state", "at_least": 1}
+    )
     decoder_layers: int = field(
-        default=1, metadata={"help": "number of decoder layers; the lowest attends"}
+        default=1, metadata={"help": "number of decoder layers; the lowest attends", "at_least": 1}
     )
     attention_dim: Optional[int] = field(
         default=None,
-        metadata={"help": "size of the hidden layer of attention; default: decoder state size"},
+        metadata={
+            "help": "size of the hidden layer of attention; default: decoder state size",
+            "at_least": 1,
+        },
     )
     dropout: float = field(
         default=0.2,
@@ -80,12 +91,7 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
         Raises:
             UserError: if sizes or dictionaries do not fit together.
         """
-        args = with_defaults(args, cls.architecture)
-        for side in ("encoder", "decoder"):
-            names = (f"{side}_embed_dim", f"{side}_hidden_size", f"{side}_layers")
-            require_at_least(args, **dict.fromkeys(names, 1))
-        if args.attention_dim is not None:
-            require_at_least(args, attention_dim=1)
+        args = completed(cls, args)
         source, target = cls._embeddings(args, task)
         encoder = cls.build_encoder(
             args,

@@ -14,7 +14,6 @@ from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models.base import (
     DocumentTransformer,
     options_dataclass,
-    require_at_least,
     set_defaults,
 )
 from fairseq_docmt.modules.window.alignment import ALIGNMENTS, TRAINING_ALIGNMENTS, LengthRatio
@@ -34,7 +33,10 @@ class WindowAttentionConfig(FairseqDataclass):
 
     attention_window: int = field(
         default=20,
-        metadata={"help": "number of tokens on each side of the alignment (paper: 10, 20, 30)"},
+        metadata={
+            "help": "number of tokens on each side of the alignment (paper: 10, 20, 30)",
+            "at_least": 0,
+        },
     )
     position: ChoiceEnum(("relative", "absolute")) = field(
         default="relative",
@@ -98,9 +100,9 @@ class WindowAttentionTransformerModel(DocumentTransformer):
     def check_options(cls, args):
         """See the base class."""
         super().check_options(args)
-        require_at_least(args, encoder_layers=1, decoder_layers=1)
-        if args.attention_window < 0:
-            raise UserError(f"--attention-window must not be negative, got {args.attention_window}")
+        for name in ("encoder_layers", "decoder_layers"):
+            if getattr(args, name) < 1:
+                raise UserError(f"{flag(name)} must be at least 1, got {getattr(args, name)}")
         for name, default in (("alignment", "sentence"), ("train_alignment", "linear")):
             if args.full_cross_attention and getattr(args, name) != default:
                 logger.warning("--full-cross-attention has no window for %s to place", flag(name))

@@ -40,7 +40,7 @@ class RecentTokens(NamedTuple):
         """Append new tokens."""
         return self._each(lambda x, added, dim: torch.cat([x, added], dim), new)
 
-    def packed(self, padding: Optional[Tensor]) -> "RecentTokens":
+    def right_aligned(self, padding: Optional[Tensor]) -> "RecentTokens":
         """Move the padding (rows, T) from the end of each row to its beginning."""
         if padding is None:
             return self
@@ -176,7 +176,7 @@ class CachedCausalAttention:
         tokens = RecentTokens.of(k, v, padding)
         if before is not None:
             tokens = before.followed_by(tokens)
-        return self.attend_cached(q, tokens), tokens.packed(padding).latest(self.window)
+        return self.attend_cached(q, tokens), tokens.right_aligned(padding).latest(self.window)
 
 
 class _FullAttention(AttentionProjections):

@@ -82,7 +82,7 @@ class CausalSentenceAttention:
         seen = (columns <= own) & ~tokens.hidden.unsqueeze(1) | (columns == own)
         same = sentences.unsqueeze(2) == tokens.sentences.unsqueeze(1)
         output = self.attend(q, tokens.keys, tokens.values, seen, same)
-        return output, tokens.packed(padding) if need_state else None
+        return output, tokens.right_aligned(padding) if need_state else None
 
 
 class SentenceNumber(NamedTuple):

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from fairseq import utils
 from fairseq.optim.amp_optimizer import AMPOptimizer
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import open_dict
 
 from fairseq_docmt.checkpoint_file import check_options
@@ -23,7 +24,7 @@ from fairseq_docmt.data.iterators import ResumableIterator
 from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS, NO_TAGS, Formats, LanguageTags
 from fairseq_docmt.data.spans import Spans
 from fairseq_docmt.data.text_checks import check_split
-from fairseq_docmt.errors import DIVERGED, UserError, flag
+from fairseq_docmt.errors import DIVERGED, UserError, check_metadata, flag
 from fairseq_docmt.generation import document_bleu
 from fairseq_docmt.generation.decodings import build_search
 from fairseq_docmt.generation.ensembles import ShallowFusion
@@ -37,7 +38,6 @@ from fairseq_docmt.models.base import name_of
 from fairseq_docmt.models.interface import (
     complete_in_place,
     is_document_recurrent,
-    reads_documents,
     separate_beams,
 )
 from fairseq_docmt.modules.cpu import pack_weights, use_onednn
@@ -70,6 +70,8 @@ class DocumentTranslationTask(PreparedTextTask):
 
     #: registered name
     task_name: str
+    #: whether the rows of a batch are the sentences of documents
+    rows_are_sentences: bool = False
     #: ``--decoding`` by which references are scored in any order; None for that of translation
     decoding_of_references: Optional[str] = None
     #: option stored in checkpoints -> default
@@ -112,6 +114,10 @@ class DocumentTranslationTask(PreparedTextTask):
         self._rows_form_documents = False
         #: whether the criterion needs supporting words
         self._reads_supporting_words = False
+        check_metadata(
+            TASK_DATACLASS_REGISTRY[self.task_name],
+            lambda name: self.options.get(name, getattr(cfg, name)),
+        )
         self.check_options()
         self.use_decoding(cfg.decoding)
         check_decoding(self)
@@ -287,7 +293,6 @@ class DocumentTranslationTask(PreparedTextTask):
         if kwargs.get("from_checkpoint"):
             task.trained = True
             return task
-        _option_checks.check_ranges(task.cfg)
         if task.cfg.checkpoint_to_decode:
             _text_folders.check_input(task.cfg.input_file)
             _option_checks.check_in_decoding(task)
@@ -338,6 +343,7 @@ class DocumentTranslationTask(PreparedTextTask):
         model = super().build_model(cfg, from_checkpoint)
         if not from_checkpoint:
             checkpoints.check_context(model, self, name_of(cfg))
+        checkpoints.check_rows(model, self, name_of(cfg))
         if self.options.get("restart_positions"):
             checkpoints.count_positions_by_sentence(model, self, name_of(cfg))
         if not torch.cuda.is_available():
@@ -347,7 +353,7 @@ class DocumentTranslationTask(PreparedTextTask):
             checkpoints.start_training(model, self, name_of(cfg))
         if self.cfg.freeze_pretrained:
             freeze_pretrained(model)
-        self._rows_form_documents = is_document_recurrent(model) or reads_documents(model)
+        self._rows_form_documents = is_document_recurrent(model) or self.rows_are_sentences
         return model
 
     def build_criterion(self, cfg, from_checkpoint=False):

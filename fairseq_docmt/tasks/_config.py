@@ -8,6 +8,16 @@ from fairseq.tasks.translation import TranslationConfig
 from omegaconf import II
 
 
+def stock(option: str, **metadata):
+    """Return the field of an option that fairseq has in another group.
+
+    Args:
+        option: its name, with the group.
+        **metadata: what :func:`~fairseq_docmt.errors.check_metadata` checks.
+    """
+    return field(default=II(option), metadata=metadata)
+
+
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class DocumentTranslationConfig(TranslationConfig):
@@ -78,7 +88,11 @@ class DocumentTranslationConfig(TranslationConfig):
     )
     word_dropout_epochs: int = field(
         default=0,
-        metadata={"help": "number of epochs with --word-dropout; 0: all"},
+        metadata={
+            "help": "number of epochs with --word-dropout; 0: all",
+            "at_least": 0,
+            "needs": "word_dropout",
+        },
     )
     freeze_pretrained: bool = field(
         default=False,
@@ -127,8 +141,8 @@ class DocumentTranslationConfig(TranslationConfig):
     )
     # Set only in fairseq-generate and fairseq-interactive, so it distinguishes them from training.
     checkpoint_to_decode: Optional[str] = II("common_eval.path")
-    max_batch_tokens: Optional[int] = II("dataset.max_tokens")
-    batch_size: Optional[int] = II("dataset.batch_size")
+    max_batch_tokens: Optional[int] = stock("dataset.max_tokens", at_least=1)
+    batch_size: Optional[int] = stock("dataset.batch_size", at_least=1)
     valid_subset: str = II("dataset.valid_subset")
     disable_validation: bool = II("dataset.disable_validation")
     num_shards: int = II("dataset.num_shards")
@@ -151,15 +165,15 @@ class DocumentTranslationConfig(TranslationConfig):
     max_update: int = II("optimization.max_update")
     stop_time_hours: float = II("optimization.stop_time_hours")
     # Options of fairseq that are out of range, fail or have no effect; see _option_checks.py.
-    update_freq: List[int] = II("optimization.update_freq")
-    lr: List[float] = II("optimization.lr")
-    log_interval: int = II("common.log_interval")
-    validate_interval: int = II("dataset.validate_interval")
-    validate_interval_updates: int = II("dataset.validate_interval_updates")
-    save_interval: int = II("checkpoint.save_interval")
-    save_interval_updates: int = II("checkpoint.save_interval_updates")
-    num_workers: int = II("dataset.num_workers")
-    data_buffer_size: int = II("dataset.data_buffer_size")
+    update_freq: List[int] = stock("optimization.update_freq", at_least=1)
+    lr: List[float] = stock("optimization.lr", at_least=0)
+    log_interval: int = stock("common.log_interval", at_least=1)
+    validate_interval: int = stock("dataset.validate_interval", at_least=1)
+    validate_interval_updates: int = stock("dataset.validate_interval_updates", at_least=0)
+    save_interval: int = stock("checkpoint.save_interval", at_least=1)
+    save_interval_updates: int = stock("checkpoint.save_interval_updates", at_least=0)
+    num_workers: int = stock("dataset.num_workers", at_least=0)
+    data_buffer_size: int = stock("dataset.data_buffer_size", at_least=0)
     fp16: bool = II("common.fp16")
     fp16_no_flatten_grads: bool = II("common.fp16_no_flatten_grads")
     post_process: Optional[str] = II("common_eval.post_process")

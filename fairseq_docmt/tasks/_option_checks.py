@@ -16,33 +16,6 @@ from fairseq_docmt.tasks._stored_options import plain
 logger = logging.getLogger(__name__)
 
 
-#: options, and lists of options, that fairseq accepts below 1
-AT_LEAST_1 = ("batch_size", "max_batch_tokens", "update_freq", "log_interval")
-AT_LEAST_1 += ("validate_interval", "save_interval")
-#: options, and lists of options, that fairseq accepts below 0
-AT_LEAST_0 = ("validate_interval_updates", "save_interval_updates", "num_workers")
-AT_LEAST_0 += ("data_buffer_size", "lr")
-
-
-def check_ranges(cfg) -> None:
-    """Refuse numbers out of range, in training and decoding.
-
-    Args:
-        cfg: options of a task.
-
-    Raises:
-        UserError: naming the option.
-    """
-    bounds = ("not be negative", AT_LEAST_0), ("be at least 1", AT_LEAST_1)
-    for least, (bound, names) in enumerate(bounds):
-        for name in names:
-            values = getattr(cfg, name)
-            for value in values if isinstance(values, Iterable) else (values,):
-                if value is not None and value < least:
-                    option = "--max-tokens" if name == "max_batch_tokens" else flag(name)
-                    raise UserError(f"{option} must {bound}, got {value}")
-
-
 def check_precision(cfg) -> None:
     """Refuse training in half precision without a GPU, at which fairseq fails.
 

@@ -3,9 +3,12 @@
 from enum import Enum
 from typing import Any, Dict, Optional
 
+from fairseq_docmt.checkpoint_file import RENAMED_TASKS
 from fairseq_docmt.errors import UserError, flag
 
 KEY = "document_options"
+#: task -> its name in earlier checkpoints, which another task has too; their models differ
+EARLIER_NAMES = {name: earlier for (earlier, _), name in RENAMED_TASKS.items()}
 
 
 class StoredOptions:
@@ -49,6 +52,8 @@ class StoredOptions:
         stored = task_state.get(KEY)
         if stored is None:
             return self._of_another_task()
+        if stored["task"] == EARLIER_NAMES.get(self.task_name):
+            stored = {**stored, "task": self.task_name}
         if override:
             return {**self.chosen(), **self._known(stored), **self.given, "task": self.task_name}
         if stored["task"] != self.task_name and resumed:

@@ -27,14 +27,6 @@ def check_word_dropout(cfg) -> None:
         UserError: a value is impossible, or an option would have no effect.
     """
     check_probability(cfg, "word_dropout")
-    epochs = cfg.word_dropout_epochs
-    if epochs < 0:
-        raise UserError(
-            f"--word-dropout-epochs must not be negative, got {epochs}; 0 replaces words in all "
-            "epochs"
-        )
-    if epochs > 0 and cfg.word_dropout == 0:
-        raise UserError("--word-dropout-epochs is for --word-dropout; leave it out")
 
 
 def check_probability(cfg, name: str) -> None:

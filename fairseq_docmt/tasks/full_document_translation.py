@@ -1,13 +1,11 @@
-"""``--task full_document_translation``: whole documents, as one sequence or as batch rows."""
+"""``--task full_document_translation``: whole documents, each as one sequence."""
 
-import json
-from argparse import Namespace
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Iterable, Optional
+from typing import Optional
 
 import numpy as np
-from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
 
 from fairseq_docmt.data import (
@@ -19,28 +17,25 @@ from fairseq_docmt.data import (
     target_ratio,
 )
 from fairseq_docmt.data.spans import Spans
-from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.decodings import Decoding, decoding_option
-from fairseq_docmt.generation.iterative import ORDERS
-from fairseq_docmt.models.interface import reads_documents, remembers_translations
 from fairseq_docmt.tasks import _text_folders
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import JoinedTranslationConfig
-from fairseq_docmt.tasks._document_rows import DocumentRows
 
 
-# fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
+# fairseq reads these annotations at run time: keep typing.Optional here.
 @dataclass
-class FullDocumentTranslationConfig(JoinedTranslationConfig):
-    """Options of ``full_document_translation``."""
+class DocumentPartsConfig(FairseqDataclass):
+    """Options of the tasks that read whole documents, or parts of long ones."""
 
-    decoding: Decoding = decoding_option("full_document_translation")
     max_document_tokens: Optional[int] = field(
         default=None,
         metadata={
             "help": "maximum number of target tokens of a document; longer documents are cut at "
             "sentence ends into parts of similar length (default: 1000; taken from the checkpoint "
-            "when decoding)"
+            "when decoding)",
+            "at_least": 1,
         },
     )
     document_parts: str = field(
@@ -58,40 +53,20 @@ class FullDocumentTranslationConfig(JoinedTranslationConfig):
             "--document-parts, drawn anew for each epoch"
         },
     )
-    drafts: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "folder of drafts: binarised translations of the corpus, line by line. They "
-            "fill the target memory in training, and iterative decoding starts from them"
-        },
-    )
-    gold_drafts: bool = field(
-        default=False,
-        metadata={"help": "fill the target memory with references in training, without --drafts"},
-    )
-    decode_passes: int = field(
-        default=1,
-        metadata={
-            "help": "iterative decoding: number of passes that translate all sentences again "
-            "given the translations of the others (models with only a source memory do none); 0: "
-            "do not read any memory"
-        },
-    )
-    decode_order: ChoiceEnum(ORDERS) = field(
-        default="together",
-        metadata={
-            "help": "iterative decoding: in a pass, translate all sentences of a document "
-            "together, or in turn, each given the newest translations of the others"
-        },
-    )
+
+
+@dataclass
+class FullDocumentTranslationConfig(DocumentPartsConfig, JoinedTranslationConfig):
+    """Options of ``full_document_translation``."""
+
+    decoding: Decoding = decoding_option("full_document_translation")
 
 
 @register_task("full_document_translation", dataclass=FullDocumentTranslationConfig)
 class FullDocumentTranslationTask(DocumentTranslationTask):
-    """Translation of whole documents, long ones in parts.
+    """Translation of documents as one sequence (Herold and Ney, 2023, section 3.1).
 
-    Most architectures read a document as one sequence (Herold and Ney, 2023, section 3.1); those
-    that ``reads_documents`` get its sentences as batch rows (Maruf and Haffari, 2018).
+    Long documents are cut into parts of similar length.
 
     In decoding, the unknown target length is estimated as the source length times the length ratio
     of the training corpus, which is stored in the checkpoint.
@@ -100,20 +75,6 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     task_name = "full_document_translation"
     stored_defaults = {"max_document_tokens": 1000, "restart_positions": False}
     learned_defaults = {"target_ratio": 1.0}
-    #: data of models whose batch rows are sentences; set when the model is built, before loading
-    document_rows: Optional[DocumentRows] = None
-
-    def check_options(self) -> None:
-        """See the base class."""
-        if self.options["max_document_tokens"] < 1:
-            raise UserError(
-                "--max-document-tokens must be at least 1 token, got "
-                f"{self.options['max_document_tokens']}"
-            )
-        if self.cfg.decode_passes < 0:
-            raise UserError(f"--decode-passes must not be negative, got {self.cfg.decode_passes}")
-        if self.cfg.drafts and self.cfg.gold_drafts:
-            raise UserError("--drafts and --gold-drafts exclude each other; leave one out")
 
     def check_training_options(self) -> None:
         """See the base class."""
@@ -146,52 +107,6 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
             "--sample-document-parts": self.cfg.sample_document_parts,
         }
 
-    def build_model(self, cfg, from_checkpoint=False):
-        """Build a model and choose the data and decoding that it needs.
-
-        Raises:
-            UserError: the model does not support ``--decoding``, or its target memory has no
-                translations.
-        """
-        model = super().build_model(cfg, from_checkpoint)
-        as_rows = reads_documents(model)
-        if self.cfg.decoding and self.search.reads_memories != as_rows:
-            arch, others = type(model).__name__, "iterative" if as_rows else "segment or sequential"
-            raise UserError(f"{arch} is decoded by --decoding {others}, not {self.cfg.decoding}")
-        if not as_rows:
-            memories = ("drafts", "gold_drafts", "decode_passes", "decode_order")
-            self._refuse_given(memories, f"memnet_rnn, not for {type(model).__name__}")
-        else:
-            if self.cfg.sentence_data:
-                raise UserError(
-                    f"--sentence-data is not for {type(model).__name__}, whose memories are of "
-                    "documents; start from a model trained on sentence pairs instead "
-                    "(--finetune-from-model)"
-                )
-            if self.cfg.word_dropout:
-                raise UserError(f"--word-dropout is not for {type(model).__name__}; leave it out")
-            self.document_rows = DocumentRows(self)
-            self.use_decoding("iterative")
-            remembers = remembers_translations(model)
-            if not from_checkpoint and not remembers:
-                self._refuse_given(("drafts", "gold_drafts"), "a target memory, not for the source")
-            if not from_checkpoint and remembers and not (self.cfg.drafts or self.cfg.gold_drafts):
-                raise UserError(
-                    "a target memory needs --drafts, translations of the training and validation "
-                    "sets (examples/maruf2018_memnet/make_drafts.sh), or --gold-drafts"
-                )
-            if self.cfg.eval_bleu:  # fairseq has built a generator for another search
-                given = Namespace(**json.loads(self.cfg.eval_bleu_args))
-                self.sequence_generator = self.build_generator([model], given)
-        return model
-
-    def _refuse_given(self, names: Iterable[str], purpose: str) -> None:
-        """Refuse options that the model would ignore; ``purpose`` says what they are for."""
-        config = FullDocumentTranslationConfig
-        for name in names:
-            if getattr(self.cfg, name) != getattr(config, name):
-                raise UserError(f"{flag(name)} is for {purpose}; leave it out")
-
     # ---- data ----------------------------------------------------------------------------------
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
@@ -201,22 +116,6 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     def view_options(self, trains: bool) -> dict:
         """See the base class."""
         return {"id_of_last": False}
-
-    def limits(self, src_sizes, tgt_sizes=None) -> list:
-        """See the base class."""
-        return (self.document_rows or super()).limits(src_sizes, tgt_sizes)
-
-    def training_view(self, corpus: DocumentCorpus, trains: bool):
-        """See the base class."""
-        return (self.document_rows or super()).training_view(corpus, trains)
-
-    def drafts_of(self, corpus: DocumentCorpus):
-        """See the base class."""
-        return (self.document_rows or super()).drafts_of(corpus)
-
-    def validation_units(self, sample) -> dict:
-        """See the base class."""
-        return (self.document_rows or super()).validation_units(sample)
 
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
         """See the base class."""

@@ -32,14 +32,14 @@ class SentenceStreamTranslationConfig(DocumentTranslationConfig):
         default=1,
         metadata={
             "help": "number of consecutive sentences of each of the --batch-size documents in a "
-            "batch"
+            "batch",
+            "at_least": 1,
         },
     )
     random_chunk: bool = field(
         default=False,
         metadata={"help": "draw the number of sentences of each batch from 1 to --chunk-sentences"},
     )
-    save_interval_updates: int = II("checkpoint.save_interval_updates")
     curriculum: int = II("dataset.curriculum")
     grouped_shuffling: bool = II("dataset.grouped_shuffling")
 
@@ -61,10 +61,6 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
 
     def check_options(self) -> None:
         """See the base class."""
-        if self.cfg.chunk_sentences < 1:
-            raise UserError(
-                f"--chunk-sentences must be at least 1 sentence, got {self.cfg.chunk_sentences}"
-            )
         if self.cfg.sentence_data:
             raise UserError(
                 "--sentence-data is not for streams; add sentence pairs to the training set as "

@@ -35,7 +35,8 @@ class SlidingWindowTranslationConfig(JoinedTranslationConfig):
         default=None,
         metadata={
             "help": "number of sentences of a window, the current one included; 1 = sentence level "
-            "(default: 4; taken from the checkpoint when decoding)"
+            "(default: 4; taken from the checkpoint when decoding)",
+            "at_least": 1,
         },
     )
     loss_on: Optional[ChoiceEnum(["window", "last"])] = field(
@@ -49,7 +50,8 @@ class SlidingWindowTranslationConfig(JoinedTranslationConfig):
         default=None,
         metadata={
             "help": "number of sentences after the window that are read on the source side only, "
-            "within the document (default: 0; taken from the checkpoint when decoding)"
+            "within the document (default: 0; taken from the checkpoint when decoding)",
+            "at_least": 0,
         },
     )
     window_stride: int = field(
@@ -95,19 +97,6 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         "restart_positions": False,
     }
     sentence_level = {"window_size": 1}
-
-    def check_options(self) -> None:
-        """See the base class."""
-        if self.options["window_size"] < 1:
-            raise UserError(
-                f"--window-size must be at least 1 sentence, got {self.options['window_size']}; "
-                "1 translates without context"
-            )
-        if self.options["next_sentences"] < 0:
-            raise UserError(
-                "--next-sentences must not be negative, got "
-                f"{self.options['next_sentences']}; 0 reads no sentences after the window"
-            )
 
     @property
     def reads_context(self) -> bool:

@@ -82,7 +82,7 @@ def test_long_documents(long_document, memory_stream_checkpoint):
     ("system", "message"),
     [
         ("cache_stream", "CacheRNNModel keeps earlier sentences without gradients"),
-        ("memnet_document", "MemnetRNNModel keeps earlier sentences without gradients"),
+        ("memnet_rows", "MemnetRNNModel keeps earlier sentences without gradients"),
         ("context_stream", "ContextRNNModel embeds earlier sentences once more as context"),
     ],
 )

@@ -8,9 +8,10 @@ import tiny
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.decodings import SEARCHES, build_search, decoding_option
 
-WINDOWS, DOCUMENTS, STREAMS = (
+WINDOWS, DOCUMENTS, ROWS, STREAMS = (
     "sliding_window_translation",
     "full_document_translation",
+    "document_rows_translation",
     "sentence_stream_translation",
 )
 
@@ -38,7 +39,7 @@ def search_of(task_name, decoding=None, window_size=None):
         (DOCUMENTS, "segment", None, None, "joint"),
         (DOCUMENTS, "sequential", None, None, "one_by_one reads_prefix"),
         (DOCUMENTS, "sequential-full-source", None, None, "one_by_one reads_prefix"),
-        (DOCUMENTS, "iterative", None, None, "single reads_memories"),
+        (ROWS, "iterative", None, None, "single reads_memories"),
         (STREAMS, "stream", None, 1, "single keeps_order one_by_one"),
     ],
 )
@@ -66,5 +67,5 @@ def test_a_decoding_of_another_task_is_refused():
         search_of(DOCUMENTS, "stream")
     assert str(raised.value) == (
         "--decoding stream is not for --task full_document_translation; choose from segment, "
-        "sequential, sequential-full-source, iterative"
+        "sequential, sequential-full-source"
     )

@@ -6,6 +6,7 @@ import tiny
 TEST_DOCUMENTS = [5] * 40
 WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
 DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "40"]
+ROWS = ["--task", "document_rows_translation", "--max-document-tokens", "40"]
 STREAM = ["--task", "sentence_stream_translation", "--chunk-sentences", "4"]
 # With references as context, scores depend only on the search.
 JOINT = {WINDOWS[1]: ["--decoding", "window"], DOCUMENTS[1]: ["--decoding", "segment"]}
@@ -34,7 +35,7 @@ SYSTEMS = {
     "cache": (STREAM, tiny.cache(), [["--gold-context"]]),
     "context": (STREAM, tiny.context("--context", "hierarchical"), [["--gold-context"]]),
     # A source memory reads no translations, so that it is the same for all beams.
-    "memnet": (DOCUMENTS, tiny.memnet("--memory", "source", "--sentence-lm", "{lm}"), [[]]),
+    "memnet": (ROWS, tiny.memnet("--memory", "source", "--sentence-lm", "{lm}"), [[]]),
 }
 #: system, number of words that never occur, sizes of the beam after 1
 QUICK = [("transformer-windows", 0, ["4"])]

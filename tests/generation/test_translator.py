@@ -117,7 +117,7 @@ def test_devices(window_checkpoint):
         ("window", "segment"),
         ("memory_stream", "stream"),
         ("cache_stream", "stream"),
-        ("memnet_document", "iterative"),
+        ("memnet_rows", "iterative"),
         ("rfa_window", "sequential"),
         ("rfa_document", "sequential"),
     ],

@@ -28,15 +28,18 @@ import tiny  # noqa: E402
 
 WINDOWS = ["--task", "sliding_window_translation"]
 DOCUMENTS = ["--task", "full_document_translation"]
+ROWS = ["--task", "document_rows_translation"]
 STREAM = ["--task", "sentence_stream_translation"]
 DECODINGS = {
     WINDOWS[1]: ["window", "sequential", "segment"],
     DOCUMENTS[1]: ["segment", "sequential", "sequential-full-source"],
+    ROWS[1]: ["iterative"],
     STREAM[1]: ["stream"],
 }
 TRAINING = {
     WINDOWS[1]: ["--window-size", "3", "--max-tokens", "60"],
     DOCUMENTS[1]: ["--max-document-tokens", "20", "--max-tokens", "60"],
+    ROWS[1]: ["--max-document-tokens", "20", "--max-tokens", "60"],
     STREAM[1]: ["--batch-size", "2", "--chunk-sentences", "2"],
 }
 SAVED, RESUMED = 61, 67  # updates; neither is at the end of an epoch
@@ -75,7 +78,7 @@ SYSTEMS: Dict[str, System] = {
     "rnnsearch": system(WINDOWS, tiny.rnnsearch()),
     "cache-deep": system(STREAM, tiny.cache()),
     "cache-shallow": system(STREAM, tiny.cache("--fusion", "shallow")),
-    "memnet": system(DOCUMENTS, tiny.memnet(), ["iterative"]),
+    "memnet": system(ROWS, tiny.memnet()),
     "previous-target": system(STREAM, tiny.context()),
     "jean": system(STREAM, tiny.context("--context", "previous-source-attention")),
     "wang": system(STREAM, tiny.context("--context", "hierarchical")),

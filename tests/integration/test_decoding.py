@@ -26,6 +26,7 @@ from fairseq_docmt.generation.sentence_search import SentenceSearch
 DOCS = tiny.documents((1, 5, 2, 7), 2)
 WINDOW = ["--task", "sliding_window_translation"]
 DOCUMENT = ["--task", "full_document_translation"]
+ROWS = ["--task", "document_rows_translation"]
 STREAM = ["--task", "sentence_stream_translation"]
 ALL = [
     (task, decoding)
@@ -50,13 +51,13 @@ OURS = [
     ("rnnsearch-window", "sequential"),
     ("cache-stream", "stream"),
     ("context-stream", "stream"),
-    ("memnet-document", "iterative"),
+    ("memnet-rows", "iterative"),
     ("memory-stream", "stream"),
 ]
 
 
 #: of these every way to cut the work up is tried, one for each kind of decoding
-WAYS = [*ALL, ("cache-stream", "stream"), ("memnet-document", "iterative")]
+WAYS = [*ALL, ("cache-stream", "stream"), ("memnet-rows", "iterative")]
 
 
 #: every decoding once; equations/ and golden/ hold the decodings of all architectures
@@ -67,7 +68,7 @@ EACH_ONCE = [
     ("document", "sequential-full-source"),
     ("rfa-document", "sequential"),
     ("memory-stream", "stream"),
-    ("memnet-document", "iterative"),
+    ("memnet-rows", "iterative"),
 ]
 #: one of each kind: window by window, in parts, sentence by sentence
 FEW = [("window", "sequential"), ("document", "segment"), ("cache-stream", "stream")]
@@ -84,7 +85,9 @@ def system(request):
     """(checkpoint, options) of a parametrised pair of task and decoding."""
     task, decoding = request.param
     checkpoint = request.getfixturevalue(task.replace("-", "_") + "_checkpoint")
-    arguments = {"window": WINDOW, "document": DOCUMENT, "stream": STREAM}[task.split("-")[-1]]
+    arguments = {"window": WINDOW, "document": DOCUMENT, "rows": ROWS, "stream": STREAM}[
+        task.split("-")[-1]
+    ]
     return checkpoint, [*arguments, "--decoding", decoding]
 
 
@@ -673,7 +676,7 @@ def test_decoding_of_another_task_is_refused(binarised, document_checkpoint):
             "options without effect with --score-reference: --beam, --max-len-b, --lenpen",
         ),
         (
-            ("memnet-document", "iterative"),
+            ("memnet-rows", "iterative"),
             ["--decode-passes", "0", "--decode-order", "in-turn"],
             "--decode-order has no effect with --decode-passes 0",
         ),
@@ -708,12 +711,12 @@ def test_options_without_effect_on_windows_of_one_sentence_are_named(
 
 
 def test_iterative_options_without_a_target_memory_are_named(
-    binarised, memnet_document_checkpoint, caplog, monkeypatch
+    binarised, memnet_rows_checkpoint, caplog, monkeypatch
 ):
     from fairseq_docmt.models.memnet_rnn import MemnetRNNModel
 
     monkeypatch.setattr(MemnetRNNModel, "remembers_translations", False)
-    tiny.generate(binarised, memnet_document_checkpoint, *DOCUMENT, "--decode-passes", "2")
+    tiny.generate(binarised, memnet_rows_checkpoint, *ROWS, "--decode-passes", "2")
     message = "--decode-passes has no effect on models without a target memory"
     assert caplog.messages.count(message) == 1
 

@@ -87,7 +87,7 @@ def test_truncated_files(tmp_path, window_checkpoint, suffix):
 
 
 def test_invalid_values(binarised, tmp_path):
-    with pytest.raises(UserError, match="--window-size must be at least 1 sentence, got 0"):
+    with pytest.raises(UserError, match="--window-size must be at least 1, got 0"):
         tiny.train(binarised, tmp_path, *WINDOW, "--window-size", "0")
     with pytest.raises(UserError, match="--max-document-tokens must be at least 1"):
         tiny.train(

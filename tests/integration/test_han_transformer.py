@@ -27,7 +27,7 @@ def test_it_trains_in_stages_and_translates(binarised, tmp_path, side):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--context-sentences", "0"], "--context-sentences must be at least 1, not 0"),
+        (["--context-sentences", "0"], "--context-sentences must be at least 1, got 0"),
         (["--checkpoint-activations"], "--checkpoint-activations is not supported"),
         (["--offload-activations"], "--offload-activations is not supported"),
         (["--no-cross-attention"], "--no-cross-attention is not supported by han_transf"),

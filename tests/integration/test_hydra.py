@@ -42,7 +42,10 @@ RUNS = {
     "rnnsearch": (WINDOWS, tiny.rnnsearch()),
     "rnnsearch_512": (WINDOWS, ["--arch", "rnnsearch_512", "--dropout", "0.3"]),
     "cache_rnn": (STREAM, tiny.cache("--fusion", "shallow")),
-    "memnet_rnn": ([*DOCUMENTS, "--gold-drafts"], tiny.memnet("--memory", "target")),
+    "memnet_rnn": (
+        ["--task", "document_rows_translation", "--gold-drafts"],
+        tiny.memnet("--memory", "target"),
+    ),
     "context_rnn": (STREAM, tiny.context("--context", "hierarchical")),
 }
 #: each task, with and without a dataclass
@@ -140,7 +143,10 @@ def test_the_loss_is_that_of_a_new_process(hydra_train):
 
 def test_all_architectures_are_trained():
     assert OWN.keys() <= RUNS.keys(), f"add {OWN.keys() - RUNS.keys()} to RUNS"
-    assert {run[0][1] for run in RUNS.values()} == {WINDOWS[1], DOCUMENTS[1], STREAM[1]}
+    assert {run[0][1] for run in RUNS.values()} == {
+        *(WINDOWS[1], DOCUMENTS[1], STREAM[1]),
+        "document_rows_translation",
+    }
 
 
 # ---- overrides, --multirun, decoding -------------------------------------------------------------
@@ -236,8 +242,8 @@ def test_a_recipe_trains(binarised, tmp_path, monkeypatch, recipe, system, sizes
 @pytest.mark.parametrize(
     "override, message",
     [
-        ("model.memory_size=0", "--memory-size must be at least 1, not 0"),
-        ("task.chunk_sentences=0", "--chunk-sentences must be at least 1 sentence, got 0"),
+        ("model.memory_size=0", "--memory-size must be at least 1, got 0"),
+        ("task.chunk_sentences=0", "--chunk-sentences must be at least 1, got 0"),
         ("task.data=nowhere", "data directory nowhere not found"),
         ("task.data=null", "no data directory given; give the folder of fairseq-preprocess"),
     ],

@@ -1,6 +1,6 @@
 """memnet_rnn through the stock commands.
 
-Covers data/rows_view.py, generation/iterative.py, tasks/_document_rows.py.
+Covers data/rows_view.py, generation/iterative.py, tasks/document_rows_translation.py.
 """
 
 import math
@@ -17,9 +17,12 @@ from fairseq_cli import preprocess
 from long_tests import LONG
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.generation.iterative import IterativeSearch
 
-DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "20"]
+DOCUMENTS = ["--task", "document_rows_translation", "--max-document-tokens", "20"]
+#: name of the task before it had one of its own
+EARLIER = "full_document_translation"
 TEST = tiny.documents((1, 5, 2, 7), 2)
 #: lines of the drafts of the test set
 DRAFTS = [
@@ -341,18 +344,12 @@ def greedy(model, task, document, translated, with_source=False, rows=None):
 @torch.no_grad()
 @pytest.mark.parametrize("order", ["together", "in-turn"])
 @pytest.mark.parametrize("passes", [0, 1, 3])
-def test_iterative_decoding_equals_its_definition(
-    binarised, memnet_document_checkpoint, order, passes
-):
-    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(memnet_document_checkpoint)]
-    )
+def test_iterative_decoding_equals_its_definition(binarised, memnet_rows_checkpoint, order, passes):
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(memnet_rows_checkpoint)])
     model.eval()
     # As in test_full_documents, but no document is longer than the limit.
     arguments = [*DOCUMENTS[:2], "--beam", "1", "--decode-passes", str(passes)]
-    output = tiny.generate(
-        binarised, memnet_document_checkpoint, *arguments, "--decode-order", order
-    )
+    output = tiny.generate(binarised, memnet_rows_checkpoint, *arguments, "--decode-order", order)
     found, expected = tiny.lines_of(output), []
     for document in parts_of(TEST, task):
         sources = [task.src_dict.encode_line(s, add_if_not_exist=False).long() for s in document]
@@ -379,74 +376,68 @@ def parts_of(documents, task):
             yield document[first:end]
 
 
-def test_passes_change_something(binarised, memnet_document_checkpoint):
+def test_passes_change_something(binarised, memnet_rows_checkpoint):
     found = [
-        tiny.lines_of(
-            tiny.generate(binarised, memnet_document_checkpoint, *DOCUMENTS[:2], *options)
-        )
+        tiny.lines_of(tiny.generate(binarised, memnet_rows_checkpoint, *DOCUMENTS[:2], *options))
         for options in (["--decode-passes", "0"], [], ["--batch-size", "1"], ["--max-tokens", "9"])
     ]
     assert found[0] != found[1] and found[1] == found[2] == found[3]
 
 
-def test_typed_lines_have_no_drafts(binarised, memnet_document_checkpoint, drafts):
+def test_typed_lines_have_no_drafts(binarised, memnet_rows_checkpoint, drafts):
     arguments = [*DOCUMENTS[:2], "--drafts", str(drafts)]
     with pytest.raises(UserError, match="--drafts are translations of a corpus; use fairseq-gen"):
-        tiny.interactive(binarised, memnet_document_checkpoint, ["w1"], *arguments)
+        tiny.interactive(binarised, memnet_rows_checkpoint, ["w1"], *arguments)
 
 
-def test_decoding_begins_with_drafts(binarised, memnet_document_checkpoint, drafts):
+def test_decoding_begins_with_drafts(binarised, memnet_rows_checkpoint, drafts):
     arguments = [*DOCUMENTS[:2], "--drafts", str(drafts)]
-    with_drafts = tiny.generate(binarised, memnet_document_checkpoint, *arguments)
-    without = tiny.generate(binarised, memnet_document_checkpoint, *DOCUMENTS[:2])
+    with_drafts = tiny.generate(binarised, memnet_rows_checkpoint, *arguments)
+    without = tiny.generate(binarised, memnet_rows_checkpoint, *DOCUMENTS[:2])
     assert tiny.scores_of(with_drafts) != tiny.scores_of(without)
     first = tiny.rows_of(TEST)[0]  # a document of one sentence
     assert tiny.scores_of(with_drafts)[first] == tiny.scores_of(without)[first]
 
 
-def test_ensembles_nbest_and_references(binarised, memnet_document_checkpoint):
-    alone = tiny.generate(binarised, memnet_document_checkpoint, *DOCUMENTS[:2])
-    twice = f"{memnet_document_checkpoint}:{memnet_document_checkpoint}"
+def test_ensembles_nbest_and_references(binarised, memnet_rows_checkpoint):
+    alone = tiny.generate(binarised, memnet_rows_checkpoint, *DOCUMENTS[:2])
+    twice = f"{memnet_rows_checkpoint}:{memnet_rows_checkpoint}"
     both = tiny.generate(binarised, twice, *DOCUMENTS[:2])
     assert tiny.lines_of(both) == tiny.lines_of(alone)
-    several = tiny.generate(binarised, memnet_document_checkpoint, *DOCUMENTS[:2], "--nbest", "2")
+    several = tiny.generate(binarised, memnet_rows_checkpoint, *DOCUMENTS[:2], "--nbest", "2")
     assert several.count("\nH-") == 2 * alone.count("\nH-")
-    scored = tiny.generate(
-        binarised, memnet_document_checkpoint, *DOCUMENTS[:2], "--score-reference"
-    )
+    scored = tiny.generate(binarised, memnet_rows_checkpoint, *DOCUMENTS[:2], "--score-reference")
     assert tiny.lines_of(scored) == tiny.lines_of(scored, "T")
     batches = ["--score-reference", "--batch-size", "1"]
-    apart = tiny.generate(binarised, memnet_document_checkpoint, *DOCUMENTS[:2], *batches)
+    apart = tiny.generate(binarised, memnet_rows_checkpoint, *DOCUMENTS[:2], *batches)
     for row, score in tiny.scores_of(scored).items():
         assert float(tiny.scores_of(apart)[row]) == pytest.approx(float(score), abs=1e-4)
 
 
-def test_references_are_scored_without_memories(binarised, memnet_document_checkpoint):
+def test_references_are_scored_without_memories(binarised, memnet_rows_checkpoint):
     """As if each sentence were a document."""
-    arguments = [binarised, memnet_document_checkpoint, *DOCUMENTS[:2], "--score-reference"]
+    arguments = [binarised, memnet_rows_checkpoint, *DOCUMENTS[:2], "--score-reference"]
     found = tiny.scores_of(tiny.generate(*arguments, "--decode-passes", "0"))
     assert found != tiny.scores_of(tiny.generate(*arguments))
     references = [line for document in tiny.translate(TEST) for line in document]
     texts, scores = printed(tiny.generate(*arguments, "--decode-passes", "0"))
     assert texts == references
-    check_scores(scores, scores_by_equations(memnet_document_checkpoint, "context", references))
+    check_scores(scores, scores_by_equations(memnet_rows_checkpoint, "context", references))
 
 
-def test_ensembles_of_two_kinds_are_refused(
-    binarised, memnet_document_checkpoint, document_checkpoint
-):
+def test_ensembles_of_two_kinds_are_refused(binarised, memnet_rows_checkpoint, document_checkpoint):
     for paths in (
-        f"{memnet_document_checkpoint}:{document_checkpoint}",
-        f"{document_checkpoint}:{memnet_document_checkpoint}",
+        f"{memnet_rows_checkpoint}:{document_checkpoint}",
+        f"{document_checkpoint}:{memnet_rows_checkpoint}",
     ):
         for options in ([], ["--score-reference"]):
-            with pytest.raises(UserError, match="--path has a MemnetRNNModel.*TransformerModel"):
+            with pytest.raises(UserError, match="does not read a row for each sentence"):
                 tiny.generate(binarised, paths, *DOCUMENTS[:2], *options)
 
 
-def test_options_for_single_sentences(binarised, memnet_document_checkpoint):
+def test_options_for_single_sentences(binarised, memnet_rows_checkpoint):
     options = [*DOCUMENTS[:2], "--prefix-size", "2", "--print-alignment", "hard"]
-    output = tiny.generate(binarised, memnet_document_checkpoint, *options)
+    output = tiny.generate(binarised, memnet_rows_checkpoint, *options)
     wanted = tiny.lines_of(output, "T")
     for row, text in tiny.lines_of(output).items():
         assert text.split()[:2] == wanted[row].split()[:2]
@@ -465,7 +456,7 @@ def test_options_for_single_sentences(binarised, memnet_document_checkpoint):
             ["--drafts", "x", "--gold-drafts"],
             "--drafts and --gold-drafts exclude",
         ),
-        (["--memory", "target"], ["--gold-drafts", "--decoding", "segment"], "by --decoding iter"),
+        (["--memory", "target"], ["--gold-drafts", "--decoding", "segment"], "choose from iter"),
     ],
 )
 def test_wrong_options_are_refused(binarised, tmp_path, options, arguments, message):
@@ -491,5 +482,30 @@ def test_other_sizes_and_other_text_are_refused(binarised, sentence_lm, drafts, 
 
 
 def test_only_models_with_memories_iterate(binarised, document_checkpoint):
-    with pytest.raises(UserError, match="is decoded by --decoding segment or sequential"):
+    with pytest.raises(UserError, match="--arch transformer does not read a row for each sentence"):
         tiny.generate(binarised, document_checkpoint, *DOCUMENTS[:2], "--decoding", "iterative")
+
+
+@pytest.fixture
+def earlier_checkpoint(memnet_rows_checkpoint, tmp_path):
+    """Return a checkpoint with the name that the task had before."""
+    state = torch.load(memnet_rows_checkpoint, map_location="cpu", weights_only=False)
+    state["cfg"]["task"]["_name"] = state["task_state"]["document_options"]["task"] = EARLIER
+    torch.save(state, tmp_path / "earlier.pt")
+    return tmp_path / "earlier.pt"
+
+
+def test_earlier_checkpoints_are_translated(binarised, memnet_rows_checkpoint, earlier_checkpoint):
+    documents = tiny.documents((3, 2), 1)
+    found, wanted = (
+        DocumentTranslator.from_pretrained(path).translate_nbest(documents, 2, beam=2, lenpen=0.5)
+        for path in (earlier_checkpoint, memnet_rows_checkpoint)
+    )
+    assert found == wanted
+    found, wanted = (
+        tiny.generate(binarised, path, *DOCUMENTS[:2])
+        for path in (earlier_checkpoint, memnet_rows_checkpoint)
+    )
+    assert tiny.lines_of(found) == tiny.lines_of(wanted)
+    with pytest.raises(UserError, match="--arch memnet_rnn reads a row for each sentence; give --"):
+        tiny.generate(binarised, earlier_checkpoint, "--task", EARLIER)

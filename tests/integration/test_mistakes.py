@@ -28,6 +28,7 @@ from fairseq_docmt.generation import DocumentTranslator
 
 WINDOWS = ["--task", "sliding_window_translation"]
 DOCUMENTS = ["--task", "full_document_translation"]
+ROWS = ["--task", "document_rows_translation"]
 STREAM = ["--task", "sentence_stream_translation", "--batch-size", "2"]
 CHECK = "run data_prep/check_documents.py on the text and binarise it again"
 COPY = "copy the data folder again, or binarise the split again"
@@ -392,13 +393,13 @@ TRAINING = {
     ),
     "a long sentence in a document with memories": Case(
         TOO_LONG % (5, 6, 1024),
-        [*DOCUMENTS, *NEW, "--gold-drafts", "--max-source-positions", "6"],
+        [*ROWS, *NEW, "--gold-drafts", "--max-source-positions", "6"],
         binarise("valid", [5, 0, 5, 5, 6, 0, 6], [5, 0, 5, 5, 5, 0, 5]),
         model=tiny.memnet("--memory", "target"),
     ),
     "nothing but long sentences in documents with memories": Case(
         NONE_FITS,
-        [*DOCUMENTS, *NEW, "--gold-drafts", *LEAVE_OUT],
+        [*ROWS, *NEW, "--gold-drafts", *LEAVE_OUT],
         binarise("valid", [9, 0, 8], [9, 0, 8]),
         model=tiny.memnet("--memory", "target"),
     ),
@@ -596,7 +597,7 @@ TRAINING = {
         write("data/dict.src.txt", "w1 9\n<sep> 5\nw2 3\n"),
     ),
     "window of 0": Case(
-        "--window-size must be at least 1 sentence, got 0; 1 translates without context",
+        "--window-size must be at least 1, got 0",
         [*WINDOWS, *NEW, "--window-size", "0"],
     ),
     "stride beyond the window": Case(
@@ -629,11 +630,11 @@ TRAINING = {
         [*DOCUMENTS, *NEW, "--word-dropout", "1"],
     ),
     "fewer than no epochs of word dropout": Case(
-        "--word-dropout-epochs must not be negative, got -1; 0 replaces words in all epochs",
+        "--word-dropout-epochs must not be negative, got -1",
         [*DOCUMENTS, *NEW, "--word-dropout", "0.1", "--word-dropout-epochs", "-1"],
     ),
     "epochs without word dropout": Case(
-        "--word-dropout-epochs is for --word-dropout; leave it out",
+        "--word-dropout-epochs needs --word-dropout; give both or neither",
         [*WINDOWS, *NEW, "--word-dropout-epochs", "3"],
     ),
     "word dropout in a stream": Case(
@@ -642,8 +643,8 @@ TRAINING = {
         model=tiny.memory(),
     ),
     "word dropout and memories of documents": Case(
-        "--word-dropout is not for MemnetRNNModel; leave it out",
-        [*DOCUMENTS, *NEW, "--gold-drafts", "--word-dropout", "0.1"],
+        "--word-dropout is not for --task document_rows_translation; leave it out",
+        [*ROWS, *NEW, "--gold-drafts", "--word-dropout", "0.1"],
         model=tiny.memnet("--memory", "target"),
     ),
     "no supporting words": Case(
@@ -669,7 +670,7 @@ TRAINING = {
         [*WINDOWS, *NEW, "--criterion", "attention_regularization", "--truncate-source"],
     ),
     "fewer than no next sentences": Case(
-        "--next-sentences must not be negative, got -1; 0 reads no sentences after the window",
+        "--next-sentences must not be negative, got -1",
         [*WINDOWS, *NEW, "--next-sentences", "-1"],
     ),
     "ratio of no sentence pairs": Case(
@@ -754,10 +755,11 @@ TRAINING = {
     ),
     "sentence pairs for memories of documents": Case(
         (
-            "--sentence-data is not for MemnetRNNModel, whose memories are of documents; start "
-            "from a model trained on sentence pairs instead (--finetune-from-model)"
+            "--sentence-data is not for --task document_rows_translation, whose memories are of "
+            "documents; start from a model trained on sentence pairs instead "
+            "(--finetune-from-model)"
         ),
-        [*DOCUMENTS, *NEW, "--gold-drafts", "--sentence-data", "{data}"],
+        [*ROWS, *NEW, "--gold-drafts", "--sentence-data", "{data}"],
         model=tiny.memnet("--memory", "target"),
     ),
     "parts of documents": Case(
@@ -776,11 +778,11 @@ TRAINING = {
         [*DOCUMENTS, *NEW, "--sample-document-parts"],
     ),
     "documents of 0": Case(
-        "--max-document-tokens must be at least 1 token, got 0",
+        "--max-document-tokens must be at least 1, got 0",
         [*DOCUMENTS, *NEW, "--max-document-tokens", "0"],
     ),
     "chunks of 0": Case(
-        "--chunk-sentences must be at least 1 sentence, got 0",
+        "--chunk-sentences must be at least 1, got 0",
         [*STREAM, "--chunk-sentences", "0"],
         model=tiny.memory(),
     ),
@@ -818,26 +820,18 @@ TRAINING = {
         [*WINDOWS, *NEW, "--load-alignments"],
     ),
     "passes": Case(
-        "--decode-passes must not be negative, got -1", [*DOCUMENTS, *NEW, "--decode-passes", "-1"]
-    ),
-    "drafts without memories": Case(
-        "--drafts is for memnet_rnn, not for TransformerModel; leave it out",
-        [*DOCUMENTS, *NEW, "--drafts", "d"],
-    ),
-    "order of passes without memories": Case(
-        "--decode-order is for memnet_rnn, not for TransformerModel; leave it out",
-        [*DOCUMENTS, *NEW, "--decode-order", "in-turn"],
+        "--decode-passes must not be negative, got -1", [*ROWS, *NEW, "--decode-passes", "-1"]
     ),
     "two kinds of drafts": Case(
         "--drafts and --gold-drafts exclude each other; leave one out",
-        [*DOCUMENTS, *NEW, "--gold-drafts", "--drafts", "d"],
+        [*ROWS, *NEW, "--gold-drafts", "--drafts", "d"],
     ),
     "no drafts": Case(
         (
             "a target memory needs --drafts, translations of the training and validation sets "
             "(examples/maruf2018_memnet/make_drafts.sh), or --gold-drafts"
         ),
-        [*DOCUMENTS, *NEW],
+        [*ROWS, *NEW],
         model=tiny.memnet("--memory", "target"),
     ),
     "missing drafts": Case(
@@ -845,7 +839,7 @@ TRAINING = {
             "--drafts: {folder}/drafts/valid.tgt-None.tgt.idx not found; "
             "examples/maruf2018_memnet/make_drafts.sh makes it"
         ),
-        [*DOCUMENTS, *NEW, "--drafts", "{folder}/drafts"],
+        [*ROWS, *NEW, "--drafts", "{folder}/drafts"],
         model=tiny.memnet("--memory", "target"),
     ),
     "no language models": Case(
@@ -853,22 +847,22 @@ TRAINING = {
             "--memory source and --memory both need --sentence-lm FORWARD:BACKWARD, two language "
             "models of the source; examples/maruf2018_memnet/train_sentence_lm.sh trains them"
         ),
-        [*DOCUMENTS, *NEW],
+        [*ROWS, *NEW],
         model=tiny.memnet("--memory", "source"),
     ),
     "missing language models": Case(
         "--sentence-lm: checkpoint a not found",
-        [*DOCUMENTS, *NEW],
+        [*ROWS, *NEW],
         model=tiny.memnet("--memory", "source", "--sentence-lm", "a:b"),
     ),
     "damaged language models": Case(
         "checkpoint {folder}/lm.pt " + DAMAGED,
-        [*DOCUMENTS, *NEW],
+        [*ROWS, *NEW],
         write("lm.pt", "PK"),
         model=tiny.memnet("--memory", "source", "--sentence-lm", "{folder}/lm.pt:{folder}/lm.pt"),
     ),
     "feature size": Case(
-        "--cross-feature-dim must be at least 1, not 0",
+        "--cross-feature-dim must be at least 1, got 0",
         [*WINDOWS, *NEW],
         model=tiny.rfa("--cross-feature-dim", "0"),
     ),
@@ -891,23 +885,23 @@ TRAINING = {
         model=tiny.memory("--memory-layers", "7"),
     ),
     "no layers": Case(
-        "--encoder-layers must be at least 1, not 0",
+        "--encoder-layers must be at least 1, got 0",
         [*WINDOWS, *NEW],
         model=tiny.rnnsearch("--encoder-layers", "0"),
     ),
     "no attention units": Case(
-        "--attention-dim must be at least 1, not 0",
+        "--attention-dim must be at least 1, got 0",
         [*WINDOWS, *NEW],
         model=tiny.rnnsearch("--attention-dim", "0"),
     ),
     "no state of language models": Case(
-        "--sentence-lm-hidden-size must be at least 1, not 0",
-        [*DOCUMENTS, *NEW],
+        "--sentence-lm-hidden-size must be at least 1, got 0",
+        [*ROWS, *NEW],
         model=tiny.memnet("--sentence-lm-hidden-size", "0"),
     ),
     "dropout of more than all": Case(
         "--memory-dropout must be between 0 and 1, got 2.0",
-        [*DOCUMENTS, *NEW],
+        [*ROWS, *NEW],
         model=tiny.memnet("--memory-dropout", "2"),
     ),
     "attention window": Case(
@@ -974,10 +968,25 @@ TRAINING = {
     "memories of documents in a stream": Case(
         (
             "--arch memnet_rnn gets no context from --task sentence_stream_translation; give "
-            "--task full_document_translation"
+            "--task document_rows_translation"
         ),
         STREAM,
         model=tiny.memnet("--memory", "target"),
+    ),
+    "documents as one sequence for memories": Case(
+        (
+            "--arch memnet_rnn gets no context from --task full_document_translation; give "
+            "--task document_rows_translation"
+        ),
+        [*DOCUMENTS, *NEW],
+        model=tiny.memnet("--memory", "target"),
+    ),
+    "rows for a model of sequences": Case(
+        (
+            "--arch transformer does not read a row for each sentence; give --task "
+            "full_document_translation, or another"
+        ),
+        [*ROWS, *NEW],
     ),
     "no new parameters": Case(
         (

@@ -53,8 +53,8 @@ def test_it_is_not_pruned(binarised, tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--context-sentences", "0"], "--context-sentences must be at least 1, not 0"),
-        (["--context-layers", "-2"], "--context-layers must be at least 1, not -2"),
+        (["--context-sentences", "0"], "--context-sentences must be at least 1, got 0"),
+        (["--context-layers", "-2"], "--context-layers must be at least 1, got -2"),
         (
             ["--share-context-encoder", "--context-side", "target"],
             "--share-context-encoder is for previous source sentences",

@@ -81,7 +81,7 @@ def test_sentence_level_stock_task(binarised, tmp_path):
     "options, message",
     [
         (["--random-matrices", "1"], "--random-matrices 1 is not enough for 2 attention heads"),
-        (["--causal-feature-dim", "0"], "--causal-feature-dim must be at least 1, not 0"),
+        (["--causal-feature-dim", "0"], "--causal-feature-dim must be at least 1, got 0"),
         (["--gate-cross-attention"], "--gate-cross-attention needs --sentence-gate"),
         (["--shared-gate"], "--shared-gate needs --sentence-gate"),
         (["--gate-bias-init", "0"], "--gate-bias-init needs --sentence-gate"),

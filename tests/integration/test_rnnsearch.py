@@ -59,7 +59,7 @@ def test_training_resumes(binarised, tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--decoder-layers", "0"], "--decoder-layers must be at least 1, not 0"),
+        (["--decoder-layers", "0"], "--decoder-layers must be at least 1, got 0"),
         (["--share-all-embeddings"], "--share-all-embeddings needs one dictionary"),
     ],
 )

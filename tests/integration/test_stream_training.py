@@ -281,7 +281,7 @@ def test_validation_translates_as_the_command_does(binarised, memory_stream_chec
         (
             tiny.memory(),
             ["--batch-size", "2", "--chunk-sentences", "0"],
-            "--chunk-sentences must be at least 1 sentence, got 0",
+            "--chunk-sentences must be at least 1, got 0",
         ),
     ],
 )

@@ -76,7 +76,7 @@ def test_finetuning_from_a_stock_transformer(binarised, tmp_path):
     [
         (tiny.window("--attention-window", "-1"), "--attention-window must not be negative"),
         (tiny.window("--no-cross-attention"), "not supported by window_attn_transformer"),
-        (tiny.window("--encoder-layers", "0"), "--encoder-layers must be at least 1, not 0"),
+        (tiny.window("--encoder-layers", "0"), "--encoder-layers must be at least 1, got 0"),
         (tiny.lst("--checkpoint-activations"), "--checkpoint-activations is not supported"),
         (tiny.lst("--offload-activations"), "--offload-activations is not supported"),
         (

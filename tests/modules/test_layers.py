@@ -35,11 +35,11 @@ def test_new_tokens_are_appended():
 def test_packing_moves_padding_to_the_beginning():
     padding = torch.tensor([[False, False, False], [False, True, True]])
     tokens = cache([[1, 2, 3], [4, 0, 0]], padding.tolist(), sentences=[[0, 0, 1], [2, 0, 0]])
-    packed = tokens.packed(padding)
+    packed = tokens.right_aligned(padding)
     assert rows(packed) == [[1, 2, 3], [4]]
     assert packed.hidden.tolist() == [[False, False, False], [True, True, False]]
     assert packed.sentences[1, -1] == 2
-    assert tokens.packed(None) is tokens
+    assert tokens.right_aligned(None) is tokens
 
 
 def test_only_the_latest_tokens_are_kept():

@@ -25,7 +25,7 @@ CASES = {
     "cache": [*STREAM, *tiny.cache()],
     "tags": [*WINDOW, "--decoding", "window", "--language-tags", "m2m", *TAGS, *tiny.MODEL],
     "tags in a stream": [*STREAM, "--language-tags", "mbart25", *TAGS, *tiny.memory()],
-    "iterative": [*DOCUMENT, "--gold-drafts", *tiny.memnet()],
+    "iterative": ["--task", "document_rows_translation", "--gold-drafts", *tiny.memnet()],
 }
 FAST = ["sequential", "document", "cache", "tags in a stream", "iterative"]
 

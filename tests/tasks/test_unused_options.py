@@ -60,7 +60,7 @@ def warnings(caplog):
             "--full-cross-attention has no window for --alignment to place",
         ),
         (
-            ["--task", "full_document_translation", "--gold-drafts"],
+            ["--task", "document_rows_translation", "--gold-drafts"],
             tiny.memnet("--memory", "target", "--sentence-lm", "a:b"),
             "no effect with --memory target: --sentence-lm",
         ),

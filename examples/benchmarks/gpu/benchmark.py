@@ -44,6 +44,7 @@ from common import (  # noqa: E402
 SENTENCE = ["--task", "sliding_window_translation", "--window-size", "1"]
 WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
 DOCUMENTS = ["--task", "full_document_translation"]
+ROWS = ["--task", "document_rows_translation"]
 STREAM = ["--task", "sentence_stream_translation"]
 #: (rows, tokens of a row) of an update
 SHAPES = {"sentences": (128, 32), "windows": (32, 128), "documents": (4, 1024)}
@@ -97,7 +98,7 @@ SYSTEMS: Dict[str, System] = {
     RNNSEARCH: of_arch("rnnsearch", RNNSEARCH, "sentences", (ALONE,)),
     "cache_rnn": of_arch("cache_rnn", RNNSEARCH, "sentences", OF_STREAM),
     "context_rnn": of_arch("context_rnn", RNNSEARCH, "sentences", OF_STREAM),
-    "memnet_rnn": of_arch("memnet_rnn", RNNSEARCH, "sentences", ((DOCUMENTS, "iterative"),)),
+    "memnet_rnn": of_arch("memnet_rnn", RNNSEARCH, "sentences", ((ROWS, "iterative"),)),
 }
 #: decodings that are compared with the sentence level
 COMPARED_WITH_SENTENCES = ("stream", "iterative")

@@ -34,7 +34,7 @@ from common import describe_machine, document_task, prepare_for_inference  # noq
 
 SENTENCE = ["--task", "sliding_window_translation", "--window-size", "1", "--decoding", "window"]
 STREAM = ["--task", "sentence_stream_translation"]
-DOCUMENT = ["--task", "full_document_translation", "--gold-drafts"]
+DOCUMENT = ["--task", "document_rows_translation", "--gold-drafts"]
 MEMNET = ["--arch", "memnet_rnn", "--decoder-layers", "1"]
 #: Sizes of states and embeddings, size of the vocabulary.
 SCALES = {"small": (256, 256, 8000), "paper": (1000, 620, 30000)}

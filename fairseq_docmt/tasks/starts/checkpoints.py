@@ -290,6 +290,23 @@ def check_context(model: nn.Module, task, arch: str) -> None:
         )
 
 
+def check_rows(model: nn.Module, task, arch: str) -> None:
+    """Check that a model reads the rows of a batch as the task makes them.
+
+    Raises:
+        UserError: naming a task that does.
+    """
+    if reads_documents(model) and not task.rows_are_sentences:
+        raise UserError(
+            f"--arch {arch} reads a row for each sentence; give --task {needed_task(model)}"
+        )
+    if task.rows_are_sentences and not reads_documents(model):
+        raise UserError(
+            f"--arch {arch} does not read a row for each sentence; give --task "
+            "full_document_translation, or another"
+        )
+
+
 def let_load(model: nn.Module, task) -> None:
     """Let a model load checkpoints whose dictionaries lack symbols that the task has added.
 
@@ -334,7 +351,7 @@ def _begin_separator(model: nn.Module, task) -> None:
 
     Symbols of a multilingual model begin as the mean of the others, see :func:`let_load`.
     """
-    if task.tag_options or reads_documents(model) or not joins_sentences(task.options):
+    if task.tag_options or not joins_sentences(task.options):
         return
     if not _knows_separator(task.start.file, task.src_dict):
         begin_as_end(model, task.src_dict, task.tgt_dict)

@@ -107,10 +107,8 @@ def test_a_sentence_level_model_gains_nothing(files, binarised, tmp_path):
     assert [" ".join(one.words) for one in found] == sum(REFERENCE, [])
 
 
-def test_documents_are_as_long_as_they_like_where_rows_are_sentences(
-    files, memnet_document_checkpoint
-):
-    scorer, documents = scorer_of(str(memnet_document_checkpoint)), read_documents(*files)
+def test_documents_are_as_long_as_they_like_where_rows_are_sentences(files, memnet_rows_checkpoint):
+    scorer, documents = scorer_of(str(memnet_rows_checkpoint)), read_documents(*files)
     most = max(len(text.split()) for text in sum(SOURCE + REFERENCE, [])) + 1
     assert most < min(len(" ".join(text).split()) for text in (SOURCE[0], REFERENCE[0]))
     wanted = score(scorer, documents, "all")

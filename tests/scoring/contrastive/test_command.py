@@ -163,10 +163,10 @@ SYSTEMS = {
     "window_attention_document": {},
     "memory_stream": {"stream": True},
     "cache_stream": {"stream": True},
-    "memnet_document": {"rows": True},
+    "memnet_rows": {"rows": True},
 }
 #: every task, and the system with inputs of its own
-FAST = ["window", "window_attention_document", "cache_stream", "memnet_document"]
+FAST = ["window", "window_attention_document", "cache_stream", "memnet_rows"]
 
 
 @pytest.mark.parametrize("system", long_but_for(FAST, SYSTEMS))
@@ -214,7 +214,7 @@ def test_order_of_items_and_context(window_checkpoint, memory_stream_checkpoint,
         assert cut[0][1] == pytest.approx(found[1], abs=2e-5)  # had no context
 
 
-@pytest.mark.parametrize("system", ["window", "document", "memory_stream", "memnet_document"])
+@pytest.mark.parametrize("system", ["window", "document", "memory_stream", "memnet_rows"])
 def test_context_behind_the_scored_sentence(system, request, tmp_path):
     """It is seen where the encoder sees it, and never scored."""
     checkpoint = request.getfixturevalue(f"{system}_checkpoint")
@@ -233,7 +233,7 @@ def test_context_behind_the_scored_sentence(system, request, tmp_path):
             wanted = [plain(sentences[: -item["after"]]) for sentences in read]
             assert scores == pytest.approx(wanted, abs=2e-5)
     less = scores_of(*options[:3], folder=tmp_path)
-    sees_behind = system in ("window", "document", "memnet_document")
+    sees_behind = system in ("window", "document", "memnet_rows")
     assert (less[0] != pytest.approx(found[0], abs=1e-4)) is sees_behind
     assert "|after:2|" in run(*options, "--cpu") and "|after:" not in run(*options[:3], "--cpu")
 
