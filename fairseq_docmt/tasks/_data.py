@@ -1,0 +1,255 @@
+"""Data of the document tasks: examples for training, decoding units, and their batches."""
+
+import logging
+import os
+from typing import Callable, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+from fairseq import utils
+
+from fairseq_docmt.data import (
+    DocumentCorpus,
+    DocumentIndex,
+    DocumentView,
+    open_corpus,
+)
+from fairseq_docmt.data.corpus import cut
+from fairseq_docmt.data.iterators import ResumableIterator
+from fairseq_docmt.data.spans import Spans
+from fairseq_docmt.data.text_checks import check_split
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.tasks import (
+    _text_folders,
+    _training_examples,
+)
+from fairseq_docmt.tasks._decoding_input import TypedLines
+from fairseq_docmt.tasks._training_text import PreparedTextTask
+
+logger = logging.getLogger(__name__)
+
+
+class DocumentDataTask(PreparedTextTask):
+    """Task that reads the documents of a binarised split, or lines, as its subclass says.
+
+    A subclass defines the spans of documents for training (:meth:`training_spans`) and decoding
+    (:meth:`parts`).
+    """
+
+    def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
+        """Return the (examples, 2) spans of the training or validation examples.
+
+        Args:
+            corpus: corpus of the split.
+            trains: whether it is the training set, whose spans may be drawn anew for each epoch.
+        """
+        raise NotImplementedError
+
+    def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
+        """Return (parts, 2) consecutive spans that are translated as a whole.
+
+        Args:
+            index: sentences and documents.
+            src_sizes: (sentences,) number of source tokens.
+        """
+        raise NotImplementedError
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether a sentence is translated with others of its document."""
+        return True
+
+    def source_spans(
+        self, index: DocumentIndex, src_sizes, tgt_sizes=None
+    ) -> Optional[Callable[[np.ndarray], np.ndarray]]:
+        """Return a function from spans to those of their sources; None if they are equal.
+
+        Args:
+            index: sentences and documents.
+            src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
+        """
+        return None
+
+    def view_options(self, trains: bool) -> dict:
+        """Return the keyword arguments of :class:`DocumentView` for this task."""
+        return {}
+
+    def training_view(self, corpus: DocumentCorpus, trains: bool) -> DocumentView:
+        """Return the training or validation examples of a corpus.
+
+        Raises:
+            UserError: the sentence pairs to mix in are missing, damaged or have other dictionaries.
+        """
+        spans = self.training_spans(corpus, trains)
+        if trains:
+            corpus, spans = _training_examples.mixed(self, corpus, spans)
+        limits = self.limits(corpus.src_sizes, corpus.tgt_sizes)
+        return DocumentView(
+            corpus,
+            spans,
+            seed=self.cfg.seed,
+            source_spans=self.source_spans(corpus.index, corpus.src_sizes, corpus.tgt_sizes),
+            formats=self.formats,
+            fits=corpus.within([most for _, most in limits]),
+            word_dropout=self.cfg.word_dropout if trains else 0.0,
+            word_dropout_epochs=self.cfg.word_dropout_epochs,
+            **self.view_options(trains),
+        )
+
+    @property
+    def most_tokens(self) -> Tuple[int, int]:
+        """Maximum number of tokens of a single sentence, of the source and of the target."""
+        limits = (self.cfg.max_source_positions, self.cfg.max_target_positions)
+        source, target = (most - added for most, added in zip(limits, self.added_tokens))
+        return source, target
+
+    @property
+    def longest_source(self) -> Optional[int]:
+        """Number of tokens to which ``--truncate-source`` cuts sources; None without it."""
+        if not self.cfg.truncate_source:
+            return None
+        return self.most_tokens[0]
+
+    def load_dataset(self, split, epoch=1, combine=False, **kwargs):
+        """Load a split as training and validation examples or as decoding units.
+
+        Raises:
+            UserError: files are missing, damaged or empty, or the sides disagree.
+        """
+        paths = utils.split_paths(self.cfg.data)
+        path = paths[(epoch - 1) % len(paths)] if split == self.cfg.train_subset else paths[0]
+        name = os.path.join(path, f"{split}.{self.cfg.source_lang}-{self.cfg.target_lang}")
+
+        def load_pairs():
+            super(DocumentDataTask, self).load_dataset(split, epoch, combine, **kwargs)
+            return self.datasets[split]
+
+        languages = (self.cfg.source_lang, self.cfg.target_lang)
+        check_split(path, split, languages, combine)
+        corpus = open_corpus(name, load_pairs, self.longest_source, self.added_symbols)
+        _text_folders.check_corpus(self, corpus)
+        if self.cfg.checkpoint_to_decode:
+            drafts = self.drafts_of(corpus)
+            self.datasets[split] = self._decoding_input.units_of_corpus(corpus, drafts)
+        elif corpus.tgt_sizes is None:
+            raise UserError(f"{name} has no target side; training and validation need one")
+        else:
+            trains = split == self.cfg.train_subset and not self.trained
+            if trains:
+                self.learn_from(corpus)
+            view = self.datasets[split] = self.training_view(corpus, trains)
+            if self.reads_context and isinstance(view, DocumentView):
+                _text_folders.check_examples(view)
+            if self._reads_supporting_words:
+                _training_examples.add_to(view, corpus, trains and path == paths[0])
+
+    def learn_from(self, corpus: DocumentCorpus) -> None:
+        """Store values estimated from the training corpus."""
+
+    def limits(self, src_sizes, tgt_sizes=None) -> list:
+        """Return the limits of a span: maximum positions and, in training, the batch size.
+
+        Args:
+            src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
+        """
+        if tgt_sizes is None:
+            return [(src_sizes, self.most_tokens[0])]
+        most, batch = self.most_tokens, self.cfg.max_batch_tokens
+        if batch:
+            most = [min(limit, batch - added) for limit, added in zip(most, self.added_tokens)]
+        return list(zip((src_sizes, tgt_sizes), most))
+
+    def drafts_of(self, corpus: DocumentCorpus) -> Optional[Sequence[torch.Tensor]]:
+        """Return earlier translations of the lines of a corpus, None without any."""
+        return None
+
+    def get_interactive_tokens_and_lengths(self, lines, encode_fn):
+        """Return the tokens of input lines, and their lengths.
+
+        Raises:
+            UserError: a line is not UTF-8, or the tokenizer leaves nothing of it.
+        """
+        encoded = self._decoding_input.encoded(lines, encode_fn)
+        return super().get_interactive_tokens_and_lengths(encoded, str)
+
+    def build_dataset_for_inference(self, src_tokens, src_lengths, constraints=None):
+        """Return a dataset of input lines, which are cut into units when batches are made.
+
+        Raises:
+            UserError: a line or its constraints have a symbol of the model as a word.
+        """
+        self._decoding_input.check(src_tokens, constraints)
+        self._decoding_input.text.read(src_tokens)
+        if self.longest_source is not None:
+            src_tokens = [cut(line, self.longest_source) for line in src_tokens]
+            src_lengths = [len(line) for line in src_tokens]
+        return TypedLines(src_tokens, src_lengths, self.src_dict, constraints=constraints)
+
+    def get_batch_iterator(self, dataset, *args, disable_iterator_cache=False, **kwargs):
+        """Return the batches of examples or of decoding units.
+
+        Raises:
+            UserError: a sentence to decode exceeds the maximum positions of the model.
+        """
+        if isinstance(dataset, DocumentView):
+            dataset.share_among(kwargs.get("num_shards", 1))
+            batches = super().get_batch_iterator(
+                dataset, *args, disable_iterator_cache=disable_iterator_cache, **kwargs
+            )
+            if not isinstance(batches, ResumableIterator):
+                batches = ResumableIterator.of_stock(
+                    batches, {**_decided_by(kwargs), **self.examples_decided_by()}
+                )
+            if dataset in self.dataset_to_epoch_iter:
+                self.dataset_to_epoch_iter[dataset] = batches
+            self.validation_bleu.begin(dataset, batches)
+            self.end_if_done(dataset, batches)
+            return batches
+        if isinstance(dataset, TypedLines):
+            # Only the Python interface disables the cache; each of its calls has new documents.
+            return self._decoding_input.of_lines(
+                dataset, *args, new_document=disable_iterator_cache, **kwargs
+            )
+        return self._decoding_input.of_corpus(dataset, *args, **kwargs)
+
+    def end_if_done(self, dataset: DocumentView, batches: ResumableIterator) -> None:
+        """End a training that resumes after its last update; fairseq would make one more."""
+        if self._limit_reached and dataset is self.datasets.get(self.cfg.train_subset):
+            logger.info(
+                f"nothing is left to train: {self.start.file.path} has reached "
+                f"{self._limit_reached}; give a higher value to train on"
+            )
+            batches.ended, self._limit_reached = True, None
+
+    def filter_indices_by_size(
+        self, indices, dataset, max_positions=None, ignore_invalid_inputs=False
+    ):
+        """Return the examples that fit into the model; a warning names what is left out.
+
+        Raises:
+            UserError: a sentence does not fit, without ``--skip-invalid-size-inputs-valid-test``.
+        """
+        if not isinstance(dataset, DocumentView):
+            return super().filter_indices_by_size(
+                indices, dataset, max_positions, ignore_invalid_inputs
+            )
+        kept, ignored = dataset.filter_indices_by_size(indices, max_positions)
+        lines = sorted([*dataset.too_long, *(int(dataset.ids[item]) for item in ignored)])
+        dataset.report_left_out(lines, max_positions, ignore_invalid_inputs, len(kept))
+        return kept
+
+
+def _decided_by(batching: dict) -> dict:
+    """Return the values of the options that determine the batches of an epoch, by option.
+
+    Args:
+        batching: keyword arguments of ``get_batch_iterator``.
+    """
+    names = {
+        "--max-tokens": "max_tokens",
+        "--batch-size": "max_sentences",
+        "--required-batch-size-multiple": "required_batch_size_multiple",
+        "--seed": "seed",
+        "--distributed-world-size": "num_shards",
+    }
+    return {option: batching[name] for option, name in names.items() if name in batching}
