@@ -142,7 +142,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
     def run_layers(
         self,
         groups: List[Tensor],
-        begin: Callable[[int, DecoderLayer], List[LayerState]],
+        begin: Callable[[int, DecoderLayer, List[Tensor]], List[LayerState]],
         between: Callable = lambda number: None,
         weights_of: Optional[int] = None,
         **given,
@@ -151,7 +151,8 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
 
         Args:
             groups: see :meth:`DecoderLayer.forward`.
-            begin: function from the number of a layer and the layer to its states before these.
+            begin: function from the number of a layer, the layer and its inputs to its states
+                before these tokens.
             between: function from the number of a layer to the sublayer between its attentions.
             weights_of: see :meth:`forward_sequence`.
             **given: further arguments of the layers; a list has one for each layer.
@@ -200,7 +201,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         """
         (x,), after, _ = self.run_layers(
             [x],
-            lambda number, layer: [state.layers[number]],
+            lambda number, layer, _: [state.layers[number]],
             padding=padding,
             need_state=True,
             **given,

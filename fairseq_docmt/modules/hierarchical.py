@@ -225,7 +225,7 @@ class HANDecoder(StatefulDecoder):
         encoded = list(zip(sources.split(source), sources.split(padding)))
         groups, _, weights = self.run_layers(
             targets.split(x),
-            lambda number, layer: [layer.init_state(*each) for each in encoded],
+            lambda number, layer, _: [layer.init_state(*each) for each in encoded],
             weights_of=weights_of,
         )
         x = super()._project(targets.join(groups, x.size(1)))

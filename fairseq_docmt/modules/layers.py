@@ -326,7 +326,7 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
     def forward(
         self,
         groups: List[Tensor],
-        begin: Callable[["DecoderLayer"], List[LayerState]],
+        begin: Callable[["DecoderLayer", List[Tensor]], List[LayerState]],
         padding: Optional[Tensor] = None,
         need_state: bool = False,
         between: Optional[Callable[[List[Tensor]], List[Tensor]]] = None,
@@ -339,7 +339,8 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
             groups: (rows, T, C) inputs, right-padded, of groups of rows of similar length; mostly
                 one group. The beams of a sentence are adjacent. In a single step of a search,
                 layers may take (rows, C).
-            begin: function from the layer to the state of each group before these tokens.
+            begin: function from the layer and its inputs to the state of each group before these
+                tokens.
             padding: (rows, T) True at padding, None without padding; only needed for new states.
             need_state: whether to return the states after these tokens.
             between: sublayer between causal and cross attention, a function of all groups.
@@ -350,7 +351,7 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
         Returns:
             (rows, T, C) output of each group, and its new state.
         """
-        states, after = list(begin(self)), []
+        states, after = list(begin(self, groups)), []
 
         def attend(x, state):
             def causal(y):

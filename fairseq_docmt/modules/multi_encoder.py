@@ -275,7 +275,7 @@ class MultiEncoderDecoder(StatefulDecoder):
         encoded = list(zip(*parts))
         groups, _, weights = self.run_layers(
             targets.split(x),
-            lambda number, layer: [layer.begin(*each) for each in encoded],
+            lambda number, layer, _: [layer.begin(*each) for each in encoded],
             weights_of=weights_of,
         )
         extra = {"attn": weights or [None], "doc_state": doc_state, **stream.positions()}

@@ -393,7 +393,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         encoded = list(zip(sources.split(source), sources.split(padding)))
         groups, _, weights = self.run_layers(
             targets.split(x),
-            lambda number, layer: [layer.init_state(*each) for each in encoded],
+            lambda number, layer, _: [layer.init_state(*each) for each in encoded],
             reader.sublayer,
             weights_of,
         )

@@ -127,7 +127,7 @@ class SentenceDecoder(StatefulDecoder):
         marks, _ = self.marks(tokens, _first_sentences(source))
         (x,), _, weights = self.run_layers(
             [x],
-            lambda number, layer: [layer.init_state(source, padding, separators=separators)],
+            lambda number, layer, _: [layer.init_state(source, padding, separators=separators)],
             weights_of=weights_of,
             padding=self._padding(tokens),
             **marks,

@@ -96,7 +96,7 @@ class RFATransformerDecoder(StatefulDecoder):
         marks, log_decays = {"separators": separators, "queries": x.size(1)}, []
         (x,), _, _ = self.run_layers(
             [x],
-            lambda n, layer: [layer.init_state(source, padding, matrices=cross[n], **marks)],
+            lambda n, layer, _: [layer.init_state(source, padding, matrices=cross[n], **marks)],
             padding=self._padding(tokens),
             separators=self._separators(tokens),
             matrices=causal,

@@ -45,7 +45,7 @@ class WindowTransformerDecoder(StatefulDecoder):
         )
         (x,), _, weights = self.run_layers(
             [x],
-            lambda number, layer: [layer.init_state(source, source_padding)],
+            lambda number, layer, _: [layer.init_state(source, source_padding)],
             weights_of=weights_of,
             padding=self._padding(tokens),
             centers=centers,
