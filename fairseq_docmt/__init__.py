@@ -44,7 +44,7 @@ def register() -> None:
 if os.path.basename(sys.argv[0]) not in ("fairseq-docmt", "-m"):
     register()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["criterions", "data", "generation", "models", "optim", "scoring", "tasks"]
 __all__ += ["register"]
 

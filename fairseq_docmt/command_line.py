@@ -48,6 +48,7 @@ GROUPS = {
     "models and data": {
         "average": "average_checkpoints",
         PREPARE: "prepare",
+        "options": "options",
         USER_DIR: "__main__",
     },
 }

@@ -64,7 +64,7 @@ def options_dataclass(architecture: Callable, *configs: type) -> type:
     architecture(decided)
     found = {}
     for config in configs:
-        found.update({option: (kind, old) for option, kind, old in _flat(config)})
+        found.update({option: (kind, old) for option, kind, old in options_of(config)})
     made: List[tuple] = []
     for option, (kind, old) in found.items():
         if hasattr(decided, option) or option in POSITIONS:
@@ -76,11 +76,12 @@ def options_dataclass(architecture: Callable, *configs: type) -> type:
     return make_dataclass(f"{name}_options", made, bases=(FairseqDataclass,), namespace=namespace)
 
 
-def _flat(config: type, prefix: str = "") -> Iterator[Tuple[str, type, Field]]:
+def options_of(config: type, prefix: str = "") -> Iterator[Tuple[str, type, Field]]:
+    """Return name, type and field of the options of a dataclass and of those nested in it."""
     for option in fields(config):
         flag = prefix + option.name
         if isinstance(option.type, type) and issubclass(option.type, FairseqDataclass):
-            yield from _flat(option.type, f"{flag}_")
+            yield from options_of(option.type, f"{flag}_")
         elif option.name != "_name" and not _follows_another(option):
             yield flag, str if flag in COMMA_SEPARATED else option.type, option
 

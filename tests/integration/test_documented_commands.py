@@ -87,6 +87,7 @@ PAGES: Dict[str, List[Block]] = {
         INSTALLS,
         Run(said="s-BLEU"),
         Run(said="[['"),
+        "names files of the reader; tests/scoring/ runs the command",
     ],
     "examples/guide/training.md": [
         Run(),

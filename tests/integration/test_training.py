@@ -1,6 +1,6 @@
 """Training through the stock commands.
 
-Covers tasks/_base.py, tasks/_criterion.py, tasks/starts/checkpoints.py,
+Covers tasks/_base.py, tasks/_criterion.py, tasks/_data.py, tasks/starts/checkpoints.py,
 tasks/full_document_translation.py, tasks/sliding_window_translation.py.
 """
 

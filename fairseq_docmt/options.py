@@ -1,0 +1,254 @@
+r"""Show the options of tasks and architectures, which fairseq's --help leaves out.
+
+fairseq-docmt options                                # those that fairseq lacks
+fairseq-docmt options --task sliding_window_translation --arch rfa_transformer
+fairseq-docmt options --search warmup                # fairseq's too, by name or meaning
+"""
+
+import argparse
+import textwrap
+from argparse import Namespace
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional
+
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.dataclass.utils import interpret_dc_type
+from fairseq.models import ARCH_MODEL_INV_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+from fairseq.models.transformer import TransformerConfig, TransformerModelBase
+from fairseq.optim import OPTIMIZER_DATACLASS_REGISTRY, OPTIMIZER_REGISTRY
+from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY
+from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
+from fairseq.tasks.translation import TranslationConfig
+
+from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.generation.decodings import SEARCHES
+from fairseq_docmt.models.base import options_of, with_defaults
+from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel
+from fairseq_docmt.tasks._config import DocumentTranslationConfig
+
+FORMATS = ("text", "markdown")
+WIDTH = 100
+EVERY_TASK, DECODING = "all document tasks", "--decoding"
+#: a model that has all options of fairseq's transformer, by their flags
+OF_TRANSFORMER = "memory_transformer"
+
+
+class Option(NamedTuple):
+    """An option of the command line.
+
+    Attributes:
+        name: flag with a placeholder for its value, such as ``--window-size N``.
+        default: value if it is not given, "" for flags and where there is none.
+        meaning: help text.
+    """
+
+    name: str
+    default: str
+    meaning: str
+
+
+class Section(NamedTuple):
+    """The options of a task, an architecture, a criterion, an optimizer or a group of fairseq.
+
+    Attributes:
+        title: what they are options of, such as ``--task sliding_window_translation``.
+        summary: what that is.
+        options: its options.
+    """
+
+    title: str
+    summary: str
+    options: List[Option]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("--task", metavar="T", help="show the options of this task only")
+    parser.add_argument("--arch", metavar="A", help="show the options of this architecture only")
+    parser.add_argument(
+        "--search", metavar="WORD", help="show the options with this word in their name or meaning"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+
+
+def main(args: Namespace) -> None:
+    """Print the options.
+
+    Raises:
+        UserError: there is no such task or architecture, or no option has the word.
+    """
+    sections = list(_chosen(args))
+    if args.search is not None:
+        if args.task is None and args.arch is None:
+            sections += _sections_of_fairseq()
+        sections = [section._replace(options=_with(section, args.search)) for section in sections]
+        sections = [section for section in sections if section.options]
+        if not sections:
+            raise UserError(f"no option has {args.search} in its name or meaning; try another word")
+    shown = {"text": _as_text, "markdown": _as_markdown}[args.format]
+    print("\n".join(shown(section) for section in sections), end="")
+
+
+def all_sections() -> List[Section]:
+    """Return the options of everything in this package."""
+    return list(_chosen(Namespace(task=None, arch=None)))
+
+
+def _chosen(args: Namespace) -> Iterator[Section]:
+    everything = args.task is None and args.arch is None
+    if everything:
+        common = _options(_beside(TranslationConfig, DocumentTranslationConfig))
+        yield Section(EVERY_TASK, "What all document tasks take, besides translation.", common)
+    if args.task is not None or everything:
+        names = _ours(TASK_REGISTRY) if everything else [args.task]
+        yield from (_of_task(name, alone=not everything) for name in names)
+    if args.arch is not None or everything:
+        names = _ours(MODEL_REGISTRY) if everything else [args.arch]
+        yield from (_of_model(name) for name in names)
+    if everything:
+        for kind, registry, configs in (
+            ("criterion", CRITERION_REGISTRY, CRITERION_DATACLASS_REGISTRY),
+            ("optimizer", OPTIMIZER_REGISTRY, OPTIMIZER_DATACLASS_REGISTRY),
+        ):
+            for name in _ours(registry):
+                options = _options(fields(configs[name]))
+                yield Section(f"--{kind} {name}", _summary(registry[name]), options)
+
+
+def _ours(registry: Dict[str, type]) -> List[str]:
+    """Return the names of the classes of this package, sorted."""
+    return sorted(n for n, kind in registry.items() if kind.__module__.startswith("fairseq_docmt."))
+
+
+def _of_task(name: str, alone: bool) -> Section:
+    """Return the options of a task; ``alone``: with those that all document tasks have."""
+    ours = _ours(TASK_REGISTRY)
+    if name not in ours:
+        raise UserError(f"--task {name} is no document task; choose from {', '.join(ours)}")
+    known = TranslationConfig if alone else DocumentTranslationConfig
+    own = _options(_beside(known, TASK_DATACLASS_REGISTRY[name]))
+    choices = "|".join(search.decoding for search in SEARCHES[name])
+    own = [x._replace(name=f"{DECODING} {choices}") if DECODING in x.name else x for x in own]
+    return Section(f"--task {name}", _summary(TASK_REGISTRY[name]), own)
+
+
+def _beside(known: type, config: type) -> List[Field]:
+    """Return the options of a dataclass that another does not have."""
+    names = {option.name for option in fields(known)}
+    return [option for option in fields(config) if option.name not in names]
+
+
+def _of_model(name: str) -> Section:
+    variants = {arch: model for model in _ours(MODEL_REGISTRY) for arch in _variants(model)}
+    if name not in variants:
+        raise UserError(
+            f"--arch {name} is no architecture of this package; choose from "
+            f"{', '.join(sorted(variants))}"
+        )
+    model = variants[name]
+    kind, others = MODEL_REGISTRY[model], [x for x in _variants(model) if x != name]
+    known, base = set(), ""
+    if issubclass(kind, TransformerModelBase):
+        known, base = {flag for flag, *_ in options_of(TransformerConfig)}, "transformer"
+    elif kind is not RNNSearchModel:
+        known, base = {option.name for option in fields(RNNSearchConfig)}, "rnnsearch"
+    own = [x for x in fields(MODEL_DATACLASS_REGISTRY[model]) if x.name not in known]
+    defaults = with_defaults(Namespace(_name=name), kind.architecture)
+    summary = _summary(kind)
+    if base:
+        summary += f" Besides, it has the options of {base}."
+    if others:
+        summary += f" With other sizes: {', '.join(others)}."
+    return Section(f"--arch {name}", summary, _options(own, vars(defaults)))
+
+
+def _variants(model: str) -> List[str]:
+    return [model, *(arch for arch in ARCH_MODEL_INV_REGISTRY.get(model, []) if arch != model)]
+
+
+def _sections_of_fairseq() -> Iterator[Section]:
+    yield Section("--task translation", "", _options(fields(TranslationConfig)))
+    known = {flag for flag, *_ in options_of(TransformerConfig)}
+    own = [x for x in fields(MODEL_DATACLASS_REGISTRY[OF_TRANSFORMER]) if x.name in known]
+    yield Section("--arch transformer", "", _options(own))
+    for kind, configs in (
+        ("criterion", CRITERION_DATACLASS_REGISTRY),
+        ("optimizer", OPTIMIZER_DATACLASS_REGISTRY),
+        ("lr-scheduler", LR_SCHEDULER_DATACLASS_REGISTRY),
+    ):
+        for name, config in sorted(configs.items()):
+            if not config.__module__.startswith("fairseq_docmt."):
+                yield Section(f"--{kind} {name}", "", _options(fields(config)))
+    for group in fields(FairseqConfig):
+        if is_dataclass(group.type):
+            yield Section(f"every command, {group.name}", "", _options(fields(group.type)))
+
+
+def _with(section: Section, word: str) -> List[Option]:
+    found = word.lower().lstrip("-").replace("_", "-")
+    return [
+        option
+        for option in section.options
+        if found in option.name.lower() or word.lower() in option.meaning.lower()
+    ]
+
+
+def _summary(kind: type) -> str:
+    """Return the first sentence of the docstring of a class."""
+    return " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+
+
+def _options(own: Iterable[Field], defaults: Optional[Dict[str, Any]] = None) -> List[Option]:
+    """Return the options that have a help text; ``defaults`` complete those of the fields."""
+    defaults = defaults or {}
+    return [
+        Option(_named(x), _default(x, defaults.get(x.name)), " ".join(x.metadata["help"].split()))
+        for x in own
+        if x.metadata.get("help")
+    ]
+
+
+def _named(option: Field) -> str:
+    kind = interpret_dc_type(option.type)
+    if kind is bool or "bool" in str(kind):
+        return flag(option.name)
+    if hasattr(kind, "__members__"):
+        return f"{flag(option.name)} {'|'.join(str(choice.value) for choice in kind)}"
+    word = next((w for t, w in (("int", "N"), ("float", "X")) if t in str(kind)), "TEXT")
+    return f"{flag(option.name)} {word}"
+
+
+def _default(option: Field, completed) -> str:
+    value = option.default if completed is None else completed
+    if value in (None, False, MISSING) or str(value).startswith("${"):
+        return ""
+    return str(getattr(value, "value", value))
+
+
+def _as_text(section: Section) -> str:
+    lines = [section.title, *_wrapped(section.summary, 2)]
+    for option in section.options:
+        told = not option.default or "default" in option.meaning
+        text = option.meaning if told else f"{option.meaning} (default: {option.default})"
+        lines.append(f"  {option.name}")
+        lines += _wrapped(text, 6)
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str, indent: int) -> List[str]:
+    space = " " * indent
+    return textwrap.wrap(
+        *(text, WIDTH), initial_indent=space, subsequent_indent=space, break_on_hyphens=False
+    )
+
+
+def _as_markdown(section: Section) -> str:
+    lines = [f"## {section.title.lstrip('-')}", "", section.summary.replace("``", "`"), ""]
+    if section.options:
+        lines += ["| option | default | meaning |", "| --- | --- | --- |"]
+    for row in section.options:
+        name = row.name.replace("|", "\\|")
+        meaning = row.meaning.replace("|", "\\|").replace("<", "\\<")
+        lines.append(f"| `{name}` | {row.default} | {meaning} |")
+    return "\n".join(lines) + "\n"
