@@ -102,3 +102,20 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def files_below(folder: str) -> List[Path]:
+    """Return the files of a folder and of its folders, in alphabetical order, without hidden ones.
+
+    Raises:
+        UserError: there is none.
+    """
+    root = Path(folder)
+    found = [
+        path
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(root).parts)
+    ]
+    if not found:
+        raise UserError(f"{folder} has no files; give the folder with the documents")
+    return found

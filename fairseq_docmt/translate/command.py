@@ -40,10 +40,10 @@ from tqdm import tqdm
 from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import read_docids
-from fairseq_docmt.readers.files import write_text
+from fairseq_docmt.readers.files import files_below, write_text
 from fairseq_docmt.translate.engine import Settings, batches, running
 from fairseq_docmt.translate.exported import is_exported, read_info
-from fairseq_docmt.translate.formats import Layout, Translations, files_below, read_source
+from fairseq_docmt.translate.formats import Layout, Translations, read_source
 from fairseq_docmt.translate.journal import Journal, fingerprint
 
 #: device -> documents and segments that are translated side by side, and tokens of a batch

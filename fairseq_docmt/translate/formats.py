@@ -7,7 +7,6 @@ the content, as by the commands of the evaluation.
 import copy
 import json
 import re
-from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from lxml import etree
@@ -332,20 +331,3 @@ def _ordered(rows: Dict[str, List[Tuple[int, Row]]]):
             places += [row.where] * len(lines)
         documents.append(Document(name, segments, places))
     return documents, [of_record[number] for number in range(len(of_record))]
-
-
-def files_below(folder: str) -> List[Path]:
-    """Return the files of a folder and of its folders, in alphabetical order, without hidden ones.
-
-    Raises:
-        UserError: there is none.
-    """
-    root = Path(folder)
-    found = [
-        path
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(root).parts)
-    ]
-    if not found:
-        raise UserError(f"{folder} has no files to translate")
-    return found

@@ -13,6 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 import marked_documents
+import named_documents
 import opus_documents
 import pytest
 import sentence_groups
@@ -297,6 +298,75 @@ def test_marks_that_do_not_fit(tmp_path):
     source, target = write(tmp_path, s="<d>\na\n", t="<d>\n<d>\n")
     with pytest.raises(CorpusError, match="/t: line 2 is <d>, but not on the other side"):
         list(marked_documents.read_documents(source, target, "<d>"))
+
+
+def test_documents_named_line_by_line(tmp_path):
+    paths = write(tmp_path, s="a\nb\nc\nd\n", t="x\n\nz\nu\n", ids="1\n1\nx\t2\n3\n")
+    done = run_script(
+        "named_documents",
+        *paths[:2],
+        "--docids",
+        paths[2],
+        "--out",
+        tmp_path / "o.s",
+        tmp_path / "o.t",
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "o.s").read_text() == "a\n\nc\n\nd\n"
+    assert (tmp_path / "o.t").read_text() == "x\n\nz\n\nu\n"
+    assert "3 documents, 3 sentence pairs" in done.stdout
+
+
+def test_documents_in_folders(tmp_path):
+    for side in ("de", "en"):
+        (tmp_path / side / "b").mkdir(parents=True)
+        (tmp_path / side / "b" / f"2.{side}").write_text(f"c {side}\n")
+        (tmp_path / side / f"10.{side}").write_text(f"a {side}\nb {side}\n")
+        (tmp_path / side / ".hidden").write_text("x\ny\n")
+    folders = [tmp_path / side for side in ("de", "en")]
+    done = run_script("named_documents", *folders, "--out", tmp_path / "o.s", tmp_path / "o.t")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "o.s").read_text() == "a de\nb de\n\nc de\n"
+    assert (tmp_path / "o.t").read_text() == "a en\nb en\n\nc en\n"
+
+
+@pytest.mark.parametrize(
+    "names, message",
+    [
+        ("1\n2\n", "ids names the documents of 2 lines, but .*/s has more; give files of the same"),
+        ("1\n1\n1\n1\n", "ids names the documents of 4 lines, but .*/s has 3; give files of the"),
+        ("1\n2\n1\n", "ids: line 3 goes on with document 1, which ended before; lines of a"),
+        ("1\n\n1\n", "ids: line 2 has no document id"),
+    ],
+)
+def test_names_that_do_not_fit(tmp_path, names, message):
+    source, target, ids = write(tmp_path, s="a\nb\nc\n", t="x\ny\nz\n", ids=names)
+    args = named_documents.parse_args([source, target, "--docids", ids, "--out", "a", "b"])
+    with pytest.raises(CorpusError, match=message):
+        list(named_documents.read(args))
+
+
+def test_named_documents_that_do_not_fit(tmp_path):
+    for name in ("de/1.de", "en/2.en", "fr/1.fr", "fr/1.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("a\n")
+    (tmp_path / "empty").mkdir()
+
+    def read(*arguments):
+        found = named_documents.parse_args([*map(str, arguments), "--out", "a", "b"])
+        return list(named_documents.read(found))
+
+    de, en, fr, empty = (tmp_path / name for name in ("de", "en", "fr", "empty"))
+    for arguments, message in (
+        ((de, en), r"de/1.de has no counterpart in .*/en; documents must have the same names"),
+        ((de, fr), r"fr/1.fr and .*fr/1.txt are both document 1; rename one of them"),
+        ((de, empty), "empty has no files; give the folder with the documents"),
+        ((de, de / "1.de"), "give two files or two folders"),
+        ((de, de, "--docids", "x"), "--docids is for files, not for folders; leave it out"),
+        ((de / "1.de", de / "1.de"), "files need --docids, the file with the document of each"),
+    ):
+        with pytest.raises(CorpusError, match=message):
+            read(*arguments)
 
 
 def test_tab_separated_documents(tmp_path):

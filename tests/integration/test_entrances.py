@@ -13,6 +13,7 @@ import check_documents
 import documents
 import hold_out
 import marked_documents
+import named_documents
 import opus_documents
 import prepare
 import pytest
@@ -218,6 +219,22 @@ def marks(world):
     list(marked_documents.read_documents(*_edit(world, lambda lines: ["<d>", *lines]), "<d>"))
 
 
+def docids(world):
+    names = world.folder / "docids"
+    names.write_text("a\n" * len(world.lines()))
+    list(named_documents.documents_of_lines(*world.files, str(names)))
+
+
+def folders(world):
+    paths = []
+    for number, side in enumerate(("source", "target")):
+        (world.folder / side).mkdir()
+        text = "".join(f"{line}\n" for line in world.lines(number))
+        (world.folder / side / "a.txt").write_text(text, "utf-8", "surrogateescape")
+        paths.append(str(world.folder / side))
+    list(named_documents.documents_of_files(*paths))
+
+
 def tags(world):
     talk = '<doc docid="1">'
     paths = _edit(world, lambda lines: [talk, *lines, "</doc>", talk, *lines, "</doc>"])
@@ -295,6 +312,8 @@ ONLY_READ = {
     "tab_separated.py": (tabs, ["not UTF-8"]),
     "sentence_groups.py": (groups, ["not UTF-8", "unequal"]),
     "marked_documents.py": (marks, ["not UTF-8", "unequal"]),
+    "named_documents.py --docids": (docids, ["not UTF-8", "unequal"]),
+    "named_documents.py": (folders, ["not UTF-8", "unequal"]),
     "tagged_documents.py": (tags, ["not UTF-8", "unequal"]),
     "opus_documents.py": (names, ["not UTF-8", "unequal"]),
     "hold_out.py": (held_out, ["not UTF-8", "blank in one", "unequal"]),
