@@ -18,9 +18,9 @@ from documents import check_not_read
 from prepare import cores
 from stages import count_lines, map_lines, write_whole
 
-from fairseq_docmt.data.text_checks import complaint, first_reserved
-from fairseq_docmt.data.text_form import read_text_forms
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.symbols import complaint, first_reserved
+from fairseq_docmt.text_form import read_text_forms
 
 
 def line_function(data: str, language: str, undo: bool):

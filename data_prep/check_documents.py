@@ -281,7 +281,7 @@ def warn_of_symbols(path: str) -> None:
     for number, line in enumerate(iterate_lines(path), start=1):
         if MARK.search(line):
             # Imported late, as this takes seconds.
-            from fairseq_docmt.data.text_checks import complaint, first_reserved
+            from fairseq_docmt.symbols import complaint, first_reserved
 
             word = first_reserved(line.split())
             if word:

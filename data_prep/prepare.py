@@ -319,7 +319,7 @@ class Preparation:
 
     def _count_words(self, kind: str, language: str) -> Counter:
         """Count the words of the training text, and look for reserved ones in all texts."""
-        from fairseq_docmt.data.text_checks import complaint, first_reserved
+        from fairseq_docmt.symbols import complaint, first_reserved
 
         counts: Counter = Counter()
         for split, prefix in self.prefixes.items():

@@ -40,8 +40,9 @@ def register() -> None:
 
 
 # Most commands of fairseq-docmt need no model.  They start without fairseq and torch, which take
-# seconds to import.  While Python looks for the module of its option -m, it is called "-m".
-if os.path.basename(sys.argv[0]) not in ("fairseq-docmt", "-m"):
+# seconds to import.  While Python looks for the module of its option -m, it is called "-m"; the
+# processes of translate are called "fairseq-docmt translate".
+if os.path.basename(sys.argv[0]).split()[:1] not in (["fairseq-docmt"], ["-m"]):
     register()
 
 __version__ = "0.2.0"

@@ -52,8 +52,8 @@ GROUPS = {
         USER_DIR: "__main__",
     },
 }
-#: commands that start without fairseq and torch
-LIGHT = {*GROUPS["evaluate translations"], "mbr"}
+#: commands that start without fairseq and torch; translate needs them for checkpoints only
+LIGHT = {*GROUPS["evaluate translations"], "mbr", "translate"}
 COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
 
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Iterable, Iterator, List
 
-from fairseq_docmt.data.text_checks import first_reserved
+from fairseq_docmt.symbols import first_reserved
 
 
 def read_words(path: str) -> List[str]:

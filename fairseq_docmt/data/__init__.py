@@ -18,7 +18,7 @@ from fairseq_docmt.data.spans import (
     window_spans,
     with_next_sentences,
 )
-from fairseq_docmt.data.text_form import JiebaTokenizer
+from fairseq_docmt.data.tokenizers import JiebaTokenizer
 from fairseq_docmt.document_index import DocumentIndex
 
 __all__ = [

@@ -19,10 +19,10 @@ from fairseq.data import (
 )
 from torch import Tensor
 
-from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS
 from fairseq_docmt.data.text_checks import Symbols, check_binarised
 from fairseq_docmt.document_index import BLANK_SIZE, DocumentIndex
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.symbols import DOCUMENT_SYMBOLS
 
 CHECK = "run data_prep/check_documents.py on the text and binarise it again"
 

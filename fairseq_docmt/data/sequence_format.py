@@ -12,9 +12,7 @@ import torch
 from fairseq.data import Dictionary, data_utils
 from torch import Tensor
 
-SENTENCE_SEPARATOR = "<sep>"
-BEGIN_OF_DOCUMENT = "<bod>"
-DOCUMENT_SYMBOLS = (SENTENCE_SEPARATOR, BEGIN_OF_DOCUMENT)
+from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, DOCUMENT_SYMBOLS, SENTENCE_SEPARATOR
 
 #: tasks of mBART-25 checkpoints
 MBART25_TASKS = ("translation_from_pretrained_bart", "multilingual_denoising")

@@ -8,30 +8,17 @@ refused wherever it comes in.  ``<unk>`` is no such word: it is read as an unkno
 import itertools
 import os
 import struct
-from typing import Callable, Iterable, NamedTuple, Optional, Sequence
+from typing import Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import UserError
-
-#: symbols of every dictionary of a document task; words of its text are others
-RESERVED = frozenset(("<s>", "<pad>", "</s>", *DOCUMENT_SYMBOLS))
+from fairseq_docmt.symbols import DOCUMENT_SYMBOLS, complaint
 
 #: number of tokens of a binarised file that are checked together
 BLOCK = 1 << 22
-
-
-def first_reserved(words: Iterable[str]) -> Optional[str]:
-    """Return the first of the words that is a symbol of the model, None without such a word."""
-    return next((word for word in words if word in RESERVED), None)
-
-
-def complaint(place: str, word: str) -> str:
-    """Return the message about a word of a text that is a symbol of the model."""
-    return f"{place} has the word {word}, which is reserved for a symbol of the model"
 
 
 def check_unicode(text: str, place: str) -> None:

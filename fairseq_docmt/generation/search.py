@@ -13,7 +13,6 @@ from tqdm import tqdm
 
 from fairseq_docmt.data import Cut, DocumentIndex, Formats, pad_rows, window_spans
 from fairseq_docmt.data.decoding_units import DecodingUnit
-from fairseq_docmt.data.sequence_format import SENTENCE_SEPARATOR
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.hypotheses import (
     Hypothesis,
@@ -21,6 +20,7 @@ from fairseq_docmt.generation.hypotheses import (
     empty_hypothesis,
     split_hypothesis,
 )
+from fairseq_docmt.symbols import SENTENCE_SEPARATOR
 
 logger = logging.getLogger(__name__)
 

@@ -29,9 +29,10 @@ from torch import Tensor
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
 from fairseq_docmt.data.sequence_format import MBART25_TASKS, MULTILINGUAL_TASK
 from fairseq_docmt.data.text_checks import Symbols, check_unicode
-from fairseq_docmt.data.text_form import SentencePieces, TextForm, read_text_forms
+from fairseq_docmt.data.tokenizers import SentencePieces
 from fairseq_docmt.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError, reason_of, refuse_unknown
+from fairseq_docmt.text_form import TextForm, read_text_forms
 
 #: type of an option -> what a message calls it
 _WANTED = {

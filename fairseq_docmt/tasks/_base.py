@@ -10,7 +10,7 @@ from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import open_dict
 
 from fairseq_docmt.checkpoint_file import check_options
-from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS, NO_TAGS, Formats, LanguageTags
+from fairseq_docmt.data.sequence_format import NO_TAGS, Formats, LanguageTags
 from fairseq_docmt.errors import DIVERGED, UserError, check_metadata, flag
 from fairseq_docmt.generation import document_bleu
 from fairseq_docmt.generation.decodings import build_search
@@ -29,6 +29,7 @@ from fairseq_docmt.models.interface import (
 )
 from fairseq_docmt.modules.cpu import pack_weights, use_onednn
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
+from fairseq_docmt.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.tasks import (
     _criterion,
     _option_checks,

@@ -11,16 +11,15 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import MissingMandatoryValue
 
 from fairseq_docmt.data import add_document_symbols
-from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS
-from fairseq_docmt.data.text_checks import complaint
-from fairseq_docmt.data.text_form import (
+from fairseq_docmt.data.tokenizers import SentencePieces
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.symbols import DOCUMENT_SYMBOLS, complaint
+from fairseq_docmt.text_form import (
     SUBWORDS,
-    SentencePieces,
     TextForm,
     checksum,
     read_text_forms,
 )
-from fairseq_docmt.errors import UserError
 
 logger = logging.getLogger(__name__)
 

@@ -28,21 +28,16 @@ import inspect
 import os
 import sys
 from functools import partial
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
 
-import torch
-from fairseq import utils
-from fairseq.data import data_utils
-from fairseq.dataclass.configs import GenerationConfig
-from fairseq.hub_utils import GeneratorHubInterface
 from tqdm import tqdm
 
-from fairseq_docmt.checkpoint_file import read_checkpoint
+import fairseq_docmt
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import read_docids
 from fairseq_docmt.readers.files import files_below, write_text
 from fairseq_docmt.translate.engine import Settings, batches, running
-from fairseq_docmt.translate.exported import is_exported, read_info
+from fairseq_docmt.translate.exported import SEARCH, has_gpu, is_exported, read_info
 from fairseq_docmt.translate.formats import Layout, Translations, read_source
 from fairseq_docmt.translate.journal import Journal, fingerprint
 
@@ -103,7 +98,10 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
         args: options of :func:`add_arguments`.
         others: other words of the command line, which are options of fairseq.
     """
-    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    exported = is_exported(args.model)
+    if not exported:
+        fairseq_docmt.register()
+    device = args.device or ("cuda" if (has_gpu if exported else _has_gpu)() else "cpu")
     settings = _settings(args, others, device)
     if args.workers < 1 or (args.workers > 1 and device != "cpu"):
         raise UserError(f"--workers must be 1, or on a CPU more; got {args.workers} on {device}")
@@ -114,7 +112,7 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
     journal = _journal(args, settings)
     done = False
     try:
-        _run(files, documents, journal, settings, args, SIZES[torch.device(device).type][:2])
+        _run(files, documents, journal, settings, args, _sizes(device)[:2])
         done = True
     finally:
         if journal:
@@ -124,17 +122,42 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
 def _settings(args: argparse.Namespace, others: List[str], device: str) -> Settings:
     """Return what the processes need; options of a search and of the model are told apart."""
     options = _other_options(others)
-    search = {*inspect.signature(GeneratorHubInterface.generate).parameters}
-    search |= {field.name for field in dataclasses.fields(GenerationConfig)}
+    search = {*SEARCH} if is_exported(args.model) else _options_of_search()
     given = {"beam": args.beam, "lenpen": args.lenpen}
     given = {name: value for name, value in given.items() if value is not None}
     given.update({name: value for name, value in options.items() if name in search})
     model = {name: value for name, value in options.items() if name not in search}
     model.update(data=args.data, device=device, precision=args.precision)
-    model["max_tokens"] = args.max_tokens or SIZES[torch.device(device).type][2]
+    model["max_tokens"] = args.max_tokens or _sizes(device)[2]
     if args.batch_size is not None:
         model["batch_size"] = args.batch_size
     return Settings(args.model, model, given, args.nbest, args.split_sentences)
+
+
+def _options_of_search() -> Set[str]:
+    from fairseq.dataclass.configs import GenerationConfig
+    from fairseq.hub_utils import GeneratorHubInterface
+
+    options = {field.name for field in dataclasses.fields(GenerationConfig)}
+    return options | {*inspect.signature(GeneratorHubInterface.generate).parameters}
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _sizes(device: str) -> Tuple[int, int, int]:
+    """Return the sizes of batches on a device.
+
+    Raises:
+        UserError: there is no such device.
+    """
+    kind = device.partition(":")[0]
+    if kind not in SIZES:
+        raise UserError(f"--device {device} is unknown; choose from {', '.join(SIZES)}")
+    return SIZES[kind]
 
 
 def _other_options(words: List[str]) -> dict:
@@ -203,6 +226,11 @@ def _target_language(args: argparse.Namespace) -> Optional[str]:
     """Return the language of the translations, as fairseq infers it from the training data."""
     if is_exported(args.model):
         return read_info(args.model).target_lang
+    from fairseq import utils
+    from fairseq.data import data_utils
+
+    from fairseq_docmt.checkpoint_file import read_checkpoint
+
     trained = read_checkpoint(args.model.split(os.pathsep)[0]).settings["task"]
     folder = args.data or utils.split_paths(trained.get("data", ""))[0]
     if trained.get("target_lang") or not os.path.isdir(folder):

@@ -7,6 +7,7 @@ import os
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 import fairseq_docmt
+from fairseq_docmt.translate.exported import ExportedTranslator, is_exported
 from fairseq_docmt.translate.formats import Document, Hypothesis
 from fairseq_docmt.translate.journal import Finished
 from fairseq_docmt.translate.sentences import is_without_spaces, parts_of, splitter
@@ -32,13 +33,12 @@ class Settings(NamedTuple):
 
 
 def _translator(settings: Settings):
-    """Load the model, in a new process after fairseq and torch."""
-    fairseq_docmt.register()
-    from fairseq_docmt.generation import DocumentTranslator
-    from fairseq_docmt.translate.exported import ExportedTranslator, is_exported
-
+    """Load the model; only a checkpoint needs fairseq and torch."""
     if is_exported(settings.model):
         return ExportedTranslator(settings.model, **settings.options)
+    fairseq_docmt.register()
+    from fairseq_docmt.generation import DocumentTranslator
+
     return DocumentTranslator.from_pretrained(settings.model, **settings.options)
 
 

@@ -17,10 +17,10 @@ from dataclasses import asdict
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
 from fairseq_docmt.checkpoint_file import read_checkpoint
-from fairseq_docmt.data.sequence_format import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
-from fairseq_docmt.data.text_form import FILE, read_text_forms
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
+from fairseq_docmt.text_form import FILE, read_text_forms
 from fairseq_docmt.translate.exported import INFO, ExportedModel, ctranslate2
 
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int16", "float16", "bfloat16", "float32")
@@ -91,7 +91,7 @@ def _check(file) -> None:
 def _converter(file, hub):
     """Return the converter of a model that is already loaded."""
     engine = ctranslate2()
-    of_fairseq = engine.converters.fairseq
+    from ctranslate2.converters import fairseq as of_fairseq
 
     class Converter(engine.converters.converter.Converter):
         def _load(self):

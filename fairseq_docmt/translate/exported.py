@@ -6,10 +6,9 @@ import os
 from dataclasses import dataclass
 from typing import List, NamedTuple, Optional
 
-from fairseq_docmt.data.sequence_format import BEGIN_OF_DOCUMENT
-from fairseq_docmt.data.text_checks import complaint, first_reserved
-from fairseq_docmt.data.text_form import TextForm, read_text_forms
 from fairseq_docmt.errors import UserError, refuse_unknown
+from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, complaint, first_reserved
+from fairseq_docmt.text_form import TextForm, read_text_forms
 
 #: file of an exported model
 INFO = "document_model.json"
@@ -28,7 +27,6 @@ def ctranslate2():
     """
     try:
         import ctranslate2 as engine
-        import ctranslate2.converters.fairseq  # noqa: F401
     except ImportError as error:
         raise UserError(
             f"exported models need ctranslate2 ({error}); pip install 'fairseq-docmt[ctranslate2]'"
@@ -56,6 +54,11 @@ class ExportedModel:
     separator: str
     document_start: Optional[str]
     max_tokens: int
+
+
+def has_gpu() -> bool:
+    """Return whether the engine has a GPU."""
+    return ctranslate2().get_cuda_device_count() > 0
 
 
 class Found(NamedTuple):

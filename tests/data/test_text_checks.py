@@ -1,4 +1,7 @@
-"""The rule for words that are symbols, by name, by token and over binarised files; files."""
+"""The rule for words that are symbols, by name, by token and over binarised files; files.
+
+Covers symbols.py.
+"""
 
 import io
 
@@ -9,16 +12,16 @@ import torch
 from fairseq.data import Dictionary, indexed_dataset
 
 from fairseq_docmt.data import text_checks
-from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS, insert_symbols
+from fairseq_docmt.data.sequence_format import insert_symbols
 from fairseq_docmt.data.text_checks import (
     Symbols,
     check_binarised,
     check_side,
     check_split,
-    first_reserved,
     tokens_of,
 )
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.symbols import DOCUMENT_SYMBOLS, RESERVED, first_reserved
 
 WORDS = tiny.dictionary()  # <s> <pad> </s> <unk> w0 … w11 <sep> <bod>
 LINES = [[4, 5, 2], [2], [6, 3, 2], [15, 2]]
@@ -40,7 +43,7 @@ def loaded(text):
 def test_words_by_name():
     assert first_reserved("a </s> b <s>".split()) == "</s>"
     assert first_reserved("<unk> a</s> <S> <sep".split()) is None
-    assert text_checks.RESERVED == {"<s>", "<pad>", "</s>", *DOCUMENT_SYMBOLS}
+    assert RESERVED == {"<s>", "<pad>", "</s>", *DOCUMENT_SYMBOLS}
 
 
 @pytest.mark.parametrize("token", [0, 1, 2, 16, 17])

@@ -1,6 +1,6 @@
 """Preparation of a corpus, from raw text to binarised data.
 
-Covers data/text_form.py.
+Covers text_form.py.
 """
 
 import argparse

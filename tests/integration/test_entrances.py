@@ -30,13 +30,14 @@ from fairseq_cli import preprocess
 from fairseq_docmt import command_line
 from fairseq_docmt.data import DocumentIndex
 from fairseq_docmt.data.rows_view import open_drafts
-from fairseq_docmt.data.text_checks import RESERVED, Symbols
+from fairseq_docmt.data.text_checks import Symbols
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.context.context_usage import read_documents
 from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
 from fairseq_docmt.scoring.contrastive.formats import read_set
 from fairseq_docmt.scoring.reranking.document_lm import DocumentLanguageModel
+from fairseq_docmt.symbols import RESERVED
 
 SOURCE, TARGET = ["w1 w2", "w3 w4", "w5"], ["v1 v2", "v3 v4", "v5"]
 

@@ -1,6 +1,6 @@
 """What a checkpoint knows of its text: tokenizer, truecasing and BPE of raw text, languages.
 
-Covers data/text_form.py, tasks/_training_text.py and tasks/_training_text.py.
+Covers text_form.py, data/tokenizers.py, tasks/_training_text.py.
 """
 
 import json
@@ -13,10 +13,10 @@ import tiny
 import torch
 
 from fairseq_docmt import command_line
-from fairseq_docmt.data.text_form import TextForm, read_text_forms
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.tasks._training_text import refuse_other_text
+from fairseq_docmt.text_form import TextForm, read_text_forms
 
 WINDOW = ["--task", "sliding_window_translation"]
 RAW = {

@@ -1,6 +1,6 @@
 """Subwords of SentencePiece from preparation to translation and scoring.
 
-Covers data/text_form.py, tasks/_training_text.py.
+Covers text_form.py, tasks/_training_text.py.
 """
 
 import io
@@ -18,9 +18,9 @@ from sentencepiece import SentencePieceProcessor
 from subwords import learn_sentencepiece
 
 from fairseq_docmt import command_line
-from fairseq_docmt.data.text_form import TextForm, join_pieces, read_text_forms
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.text_form import TextForm, join_pieces, read_text_forms
 
 WINDOW = ["--task", "sliding_window_translation"]
 RAW = {

@@ -15,8 +15,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from long_tests import LONG
 
-from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.symbols import DOCUMENT_SYMBOLS
 
 WINDOW = ["--task", "sliding_window_translation"]
 DOCUMENT = ["--task", "full_document_translation", "--max-document-tokens", "20"]

@@ -4,6 +4,8 @@ Covers translate/export_ctranslate2.py.
 """
 
 import json
+import subprocess
+import sys
 
 import pytest
 import tiny
@@ -112,3 +114,25 @@ def test_other_models_are_refused(rfa_window_checkpoint, folder, checkpoint, tmp
     with pytest.raises(UserError, match="has --arch rfa_transformer; only fairseq's transformer"):
         tiny.run_main(command_line.main, *export, rfa, "--out", str(tmp_path / "out"))
     assert not list(tmp_path.iterdir())
+
+
+def test_an_exported_model_needs_neither_fairseq_nor_torch(folder, tmp_path):
+    """Also in processes of its own; what it writes is what it writes with them."""
+    (tmp_path / "in.txt").write_text(tiny.text_of(DOCS))
+    arguments = ["translate", "--model", str(folder), "--beam", "2", str(tmp_path / "in.txt")]
+    tiny.run_main(command_line.main, *arguments, "--out", str(tmp_path / "with.txt"))
+    program = (
+        "import sys; sys.argv[0] = 'fairseq-docmt'\n"
+        "sys.modules['fairseq'] = sys.modules['torch'] = None\n"
+        "from fairseq_docmt import command_line\n"
+        "if __name__ == '__main__':\n"
+        "    command_line.main()\n"
+    )
+    (tmp_path / "fairseq-docmt").write_text(program)
+    for workers in ("1", "2"):
+        out = tmp_path / f"without{workers}.txt"
+        words = [*arguments, "--workers", workers, "--out", str(out)]
+        command = [sys.executable, str(tmp_path / "fairseq-docmt"), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert out.read_text() == (tmp_path / "with.txt").read_text()

@@ -4,10 +4,10 @@ from typing import List, Sequence
 
 import torch
 
-from fairseq_docmt.data.text_form import SUBWORDS, TextForm, checksum, read_text_forms
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
+from fairseq_docmt.text_form import SUBWORDS, TextForm, checksum, read_text_forms
 
 
 def add_model_arguments(parser) -> None:

@@ -4,12 +4,12 @@ import argparse
 import logging
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_docmt.data.text_form import read_text_forms
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
 from fairseq_docmt.scoring.context.scorer_options import add_model_arguments, load_scorer
 from fairseq_docmt.scoring.reranking.candidates import Candidates
 from fairseq_docmt.scoring.reranking.document_lm import DocumentLanguageModel, Pair
+from fairseq_docmt.text_form import read_text_forms
 
 logger = logging.getLogger(__name__)
 

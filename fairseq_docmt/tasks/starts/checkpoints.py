@@ -17,7 +17,7 @@ from fairseq_docmt.checkpoint_file import (
     read_checkpoint,
     read_language_model,
 )
-from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS, separator_index
+from fairseq_docmt.data.sequence_format import separator_index
 from fairseq_docmt.errors import UserError, flag, refuse_unknown
 from fairseq_docmt.models.interface import (
     load_pretrained_parts,
@@ -26,6 +26,7 @@ from fairseq_docmt.models.interface import (
     reads_documents,
 )
 from fairseq_docmt.modules.restarted_positions import restart_positions
+from fairseq_docmt.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.tasks import _text_folders, _training_text
 from fairseq_docmt.tasks._stored_options import KEY
 from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY

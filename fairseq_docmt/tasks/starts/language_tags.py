@@ -10,13 +10,13 @@ from fairseq.data.multilingual.multilingual_utils import get_lang_tok
 
 from fairseq_docmt.checkpoint_file import CheckpointFile
 from fairseq_docmt.data.sequence_format import (
-    DOCUMENT_SYMBOLS,
     MBART25_TASKS,
     MULTILINGUAL_TASK,
     LanguageTags,
     insert_symbols,
 )
 from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
 from fairseq_docmt.tasks._stored_options import contradiction
 

@@ -9,8 +9,9 @@ from fairseq.data import Dictionary
 from fairseq.modules import LearnedPositionalEmbedding
 from torch import Tensor, nn
 
-from fairseq_docmt.data.sequence_format import DOCUMENT_SYMBOLS, separator_index
+from fairseq_docmt.data.sequence_format import separator_index
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.symbols import DOCUMENT_SYMBOLS
 
 logger = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from long_tests import long_but_for
 
 import fairseq_docmt
 from fairseq_docmt import command_line
-from fairseq_docmt.data.text_form import TextForm
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
 from fairseq_docmt.scoring.contrastive.items import Item, checked_item
+from fairseq_docmt.text_form import TextForm
 
 WORDS = 12
 

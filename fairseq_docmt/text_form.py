@@ -8,14 +8,7 @@ import hashlib
 import json
 import os
 import re
-from argparse import Namespace
-from dataclasses import dataclass, field
 from typing import Callable, Dict, NamedTuple, Optional
-
-from fairseq.data import encoders
-from fairseq.data.encoders import register_tokenizer
-from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
-from fairseq.dataclass import FairseqDataclass
 
 from fairseq_docmt.errors import UserError
 
@@ -71,7 +64,7 @@ class TextForm(NamedTuple):
         Raises:
             UserError: the truecasing model is invalid.
         """
-        cut = _tokenizer(self.tokenizer, language).encode if self.tokenizer != "none" else _spaced
+        cut = _TOKENIZERS[self.tokenizer](language)
         if not self.truecaser:
             return cut
         truecase = _truecaser(self.truecaser)
@@ -83,7 +76,10 @@ class TextForm(NamedTuple):
             return str
         if self.tokenizer == "jieba":
             return _without_spaces
-        return _tokenizer(self.tokenizer, language).decode
+        from sacremoses import MosesDetokenizer
+
+        moses = MosesDetokenizer(language)
+        return lambda tokens: moses.detokenize(tokens.split())
 
     def segment(self) -> Callable[[str], str]:
         """Return a function that cuts tokens into subwords.
@@ -92,15 +88,14 @@ class TextForm(NamedTuple):
             UserError: the codes or the model are invalid.
         """
         if self.sentencepiece:
-            return SentencePieces(
-                SentencepieceConfig(sentencepiece_model=self.sentencepiece)
-            ).encode
+            return _pieces(self.sentencepiece)
         if not self.bpe_codes:
             return str
+        from subword_nmt import apply_bpe
+
         try:
-            return encoders.build_bpe(
-                Namespace(bpe="subword_nmt", bpe_codes=self.bpe_codes, bpe_separator="@@")
-            ).encode
+            with open(self.bpe_codes, encoding="utf-8") as codes:
+                return apply_bpe.BPE(codes).process_line
         except SystemExit:  # of subword-nmt, which has printed the line
             raise UserError(f"{self.bpe_codes} is not a file of merges of subword-nmt") from None
 
@@ -118,26 +113,6 @@ class TextForm(NamedTuple):
         """
         tokenize, segment = self.tokenize(language), self.segment()
         return lambda sentence: segment(tokenize(sentence))
-
-
-class SentencePieces(SentencepieceBPE):
-    """``--bpe sentencepiece`` of fairseq, which also joins the bytes of characters.
-
-    Raises:
-        UserError: the file is missing or not a model.
-    """
-
-    def __init__(self, cfg):
-        path = cfg.sentencepiece_model
-        TextForm(sentencepiece=path).check_files()
-        try:
-            super().__init__(cfg)
-        except (RuntimeError, OSError):
-            raise UserError(f"{path} is not a SentencePiece model") from None
-
-    def decode(self, x: str) -> str:
-        """Return the text of pieces."""
-        return join_pieces(x)
 
 
 def join_pieces(pieces: str) -> str:
@@ -163,9 +138,34 @@ def _joined(sentence: str) -> str:
     return f"{sentence} ".replace("@@ ", "").rstrip()
 
 
-def _tokenizer(name: str, language: str):
-    sides = {"source_lang": language, "target_lang": language}
-    return encoders.build_tokenizer(Namespace(tokenizer=name, **sides))
+def _jieba(_) -> Callable[[str], str]:
+    import jieba
+
+    jieba.setLogLevel("WARNING")
+    return lambda sentence: _spaced(" ".join(jieba.cut(sentence)))
+
+
+def _moses(language: str) -> Callable[[str], str]:
+    from sacremoses import MosesTokenizer
+
+    moses = MosesTokenizer(language)
+    return lambda sentence: moses.tokenize(sentence, aggressive_dash_splits=True, return_str=True)
+
+
+#: tokenizer -> function from a language to the function that tokenizes a sentence
+_TOKENIZERS = {"none": lambda _: _spaced, "jieba": _jieba, "moses": _moses}
+
+
+def _pieces(path: str) -> Callable[[str], str]:
+    from sentencepiece import SentencePieceProcessor
+
+    TextForm(sentencepiece=path).check_files()
+    pieces = SentencePieceProcessor()
+    try:
+        pieces.Load(path)
+    except (RuntimeError, OSError):
+        raise UserError(f"{path} is not a SentencePiece model") from None
+    return lambda sentence: " ".join(pieces.Encode(sentence, out_type=str))
 
 
 def read_text_forms(folder: str) -> Dict[str, TextForm]:
@@ -184,7 +184,8 @@ def read_text_forms(folder: str) -> Dict[str, TextForm]:
         with open(path, encoding="utf-8") as stream:
             described = json.load(stream)
         forms = {language: TextForm(**form) for language, form in described.items()}
-    except (ValueError, TypeError, AttributeError):
+        _ = [_TOKENIZERS[form.tokenizer] for form in forms.values()]
+    except (ValueError, TypeError, AttributeError, KeyError):
         raise UserError(
             f"{path} is damaged; run data_prep/prepare.py again, or remove the file to give "
             "tokenizer and BPE yourself"
@@ -226,36 +227,3 @@ def _truecaser(path: str) -> Callable[[str], str]:
             "--truecase has saved"
         ) from None
     return lambda sentence: moses.truecase(sentence, return_str=True)
-
-
-@dataclass
-class JiebaTokenizerConfig(FairseqDataclass):
-    """Options of the jieba tokenizer."""
-
-    jieba_target_lang: str = field(
-        default="en", metadata={"help": "target language, for the Moses detokenizer"}
-    )
-
-
-@register_tokenizer("jieba", dataclass=JiebaTokenizerConfig)
-class JiebaTokenizer:
-    """Tokenizer of Chinese source text (jieba) and detokenizer of the target language (Moses).
-
-    The word segmentation is that of ``data_prep/prepare.py``.
-    """
-
-    def __init__(self, cfg: JiebaTokenizerConfig):
-        import jieba
-        from sacremoses import MosesDetokenizer
-
-        jieba.setLogLevel("WARNING")
-        self.cut = jieba.cut
-        self.detokenizer = MosesDetokenizer(cfg.jieba_target_lang)
-
-    def encode(self, x: str) -> str:
-        """Return source text with words separated by spaces."""
-        return " ".join(" ".join(self.cut(x)).split())
-
-    def decode(self, x: str) -> str:
-        """Return detokenized target text."""
-        return self.detokenizer.detokenize(x.split())

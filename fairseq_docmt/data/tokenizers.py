@@ -1,0 +1,59 @@
+"""``--tokenizer jieba`` of fairseq, and its ``--bpe sentencepiece`` with errors in one sentence."""
+
+from dataclasses import dataclass, field
+
+from fairseq.data.encoders import register_tokenizer
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
+from fairseq.dataclass import FairseqDataclass
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.text_form import TextForm, join_pieces
+
+
+class SentencePieces(SentencepieceBPE):
+    """``--bpe sentencepiece`` of fairseq, which also joins the bytes of characters.
+
+    Raises:
+        UserError: the file is missing or not a model.
+    """
+
+    def __init__(self, cfg):
+        path = cfg.sentencepiece_model
+        TextForm(sentencepiece=path).check_files()
+        try:
+            super().__init__(cfg)
+        except (RuntimeError, OSError):
+            raise UserError(f"{path} is not a SentencePiece model") from None
+
+    def decode(self, x: str) -> str:
+        """Return the text of pieces."""
+        return join_pieces(x)
+
+
+@dataclass
+class JiebaTokenizerConfig(FairseqDataclass):
+    """Options of the jieba tokenizer."""
+
+    jieba_target_lang: str = field(
+        default="en", metadata={"help": "target language, for the Moses detokenizer"}
+    )
+
+
+@register_tokenizer("jieba", dataclass=JiebaTokenizerConfig)
+class JiebaTokenizer:
+    """Tokenizer of Chinese source text (jieba) and detokenizer of the target language (Moses).
+
+    The word segmentation is that of ``data_prep/prepare.py``.
+    """
+
+    def __init__(self, cfg: JiebaTokenizerConfig):
+        self._cut = TextForm("jieba").tokenize("zh")
+        self._detokenize = TextForm("moses").detokenize(cfg.jieba_target_lang)
+
+    def encode(self, x: str) -> str:
+        """Return source text with words separated by spaces."""
+        return self._cut(x)
+
+    def decode(self, x: str) -> str:
+        """Return detokenized target text."""
+        return self._detokenize(x)

@@ -1,0 +1,20 @@
+"""Symbols of the model that no text may have as words."""
+
+from typing import Iterable, Optional
+
+SENTENCE_SEPARATOR = "<sep>"
+BEGIN_OF_DOCUMENT = "<bod>"
+DOCUMENT_SYMBOLS = (SENTENCE_SEPARATOR, BEGIN_OF_DOCUMENT)
+
+#: symbols of every dictionary of a document task; words of its text are others
+RESERVED = frozenset(("<s>", "<pad>", "</s>", *DOCUMENT_SYMBOLS))
+
+
+def first_reserved(words: Iterable[str]) -> Optional[str]:
+    """Return the first of the words that is a symbol of the model, None without such a word."""
+    return next((word for word in words if word in RESERVED), None)
+
+
+def complaint(place: str, word: str) -> str:
+    """Return the message about a word of a text that is a symbol of the model."""
+    return f"{place} has the word {word}, which is reserved for a symbol of the model"
