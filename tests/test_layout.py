@@ -56,7 +56,7 @@ TEST_FILES = sorted(TESTS.rglob("test_*.py"))
 def covered(text: str) -> list:
     """Modules that a test file covers besides the one of its name.
 
-    They are listed in the last paragraph of its docstring: ``Covers data/spans.py, ....py.``
+    They are listed in the last paragraph of its docstring: ``Covers spans.py, ....py.``
     """
     docstring = ast.get_docstring(ast.parse(text)) or ""
     last = docstring.split("\n\n")[-1]
@@ -95,10 +95,10 @@ def test_covered_modules_exist_and_have_no_test_file_of_their_own(covers):
         ('"""Spans."""', []),
         ("import re", []),
         (
-            '"""Spans.\n\nCovers data/spans.py,\ndata/lanes.py.\n"""',
-            ["data/spans.py", "data/lanes.py"],
+            '"""Spans.\n\nCovers spans.py,\ndata/lanes.py.\n"""',
+            ["spans.py", "data/lanes.py"],
         ),
-        ('"""Spans.\n\nCovers data/spans.py.\n\nAnd more."""', []),
+        ('"""Spans.\n\nCovers spans.py.\n\nAnd more."""', []),
     ],
 )
 def test_covered_modules_are_read_from_the_docstring(text, want):

@@ -10,7 +10,9 @@ from fairseq_docmt.data.sequence_format import (
     join_sentences,
     pad_rows,
 )
-from fairseq_docmt.data.spans import (
+from fairseq_docmt.data.tokenizers import JiebaTokenizer
+from fairseq_docmt.document_index import DocumentIndex
+from fairseq_docmt.spans import (
     part_spans,
     spans_of_sampled_lengths,
     spans_of_several_lengths,
@@ -18,8 +20,6 @@ from fairseq_docmt.data.spans import (
     window_spans,
     with_next_sentences,
 )
-from fairseq_docmt.data.tokenizers import JiebaTokenizer
-from fairseq_docmt.document_index import DocumentIndex
 
 __all__ = [
     "Cut",

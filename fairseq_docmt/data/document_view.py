@@ -11,9 +11,9 @@ from torch import Tensor
 
 from fairseq_docmt.data.corpus import DocumentCorpus
 from fairseq_docmt.data.sequence_format import Formats, SequenceFormat
-from fairseq_docmt.data.spans import Spans
 from fairseq_docmt.data.supporting_words import SupportingWords, collate
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.spans import Spans
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class DocumentView(LanguagePairDataset):
 
     Args:
         corpus: corpus of the split.
-        spans: (items, 2) sentences of each example (see :mod:`fairseq_docmt.data.spans`), or a
+        spans: (items, 2) sentences of each example (see :mod:`fairseq_docmt.spans`), or a
             function that draws them anew for each epoch, given ``random``.
         seed: seed of what is drawn in each epoch.
         loss_on_last: compute the loss on the last sentence of each span only.

@@ -16,9 +16,9 @@ from fairseq_docmt.data import (
 )
 from fairseq_docmt.data.corpus import cut
 from fairseq_docmt.data.iterators import ResumableIterator
-from fairseq_docmt.data.spans import Spans
 from fairseq_docmt.data.text_checks import check_split
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.spans import Spans
 from fairseq_docmt.tasks import (
     _text_folders,
     _training_examples,

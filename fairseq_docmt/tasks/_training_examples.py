@@ -12,10 +12,10 @@ from fairseq.tasks.translation import load_langpair_dataset
 from fairseq_docmt.criterions.attention_regularization import AttentionRegularization
 from fairseq_docmt.data import DocumentCorpus, DocumentView, open_corpus
 from fairseq_docmt.data.corpus import with_sentence_pairs
-from fairseq_docmt.data.spans import Spans, mixed_spans
 from fairseq_docmt.data.supporting_words import SupportingWords, path_of
 from fairseq_docmt.data.text_checks import check_split
 from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.spans import Spans, mixed_spans
 
 logger = logging.getLogger(__name__)
 

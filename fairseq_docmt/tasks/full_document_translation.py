@@ -16,9 +16,9 @@ from fairseq_docmt.data import (
     spans_of_several_lengths,
     target_ratio,
 )
-from fairseq_docmt.data.spans import Spans
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.decodings import Decoding, decoding_option
+from fairseq_docmt.spans import Spans
 from fairseq_docmt.tasks import _text_folders
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import JoinedTranslationConfig

@@ -4,8 +4,8 @@ r"""Export a model to CTranslate2, an engine for deployment.
     fairseq-docmt translate --model model.ct2 talk.txt --out talk.de
 
 The folder has all that translation needs: parameters, vocabularies, tokenizer and BPE.  Models of
-fairseq's transformer architecture that were trained on windows (sliding_window_translation) can be
-exported; others have parts that the engine lacks.
+fairseq's transformer architecture that were trained on windows or full documents can be exported;
+others have parts that the engine lacks.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
 from fairseq_docmt.text_form import FILE, read_text_forms
 from fairseq_docmt.translate.exported import INFO, ExportedModel, ctranslate2
 
+TASKS = ("sliding_window_translation", "full_document_translation")
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int16", "float16", "bfloat16", "float32")
 
 
@@ -55,11 +56,13 @@ def main(args: argparse.Namespace) -> None:
     info = ExportedModel(
         source_lang=task.cfg.source_lang,
         target_lang=task.cfg.target_lang,
-        window_size=task.options["window_size"],
-        next_sentences=task.options["next_sentences"],
+        window_size=task.options.get("window_size"),
+        next_sentences=task.options.get("next_sentences", 0),
         separator=SENTENCE_SEPARATOR,
         document_start=BEGIN_OF_DOCUMENT if task.options["mark_document_start"] else None,
         max_tokens=min(translator.hub.max_positions),
+        max_document_tokens=task.options.get("max_document_tokens"),
+        target_ratio=task.options.get("target_ratio", 1.0),
     )
     partial = args.out.rstrip(os.sep) + ".partial"
     _converter(file, translator.hub).convert(partial, quantization=args.quantization, force=True)
@@ -81,10 +84,10 @@ def _check(file) -> None:
         raise UserError(
             f"{file.path} has --arch {file.arch}; only fairseq's transformer can be exported"
         )
-    if file.task != "sliding_window_translation" or file.settings["task"].get("restart_positions"):
+    if file.task not in TASKS or file.settings["task"].get("restart_positions"):
         raise UserError(
-            f"{file.path} was trained with --task {file.task}; only models of windows "
-            "(sliding_window_translation, without --restart-positions) can be exported"
+            f"{file.path} was trained with --task {file.task}; only models of "
+            f"{' and '.join(TASKS)} without --restart-positions can be exported"
         )
 
 

@@ -4,9 +4,13 @@ import json
 import math
 import os
 from dataclasses import dataclass
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Tuple
 
+import numpy as np
+
+from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError, refuse_unknown
+from fairseq_docmt.spans import part_spans
 from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, complaint, first_reserved
 from fairseq_docmt.text_form import TextForm, read_text_forms
 
@@ -15,7 +19,8 @@ INFO = "document_model.json"
 #: option of fairseq -> option of the engine
 SEARCH = {"lenpen": "length_penalty", "no_repeat_ngram_size": "no_repeat_ngram_size"}
 SEARCH = {**SEARCH, "max_len_b": "max_decoding_length"}
-DECODINGS = ("sequential", "window")
+#: decodings of models of windows and of documents, the default first
+OF_WINDOWS, OF_DOCUMENTS = ("sequential", "window"), ("segment", "sequential")
 END = "</s>"
 
 
@@ -41,19 +46,23 @@ class ExportedModel:
     Attributes:
         source_lang, target_lang: its languages.
         window_size, next_sentences: sentences that it reads, see ``--window-size`` and
-            ``--next-sentences``.
+            ``--next-sentences``; no window size for a model of documents.
         separator: word between sentences.
         document_start: word before the first sentence of a document, or None.
         max_tokens: tokens that it can read or write.
+        max_document_tokens: maximum number of target tokens of a part of a document.
+        target_ratio: ratio of target tokens to source tokens.
     """
 
     source_lang: str
     target_lang: str
-    window_size: int
+    window_size: Optional[int]
     next_sentences: int
     separator: str
     document_start: Optional[str]
     max_tokens: int
+    max_document_tokens: Optional[int] = None
+    target_ratio: float = 1.0
 
 
 def has_gpu() -> bool:
@@ -84,7 +93,8 @@ class ExportedTranslator:
 
     Args:
         folder: folder of the model.
-        decoding: ``sequential`` or ``window``; default: ``sequential``.
+        decoding: ``sequential`` (default) or ``window``, for a model of documents ``segment``
+            (default) or ``sequential``.
         device: ``cpu`` or ``cuda``.
         precision: numbers of the computation, see ``compute_type`` of CTranslate2; ``fp32``: those
             of the export.
@@ -110,13 +120,14 @@ class ExportedTranslator:
         refuse_unknown(others, ("decoding", *SEARCH), " with an exported model")
         if data:
             raise UserError("--data is of no use with an exported model; leave it out")
-        if decoding not in (None, *DECODINGS):
-            raise UserError(
-                f"--decoding {decoding} cannot be had of an exported model; give "
-                f"{' or '.join(DECODINGS)}"
-            )
-        self._decoding = decoding or DECODINGS[0]
         self._model = read_info(folder)
+        decodings = OF_DOCUMENTS if self._model.window_size is None else OF_WINDOWS
+        if decoding not in (None, *decodings):
+            raise UserError(
+                f"--decoding {decoding} cannot be had of this exported model; give "
+                f"{' or '.join(decodings)}"
+            )
+        self._decoding = decoding or decodings[0]
         index = int(device.partition(":")[2] or 0)
         types = {"fp32": "default", "fp16": "float16", "bf16": "bfloat16"}
         self._engine = ctranslate2().Translator(
@@ -182,13 +193,13 @@ class ExportedTranslator:
         search = {"max_decoding_length": 200, **search, **self._batch}
         search.update(beam_size=beam or 5, num_hypotheses=nbest, return_scores=True)
         words = [[self.words_of(sentence) for sentence in document] for document in documents]
-        decode = self._sequential if self._decoding == "sequential" else self._windows
+        decode = self._sequential if self._decoding == "sequential" else self._jointly
         return decode(words, search)
 
-    # ---- windows -------------------------------------------------------------------------------
+    # ---- spans ---------------------------------------------------------------------------------
 
     def _source(self, document: List[List[str]], first: int, place: int) -> List[str]:
-        """Return the subwords of a window: sentences ``first`` to ``place``, and those after."""
+        """Return the subwords of a span: sentences ``first`` to ``place``, and those after."""
         end = place + 1 + self._model.next_sentences
         joined: List[str] = []
         for sentence in document[first:end]:
@@ -196,8 +207,18 @@ class ExportedTranslator:
         return [*self._start(first), *joined]
 
     def _start(self, first: int) -> List[str]:
-        """Return the words before the first sentence of a window, on both sides."""
+        """Return the words before the first sentence of a span, on both sides."""
         return [self._model.document_start] if self._model.document_start and first == 0 else []
+
+    def _spans(self, document: List[List[str]]) -> List[Tuple[int, int]]:
+        """Return the window of each sentence, or the parts of a document."""
+        if self._model.window_size is not None:
+            return [(self._first(document, place), place + 1) for place in range(len(document))]
+        sizes = np.array([len(sentence) + 1 for sentence in document])
+        index = DocumentIndex.from_sizes(sizes)
+        length = (sizes * self._model.target_ratio, self._model.max_document_tokens)
+        most = self._model.max_tokens - bool(self._model.document_start)
+        return [(int(a), int(b)) for a, b in part_spans(index, length, [(sizes, most)])]
 
     def _first(self, document: List[List[str]], place: int) -> int:
         """Return the first sentence of the window of a sentence, which has to fit the model."""
@@ -206,48 +227,73 @@ class ExportedTranslator:
             first += 1
         return first
 
-    def _windows(self, documents, search: dict) -> List[List[List[Found]]]:
-        """Translate the window of each sentence, and keep its last sentence."""
-        places = [(d, p) for d, document in enumerate(documents) for p in range(len(document))]
-        firsts = [self._first(documents[d], p) for d, p in places]
-        sources = [self._source(documents[d], f, p) for (d, p), f in zip(places, firsts)]
-        starts = [self._start(first) for first in firsts]
+    def _begins(self, document: List[List[str]]) -> List[int]:
+        """Return for each sentence the first sentence of its window or part."""
+        spans = self._spans(document)
+        if self._model.window_size is not None:
+            return [first for first, _ in spans]
+        return [first for first, end in spans for _ in range(first, end)]
+
+    # ---- decodings -----------------------------------------------------------------------------
+
+    def _jointly(self, documents, search: dict) -> List[List[List[Found]]]:
+        """Translate windows, of which the last sentence is kept, or whole parts of documents."""
+        keeps_last = self._model.window_size is not None
+        spans = [(d, *span) for d, words in enumerate(documents) for span in self._spans(words)]
+        sources = [self._source(documents[d], first, end - 1) for d, first, end in spans]
+        starts = [self._start(first) for _, first, _ in spans]
+        # Of a long output, worse and shorter hypotheses are finished first.
+        patience = 1 if keeps_last else 2
         results = self._engine.translate_batch(
-            sources, target_prefix=starts, suppress_sequences=self._never, **search
+            sources,
+            target_prefix=starts,
+            suppress_sequences=self._never,
+            patience=patience,
+            **search,
         )
         found: List[list] = [[[] for _ in document] for document in documents]
         again = []
-        for (d, p), first, start, result in zip(places, firsts, starts, results):
+        for span, start, result in zip(spans, starts, results):
+            d, first, end = span
             outputs = [
                 (_split(words[len(start) :], self._model.separator), score)
                 for words, score in zip(result.hypotheses, result.scores)
             ]
-            if len(outputs[0][0]) != p + 1 - first:
-                again.append((d, p))
-            found[d][p] = [
-                self._found(sentences[-1], score)
-                for sentences, score in outputs
-                if len(sentences) == p + 1 - first
-            ]
-        for (d, p), best in zip(again, self._forced(documents, again, search)):
-            found[d][p] = best
+            if len(outputs[0][0]) != end - first:
+                again.append(span)
+                continue
+            for place in range(end - 1 if keeps_last else first, end):
+                found[d][place] = self._different(
+                    (sentences[place - first], score)
+                    for sentences, score in outputs
+                    if len(sentences) == end - first
+                )
+        for (d, first, end), best in zip(again, self._forced(documents, again, search)):
+            for place in range(end - 1 if keeps_last else first, end):
+                found[d][place] = best[place - first]
         return found
 
-    def _forced(self, documents, places: list, search: dict) -> List[List[Found]]:
-        """Translate windows sentence by sentence, as their outputs had another number of them.
+    def _different(self, outputs) -> List[Found]:
+        """Return the different translations of a sentence, the best first."""
+        best = {}
+        for words, score in outputs:
+            best.setdefault(tuple(words), score)
+        return [self._found(list(words), score) for words, score in best.items()]
+
+    def _forced(self, documents, spans: list, search: dict) -> List[List[List[Found]]]:
+        """Translate spans sentence by sentence, as their outputs had another number of them.
 
         Args:
             documents: subwords of all sentences.
-            places: document and sentence of the end of each window.
+            spans: document, first sentence and end of each span.
 
         Returns:
-            The translations of the last sentence of each window.
+            The translations of the sentences of each span.
         """
-        firsts = [self._first(documents[d], p) for d, p in places]
-        sources = [self._source(documents[d], f, p) for (d, p), f in zip(places, firsts)]
-        counts = [p + 1 - f for (_, p), f in zip(places, firsts)]
-        written: List[list] = [[] for _ in places]
-        results: List[list] = [[] for _ in places]
+        sources = [self._source(documents[d], first, end - 1) for d, first, end in spans]
+        counts = [end - first for _, first, end in spans]
+        written: List[list] = [[] for _ in spans]
+        results: List[list] = [[] for _ in spans]
         for number in range(1, max(counts, default=0) + 1):
             for is_last in (False, True):
                 active = [
@@ -255,20 +301,21 @@ class ExportedTranslator:
                     for i, count in enumerate(counts)
                     if number <= count and (number == count) == is_last
                 ]
-                prefixes = [self._prefix(firsts[i], written[i]) for i in active]
+                prefixes = [self._prefix(spans[i][1], written[i]) for i in active]
                 some = [sources[i] for i in active]
                 for i, best in zip(active, self._sentences(some, prefixes, is_last, search)):
                     written[i].append(best[0][0])
-                    results[i] = [self._found(*each) for each in best]
+                    results[i].append([self._found(*each) for each in best])
         return results
 
     def _sequential(self, documents, search: dict) -> List[List[List[Found]]]:
         """Translate sentence by sentence, after the translations of the sentences before."""
         found: List[list] = [[] for _ in documents]
         written: List[list] = [[] for _ in documents]
+        begins = [self._begins(document) for document in documents]
         for place in range(max(map(len, documents), default=0)):
             active = [d for d, document in enumerate(documents) if place < len(document)]
-            firsts = [self._first(documents[d], place) for d in active]
+            firsts = [begins[d][place] for d in active]
             sources = [self._source(documents[d], f, place) for d, f in zip(active, firsts)]
             prefixes = [self._prefix(f, written[d][f:]) for d, f in zip(active, firsts)]
             for d, best in zip(active, self._sentences(sources, prefixes, True, search)):

@@ -15,7 +15,7 @@ from fairseq_docmt.data import (
     window_spans,
 )
 from fairseq_docmt.data.corpus import with_sentence_pairs
-from fairseq_docmt.data.spans import mixed_spans
+from fairseq_docmt.spans import mixed_spans
 
 EOS = 2
 

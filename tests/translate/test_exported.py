@@ -6,11 +6,14 @@ Covers translate/export_ctranslate2.py.
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import tiny
 
 from fairseq_docmt import command_line
+from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.translate.exported import ExportedTranslator, read_info
@@ -34,13 +37,34 @@ def checkpoint(binarised, made_once):
 
 
 @pytest.fixture(scope="module")
-def folder(checkpoint, tmp_path_factory):
+def of_documents(binarised, made_once):
+    """A model of parts of documents that has learned where its outputs end."""
+
+    def build(folder):
+        options = ["--task", "full_document_translation", "--max-document-tokens", "25"]
+        options += ["--mark-document-start", "--lr", "0.005"]
+        tiny.train(binarised, folder, *options, updates=400)
+
+    return made_once("model of documents to export", build) / "checkpoint_last.pt"
+
+
+def exported(checkpoint, tmp_path_factory):
     out = tmp_path_factory.mktemp("exported") / "model"
     tiny.run_main(
         command_line.main, "export-ctranslate2", "--model", str(checkpoint), "--out", str(out)
     )
     assert not (out.parent / "model.partial").exists()
     return out
+
+
+@pytest.fixture(scope="module")
+def folder(checkpoint, tmp_path_factory):
+    return exported(checkpoint, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def folder_of_documents(of_documents, tmp_path_factory):
+    return exported(of_documents, tmp_path_factory)
 
 
 @pytest.mark.parametrize("decoding, beam", [("window", 1), ("window", 4), ("sequential", 1)])
@@ -50,9 +74,9 @@ def test_translations_are_those_of_fairseq(checkpoint, folder, monkeypatch, deco
     exported = ExportedTranslator(str(folder), decoding=decoding)
     again, forced = [], exported._forced
 
-    def searched_again(documents, places, search):
-        again.extend(places)
-        return forced(documents, places, search)
+    def searched_again(documents, spans, search):
+        again.extend((d, end - 1) for d, _, end in spans)
+        return forced(documents, spans, search)
 
     monkeypatch.setattr(exported, "_forced", searched_again)
     given = {"max_len_b": 40, "beam": beam}
@@ -68,6 +92,76 @@ def test_translations_are_those_of_fairseq(checkpoint, folder, monkeypatch, deco
     assert [one.text for one, _ in compared] == [two.text for _, two in compared]
     if decoding == "window":  # else the engine shares out the probability of <sep>
         assert all(two.score == pytest.approx(one.score, abs=0.01) for one, two in compared)
+
+
+@pytest.mark.parametrize("decoding, beam", [("segment", 1), ("segment", 4), ("sequential", 1)])
+def test_documents_are_translated_as_by_fairseq(
+    of_documents, folder_of_documents, monkeypatch, decoding, beam
+):
+    """But for parts with a wrong number of sentences."""
+    stock = DocumentTranslator.from_pretrained(str(of_documents), decoding=decoding)
+    exported = ExportedTranslator(str(folder_of_documents), decoding=decoding)
+    again, forced = [], exported._forced
+
+    def searched_again(documents, spans, search):
+        again.extend((d, place) for d, first, end in spans for place in range(first, end))
+        return forced(documents, spans, search)
+
+    monkeypatch.setattr(exported, "_forced", searched_again)
+    given = {"max_len_b": 60, "beam": beam}
+    wanted = stock.translate_nbest(DOCS, 1, **given)
+    found = exported.translate_nbest(DOCS, 1, **given)
+    assert [[len(best) > 0 for best in document] for document in found] == [
+        [True] * len(document) for document in DOCS
+    ]
+    compared = [
+        (wanted[d][p][0].text, found[d][p][0].text)
+        for d, document in enumerate(DOCS)
+        for p in range(len(document))
+        if (d, p) not in again
+    ]
+    assert len(compared) >= 10
+    assert [one for one, _ in compared] == [two for _, two in compared]
+
+
+def test_parts_of_documents_are_those_of_the_task(of_documents, folder_of_documents):
+    stock = DocumentTranslator.from_pretrained(str(of_documents))
+    exported = ExportedTranslator(str(folder_of_documents))
+    several = 0
+    for document in DOCS:
+        words = [exported.words_of(sentence) for sentence in document]
+        sizes = np.array([len(sentence) + 1 for sentence in words])
+        wanted = stock.hub.task.parts(DocumentIndex.from_sizes(sizes), sizes)
+        assert exported._spans(words) == [tuple(span) for span in wanted.tolist()]
+        several += len(wanted) > 1
+    assert several >= 2
+    info = read_info(str(folder_of_documents))
+    assert (info.window_size, info.max_document_tokens) == (None, 25)
+
+
+def test_an_output_with_a_wrong_number_of_sentences_is_searched_again(folder_of_documents):
+    """All sentences of a part get the translations of the search that is forced."""
+    exported = ExportedTranslator(str(folder_of_documents))
+    wanted = exported.translate_nbest(DOCS, 2, 2, max_len_b=60)
+    engine = exported._engine
+
+    class Broken:
+        """Gives whole outputs without the separators."""
+
+        def translate_batch(self, *args, **given):
+            results = engine.translate_batch(*args, **given)
+            if "end_token" in given:
+                return results
+            return [
+                SimpleNamespace(hypotheses=[["v3"]], scores=[result.scores[0]])
+                for result in results
+            ]
+
+    exported._engine = Broken()
+    found = exported.translate_nbest(DOCS, 2, 2, max_len_b=60)
+    assert [len(document) for document in found] == [len(document) for document in DOCS]
+    same = [one[0].text == two[0].text for a, b in zip(found, wanted) for one, two in zip(a, b)]
+    assert sum(same) >= 0.8 * len(same)
 
 
 def test_the_folder_says_what_the_model_reads(folder):
