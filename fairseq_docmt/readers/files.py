@@ -33,6 +33,12 @@ def read_text(path: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def line_end_of(path: str) -> str:
+    r"""Return how the lines of a file end: ``\r\n`` if all do so, else ``\n``."""
+    content = Path(path).read_bytes()
+    return "\r\n" if 0 < content.count(b"\n") == content.count(b"\r\n") else "\n"
+
+
 def _check_line_ends(text: str, path: str) -> None:
     """Raise a UserError if only some lines end with CR alone, which other programs do not count."""
     alone = re.search(r"\r(?!\n)", text)

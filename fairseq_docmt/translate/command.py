@@ -28,14 +28,14 @@ import inspect
 import os
 import sys
 from functools import partial
-from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from tqdm import tqdm
 
 import fairseq_docmt
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import read_docids
-from fairseq_docmt.readers.files import files_below, write_text
+from fairseq_docmt.readers.files import files_below, line_end_of, write_text
 from fairseq_docmt.translate.engine import Settings, batches, running
 from fairseq_docmt.translate.exported import SEARCH, has_gpu, is_exported, read_info
 from fairseq_docmt.translate.formats import Layout, Translations, read_source
@@ -85,10 +85,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class File(NamedTuple):
-    """An input, and where its translation goes; None is standard output."""
+    """An input, and where its translation goes; None is standard output.
+
+    Attributes:
+        source: content, one of the classes of :mod:`fairseq_docmt.translate.formats`.
+        target: path of the translation.
+        line_end: how lines of both end.
+    """
 
     source: object
     target: Optional[str]
+    line_end: str
 
 
 def main(args: argparse.Namespace, others: List[str]) -> None:
@@ -212,14 +219,18 @@ def _files(args: argparse.Namespace) -> List[File]:
         target = None if args.out in (None, "-") else args.out
         if target and (os.path.isdir(target) or target.endswith(os.sep)):
             target = os.path.join(target, os.path.basename(args.inputs[0]))
-        return [File(read(args.inputs[0], False), _new(target, args))]
+        return [_file(read, (args.inputs[0], False), _new(target, args))]
     targets = {}
     for path, target, whole in _below(args.inputs):
         target = os.path.join(args.out, target)
         if target in targets:
             raise UserError(f"{path} and {targets[target][0]} have the same name; rename one")
         targets[target] = path, whole
-    return [File(read(*given), _new(target, args)) for target, given in targets.items()]
+    return [_file(read, given, _new(target, args)) for target, given in targets.items()]
+
+
+def _file(read: Callable, given: Tuple[str, bool], target: Optional[str]) -> File:
+    return File(read(*given), target, "\n" if given[0] == "-" else line_end_of(given[0]))
 
 
 def _target_language(args: argparse.Namespace) -> Optional[str]:
@@ -313,7 +324,7 @@ def _run(files, documents, journal, settings, args, size) -> None:
 
 def _write(file: File, translations: Translations) -> None:
     """Write a file whole, or to standard output as its documents are done."""
-    pieces = file.source.pieces(translations)
+    pieces = (piece.replace("\n", file.line_end) for piece in file.source.pieces(translations))
     if file.target is not None:
         write_text(file.target, "".join(pieces))
         return

@@ -229,3 +229,12 @@ def test_mistakes(run, tmp_path, name):
     with pytest.raises(UserError, match=message):
         run(given, *options)
     assert given.read_text() == text
+
+
+@pytest.mark.parametrize("ends", ["\r\n", "\n"])
+def test_line_ends_come_back(run, wanted, tmp_path, ends):
+    given, out = tmp_path / "in.txt", tmp_path / "out.txt"
+    given.write_bytes(tiny.text_of(DOCS).replace("\n", ends).encode())
+    run(str(given), "--out", str(out))
+    text = "\n\n".join("\n".join(document) for document in wanted) + "\n"
+    assert out.read_bytes().decode().rstrip() == text.replace("\n", ends).rstrip()
