@@ -412,7 +412,7 @@ def parse_args(arguments=None) -> argparse.Namespace:
             f"--{side}-tokenizer",
             choices=choices,
             default="auto",
-            help="auto: jieba for Chinese, Moses otherwise",
+            help="auto: none with SentencePiece, else jieba for Chinese and Moses for others",
         )
     _add_text_options(add)
     add("--workers", type=int, default=cores(), help="number of processes; default: all cores")

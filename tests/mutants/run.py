@@ -24,7 +24,7 @@ GROUPS = {
     "modules": (("modules", "ops"), 95),
     "data": (("generation", "data"), 90),
     "models": (("models", "tasks", "criterions", "optim"), 90),
-    "scoring": (("scoring", "analysis", "data_prep"), 92),
+    "scoring": (("scoring", "readers", "analysis", "data_prep"), 92),
 }
 NOTICED = ("killed", "timeout")
 
