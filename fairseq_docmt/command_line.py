@@ -89,7 +89,9 @@ def _run(name: str, words: List[str]) -> None:
     if not hasattr(module, "add_arguments"):
         module.main()
     elif len(inspect.signature(module.main).parameters) == 2:
-        module.main(*parser_of(name).parse_known_args(words))
+        parser = parser_of(name)
+        words = getattr(module, "with_values", lambda words, _: words)(words, parser)
+        module.main(*parser.parse_known_args(words))
     else:
         module.main(parser_of(name).parse_args(words))
 

@@ -48,8 +48,8 @@ class NetInput(TypedDict, total=False):
 
     # ---- of all batches ------------------------------------------------------------------------
 
-    #: (rows, S) left-padded unless ``--left-pad-source False``; the sentences of a span are joined
-    #: by ``<sep>`` and followed by ``</s>``; a filler row has ``</s>`` only
+    #: (rows, S) left-padded; the sentences of a span are joined by ``<sep>`` and
+    #: followed by ``</s>``; a filler row has ``</s>`` only
     src_tokens: Tensor
     #: (rows,) number of tokens of each source
     src_lengths: Tensor

@@ -26,6 +26,7 @@ import ast
 import dataclasses
 import inspect
 import os
+import re
 import sys
 from functools import partial
 from typing import Callable, Iterator, List, NamedTuple, Optional, Set, Tuple
@@ -72,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="cut lines or segments into sentences: en, de, ...",
     )
     add("--system", default="fairseq_docmt", help="name in XML and SGM; default: fairseq_docmt")
+    add("--decoding", help="sequential, window, ...; default: that of the task")
     add("--beam", type=int, help="default: 5")
     add("--lenpen", type=float, help="weight of the length; above 1 favours long; default: 1")
     add("--nbest", type=int, default=1, help="translations of a segment, for jsonl; default: 1")
@@ -82,6 +84,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device", help="cpu, cuda, cuda:1, ...; default: a GPU if there is one")
     add("--precision", choices=["fp32", "fp16", "bf16"], default="fp32", help="default: fp32")
     add("--workers", type=int, default=1, metavar="N", help="processes on a CPU; default: 1")
+
+
+def with_values(words: List[str], parser: argparse.ArgumentParser) -> List[str]:
+    """Join options that the parser does not know with their values, ``--name=value``.
+
+    The parser would take the values for inputs.  A word after such an option is its value, unless
+    it is a file or folder.
+    """
+    joined: List[str] = []
+    for word in words:
+        last = joined[-1] if joined else ""
+        unknown = last.startswith("--") and "=" not in last
+        unknown = unknown and last not in parser._option_string_actions
+        is_value = re.fullmatch(r"-[\d.]+|[^-].*", word) and not os.path.exists(word)
+        if unknown and is_value:
+            joined[-1] = f"{last}={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 class File(NamedTuple):
@@ -134,6 +155,8 @@ def _settings(args: argparse.Namespace, others: List[str], device: str) -> Setti
     given = {name: value for name, value in given.items() if value is not None}
     given.update({name: value for name, value in options.items() if name in search})
     model = {name: value for name, value in options.items() if name not in search}
+    if args.decoding is not None:
+        model["decoding"] = args.decoding
     model.update(data=args.data, device=device, precision=args.precision)
     model["max_tokens"] = args.max_tokens or _sizes(device)[2]
     if args.batch_size is not None:

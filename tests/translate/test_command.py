@@ -238,3 +238,15 @@ def test_line_ends_come_back(run, wanted, tmp_path, ends):
     run(str(given), "--out", str(out))
     text = "\n\n".join("\n".join(document) for document in wanted) + "\n"
     assert out.read_bytes().decode().rstrip() == text.replace("\n", ends).rstrip()
+
+
+def test_inputs_may_follow_the_options_of_fairseq(window_checkpoint, run, tmp_path, monkeypatch):
+    (tmp_path / "in.txt").write_text(tiny.text_of(DOCS))
+    monkeypatch.chdir(tmp_path)
+    wanted = run("in.txt", "--no-repeat-ngram-size", "2", "--unnormalized")
+    found = tiny.run_main(
+        command_line.main,
+        *["translate", "--device", "cpu", "--model", window_checkpoint, "--no-repeat-ngram-size"],
+        *["2", *OPTIONS, "--unnormalized", "in.txt"],
+    )
+    assert found == wanted != run("in.txt")
