@@ -320,8 +320,9 @@ def _run(files, documents, journal, settings, args, size) -> None:
     if found:
         print(f"{len(found)} of {len(documents)} documents are already done", file=sys.stderr)
     most_documents, most_segments = size
-    if args.workers > 1:  # so that no process waits for long at the end
-        most_documents = max(1, min(most_documents, -(-len(open_documents) // (4 * args.workers))))
+    if args.workers > 1:  # so that each has work; documents side by side cost less
+        most_documents = max(1, min(most_documents, -(-len(open_documents) // args.workers)))
+        most_segments = max(1, min(most_segments, -(-_segments(open_documents) // args.workers)))
     total = sum(len(document.segments) for document in documents)
     done = sum(len(each.translations) for each in found.values())
     bar = tqdm(total=total, initial=done, unit="segment", disable=None)
@@ -343,6 +344,10 @@ def _run(files, documents, journal, settings, args, size) -> None:
         for file in files:
             _write(file, partial(lambda first, number: translations_of(first + number), first))
             first += len(file.source.documents)
+
+
+def _segments(documents) -> int:
+    return sum(len(document.segments) for _, document in documents)
 
 
 def _write(file: File, translations: Translations) -> None:
