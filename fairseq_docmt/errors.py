@@ -51,8 +51,8 @@ def check_metadata(config: type, value_of: Callable[[str], Any]) -> None:
         numbers = value if isinstance(value, Sequence) else (value,)
         if least is not None and any(x is not None and x < least for x in numbers):
             # The default of an option of fairseq is ${group.name}.
-            name = re.sub(r"\$\{\w+\.(\w+)\}", r"\1", str(option.default))
-            name = name if name != str(option.default) else option.name
+            followed = re.fullmatch(r"\$\{\w+\.(\w+)\}", str(option.default))
+            name = followed[1] if followed else option.name
             bound = "not be negative" if least == 0 else f"be at least {least}"
             raise UserError(f"{flag(name)} must {bound}, got {min(numbers)}")
         if needed is not None and value and not value_of(needed):

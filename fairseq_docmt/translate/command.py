@@ -29,7 +29,7 @@ import os
 import re
 import sys
 from functools import partial
-from typing import Callable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from tqdm import tqdm
 
@@ -39,7 +39,7 @@ from fairseq_docmt.readers import read_docids
 from fairseq_docmt.readers.files import files_below, line_end_of, write_text
 from fairseq_docmt.translate.engine import Settings, batches, running
 from fairseq_docmt.translate.exported import SEARCH, has_gpu, is_exported, read_info
-from fairseq_docmt.translate.formats import Layout, Translations, read_source
+from fairseq_docmt.translate.formats import Document, Layout, Translations, read_source
 from fairseq_docmt.translate.journal import Journal, fingerprint
 
 #: device -> documents and segments that are translated side by side, and tokens of a batch
@@ -323,7 +323,7 @@ def _run(files, documents, journal, settings, args, size) -> None:
     if args.workers > 1:  # so that each has work; documents side by side cost less
         most_documents = max(1, min(most_documents, -(-len(open_documents) // args.workers)))
         most_segments = max(1, min(most_segments, -(-_segments(open_documents) // args.workers)))
-    total = sum(len(document.segments) for document in documents)
+    total = _segments(enumerate(documents))
     done = sum(len(each.translations) for each in found.values())
     bar = tqdm(total=total, initial=done, unit="segment", disable=None)
     with running(settings, args.workers if open_documents else 0) as translate, bar:
@@ -346,7 +346,8 @@ def _run(files, documents, journal, settings, args, size) -> None:
             first += len(file.source.documents)
 
 
-def _segments(documents) -> int:
+def _segments(documents: Iterable[Tuple[int, Document]]) -> int:
+    """Return the number of segments of numbered documents."""
     return sum(len(document.segments) for _, document in documents)
 
 
