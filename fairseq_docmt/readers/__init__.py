@@ -6,24 +6,23 @@
 """
 
 import argparse
-import json
 import re
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers import records, wmt_xml
+from fairseq_docmt.readers import record_files, records, sgm, wmt_xml
 from fairseq_docmt.readers.files import lines_of, read_text, refuse_long
 from fairseq_docmt.readers.inputs import Document, Documents, Input, Lines, Output
 
 __all__ = ["Document", "Documents", "Input", "Lines", "Output", "read_docids", "read_input"]
-__all__ += ["refuse_unknown"]
+__all__ += ["unknown_format"]
 
 _OUTPUT_LINE = re.compile(r"^([DHT])-(\d+)\t(?:[^\t\n]*\t)?([^\t\n]*)$", flags=re.M)
 
 
-#: Beginning of the SGM files of older WMT tasks and of other mark-up.
-_MARKUP = re.compile(r"\s*<(!doctype|refset|srcset|tstset|mteval|doc|seg|html)\b", flags=re.I)
+#: A name after the file: fields of a record, see :class:`~fairseq_docmt.readers.records.Wanted`.
+_FIELD = re.compile(r"(doc|segment|text|system)=(.+)")
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +39,8 @@ def read_input(path: str, role: str, name: Optional[str] = None, plain: bool = F
     """Read a text of a test set.
 
     Args:
-        path: file, or ``FILE#NAME`` for the text ``NAME`` of a file with several.
+        path: file, ``FILE#NAME`` for the text ``NAME`` of a file with several, or
+            ``FILE#doc=FIELD,segment=FIELD,text=FIELD,system=FIELD`` for records with other fields.
         role: ``source``, ``reference`` or ``system``; decides which text of a file is meant.
         name: name of the system, for files with several systems.
         plain: whether the file is plain text, whatever it looks like.
@@ -50,69 +50,67 @@ def read_input(path: str, role: str, name: Optional[str] = None, plain: bool = F
             of its texts is meant, or is an output of ``fairseq-generate`` but no system.
     """
     path, chosen = _selection(path)
+    fields = _fields(chosen, path)
+    wanted = records.Wanted(role, name, None if fields else chosen, fields)
     text = read_text(path)
     if not text.strip():
         raise UserError(f"{path} has no text; check the command that wrote it")
-    found = Lines(path, lines_of(text)) if plain else _by_content(text, path, role, name, chosen)
+    found = Lines(path, lines_of(text)) if plain else _by_content(text, path, wanted)
     if isinstance(found, Documents):
         for document in found.documents:
             refuse_long(f"{path}: document {document.id}", document.segments)
+    elif chosen:
+        raise UserError(f"{path} is plain text, which has no {chosen}; remove #{chosen}")
     else:
         refuse_long(path, found.lines if isinstance(found, Lines) else found.hypotheses.values())
     return found
 
 
-def _by_content(text: str, path: str, role: str, name: Optional[str], chosen: Optional[str]):
+def _by_content(text: str, path: str, wanted: records.Wanted) -> Input:
     """Read a text in the format that its content shows, see :func:`read_input`."""
-    wanted = records.Wanted(role, name, chosen)
-    if wmt_xml.is_xml(text):
-        return wmt_xml.read(text, path, wanted)
-    if records.is_jsonl(text):
-        return records.read_jsonl(text, path, wanted)
-    if records.is_tsv(text):
-        return records.read_tsv(text, path, wanted)
-    if chosen:
-        raise UserError(f"{path} is plain text, which has no {chosen}; remove #{chosen}")
+    if sgm.is_sgm(text) or wmt_xml.is_xml(text):
+        if wanted.fields:
+            raise UserError(f"{path} has documents and systems, no fields; give FILE#NAME")
+        return (sgm if sgm.is_sgm(text) else wmt_xml).read(text, path, wanted)
+    found = _records(text, path, wanted)
+    if found is not None:
+        return records.read(found, path, wanted)
     if re.search(r"^[DHT]-\d+\t", text, flags=re.M):
-        if role != "system":
-            raise UserError(f"{path} is an output of fairseq-generate; give the {role} as text")
+        if wanted.role != "system":
+            raise UserError(
+                f"{path} is an output of fairseq-generate; give the {wanted.role} as text"
+            )
         return _output(text, path)
-    refuse_unknown(text, path)
+    kind = unknown_format(text)
+    if kind:
+        raise UserError(
+            f"{path} seems to be {kind}; give it in one of the formats that `convert --help` "
+            "lists, or give --input-format text if it is one sentence per line"
+        )
     return Lines(path, lines_of(text))
 
 
-def refuse_unknown(text: str, path: str) -> None:
-    """Refuse a text in a format that is not read.
-
-    Raises:
-        UserError: the text is no plain text.
-    """
-    kind = None
-    header = text.lstrip("\n").split("\n", 1)[0]
-    if _is_json(text):
-        kind = "JSON in another form than one object per line"
-    elif _MARKUP.match(text):
-        kind = "SGM or HTML"
-    elif records.is_header(header.split("\t")):
-        kind = "a table without a column doc_id"
-    elif any(records.is_header(header.split(mark)) for mark in ",;"):
-        kind = "a table separated by commas or semicolons"
-    if kind:
-        raise UserError(
-            f"{path} seems to be {kind}; convert it to JSON lines with doc_id and text, or give "
-            "--input-format text if it is one sentence per line"
-        )
+def _records(text: str, path: str, wanted: records.Wanted) -> Optional[record_files.Records]:
+    """Return the records of a file, None if it has none."""
+    if record_files.is_jsonl(text):
+        return record_files.json_records(text, path)
+    if record_files.is_json(text):
+        return record_files.json_values(text, path)
+    columns = [*wanted.fields.values(), *filter(None, [wanted.chosen])]
+    separator = record_files.separator_of(text, columns)
+    if separator is None:
+        return None
+    has_header = not wanted.fields or not all(map(str.isdecimal, wanted.fields.values()))
+    return record_files.table_records(text, path, separator, has_header)
 
 
-def _is_json(text: str) -> bool:
-    """Return whether a text is a JSON array or object over one or several lines."""
-    if text.lstrip()[0] not in "[{":
-        return False
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return False
-    return isinstance(found, dict) or any(isinstance(each, (dict, list, str)) for each in found)
+def unknown_format(text: str) -> Optional[str]:
+    """Return what a text seems to be that is neither plain text nor a format that is read."""
+    if re.match(r"\s*<(!doctype|html|mteval|srcset|refset|tstset|doc)\b", text, flags=re.I):
+        return "mark-up without documents and segments"
+    if record_files.has_tabs_throughout(text):
+        return "a table whose first line does not name its columns (FILE#doc=1,text=2 names them)"
+    return None
 
 
 def read_docids(path: str) -> List[str]:
@@ -136,6 +134,26 @@ def _selection(path: str) -> Tuple[str, Optional[str]]:
     if mark and file and name and not Path(path).exists():
         return file, name
     return path, None
+
+
+def _fields(chosen: Optional[str], path: str) -> Dict[str, str]:
+    """Return the fields of ``doc=FIELD,text=FIELD``, none if another name was chosen.
+
+    Raises:
+        UserError: a part is no such field, or names one again.
+    """
+    if not chosen or not _FIELD.fullmatch(chosen.split(",")[0]):
+        return {}
+    found: Dict[str, str] = {}
+    for part in chosen.split(","):
+        match = _FIELD.fullmatch(part)
+        if not match or match[1] in found:
+            raise UserError(
+                f"{path}#{chosen}: give doc=FIELD, segment=FIELD, text=FIELD and system=FIELD, "
+                "each once, separated by commas"
+            )
+        found[match[1]] = match[2]
+    return found
 
 
 def _output(text: str, path: str) -> Output:

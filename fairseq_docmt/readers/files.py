@@ -1,8 +1,10 @@
 """Reading and writing of text files."""
 
+import gzip
 import os
 import re
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Iterable, List
 
@@ -17,25 +19,34 @@ GZIP = b"\x1f\x8b"
 def read_text(path: str) -> str:
     """Read a UTF-8 file without its byte order mark, line ends converted to line feeds.
 
+    Files compressed by gzip are unpacked.
+
     Raises:
         UserError: the file does not exist, is not UTF-8, or mixes CR alone with LF.
     """
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+        text = _bytes_of(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        if error.object.startswith(GZIP):
-            raise UserError(f"{path} is compressed; unpack it, for example with gunzip") from None
         line = error.object[: error.start].count(b"\n") + 1
         raise UserError(f"{path}: line {line} is not UTF-8; convert the file") from None
     _check_line_ends(text, path)
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def _bytes_of(path: str) -> bytes:
+    """Return the content of a file, unpacked if gzip compressed it."""
+    try:
+        content = Path(path).read_bytes()
+        return gzip.decompress(content) if content.startswith(GZIP) else content
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be unpacked by gzip: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+
+
 def line_end_of(path: str) -> str:
     r"""Return how the lines of a file end: ``\r\n`` if all do so, else ``\n``."""
-    content = Path(path).read_bytes()
+    content = _bytes_of(path)
     return "\r\n" if 0 < content.count(b"\n") == content.count(b"\r\n") else "\n"
 
 

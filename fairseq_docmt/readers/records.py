@@ -1,4 +1,4 @@
-"""Readers of JSON lines and of tables: one record per segment or per document.
+"""Documents from records: one record per segment or per document.
 
 The format of this project is JSON lines with the fields ``doc_id``, ``segment`` (number of the
 segment in its document; may be missing) and ``text``.  Other names of fields that are in use are
@@ -8,20 +8,22 @@ marks segments that are not meant to be scored.
 """
 
 import json
-import re
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.inputs import Document, Documents
+from fairseq_docmt.readers.record_files import (
+    DOCUMENT_FIELDS,
+    SEGMENT_FIELDS,
+    TEXT_FIELDS,
+    Records,
+)
 
-DOCUMENT_FIELDS = ("doc_id", "docid", "document_id", "document", "doc")
-SEGMENT_FIELDS = ("segment", "segment_id", "seg_id", "seg")
-#: Fields of each role; the first that a record has is read.
-TEXT_FIELDS = {
-    "source": ("source", "src", "src_text", "source_text", "text"),
-    "reference": ("reference", "ref", "refs", "target", "tgt", "tgt_text", "text"),
-    "system": ("hypothesis", "hyp", "mt", "translation", "target", "tgt", "tgt_text", "text"),
-}
+#: Fields of translations that a reference is read from if the record has no other text, as in
+#: WMT25, whose references are files like those of systems.
+_ONLY_TEXT = ("hypothesis", "hyp", "mt", "translation")
+#: Fields of the system of a record, in files with a record for each segment of each system.
+SYSTEM_FIELDS = ("system", "system_id", "sysid", "system_name")
 #: Field of WMT24++ that marks a segment as bad.
 BAD_FIELD = "is_bad_source"
 
@@ -52,98 +54,26 @@ class Wanted(NamedTuple):
     Attributes:
         role: key of TEXT_FIELDS.
         name: name of the system on the command line, None for other roles.
-        chosen: name after ``#``: a field, or several joined by dots for nested ones.
+        chosen: name after ``#``: a field or a system; of nested fields, names and numbers (from 0)
+            joined by dots.
+        fields: ``doc``, ``segment``, ``text`` or ``system`` -> the field named after ``#``.
     """
 
     role: str
     name: Optional[str] = None
     chosen: Optional[str] = None
+    fields: Dict[str, str] = {}
 
 
-def is_jsonl(text: str) -> bool:
-    """Return whether the first line that is not blank is a JSON object."""
-    first = text.lstrip().split("\n", 1)[0]
-    try:
-        return first.startswith("{") and isinstance(json.loads(first), dict)
-    except json.JSONDecodeError:
-        return False
-
-
-def is_tsv(text: str) -> bool:
-    """Return whether the first line is the header of a table with document ids."""
-    header = text.split("\n", 1)[0].strip().split("\t")
-    return len(header) > 1 and any(name in DOCUMENT_FIELDS for name in header)
-
-
-def is_header(columns: List[str]) -> bool:
-    """Return whether two columns or more are named, one of them as a field."""
-    names = [name.strip("\r").strip('"').lower() for name in columns]
-    known = {*DOCUMENT_FIELDS, *SEGMENT_FIELDS, *(name for f in TEXT_FIELDS.values() for name in f)}
-    return (
-        len(names) > 1
-        and all(re.fullmatch(r"[\w.-]+", n) for n in names)
-        and bool(known & {*names})
-    )
-
-
-def read_jsonl(text: str, path: str, wanted: Wanted) -> Documents:
-    """Read JSON lines.
+def read(records: Records, path: str, wanted: Wanted) -> Documents:
+    """Collect the segments of each document, documents in the order of their first record.
 
     Raises:
-        UserError: a line is not a JSON object or lacks a field.
+        UserError: a record lacks its document or its text, there are several systems and none is
+            named, or the numbers of segments do not fit.
     """
-    return Documents(path, _documents(json_records(text, path), path, wanted))
-
-
-def json_records(text: str, path: str) -> Iterator[Tuple[str, dict]]:
-    """Yield the place and the fields of each JSON line.
-
-    Raises:
-        UserError: a line is not a JSON object.
-    """
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}: line {number}"
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{where} is not valid JSON ({error.msg})") from None
-        if not isinstance(record, dict):
-            raise UserError(f"{where} must be a JSON object with the fields doc_id and text")
-        yield where, record
-
-
-def read_tsv(text: str, path: str, wanted: Wanted) -> Documents:
-    """Read a table separated by tabs, with the names of its columns in the first line.
-
-    Quotation marks are text.  Only line feeds end a line.
-
-    Raises:
-        UserError: two columns have the same name, or a line has too few or too many columns.
-    """
-    return Documents(path, _documents(table_records(text, path), path, wanted))
-
-
-def table_records(text: str, path: str) -> Iterator[Tuple[str, dict]]:
-    """Yield the place and the columns of each row, see :func:`read_tsv`."""
-    rows = (line.split("\t") for line in text.split("\n"))
-    header = next(rows)
-    for name in filter(None, header):
-        if header.count(name) > 1:
-            raise UserError(f"{path}: two columns are called {name}; rename one")
-    for number, row in enumerate(rows, start=2):
-        if not any(row):
-            continue
-        if len(row) != len(header):
-            raise UserError(
-                f"{path}: line {number} has {len(row)} columns, but the header {len(header)}"
-            )
-        yield f"{path}: line {number}", dict(zip(header, row))
-
-
-def _documents(records, path: str, wanted: Wanted) -> List[Document]:
-    """Collect the segments of each document, documents in the order of their first record."""
+    records = [*records]
+    wanted, records = _of_one_system(records, path, wanted)
     found: Dict[str, List[Row]] = {}
     lacks: List[Lacks] = []
     for where, record in records:
@@ -153,31 +83,65 @@ def _documents(records, path: str, wanted: Wanted) -> List[Document]:
             if wanted.role != "reference":
                 raise
             lacks.append(error)
-            name, row = row_of(where, record, None)
+            name, row = row_of(where, record, wanted, without_text=True)
         found.setdefault(name, []).append(row)
     if not found:
         raise UserError(f"{path} has no text")
     if len(lacks) == sum(map(len, found.values())):
         raise lacks[0]
-    return [_document(name, rows) for name, rows in found.items()]
+    return Documents(path, [_document(name, rows) for name, rows in found.items()])
 
 
-def row_of(where: str, record: dict, wanted: Optional[Wanted]) -> Tuple[str, Row]:
+def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, list]:
+    """Return the records of the wanted system, of files with a field that names the system.
+
+    The source and the reference stand beside each system; those of the first are read.
+    """
+    names = [wanted.fields["system"]] if "system" in wanted.fields else SYSTEM_FIELDS
+    systems = [_id(record, names) for _, record in records]
+    known = [*dict.fromkeys(filter(None, systems))]
+    if "system" in wanted.fields and not known:
+        raise UserError(f"{path} has no {wanted.fields['system']}; see its fields")
+    if len(known) < 2 and wanted.chosen not in known:
+        return wanted, records
+    if wanted.chosen in known:
+        system, wanted = wanted.chosen, wanted._replace(chosen=None)
+    elif wanted.role != "system":
+        system = known[0]
+    elif wanted.name in known:
+        system = wanted.name
+    else:
+        raise UserError(
+            f"{path} has the systems {', '.join(known)}; choose one as FILE#NAME, or by the name "
+            "in NAME=FILE"
+        )
+    return wanted, [each for each, name in zip(records, systems) if name == system]
+
+
+def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False) -> Tuple[str, Row]:
     """Return the document of a record, and its segment.
 
     Args:
         where: place in the file.
         record: fields of the record.
-        wanted: text of the segment; without it the text is missing.
+        wanted: which text is meant.
+        without_text: whether the text is missing.
 
     Raises:
         UserError: the record has no document or not the wanted text.
     """
-    name, number = _id(record, DOCUMENT_FIELDS), _id(record, SEGMENT_FIELDS)
+    fields = wanted.fields
+    name = _id(record, [fields["doc"]] if "doc" in fields else DOCUMENT_FIELDS)
+    number = _id(record, [fields["segment"]] if "segment" in fields else SEGMENT_FIELDS)
     if name is None:
-        raise UserError(f'{where} has no "doc_id"')
+        raise UserError(
+            f'{where} has no "{fields.get("doc", "doc_id")}"; name the field of the document as '
+            "FILE#doc=FIELD,text=FIELD"
+        )
+    if "segment" in fields and number is None:
+        raise UserError(f'{where} has no "{fields["segment"]}"')
     bad = str(record.get(BAD_FIELD, "")).lower() in ("true", "1")
-    text = None if wanted is None else _text(where, record, wanted)
+    text = None if without_text else _text(where, record, wanted)
     return name, Row(where, number, text, bad)
 
 
@@ -229,11 +193,14 @@ def _line(text: str) -> str:
 
 
 def _text(where: str, record: dict, wanted: Wanted) -> str:
-    if wanted.chosen:
-        fields = [wanted.chosen] if wanted.chosen in record else wanted.chosen.split(".")
+    chosen = wanted.fields.get("text", wanted.chosen)
+    if chosen:
+        fields = [chosen] if chosen in record else chosen.split(".")
     else:
         known = TEXT_FIELDS[wanted.role]
         names = (wanted.name, *known) if wanted.name else known
+        if wanted.role == "reference" and _first(record, TEXT_FIELDS["source"]) is None:
+            names = (*names, *_ONLY_TEXT)
         field = _first(record, names)
         if field is None:
             raise Lacks(
@@ -243,13 +210,21 @@ def _text(where: str, record: dict, wanted: Wanted) -> str:
         fields = [field]
     value: Any = record
     for field in fields:
-        if not isinstance(value, dict) or field not in value:
+        if isinstance(value, list) and field.isdecimal() and int(field) < len(value):
+            value = value[int(field)]
+        elif isinstance(value, dict) and field in value:
+            value = value[field]
+        else:
             raise Lacks(f'{where} has no "{field}"')
-        value = value[field]
     while isinstance(value, dict):
         value = _only(where, value, fields, wanted.name)
     if value is None:
         raise Lacks(f'{where}: "{".".join(fields)}" must be text, not null')
+    if isinstance(value, list):
+        raise UserError(
+            f'{where}: "{".".join(fields)}" has {len(value)} texts; choose one by its number, as '
+            f"FILE#{'.'.join(fields)}.0"
+        )
     if not isinstance(value, str):
         raise UserError(f'{where}: "{".".join(fields)}" must be text, not {json.dumps(value)[:40]}')
     return value

@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 from lxml import etree
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers import records, refuse_unknown, wmt_xml
+from fairseq_docmt.readers import record_files, records, sgm, unknown_format, wmt_xml
 from fairseq_docmt.readers.files import read_text
 from fairseq_docmt.readers.records import Row, Wanted, numbered_document
 
@@ -122,9 +122,9 @@ class JsonLines:
 
     def __init__(self, text: str, path: str, layout: Layout):
         self._path = path
-        self.records = [record for _, record in records.json_records(text, path)]
+        self.records = [record for _, record in record_files.json_records(text, path)]
         rows: Dict[str, List[Tuple[int, Row]]] = {}
-        for number, (where, record) in enumerate(records.json_records(text, path)):
+        for number, (where, record) in enumerate(record_files.json_records(text, path)):
             _refuse_field(HYPOTHESIS in record, where)
             name, row = records.row_of(where, record, SOURCE)
             rows.setdefault(name, []).append((number, row))
@@ -149,7 +149,7 @@ class Table:
         self.lines = [line for line in text.split("\n") if line.replace("\t", "")]
         _refuse_field(HYPOTHESIS in self.lines[0].split("\t"), path)
         rows: Dict[str, List[Tuple[int, Row]]] = {}
-        for number, (where, record) in enumerate(records.table_records(text, path)):
+        for number, (where, record) in enumerate(record_files.table_records(text, path)):
             name, row = records.row_of(where, record, SOURCE)
             # A row of a table is a segment, with or without a number.
             rows.setdefault(name, []).append((number, row))
@@ -225,30 +225,16 @@ class Sgm:
     """
 
     holds_nbest = False
-    SEG = re.compile(r"(<seg\b[^>]*>)(.*?)(</seg>)", flags=re.I | re.S)
-    DOC = re.compile(r"<doc\b[^>]*?docid=\"([^\"]*)\"[^>]*>", flags=re.I)
     SET = re.compile(r"<(/?)srcset\b([^>]*)>", flags=re.I)
-    ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&amp;": "&"}
 
     def __init__(self, text: str, path: str, layout: Layout, system: str, language: Optional[str]):
         if not self.SET.search(text):
             raise UserError(f"{path} is SGM without a srcset; give the source file of the task")
         self._text, self._system, self._language = text, system, language
-        starts = list(self.DOC.finditer(text))
-        if not starts:
-            raise UserError(f"{path} has no documents (elements doc with docid)")
-        ends = [match.start() for match in starts[1:]] + [len(text)]
-        self.documents = []
-        for match, end in zip(starts, ends):
-            segs = list(self.SEG.finditer(text, match.end(), end))
-            places = [f"{path}: line {text.count(chr(10), 0, seg.start()) + 1}" for seg in segs]
-            texts = [" ".join(self._plain(seg[2]).split()) for seg in segs]
-            self.documents.append(Document(match[1], texts, places))
-
-    def _plain(self, text: str) -> str:
-        for entity, character in self.ENTITIES.items():
-            text = text.replace(entity, character)
-        return text
+        self.documents = [
+            Document(d.id, [row.text for row in d.rows], [row.where for row in d.rows])
+            for d in sgm.documents_of(text, path)
+        ]
 
     @staticmethod
     def _escaped(text: str) -> str:
@@ -257,7 +243,7 @@ class Sgm:
     def pieces(self, translations: Translations) -> Iterator[str]:
         """Yield the whole file."""
         found = iter([best[0].text for d in range(len(self.documents)) for best in translations(d)])
-        text = self.SEG.sub(lambda seg: seg[1] + self._escaped(next(found)) + seg[3], self._text)
+        text = sgm.SEG.sub(lambda seg: seg[1] + self._escaped(next(found)) + seg[3], self._text)
         names = f' sysid="{self._system}"'
         if self._language and "trglang" not in text:
             names += f' trglang="{self._language}"'
@@ -288,18 +274,32 @@ def read_source(
         raise UserError(f"{path} has no text to translate")
     if plain or layout.docids is not None:
         found = PlainText(text, path, layout)
+    elif sgm.is_sgm(text):
+        found = Sgm(text, path, layout, system, language)
     elif wmt_xml.is_xml(text):
         found = WmtXml(text, path, layout, system, language)
-    elif Sgm.DOC.search(text) and Sgm.SEG.search(text):
-        found = Sgm(text, path, layout, system, language)
-    elif records.is_jsonl(text):
+    elif record_files.is_jsonl(text):
         found = JsonLines(text, path, layout)
-    elif records.is_tsv(text):
+    elif record_files.separator_of(text) == "\t":
         found = Table(text, path, layout)
     else:
-        refuse_unknown(text, path)
+        _refuse_other(text, path)
         found = PlainText(text, path, layout)
     return found
+
+
+def _refuse_other(text: str, path: str) -> None:
+    """Raise a UserError if the text has a format that is scored, but not translated, or unknown."""
+    kind = unknown_format(text)
+    if record_files.is_json(text):
+        kind = "JSON in another form than one object per line"
+    elif record_files.separator_of(text):
+        kind = "a table separated by commas or semicolons"
+    if kind:
+        raise UserError(
+            f"{path} seems to be {kind}; write it as JSON lines by `fairseq-docmt convert --role "
+            "source`, or give --input-format text if it is one segment per line"
+        )
 
 
 def _refuse_field(is_there: bool, where: str) -> None:

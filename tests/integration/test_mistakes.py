@@ -2174,14 +2174,14 @@ USAGE = ["context-usage", "--path", "{checkpoint}", "--data", "{data}", "--cpu"]
 USAGE += ["--source", "{folder}/a", "--reference", "{folder}/b"]
 METRICS = ["metrics", "x={folder}/a", "--reference", "{folder}/b"]
 SCORING = {
-    "JSON over several lines": Case(
+    "a table without a header": Case(
         (
-            "{folder}/b seems to be JSON in another form than one object per line; convert it to "
-            "JSON lines with doc_id and text, or give --input-format text if it is one sentence "
-            "per line"
+            "{folder}/b seems to be a table whose first line does not name its columns "
+            "(FILE#doc=1,text=2 names them); give it in one of the formats that `convert --help` "
+            "lists, or give --input-format text if it is one sentence per line"
         ),
         METRICS,
-        write("b", '[\n  {"text": "v1"},\n  {"text": "v2"}\n]\n'),
+        write("b", "d1\tv1\nd1\tv2\n"),
     ),
     "a line of megabytes": Case(
         (

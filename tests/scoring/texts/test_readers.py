@@ -1,7 +1,7 @@
 """Formats of documents: the same test set in each of them, mistakes, conversion.
 
 Covers scoring/texts/convert.py, scoring/texts/layout.py, readers/inputs.py,
-readers/records.py, readers/wmt_xml.py.
+readers/wmt_xml.py.
 """
 
 import json
@@ -342,30 +342,6 @@ def test_empty_documents(scoring, write, tmp_path):
     assert [(document.id, document.segments) for document in documents] == [("a", []), ("b", ["x"])]
 
 
-PAIRS = [("a", 1, "x y"), ("a", 2, "z")]
-
-
-@pytest.mark.parametrize(
-    "text, kind",
-    [
-        (json.dumps([{"doc_id": d, "text": t} for d, _, t in PAIRS], indent=2), "JSON in another"),
-        (json.dumps({"a": ["x y", "z"]}, indent=2), "JSON in another form than one object per"),
-        ('["x y", "z"]\n', "JSON in another"),
-        ('<refset setid="t"><doc docid="a"><seg id="1">x y</seg></doc></refset>', "SGM or HTML"),
-        ('<DOC docid="a">\n<seg id="1">x y</seg>\n</DOC>\n', "SGM or HTML"),
-        ("doc_id,segment,text\na,1,x y\na,2,z\n", "a table separated by commas or semicolons"),
-        ('"doc_id";"text"\n"a";"x y"\n', "a table separated by commas or semicolons"),
-        ("source\ttarget\nx y\tz\n", "a table without a column doc_id"),
-    ],
-)
-def test_formats_that_are_not_read_are_no_text(write, text, kind):
-    path = write("x", text)
-    for role in ("source", "reference", "system"):
-        with pytest.raises(UserError, match=f"x seems to be {kind}.*or give --input-format text"):
-            read_input(path, role)
-    assert isinstance(read_input(path, "system", plain=True), Lines)
-
-
 @pytest.mark.parametrize(
     "text", ["[music]\n", "[1]\n", "{\n", "<i>x</i>\n", "text, source\nx\n", "x\ty\n", "source\n"]
 )
@@ -375,6 +351,8 @@ def test_text_may_look_like_another_format(write, text):
 
 def test_the_format_may_be_given(scoring, write, tmp_path):
     path, out = write("x", "source\ttarget\nx y\tz\n"), str(tmp_path / "out")
+    with pytest.raises(UserError, match='x: line 2 has no "doc_id"; name the field of the docum'):
+        read_input(path, "system")
     text = ["--input-format", "text"]
     assert "100.00" in scoring("metrics", f"a={path}", "--reference", path, *text)
     scoring("convert", path, "--reference", path, "--out", out, *text)

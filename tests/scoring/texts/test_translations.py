@@ -3,12 +3,9 @@
 Covers scoring/texts/layout.py.
 """
 
-import gzip
-
 import pytest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers.files import read_text
 from fairseq_docmt.scoring.texts.translations import read_translations
 
 REFERENCE = "a\nb\n\nc\n"
@@ -158,13 +155,6 @@ def test_other_mistakes(write, tmp_path):
         read_translations({"x": reference}, [reference, write("other", "a\n")])
     with pytest.raises(UserError, match="source has 2 lines"):
         read_translations({"x": reference}, [reference], write("source", "a\nb\n"))
-
-
-def test_a_compressed_file_is_to_be_unpacked(tmp_path):
-    path = tmp_path / "text.gz"
-    path.write_bytes(gzip.compress(b"a\nb\n"))
-    with pytest.raises(UserError, match="text.gz is compressed; unpack it, for example with gunz"):
-        read_text(str(path))
 
 
 @pytest.mark.parametrize(

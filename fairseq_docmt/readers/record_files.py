@@ -1,0 +1,182 @@
+"""Files of records: JSON lines, other JSON, and tables separated by tabs, commas or semicolons.
+
+Each reader yields the place of a record in the file, for messages, and its fields.
+"""
+
+import csv
+import io
+import json
+import re
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+from fairseq_docmt.errors import UserError
+
+Records = Iterator[Tuple[str, dict]]
+
+#: Fields that name a document and a segment; the first that a record has is read.
+DOCUMENT_FIELDS = ("doc_id", "docid", "document_id", "document", "doc")
+SEGMENT_FIELDS = ("segment", "segment_id", "seg_id", "seg")
+#: Fields of each role; the first that a record has is read.
+TEXT_FIELDS = {
+    "source": ("source", "src", "src_text", "source_text", "text"),
+    "reference": ("reference", "ref", "refs", "target", "tgt", "tgt_text", "text"),
+    "system": ("hypothesis", "hyp", "mt", "translation", "target", "tgt", "tgt_text", "text"),
+}
+_KNOWN = {*DOCUMENT_FIELDS, *SEGMENT_FIELDS, *(name for f in TEXT_FIELDS.values() for name in f)}
+#: Most lines of a text that are read to see whether all have the same number of tabs.
+MOST_LINES = 1000
+
+
+def is_jsonl(text: str) -> bool:
+    """Return whether the first line that is not blank is a JSON object."""
+    first = text.lstrip().split("\n", 1)[0]
+    try:
+        return first.startswith("{") and isinstance(json.loads(first), dict)
+    except json.JSONDecodeError:
+        return False
+
+
+def is_json(text: str) -> bool:
+    """Return whether a text begins with a JSON array of values or an object over several lines."""
+    start = text.lstrip()
+    if start[0] not in "[{":
+        return False
+    try:
+        found, _ = json.JSONDecoder().raw_decode(start)
+    except ValueError:
+        # A broken file of objects is still none of sentences.
+        return re.match(r'(\[\s*)?\{\s*"[^"\n]*"\s*:', start) is not None
+    return isinstance(found, dict) or any(isinstance(each, (dict, list, str)) for each in found)
+
+
+def separator_of(text: str, columns: Sequence[str] = ()) -> Optional[str]:
+    """Return what separates the columns of a table, None if the text is no table.
+
+    Args:
+        text: content of a file.
+        columns: columns that were named on the command line, by name or by number.
+    """
+    header = text.lstrip("\n").split("\n", 1)[0]
+    cells = {mark: [name.strip('"') for name in header.split(mark)] for mark in "\t,;"}
+
+    def found(mark: str) -> int:
+        numbers = map(str, range(1, len(cells[mark]) + 1))
+        return len({*columns} & {*cells[mark], *numbers}) if len(cells[mark]) > 1 else 0
+
+    best = max(cells, key=found)
+    if found(best):
+        return best
+    return next((mark for mark, names in cells.items() if _is_header(names, mark)), None)
+
+
+def has_tabs_throughout(text: str) -> bool:
+    """Return whether several lines all have the same number of tabs, as a table without header."""
+    lines = [line for line in text.split("\n", MOST_LINES)[:MOST_LINES] if line.strip()]
+    tabs = {line.count("\t") for line in lines}
+    return len(lines) > 1 and len(tabs) == 1 and tabs != {0}
+
+
+def json_records(text: str, path: str) -> Records:
+    """Read JSON lines.
+
+    Raises:
+        UserError: a line is not a JSON object.
+    """
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}: line {number}"
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{where} is not valid JSON ({error.msg})") from None
+        if not isinstance(record, dict):
+            raise UserError(f"{where} must be a JSON object with the fields doc_id and text")
+        yield where, record
+
+
+def json_values(text: str, path: str) -> Records:
+    """Read a JSON array of objects, or objects over several lines one after another.
+
+    Raises:
+        UserError: the text is not valid JSON, or has other values than objects.
+    """
+    decoder, at, number = json.JSONDecoder(), 0, 0
+    blank = re.compile(r"\s*")
+    while (at := blank.match(text, at).end()) < len(text):
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            where = f"{path}: line {error.lineno}"
+            raise UserError(f"{where} is not valid JSON ({error.msg})") from None
+        for record in value if isinstance(value, list) else [value]:
+            number += 1
+            where = f"{path}: record {number}"
+            if not isinstance(record, dict):
+                raise UserError(
+                    f"{where} must be a JSON object with the fields doc_id and text, not "
+                    f"{json.dumps(record, ensure_ascii=False)[:40]}"
+                )
+            yield where, record
+
+
+def table_records(text: str, path: str, separator: str = "\t", header: bool = True) -> Records:
+    """Read a table.
+
+    In a table separated by tabs, quotation marks are text and only line feeds end a line.  Others
+    are CSV, whose cells may be quoted and then have several lines.
+
+    Args:
+        text: content of the file.
+        path: its name.
+        separator: what separates the columns.
+        header: whether the first line names the columns; else their names are 1, 2, ...
+
+    Raises:
+        UserError: two columns have the same name, or a line has too few or too many columns.
+    """
+    rows = _rows(text, path, separator)
+    first, names = next(rows)
+    if header:
+        for name in filter(None, names):
+            if names.count(name) > 1:
+                raise UserError(f"{path}: two columns are called {name}; rename one")
+        of_header = f"the header {len(names)}"
+    else:
+        rows = _rows(text, path, separator)
+        names, of_header = [str(n) for n, _ in enumerate(names, 1)], f"the first {len(names)}"
+    for number, row in rows:
+        if len(row) != len(names):
+            raise UserError(f"{path}: line {number} has {len(row)} columns, but {of_header}")
+        yield f"{path}: line {number}", dict(zip(names, row))
+
+
+def _rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, List[str]]]:
+    """Yield the number and the cells of each line that is not blank."""
+    if separator == "\t":
+        for number, line in enumerate(text.split("\n"), start=1):
+            if line.replace("\t", ""):
+                yield number, line.split("\t")
+        return
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    csv.field_size_limit(2**31 - 1)
+    while True:
+        begin = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise UserError(f"{path}: line {begin} is not valid CSV ({error})") from None
+        if row is None:
+            return
+        if any(row):
+            yield begin, row
+
+
+def _is_header(names: List[str], mark: str) -> bool:
+    """Return whether the cells of a line are names of columns."""
+    if len(names) < 2:
+        return False
+    if mark == "\t" and not {*DOCUMENT_FIELDS}.isdisjoint(names):
+        return True
+    known = sum(name.lower() in _KNOWN for name in names)
+    return known > 1 or known > 0 and all(re.fullmatch(r"[\w.-]+", name) for name in names)

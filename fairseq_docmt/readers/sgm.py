@@ -1,0 +1,136 @@
+"""Reader of the SGM of older WMT and NIST tasks: ``srcset``, ``refset`` and ``tstset``.
+
+These files are no XML: attributes may lack quotes, and a ``<`` may stand for itself.
+"""
+
+import re
+from typing import Dict, List, NamedTuple
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.inputs import Documents
+from fairseq_docmt.readers.records import Row, Wanted, numbered_document
+
+SEG = re.compile(r"(<seg\b[^>]*>)(.*?)(</seg>)", flags=re.I | re.S)
+DOC = re.compile(r"<doc\b[^>]*\bdocid\s*=[^>]*>", flags=re.I)
+_SET = re.compile(r"<(srcset|refset|tstset)\b[^>]*>", flags=re.I)
+_ATTRIBUTE = re.compile(r"([\w:-]+)\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>]+)")
+#: Kinds of sets that are read for each role.
+KINDS = {"source": ("srcset",), "reference": ("refset", "tstset"), "system": ("tstset", "refset")}
+_ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&"}
+
+
+class SgmDocument(NamedTuple):
+    """A document of a set.
+
+    Attributes:
+        id: its ``docid``.
+        kind: ``srcset``, ``refset`` or ``tstset``.
+        name: ``sysid`` or ``refid`` of the document or of its set, which may be empty.
+        languages: ``srclang`` and ``trglang``, where they are given.
+        rows: its segments.
+    """
+
+    id: str
+    kind: str
+    name: str
+    languages: Dict[str, str]
+    rows: List[Row]
+
+
+def is_sgm(text: str) -> bool:
+    """Return whether a text has documents and segments as in SGM."""
+    return text.lstrip()[0] == "<" and bool(DOC.search(text) and SEG.search(text))
+
+
+def read(text: str, path: str, wanted: Wanted) -> Documents:
+    """Read the documents of a set.
+
+    Raises:
+        UserError: the file has no set of this role, or several and none is named; or as in
+            :func:`documents_of`.
+    """
+    documents = documents_of(text, path)
+    kinds = {document.kind for document in documents}
+    kind = next((kind for kind in KINDS[wanted.role] if kind in kinds), None)
+    if kind is None:
+        raise UserError(
+            f"{path} has no {KINDS[wanted.role][0]}, only {', '.join(sorted(kinds))}; give the "
+            f"{wanted.role} file of the task"
+        )
+    documents = [document for document in documents if document.kind == kind]
+    names = [*dict.fromkeys(document.name for document in documents)]
+    name = _name(names, path, wanted)
+    found = [document for document in documents if document.name == name]
+    for number, document in enumerate(found):
+        if document.id in (other.id for other in found[:number]):
+            where = document.rows[0].where if document.rows else path
+            raise UserError(f"{where}: the file already has a document {document.id}; rename one")
+    side = "srclang" if kind == "srcset" else "trglang"
+    languages = {document.languages.get(side) for document in found} - {"any"}
+    language = languages.pop() if len(languages) == 1 else None
+    return Documents(path, [numbered_document(d.id, d.rows) for d in found], language)
+
+
+def _name(names: List[str], path: str, wanted: Wanted) -> str:
+    for name in filter(None, (wanted.chosen, wanted.name)):
+        if name in names:
+            return name
+        if name == wanted.chosen:
+            raise UserError(f"{path} has no {name}, only {', '.join(filter(None, names))}")
+    if len(names) > 1:
+        raise UserError(f"{path} has several: {', '.join(names)}; choose one as FILE#NAME")
+    return names[0]
+
+
+def documents_of(text: str, path: str) -> List[SgmDocument]:
+    """Return all documents of a file.
+
+    Raises:
+        UserError: a document stands in no set, or a segment has no end.
+    """
+    sets, starts = list(_SET.finditer(text)), list(DOC.finditer(text))
+    ends = [match.start() for match in starts[1:]] + [len(text)]
+    found = []
+    for match, end in zip(starts, ends):
+        where = f"{path}: line {_line(text, match.start())}"
+        inside = [each for each in sets if each.start() < match.start()]
+        if not inside:
+            raise UserError(f"{where}: the document is in no srcset, refset or tstset")
+        of_set, own = _attributes(inside[-1][0]), _attributes(match[0])
+        names = (each.get(field) for each in (own, of_set) for field in ("sysid", "refid"))
+        rows = _rows(text, path, match.end(), end)
+        languages = {side: of_set[side] for side in ("srclang", "trglang") if side in of_set}
+        kind, name = inside[-1][1].lower(), next(filter(None, names), "")
+        found.append(SgmDocument(own["docid"], kind, name, languages, rows))
+    return found
+
+
+def _rows(text: str, path: str, begin: int, end: int) -> List[Row]:
+    segs = list(SEG.finditer(text, begin, end))
+    opened = [match.start() for match in re.compile(r"<seg\b", re.I).finditer(text, begin, end)]
+    for place, seg in zip(opened, [*segs, None]):
+        if seg is None or seg.start() != place:
+            raise UserError(f"{path}: line {_line(text, place)}: the seg has no end")
+    return [
+        Row(
+            f"{path}: line {_line(text, seg.start())}",
+            _attributes(seg[1]).get("id") or None,
+            " ".join(plain(seg[2]).split()),
+        )
+        for seg in segs
+    ]
+
+
+def plain(text: str) -> str:
+    """Return a text with the characters that entities stand for."""
+    for entity, character in _ENTITIES.items():
+        text = text.replace(entity, character)
+    return text
+
+
+def _attributes(tag: str) -> Dict[str, str]:
+    return {name.lower(): value.strip("\"'") for name, value in _ATTRIBUTE.findall(tag)}
+
+
+def _line(text: str, place: int) -> int:
+    return text.count("\n", 0, place) + 1

@@ -1,0 +1,206 @@
+"""Published formats beside those of test_readers.py: JSON, CSV, SGM, gzip, fields by name.
+
+Covers readers/record_files.py, readers/records.py, readers/sgm.py.
+"""
+
+import csv
+import gzip
+import io
+import json
+
+import pytest
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers import Document, Lines, read_input
+from fairseq_docmt.scoring.texts.translations import read_translations
+
+#: Document, number, source, reference and translation of each segment.
+ROWS = [
+    ("a", 1, "one, two", 'eins "und" zwei', "eins, zwei"),
+    ("a", 2, "three; four", "drei & vier", "drei <vier>"),
+    ("b", 1, "five", "fünf", "fuenf"),
+]
+FIELDS = ("doc_id", "segment", "source", "reference", "hypothesis")
+RECORDS = [dict(zip(FIELDS, row)) for row in ROWS]
+
+
+def table(separator, rows=ROWS, header=FIELDS):
+    """CSV with quotes where they are needed; none with tabs."""
+    stream = io.StringIO()
+    quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
+    quotes = None if separator == "\t" else '"'
+    csv.writer(stream, delimiter=separator, quoting=quoting, quotechar=quotes).writerows(
+        [header, *rows] if header else rows
+    )
+    return stream.getvalue()
+
+
+def one_set(kind, column, sysid="", quotes='"'):
+    """A set of SGM; & is an entity, < is not, and attributes may lack quotes."""
+    text = f'<{kind} setid="t" srclang="any" trglang="de">\n'
+    for name in "ab":
+        text += f"<DOC {sysid} genre=news docid={quotes}{name}{quotes}>\n<p>\n"
+        for row in ROWS:
+            if row[0] == name:
+                words = row[column].replace("&", "&amp;")
+                text += f'<seg id="{row[1]}"> {words} </seg>\n'
+        text += "</p>\n</DOC>\n"
+    return text + f"</{kind}>\n"
+
+
+SGM = one_set("srcset", 2) + one_set("refset", 3, 'sysid="ref"') + one_set("tstset", 4, "sysid=X")
+FORMATS = {
+    "array": json.dumps(RECORDS),
+    "pretty array": json.dumps(RECORDS, indent=2, ensure_ascii=False),
+    "objects over several lines": "\n".join(json.dumps(r, indent=2) for r in RECORDS),
+    "JSON lines": "\n".join(json.dumps(r) for r in RECORDS),
+    "comma": table(","),
+    "semicolon": table(";"),
+    "tab": table("\t"),
+    "SGM": SGM,
+    "SGM without quotes": SGM.replace('"', ""),
+    "SGM with the marks of XML": f'<?xml version="1.0"?>\n<!DOCTYPE mteval SYSTEM "m">\n{SGM}',
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_same_test_set_in_every_format(write, name):
+    path = write("x", FORMATS[name])
+    found = read_translations({"X": path}, [path], source=path)
+    wanted = [list(column) for column in zip(*ROWS)][2:]
+    if "quotes" in name:  # those of the text are gone too
+        wanted[1][0] = "eins und zwei"
+    assert [found.source, *found.references, found.systems["X"]] == wanted
+    assert found.ids == ["a", "b"] and found.index.starts.tolist() == [0, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["comma", "SGM", "JSON lines"])
+def test_gzip_is_unpacked(write, tmp_path, name):
+    (tmp_path / "x.gz").write_bytes(gzip.compress(FORMATS[name].encode()))
+    assert read_input(str(tmp_path / "x.gz"), "source") == read_input(
+        write("x.gz", FORMATS[name]), "source"
+    )
+
+
+def test_a_broken_archive_is_refused(tmp_path):
+    path = tmp_path / "x.gz"
+    for content in (gzip.compress(b"text" * 99)[:-9], gzip.compress(b"text")[:11] + b"?" * 20):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match="x.gz cannot be unpacked by gzip"):
+            read_input(str(path), "system")
+
+
+def test_cells_of_csv_may_have_several_lines(write):
+    path = write("x.csv", 'doc_id,text\na,"one, ""two""\nthree"\nb,four\n')
+    assert read_input(path, "system").documents == [
+        Document("a", ['one, "two"', "three"]),
+        Document("b", ["four"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text, fields",
+    [
+        (table("\t", header=("X", "part", "s", "ref", "my words")), "doc=X,text=my words"),
+        (table(",", header=("X", "part", "s", "ref", "my words")), "doc=X,segment=part,text=s"),
+        (table("\t", header=None), "doc=1,segment=2,text=5"),
+        (table(";", header=None), "doc=1,text=5"),
+        (json.dumps([{"X": r[0], "s": {"o": [{"t": r[4]}]}} for r in ROWS]), "doc=X,text=s.o.0.t"),
+    ],
+)
+def test_fields_by_name_or_number(write, text, fields):
+    column = 2 if fields.endswith("text=s") else 4
+    found = read_input(f"{write('x', text)}#{fields}", "system").documents
+    assert [d.id for d in found] == ["a", "b"]
+    assert [s for d in found for s in d.segments] == [row[column] for row in ROWS]
+    assert (found[0].numbers == ["1", "2"]) == ("segment" in fields)
+
+
+def long_table(names=("X", "Y")):
+    """A row for each segment of each system."""
+    rows = [(*row[:4], f"{row[4]} {name}", name) for name in names for row in ROWS]
+    return table(",", rows, (*FIELDS, "system"))
+
+
+def test_a_table_with_several_systems(write):
+    path = write("x", long_table())
+    found = read_translations({"Y": path, "other": f"{path}#X"}, [path], source=path)
+    assert found.systems["Y"][2] == "fuenf Y" and found.systems["other"][2] == "fuenf X"
+    assert found.references == [[row[3] for row in ROWS]]
+    for name in ("Z", None):
+        with pytest.raises(UserError, match="x has the systems X, Y; choose one as FILE#NAME, or"):
+            read_input(path, "system", name)
+    named = write("n", long_table().replace("system", "who"))
+    wanted = f"{named}#doc=doc_id,segment=segment,text=hypothesis,system=who"
+    assert read_input(wanted, "system", "Y").documents[1].segments == ["fuenf Y"]
+    one = write("o", long_table(["X"]))
+    assert read_input(one, "system", "any").documents[1].segments == ["fuenf X"]
+
+
+def test_a_translation_alone_is_a_reference(write):
+    """The references of WMT25 are files like those of systems."""
+    records = [{"doc_id": "a", "tgt_lang": "de", "hypothesis": "eins\n\nzwei"}]
+    path = write("x", json.dumps(records[0]) + "\n")
+    assert read_input(path, "reference").documents[0].segments == ["eins", "zwei"]
+    path = write("x", json.dumps({**records[0], "source": "one"}) + "\n")
+    with pytest.raises(UserError, match="none of the fields reference, ref,"):
+        read_input(path, "reference")
+    assert read_input(f"{path}#hypothesis", "reference").documents[0].segments[0] == "eins"
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ('["x y", "z"]', 'record 1 must be a JSON object with the fields doc_id and text, not "x'),
+        (json.dumps({"a": ["x y"]}, indent=1), 'record 1 has no "doc_id"; name the field of the'),
+        ('[\n{"doc_id": "a",\n "text": "x"},\n{"doc_id": \n]', "line 5 is not valid JSON"),
+        ('{"doc_id": "a", "text": ["x"]}', 'line 1: "text" has 1 texts; choose one .*FILE#text.0'),
+        ("source\ttarget\nx y\tz\n", 'line 2 has no "doc_id"; name the field of the document as'),
+        ("news\td1\tone\nnews\td1\ttwo\n", "x seems to be a table whose first line does not name"),
+        ('doc_id,text\na,"x\nb,y\n', "line 2 is not valid CSV"),
+        ("doc_id,text\na,x,y\n", "line 2 has 3 columns, but the header 2"),
+        ('<DOC docid="a">\n<seg id="1">x y</seg>\n</DOC>\n', "line 1: the document is in no srcs"),
+        ('<tstset>\n<doc docid="a">\n<seg id=1>x\n<seg id=2>y</seg>\n</doc>', "the seg has no end"),
+        ("<html><p>x</p></html>", "x seems to be mark-up without documents and segments"),
+        (one_set("srcset", 2), "x has no tstset, only srcset; give the system file of the task"),
+        (one_set("tstset", 4, "sysid=X") * 2, "line 17: the file already has a document a; rename"),
+        (SGM + one_set("tstset", 4, "sysid=Y"), "x has several: X, Y; choose one as FILE#NAME"),
+    ],
+)
+def test_mistakes(write, text, message):
+    with pytest.raises(UserError, match=message):
+        read_input(write("x", text), "system")
+
+
+@pytest.mark.parametrize(
+    "text, fields, message",
+    [
+        (SGM, "doc=a,text=b", "x has documents and systems, no fields; give FILE#NAME"),
+        ("words\n", "doc=a,text=b", "x is plain text, which has no doc=a,text=b; remove #doc=a"),
+        (FORMATS["comma"], "doc=doc_id,txt=source", "give doc=FIELD, segment=FIELD, text=FIELD"),
+        (FORMATS["comma"], "doc=doc_id,doc=source", "each once, separated by commas"),
+        (FORMATS["comma"], "doc=doc_id,segment=no", 'line 2 has no "no"'),
+        (FORMATS["comma"], "doc=doc_id,system=no", "x has no no; see its fields"),
+        (FORMATS["array"], "source.3", 'record 1 has no "3"'),
+        (SGM, "Z", "x has no Z, only X"),
+    ],
+)
+def test_mistakes_in_fields(write, text, fields, message):
+    with pytest.raises(UserError, match=message):
+        read_input(f"{write('x', text)}#{fields}", "system")
+
+
+def test_the_wanted_set_and_system_of_sgm(write):
+    path = write("x", SGM + one_set("tstset", 4, "sysid=Y").replace("fuenf", "five"))
+    assert read_input(f"{path}#Y", "system").documents[1].segments == ["five"]
+    assert read_input(path, "system", "X").documents[1].segments == ["fuenf"]
+    assert read_input(path, "reference").language == "de"
+    assert read_input(path, "source").language is None
+    human = write("r", one_set("refset", 3))
+    assert read_input(human, "system").documents[0].numbers == ["1", "2"]
+
+
+def test_tabs_in_some_lines_are_text(write):
+    assert isinstance(read_input(write("x", "a\tb\nc\n"), "system"), Lines)
+    path = write("y", "a\tb\nc\td\n")
+    assert isinstance(read_input(path, "system", plain=True), Lines)
