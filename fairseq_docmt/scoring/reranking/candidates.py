@@ -151,8 +151,9 @@ def write(args: argparse.Namespace, candidates: Candidates, choice: Sequence[int
         UserError: the file cannot be written, or plain text cannot hold an empty translation.
     """
     found = candidates.chosen(choice)
-    documents = documents_of(candidates.layout.index, candidates.layout.ids, found)
-    write_text(args.out, convert.FORMATS[args.to](documents, args.out))
+    layout = candidates.layout
+    documents = documents_of(layout.index, layout.ids, found, layout.segment_numbers)
+    write_text(args.out, convert.FORMATS[args.to](documents, args.out, "system"))
     for note in candidates.notes:
         print(note)
     other = sum(number != 0 for number in choice)

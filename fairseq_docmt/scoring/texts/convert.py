@@ -1,28 +1,35 @@
-r"""Convert a text of a test set to JSON lines, or to lines with blank lines between documents.
+r"""Convert a text of a test set to JSON lines, a table, WMT XML or plain text.
 
     fairseq-docmt convert --to jsonl --out system.jsonl system.xml
+    fairseq-docmt convert --to text --write-docids docids --out system.txt 'all.csv#text=GPT'
 
-Formats that are read, here and by all other commands:
+Formats that are read, here and by all other commands, also compressed by gzip:
 
   text       one sentence per line, a blank line between documents; or with --docids
-  jsonl      one JSON object per segment or document, with doc_id, segment (its number, may be
-             missing) and text; the fields of the WMT shared tasks are understood too
-  table      the same fields as columns separated by tabs, with a header
+  JSON       lines or an array, an object for each segment or document with doc_id, segment (its
+             number, may be missing) and text; the fields of the WMT shared tasks are known too
+  table      the same fields as columns separated by tabs, commas or semicolons, with a header
   WMT XML    documents with src, ref and hyp
+  SGM        srcset, refset or tstset of older WMT and NIST tasks
   output     of fairseq-generate or fairseq-interactive, with --source or --reference to say where
              documents end
 
-With --reference, the text is also brought into its documents and segments (see --align).
+FILE#NAME chooses one of several texts: a field, a translator or a system.  Other fields than those
+are named as FILE#doc=FIELD,segment=FIELD,text=FIELD,system=FIELD, columns without header by their
+number.  With --reference, the text is also brought into its documents and segments (see --align).
 """
 
 import argparse
 import json
+from pathlib import Path
 from typing import List
 
+from lxml import etree
+
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers import Document, Documents, Output, read_docids, read_input
+from fairseq_docmt.readers import Document, Documents, Output, read_docids, read_input, wmt_xml
 from fairseq_docmt.readers.files import write_text
-from fairseq_docmt.readers.records import TEXT_FIELDS
+from fairseq_docmt.readers.record_files import TEXT_FIELDS
 from fairseq_docmt.scoring.texts import translations
 from fairseq_docmt.scoring.texts.layout import Mismatch, documents_of, layout_of, without_gaps
 
@@ -35,13 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--to", choices=FORMATS, default="jsonl", help="default: jsonl")
     parser.add_argument("--out", metavar="FILE", required=True, help="file to write")
+    parser.add_argument(
+        "--write-docids",
+        metavar="FILE",
+        help="for --to text: write the document of each line to FILE, and no blank lines",
+    )
     parser.add_argument("--reference", metavar="FILE", help="text with the wanted segments")
     parser.add_argument("--source", metavar="FILE", help="source of an output of fairseq-generate")
     parser.add_argument(
         "--empty",
         metavar="TEXT",
         default="",
-        help="text of empty segments, which --to text refuses",
+        help="text of empty segments, which --to text refuses without --write-docids",
     )
     translations.add_layout_arguments(parser)
 
@@ -54,7 +66,13 @@ def main(args: argparse.Namespace) -> None:
             d._replace(segments=[text if text.strip() else args.empty for text in d.segments])
             for d in documents
         ]
-    write_text(args.out, FORMATS[args.to](documents, args.file))
+    if args.write_docids and args.to != "text":
+        raise UserError("--write-docids is for --to text; other formats hold the documents")
+    if args.write_docids:
+        write_text(args.out, _lines(documents))
+        write_text(args.write_docids, "".join(f"{d.id}\n" * len(d.segments) for d in documents))
+    else:
+        write_text(args.out, FORMATS[args.to](documents, args.out, args.role))
     for note in notes:
         print(note)
     segments = sum(len(document.segments) for document in documents)
@@ -80,7 +98,8 @@ def read_documents(args: argparse.Namespace):
             role=args.role,
             plain=plain,
         )
-        return documents_of(texts.index, texts.ids, texts.systems[args.file]), texts.notes
+        found = texts.systems[args.file]
+        return documents_of(texts.index, texts.ids, found, texts.numbers), texts.notes
     if args.align:
         raise UserError("--align needs the text to align with; give --reference")
     text = read_input(args.file, args.role, plain=plain)
@@ -100,10 +119,11 @@ def read_documents(args: argparse.Namespace):
         found = layout.sentences(text)
     except Mismatch as mismatch:
         raise UserError(f"{mismatch}; align it with --reference FILE --align LANGUAGE") from None
-    return documents_of(layout.index, layout.ids, found), layout.notes(args.file, text)
+    documents = documents_of(layout.index, layout.ids, found, layout.segment_numbers)
+    return documents, layout.notes(args.file, text)
 
 
-def json_lines(documents: List[Document], path: str = "") -> str:
+def json_lines(documents: List[Document], path: str = "", role: str = "system") -> str:
     """Return documents as JSON lines, the format of this project.
 
     An empty document is a record without a segment.
@@ -117,30 +137,80 @@ def json_lines(documents: List[Document], path: str = "") -> str:
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
-def plain_text(documents: List[Document], path: str) -> str:
+def table(documents: List[Document], path: str, role: str = "system") -> str:
+    """Return documents as a table separated by tabs.
+
+    Raises:
+        UserError: a document is empty.
+    """
+    _refuse_empty(documents, path)
+    rows = [
+        (document.id, str(number), " ".join(text.split()))
+        for document in documents
+        for number, text in zip(_numbers(document), document.segments)
+    ]
+    return "".join("\t".join(row) + "\n" for row in [("doc_id", "segment", "text"), *rows])
+
+
+def xml(documents: List[Document], path: str, role: str = "system") -> str:
+    """Return documents as XML of WMT, its system or translator named as the file.
+
+    Raises:
+        UserError: a document is empty, or a text has characters that XML cannot hold.
+    """
+    _refuse_empty(documents, path)
+    tag, attribute = wmt_xml.ELEMENTS[role]
+    root = etree.Element("dataset")
+    for document in documents:
+        element = etree.SubElement(root, "doc", id=document.id)
+        text = etree.SubElement(element, tag)
+        if role != "source":
+            text.set(attribute, Path(path).name.split(".")[0])
+        for number, segment in zip(_numbers(document), document.segments):
+            try:
+                etree.SubElement(text, "seg", id=str(number)).text = segment
+            except ValueError:
+                raise UserError(
+                    f"{path}: segment {number} of document {document.id} has control characters, "
+                    "which XML cannot hold; use --to jsonl"
+                ) from None
+    etree.indent(root)
+    return etree.tostring(root, encoding="unicode") + "\n"
+
+
+def plain_text(documents: List[Document], path: str, role: str = "system") -> str:
     """Return documents as lines, with blank lines between documents.
 
     Raises:
         UserError: a segment is empty: it would be the end of a document; or a document is empty.
     """
+    _refuse_empty(documents, path)
     for document in documents:
-        if not document.segments:
-            raise UserError(
-                f"{path}: document {document.id} is empty, which plain text cannot hold; leave it "
-                "out, or use --to jsonl"
-            )
         for number, text in zip(_numbers(document), document.segments):
             if not text.strip():
                 raise UserError(
                     f"{path}: segment {number} of document {document.id} is empty and would end "
-                    "the document in plain text; use --to jsonl"
+                    "the document in plain text; use --to jsonl, or --write-docids FILE"
                 )
-    return "\n".join("".join(f"{text}\n" for text in d.segments) for d in documents)
+    return "\n".join(_lines([document]) for document in documents)
+
+
+def _lines(documents: List[Document]) -> str:
+    return "".join(f"{text}\n" for document in documents for text in document.segments)
+
+
+def _refuse_empty(documents: List[Document], path: str) -> None:
+    for document in documents:
+        if not document.segments:
+            raise UserError(
+                f"{path}: document {document.id} is empty, which only JSON lines can hold; leave "
+                "it out, or use --to jsonl"
+            )
 
 
 def _numbers(document: Document) -> list:
     numbers = document.numbers or range(1, len(document.segments) + 1)
-    return [int(n) if str(n).isdecimal() else n for n in numbers]
+    return [int(n) if str(n).isdecimal() and str(int(n)) == str(n) else n for n in numbers]
 
 
-FORMATS = {"jsonl": json_lines, "text": plain_text}
+FORMATS = {"jsonl": json_lines, "text": plain_text, "tsv": table, "xml": xml}

@@ -63,6 +63,13 @@ class Layout(NamedTuple):
             found += self._segments(text.path, place, document)
         return found
 
+    @property
+    def segment_numbers(self) -> Optional[List[str]]:
+        """Names of all segments in their documents, None if some have none."""
+        if not self.numbers or None in self.numbers:
+            return None
+        return [number for numbers in self.numbers for number in numbers]
+
     def filled(self, text: Input) -> Input:
         """Return a reference or source with an empty segment for each that it lacks.
 
@@ -280,11 +287,39 @@ def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> 
         return Layout(
             text.path, DocumentIndex.from_sizes([2 if line else 1 for line in text.lines])
         )
-    if text is not None and len(docids) != len(text.lines):
+    if text is not None:
+        _check_docids(text, docids)
+    names, sizes = _groups(docids)
+    starts = np.cumsum([0, *sizes])
+    path = "--docids" if text is None else text.path
+    return Layout(path, DocumentIndex(np.arange(len(docids)), starts), names, by_docids=True)
+
+
+def by_docids(text: Input, docids: Sequence[str]) -> Input:
+    """Return plain text as documents, and other texts as they are.
+
+    Raises:
+        UserError: there are other lines than docids, or the lines of a document are apart.
+    """
+    if not isinstance(text, Lines):
+        return text
+    _check_docids(text, docids)
+    names, sizes = _groups(docids)
+    starts = np.cumsum([0, *sizes])
+    documents = [Document(name, text.lines[a:b]) for name, a, b in zip(names, starts, starts[1:])]
+    return Documents(text.path, documents)
+
+
+def _check_docids(text: Lines, docids: Sequence[str]) -> None:
+    if len(docids) != len(text.lines):
         raise UserError(
             f"{text.path} has {len(text.lines)} lines, but --docids has {len(docids)}; it needs "
             "one for each line"
         )
+
+
+def _groups(docids: Sequence[str]) -> Tuple[List[str], List[int]]:
+    """Return the documents of lines, and their numbers of lines."""
     groups = [(name, len(list(lines))) for name, lines in groupby(docids)]
     names = [name for name, _ in groups]
     for name, count in Counter(names).items():
@@ -292,9 +327,7 @@ def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> 
             raise UserError(
                 f"--docids: the lines of document {name} are apart; sort all files by document"
             )
-    starts = np.cumsum([0, *(size for _, size in groups)])
-    path = "--docids" if text is None else text.path
-    return Layout(path, DocumentIndex(np.arange(len(docids)), starts), names, by_docids=True)
+    return names, [size for _, size in groups]
 
 
 def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Document:
@@ -344,8 +377,21 @@ def named(names: Sequence[str]) -> str:
 
 
 def documents_of(
-    index: DocumentIndex, ids: Optional[Sequence[str]], segments: Sequence[str]
+    index: DocumentIndex,
+    ids: Optional[Sequence[str]],
+    segments: Sequence[str],
+    numbers: Optional[Sequence[str]] = None,
 ) -> List[Document]:
-    """Cut segments into documents, named by their ids or by their numbers from 1."""
+    """Cut segments into documents, named by their ids or by their numbers from 1.
+
+    Args:
+        index: document of each segment.
+        ids: (documents,) or None.
+        segments: (segments,)
+        numbers: (segments,) names of the segments in their documents, or None.
+    """
     names = ids or [str(number) for number in range(1, index.num_documents + 1)]
-    return [Document(name, list(segments[a:b])) for name, (a, b) in zip(names, index.spans)]
+    return [
+        Document(name, list(segments[a:b]), None if numbers is None else list(numbers[a:b]))
+        for name, (a, b) in zip(names, index.spans)
+    ]

@@ -13,10 +13,10 @@ import numpy as np
 from fairseq_docmt.bleu import ENTITY, SUBWORD, sign_in
 from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers import Documents, Input, Output, read_docids, read_input
+from fairseq_docmt.readers import Documents, Input, Lines, Output, read_docids, read_input
 from fairseq_docmt.readers import add_argument as add_format_argument
 from fairseq_docmt.scoring.texts import alignment
-from fairseq_docmt.scoring.texts.layout import SHOWN, Layout, Mismatch, layout_of, named
+from fairseq_docmt.scoring.texts.layout import SHOWN, Layout, Mismatch, by_docids, layout_of, named
 
 #: languages that tokenizer 13a of BLEU does not cut into words
 NOT_BY_SPACES = ("zh", "ja", "ko", "th", "lo", "km", "my")
@@ -37,6 +37,7 @@ class Translations(NamedTuple):
         whole: (documents,) of all systems, if segments of some do not match; ``systems`` lacks
             those.
         ids: (documents,) names of the documents, None if the test set has none.
+        numbers: (segments,) names of the segments in their documents, None if some have none.
         notes: what was done to make the texts match.
         aligned: report of each aligned system.
         language: code of the target language, if a file says it by its content or its ending.
@@ -48,6 +49,7 @@ class Translations(NamedTuple):
     source: Optional[List[str]] = None
     whole: Dict[str, List[str]] = {}
     ids: Optional[List[str]] = None
+    numbers: Optional[List[str]] = None
     notes: Sequence[str] = ()
     aligned: Dict[str, alignment.Report] = {}
     language: Optional[str] = None
@@ -178,7 +180,17 @@ def read_translations(
     ids = read_docids(docids) if docids else None
     wanted = read_input(source, "source", plain=plain) if source else None
     notes: List[str] = []
-    layout, others = _read_references(references, wanted, ids, inputs, notes, plain)
+    given = [read_input(path, "reference", plain=plain) for path in references or ()]
+    if ids and isinstance((given or [wanted])[0], Documents):
+        # The documents of plain text are found by their ids.
+        if not any(isinstance(text, Lines) for text in [*given, wanted, *inputs.values()]):
+            raise UserError(
+                "--docids is for plain text, and all texts name documents; leave it out"
+            )
+        given = [by_docids(text, ids) for text in given]
+        inputs = {name: by_docids(text, ids) for name, text in inputs.items()}
+        wanted, ids = wanted and by_docids(wanted, ids), None
+    layout, others = _layout_and_references(given, wanted, ids, inputs, notes)
     wanted = wanted and layout.filled(wanted)
     texts = [layout.sentences(text) for text in others]
     found: Dict[str, List[str]] = {}
@@ -202,7 +214,8 @@ def read_translations(
             to_report.append(name)
         notes += layout.notes(name, text)
     sentences = layout.sentences(wanted) if wanted else None
-    result = Translations(layout.index, found, texts, sentences, whole, layout.ids, notes)
+    numbers = layout.segment_numbers
+    result = Translations(layout.index, found, texts, sentences, whole, layout.ids, numbers, notes)
     matching = [text for name, text in inputs.items() if name not in (*whole, *to_report)]
     result = _without_gaps(result, layout, [*others, *filter(None, [wanted])], matching)
     found, texts, whole = result.systems, result.references, result.whole
@@ -220,31 +233,28 @@ def read_translations(
     return result
 
 
-def _read_references(
-    files: Optional[Sequence[str]],
+def _layout_and_references(
+    references: Sequence[Input],
     source: Optional[Input],
     ids: Optional[List[str]],
     systems: Dict[str, Input],
     notes: List[str],
-    plain: bool,
 ) -> Tuple[Layout, List[Input]]:
     """Return the layout of the test set and its references.
 
     Args:
-        files: reference files; without any, the T- lines of the systems are the reference.
+        references: references; without any, the T- lines of the systems are the reference.
         source: source text, or None.
         ids: document of each line, or None.
         systems: texts of the systems.
         notes: list to which a note of documents without a reference is added.
-        plain: read all files as plain text.
 
     Raises:
         UserError: see :func:`read_translations`.
     """
-    if files:
-        first, *others = [read_input(path, "reference", plain=plain) for path in files]
-        layout = layout_of(_without_empty(first, notes), ids)
-        return layout, [layout.filled(each) for each in (first, *others)]
+    if references:
+        layout = layout_of(_without_empty(references[0], notes), ids)
+        return layout, [layout.filled(each) for each in references]
     if source is None and ids is None:
         raise UserError(
             "nothing says where documents end and whether sentences are missing; give --reference, "
@@ -330,6 +340,7 @@ def _without_gaps(
         source=texts.source and kept(texts.source),
         whole={name: [rows[n] for n in index.numbers] for name, rows in texts.whole.items()},
         ids=[texts.name_of(number) for number in index.numbers],
+        numbers=texts.numbers and kept(texts.numbers),
     )
 
 

@@ -204,3 +204,65 @@ def test_tabs_in_some_lines_are_text(write):
     assert isinstance(read_input(write("x", "a\tb\nc\n"), "system"), Lines)
     path = write("y", "a\tb\nc\td\n")
     assert isinstance(read_input(path, "system", plain=True), Lines)
+
+
+IDS = [
+    {"doc_id": d, "segment": n, "text": t}
+    for d, n, t in (
+        ("b", "s2", "eins & <zwei>"),
+        ("b", "s10", "drei"),
+        ("a", "01", "vier, fünf"),
+        ("a", "02", "x"),
+    )
+]
+
+
+@pytest.mark.parametrize("role", ["source", "reference", "system"])
+@pytest.mark.parametrize("to", ["jsonl", "tsv", "xml"])
+def test_conversion_there_and_back_keeps_names(scoring, write, tmp_path, to, role):
+    start, there, back = write("x", json.dumps(IDS)), tmp_path / "there.y", tmp_path / "back"
+    scoring("convert", start, "--role", role, "--to", to, "--out", str(there))
+    found = scoring("convert", str(there), "--role", role, "--out", str(back))
+    assert found == f"wrote 2 documents with 4 segments to {back}\n"
+    assert [json.loads(line) for line in back.read_text().splitlines()] == IDS
+    assert ('system="there"' in there.read_text()) == (to == "xml" and role == "system")
+    # The names come from the text that has the segments.
+    other = write("other", json.dumps([{**record, "text": "y"} for record in IDS[::-1]]))
+    scoring("convert", other, "--reference", start, "--out", str(back))
+    assert [json.loads(line)["segment"] for line in back.read_text().splitlines()] == [
+        record["segment"] for record in IDS
+    ]
+
+
+def test_conversion_to_text_with_docids(scoring, write, tmp_path):
+    out, ids = tmp_path / "out", tmp_path / "ids"
+    records = [{**record, "text": record["text"] * (record["segment"] != "s10")} for record in IDS]
+    convert = ["convert", write("x", json.dumps(records)), "--out", str(out)]
+    scoring(*convert, "--to", "text", "--write-docids", str(ids))
+    assert out.read_text() == "eins & <zwei>\n\nvier, fünf\nx\n"
+    assert ids.read_text() == "b\nb\na\na\n"
+    found = read_translations({"x": str(out)}, [write("x", json.dumps(records))], docids=str(ids))
+    assert found.systems["x"][1] == "" and found.ids == ["b", "a"]
+    with pytest.raises(UserError, match="--write-docids is for --to text; other formats hold"):
+        scoring(*convert, "--write-docids", str(ids))
+
+
+@pytest.mark.parametrize(
+    "record, to, message",
+    [
+        ({"text": "x\x01"}, "xml", "segment 1 of document a has control characters, which XML"),
+        ({"segment": 1, "text": "x\tv"}, "tsv", None),
+        ({"text": ""}, "tsv", "document a is empty, which only JSON lines can hold"),
+        ({"text": ""}, "xml", "document a is empty, which only JSON lines can hold"),
+    ],
+)
+def test_what_a_format_cannot_hold(scoring, write, tmp_path, record, to, message):
+    command = ["convert", write("x", json.dumps([{"doc_id": "a", **record}])), "--to", to]
+    command += ["--out", str(tmp_path / "out")]
+    if message is None:
+        scoring(*command)
+        assert (tmp_path / "out").read_text() == "doc_id\tsegment\ttext\na\t1\tx v\n"
+        return
+    with pytest.raises(UserError, match=message):
+        scoring(*command)
+    assert not (tmp_path / "out").exists()

@@ -335,7 +335,7 @@ def test_empty_documents(scoring, write, tmp_path):
         tmp_path / "o",
     )
     convert = ["convert", write("x", text), "--out", str(out), "--to"]
-    with pytest.raises(UserError, match="document a is empty, which plain text cannot hold"):
+    with pytest.raises(UserError, match="document a is empty, which only JSON lines can hold"):
         scoring(*convert, "text")
     scoring(*convert, "jsonl")
     documents = read_input(str(out), "system").documents
