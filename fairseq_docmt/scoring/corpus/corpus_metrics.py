@@ -161,8 +161,7 @@ def _one_metric(translations: Translations, kind: Kind, tests, options, samples)
     scores = {
         name: significance.score_of(metric, rows.sum(axis=0)) for name, rows in statistics.items()
     }
-    signature = f"docs:{translations.index.num_documents}|sents:{translations.index.num_sentences}"
-    signature = f"{signature}|unit:{kind.unit}|{metric.get_signature()}"
+    signature = f"{translations.signature}|unit:{kind.unit}|{metric.get_signature()}"
     found = {}
     for test in tests if len(systems) > 1 else ():
         if test == "sign":

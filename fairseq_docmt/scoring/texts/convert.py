@@ -32,6 +32,8 @@ from fairseq_docmt.readers.files import write_text
 from fairseq_docmt.readers.record_files import TEXT_FIELDS
 from fairseq_docmt.scoring.texts import translations
 from fairseq_docmt.scoring.texts.layout import Mismatch, documents_of, layout_of, without_gaps
+from fairseq_docmt.scoring.texts.matching import Reading
+from fairseq_docmt.scoring.texts.translations import read_translations
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,17 +92,11 @@ def read_documents(args: argparse.Namespace):
         raise UserError("give --source or --reference, not both: each has the segments")
     plain = args.input_format == "text"
     if args.reference:
-        texts = translations.read_translations(
-            {args.file: args.file},
-            [args.reference],
-            docids=args.docids,
-            align=args.align,
-            role=args.role,
-            plain=plain,
-        )
+        reading = Reading(args.docids, args.align, args.align_all, role=args.role, plain=plain)
+        texts = read_translations({args.file: args.file}, [args.reference], reading=reading)
         found = texts.systems[args.file]
         return documents_of(texts.index, texts.ids, found, texts.numbers), texts.notes
-    if args.align:
+    if args.align or args.align_all:
         raise UserError("--align needs the text to align with; give --reference")
     text = read_input(args.file, args.role, plain=plain)
     if not args.source and isinstance(text, Documents):

@@ -103,16 +103,16 @@ class Layout(NamedTuple):
                         mask[int(self.index.starts[place]) + at] = True
         return Gaps(missing, bad)
 
-    def whole_documents(self, text: Input) -> List[str]:
-        """Return the (documents,) of a text whose segments do not match, each as one line.
+    def segments_by_document(self, text: Input) -> List[List[str]]:
+        """Return the segments of each document of a text whose segments may not match.
 
         Raises:
             UserError: the documents do not match either.
         """
         if isinstance(text, Documents):
-            return [" ".join(document.segments) for document in self._documents(text)]
-        blocks = [" ".join(lines) for filled, lines in groupby(text.lines, key=bool) if filled]
-        lines = [line for line in text.lines if line]
+            return [document.segments for document in self._documents(text)]
+        blocks = [[*lines] for filled, lines in groupby(text.lines, key=bool) if filled]
+        lines = [[line] for line in text.lines if line]
         for documents in (blocks, lines):
             if len(documents) == self.index.num_documents:
                 return documents
@@ -121,6 +121,10 @@ class Layout(NamedTuple):
             f"{len(lines)} lines, but {self.path} has {self.index.num_documents} documents; "
             "separate them with blank lines, or use JSON lines with doc_id"
         )
+
+    def with_ends(self, segments: Sequence[str]) -> List[str]:
+        """Return segments as lines, with blank lines between documents."""
+        return [line for a, b in self.index.spans for line in [*segments[a:b], ""]]
 
     def notes(self, name: str, text: Input) -> List[str]:
         """Return notes on how a text was read.

@@ -297,7 +297,7 @@ def main(args: argparse.Namespace) -> None:
 
 def _signature(texts: Translations, from_reference: bool) -> str:
     """Return what the figures depend on, in the format of sacreBLEU."""
-    parts = [f"docs:{texts.index.num_documents}", f"sents:{texts.index.num_sentences}"]
+    parts = [texts.signature]
     parts += [f"nrefs:{len(texts.references)}"]
     parts += ["marks:reference"] if from_reference else []
     parts += [f"bs:{RESAMPLES}|seed:{SEED}"] if len(texts.systems) > 1 else []

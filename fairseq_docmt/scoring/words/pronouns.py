@@ -175,7 +175,8 @@ def main(args: argparse.Namespace) -> None:
     if args.tags:
         tags.write(args.tags, texts, pronoun_tags(pair.phenomena, source, reference))
     taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
-    signature = f"pair:{args.pair}|case:{'lc' if args.lowercase else 'mixed'}|{'|'.join(taggers)}"
+    case = "lc" if args.lowercase else "mixed"
+    signature = "|".join([texts.signature, f"pair:{args.pair}", f"case:{case}", *taggers])
     tables = [table(phenomenon, "class", systems) for phenomenon, systems in counts.items()]
     results = {
         phenomenon: {name: numbers(by_class) for name, by_class in systems.items()}

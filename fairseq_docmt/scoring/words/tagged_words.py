@@ -132,7 +132,7 @@ def main(args: argparse.Namespace) -> None:
         found = [[name for name, words in each.items() if words] for each in reference]
         tags.write(args.tags, texts, found)
     taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
-    signature = f"pair:{args.pair}|{'|'.join(taggers)}"
+    signature = f"{texts.signature}|pair:{args.pair}|{'|'.join(taggers)}"
     missing = [name for name in PHENOMENA if name not in rules.phenomena]
     notes = [*texts.notes, signature]
     notes += [f"not covered: {', '.join(missing)}"] if missing else []

@@ -12,6 +12,7 @@ from fairseq_docmt.readers import Lines
 from fairseq_docmt.scoring.texts import alignment
 from fairseq_docmt.scoring.texts.alignment import align_document, report, token_spans
 from fairseq_docmt.scoring.texts.layout import layout_of
+from fairseq_docmt.scoring.texts.matching import Reading
 from fairseq_docmt.scoring.texts.translations import read_translations
 
 pytest.importorskip("mweralign", reason="alignment needs mweralign")
@@ -131,20 +132,26 @@ def test_commands_align_what_does_not_match(scoring, write):
     printed = scoring("metrics", *arguments, "--metrics", "d-bleu,d-chrf")
     assert "x: whole documents" in printed and printed.count("100.00") == 2
     printed = scoring("metrics", *arguments, "--align", "en")
-    assert "x: aligned by mweralign|language:en|segments:4|empty:0|words left over:0" in printed
+    assert (
+        "x: 1 documents aligned by mweralign|language:en|segments:4|empty:0|words left over:0"
+        in printed
+    )
     with pytest.raises(UserError, match="r has 2 documents"):
         scoring("metrics", f"x={write('y', 'a b')}", *arguments[1:], "--align", "en")
 
 
 def test_blocks_between_blank_lines_are_whole_documents():
     layout = layout_of(Lines("reference", ["a", "b", "", "c"]))
-    assert layout.whole_documents(Lines("x", ["u", "v", "w", "", "x"])) == ["u v w", "x"]
+    assert layout.segments_by_document(Lines("x", ["u", "v", "w", "", "x"])) == [
+        ["u", "v", "w"],
+        ["x"],
+    ]
 
 
 def test_whole_documents_of_several_systems_keep_their_order(write):
     reference = write("r", [REFERENCE, ["Good night."]])
     systems = {"one": write("one", [["a b"], ["c"]]), "two": reference}
-    found = read_translations(systems, [reference], whole_documents=True)
+    found = read_translations(systems, [reference], reading=Reading(whole_documents=True))
     assert found.names == ["one", "two"]
     assert found.documents("one") == ["a b", "c"]
     assert found.documents("two") == [" ".join(REFERENCE), "Good night."]

@@ -12,6 +12,7 @@ import pytest
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Document, Lines, read_input
+from fairseq_docmt.scoring.texts.matching import Reading
 from fairseq_docmt.scoring.texts.translations import read_translations
 
 #: Document, number, source, reference and translation of each segment.
@@ -241,7 +242,9 @@ def test_conversion_to_text_with_docids(scoring, write, tmp_path):
     scoring(*convert, "--to", "text", "--write-docids", str(ids))
     assert out.read_text() == "eins & <zwei>\n\nvier, fünf\nx\n"
     assert ids.read_text() == "b\nb\na\na\n"
-    found = read_translations({"x": str(out)}, [write("x", json.dumps(records))], docids=str(ids))
+    found = read_translations(
+        {"x": str(out)}, [write("x", json.dumps(records))], reading=Reading(docids=str(ids))
+    )
     assert found.systems["x"][1] == "" and found.ids == ["b", "a"]
     with pytest.raises(UserError, match="--write-docids is for --to text; other formats hold"):
         scoring(*convert, "--write-docids", str(ids))

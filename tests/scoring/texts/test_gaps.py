@@ -8,6 +8,7 @@ import json
 import pytest
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.texts.matching import Reading
 from fairseq_docmt.scoring.texts.translations import read_translations
 
 #: 1 to 12: segments in the order of their numbers.
@@ -142,7 +143,7 @@ def test_whole_documents_are_left_out_as_a_whole(write):
     found = read_translations(
         {"x": write("x.jsonl", json_lines(*system))},
         [write("r.jsonl", json_lines(*records))],
-        whole_documents=True,
+        reading=Reading(whole_documents=True),
     )
     assert found.whole == {"x": ["b", "c"]} and found.index.num_documents == 2
 

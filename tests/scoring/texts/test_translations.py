@@ -6,6 +6,7 @@ Covers scoring/texts/layout.py.
 import pytest
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.texts.matching import Reading
 from fairseq_docmt.scoring.texts.translations import read_translations
 
 REFERENCE = "a\nb\n\nc\n"
@@ -170,21 +171,23 @@ def test_missing_sentences_are_no_documents(write, text, message):
     with pytest.raises(UserError, match=message):
         read_translations({"x": output}, source=source)
     with pytest.raises(UserError, match="--docids"):
-        read_translations({"x": output}, docids=write("ids", "d\nd\ne\n"))
+        read_translations({"x": output}, reading=Reading(docids=write("ids", "d\nd\ne\n")))
 
 
 def test_docids_say_where_documents_end(write):
     ids = write("ids", "news\td\nnews\td\nnews\te\n")
     output = write("x", "T-0\ta\nH-0\t1\tA\nT-1\tb\nH-1\t1\tB\nT-3\tc\nH-3\t1\tC\n")
-    found = read_translations({"x": output}, docids=ids)
+    found = read_translations({"x": output}, reading=Reading(docids=ids))
     assert found.systems == {"x": ["A", "B", "C"]} and found.ids == ["d", "e"]
     text = write("text", "A\n\nC\n")
-    found = read_translations({"x": text}, [write("reference", "a\nb\nc\n")], docids=ids)
+    found = read_translations(
+        {"x": text}, [write("reference", "a\nb\nc\n")], reading=Reading(docids=ids)
+    )
     assert found.systems == {"x": ["A", "", "C"]}
     assert found.index.starts.tolist() == [0, 2, 3]
     with pytest.raises(UserError, match="the lines of document d are apart"):
-        read_translations({"x": text}, [text], docids=write("mixed", "d\ne\nd\n"))
+        read_translations({"x": text}, [text], reading=Reading(docids=write("mixed", "d\ne\nd\n")))
     with pytest.raises(UserError, match="text has 3 lines, but --docids has 2"):
-        read_translations({"x": text}, [text], docids=write("few", "d\ne\n"))
+        read_translations({"x": text}, [text], reading=Reading(docids=write("few", "d\ne\n")))
     with pytest.raises(UserError, match="line 2 has no document id"):
-        read_translations({"x": text}, [text], docids=write("gap", "d\n\ne\n"))
+        read_translations({"x": text}, [text], reading=Reading(docids=write("gap", "d\n\ne\n")))

@@ -145,7 +145,7 @@ def test_command(scoring, arguments):
     assert "pair:en-de|case:mixed|" in printed
     numbers = json.loads(scoring("pronouns", *arguments, "--format", "json", "--lowercase"))
     assert numbers["pronouns"]["x"]["all"]["both"] == 1
-    assert numbers["signature"].startswith("pair:en-de|case:lc|en_pipeline ")
+    assert numbers["signature"].startswith("docs:2|sents:3|pair:en-de|case:lc|en_pipeline ")
 
 
 def test_notes_on_how_texts_were_read(scoring, arguments, write):
@@ -154,7 +154,7 @@ def test_notes_on_how_texts_were_read(scoring, arguments, write):
     texts = [f"x={flat}", "--source", write("six", [["It is."] * 3] * 2)]
     texts += ["--reference", write("wanted", [["Es ist."] * 3] * 2), *arguments[5:]]
     wanted = "x: 1 blank lines taken for empty translations"
-    assert f"\n{wanted}\npair:en-de|" in scoring("pronouns", *texts)
+    assert f"\n{wanted}\ndocs:2|sents:6|pair:en-de|" in scoring("pronouns", *texts)
     found = json.loads(scoring("pronouns", *texts, "--format", "json"))
     assert found["notes"] == [wanted]
 

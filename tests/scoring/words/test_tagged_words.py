@@ -213,7 +213,7 @@ def test_command(scoring, arguments, tmp_path):
     ]
     numbers = json.loads(scoring("tagged-words", *arguments, "--format", "json"))
     assert numbers["systems"]["x"]["formality"]["both"] == 1
-    assert numbers["signature"].startswith("pair:en-fr|en_pipeline ")
+    assert numbers["signature"].startswith("docs:2|sents:3|pair:en-fr|en_pipeline ")
     assert numbers["not covered"] == []
     printed = scoring("tagged-words", *arguments, "--pair", "en-zh")
     assert "not covered: verb form, pronouns" in printed
@@ -225,7 +225,7 @@ def test_notes_on_how_texts_were_read(scoring, arguments, write):
     texts = [f"x={flat}", "--source", write("six", [["Your dog"] * 3] * 2)]
     texts += ["--reference", write("wanted", [["Ton chien"] * 3] * 2), *arguments[5:]]
     wanted = "x: 1 blank lines taken for empty translations"
-    assert f"\n{wanted}\npair:en-fr|" in scoring("tagged-words", *texts)
+    assert f"\n{wanted}\ndocs:2|sents:6|pair:en-fr|" in scoring("tagged-words", *texts)
     found = json.loads(scoring("tagged-words", *texts, "--format", "json"))
     assert found["notes"] == [wanted]
 

@@ -1,0 +1,213 @@
+"""What language models write around a translation: thoughts, fences, announcements, comments.
+
+:func:`stripped` removes what is certain before segments are matched; :func:`notes_on` counts what
+is left.  What the reference has too is part of the text.
+"""
+
+import re
+from itertools import groupby
+from typing import Dict, List, NamedTuple, Optional, Pattern, Sequence, Tuple
+
+from fairseq_docmt.bleu import MANY
+from fairseq_docmt.readers import Document, Documents, Input, Lines, Output
+from fairseq_docmt.scoring.texts.layout import named
+
+_TRANSLATION = (
+    r"(?:translat|übersetz|traduc|traduz|tradott|перевод|переклад|překlad|翻[译譯訳]|译文|번역)"
+)
+_LANGUAGE = r"(?:final|[a-z]+(?:ish|ian|ese|man|nch|tch|ean|bic|rew|ndi|zech))"
+_LABEL = (
+    rf"(?:(?:{_LANGUAGE} )?translation|übersetzung|traducción|traduction|traduzione|tradução|"
+    r"перевод|переклад|překlad|翻[译譯訳]|译文|번역)"
+)
+_HERE = r"(?:here(?: is|'s|’s| are)|below is|hier ist|voici|aquí (?:está|tienes)|以下[是は])"
+_SURE = r"(?:(?:sure|certainly|of course|okay)\b[^\n:：.!]{0,40}[,.!:]\s*)?"
+#: ``<think>`` and its like, up to the end of the thoughts.
+THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>\s*", flags=re.I | re.S)
+#: Announcement of a translation before it.
+ANNOUNCEMENT = re.compile(
+    rf"\s*{_SURE}(?:\*\*)?(?:{_HERE}[^\n:：]{{0,60}}?(?:{_TRANSLATION}|\bin [A-Z]\w+)"
+    rf"[^\n:：]{{0,60}}|{_LABEL})\s*(?:\*\*)?[:：](?:\*\*)?\s*",
+    flags=re.I,
+)
+#: Offer of help after a translation.
+OFFER = re.compile(
+    r"\s*(?:let me know if|i hope this|feel free to|please let me know|is there anything else)\b"
+    r"[^\n]*$",
+    flags=re.I,
+)
+FENCE = re.compile(r"```\w*")
+_FENCED = re.compile(r"```(?:\w*\n|\s*)(.*?)\s*```", flags=re.S)
+_NUMBER = re.compile(r"\s*[(\[]?(\d+)[.):\]]\s+")
+_ABOUT = re.compile(_TRANSLATION, flags=re.I)
+#: Scripts by their letters.
+_SCRIPTS = {
+    "Latin": "A-Za-zÀ-ɏ",
+    "Cyrillic": "\u0400-\u04ff",
+    "Greek": "\u0370-\u03ff",
+    "Hebrew": "\u0590-\u05ff",
+    "Arabic": "\u0600-\u06ff",
+    "Devanagari": "\u0900-\u097f",
+    "Thai": "\u0e00-\u0e7f",
+    "Chinese or Japanese": "\u3040-\u30ff\u3400-\u9fff",
+    "Korean": "\uac00-\ud7af",
+}
+_LETTER = re.compile(r"[^\W\d_]")
+#: Letters or characters below which a text says nothing of its language, or of a repeated source.
+FEWEST_LETTERS = 20
+
+
+class Found(NamedTuple):
+    """Signs of wrappers in a system: kind -> segments, and the beginning of the first one."""
+
+    kinds: Dict[str, List[int]]
+    example: str
+
+
+def stripped(text: Input, references: Sequence[Input]) -> Tuple[Input, int]:
+    """Remove thoughts, fences, announcements and offers of help around translations.
+
+    Args:
+        text: translations of a system.
+        references: references; what stands in them too is not removed.
+
+    Returns:
+        The translations, and the number of segments or lines that changed.
+    """
+    known = "\n".join(line for reference in references for line in _lines_of(reference))
+    patterns = [p for p in (ANNOUNCEMENT, OFFER) if not _at_a_line(p).search(known)]
+    if isinstance(text, Output):
+        kept = {n: _bare([line], patterns) for n, line in text.hypotheses.items()}
+        hypotheses = {n: lines[0] if lines else "" for n, lines in kept.items()}
+        changed = sum(line != text.hypotheses[n] for n, line in hypotheses.items())
+        return text._replace(hypotheses=hypotheses), changed
+    if isinstance(text, Documents):
+        found = [_bare_document(document, patterns) for document in text.documents]
+        changed = sum(
+            abs(len(new.segments) - len(old.segments))
+            + sum(a != b for a, b in zip(new.segments, old.segments))
+            for new, old in zip(found, text.documents)
+        )
+        return text._replace(documents=found), changed
+    lines: List[str] = []
+    without = THOUGHTS.sub("", "\n".join(text.lines)).split("\n")
+    for filled, block in groupby(without, key=bool):
+        block_lines = [*block]
+        lines += _bare(block_lines, patterns) if filled else block_lines
+    kept = {*lines, ""}
+    return text._replace(lines=lines), sum(line not in kept for line in text.lines)
+
+
+def _bare_document(document: Document, patterns: Sequence[Pattern]) -> Document:
+    if document.numbers is None and not document.missing and not document.bad:
+        return document._replace(segments=_bare(document.segments, patterns))
+    # Segments with names or marks stay, if need be empty.
+    bare = [" ".join(_bare([segment], patterns)) for segment in document.segments]
+    return document._replace(segments=bare)
+
+
+def _bare(lines: List[str], patterns: Sequence[Pattern]) -> List[str]:
+    """Return the lines of a document, or a single segment, without what is around them."""
+    text = THOUGHTS.sub("", "\n".join(lines))
+    fenced = _FENCED.fullmatch(_without(text, patterns).strip())
+    text = fenced[1] if fenced else text
+    return [line for line in _without(text, patterns).split("\n") if line.strip()]
+
+
+def _without(text: str, patterns: Sequence[Pattern]) -> str:
+    lines = text.split("\n")
+    for pattern in patterns:
+        if pattern is OFFER:
+            lines[-1] = "" if OFFER.fullmatch(lines[-1]) and len(lines) > 1 else lines[-1]
+        else:
+            lines = [
+                pattern.sub("", line, count=1) if pattern.match(line) else line for line in lines
+            ]
+    return "\n".join(line for line in lines if line.strip())
+
+
+def _lines_of(text: Input) -> List[str]:
+    if isinstance(text, Output):
+        return [*text.hypotheses.values()]
+    if isinstance(text, Lines):
+        return text.lines
+    return [segment for document in text.documents for segment in document.segments]
+
+
+def _at_a_line(pattern: Pattern) -> Pattern:
+    return re.compile(rf"^(?:{pattern.pattern})", flags=pattern.flags | re.M)
+
+
+# ---- what is left --------------------------------------------------------------------------------
+
+
+def find(
+    system: Sequence[str], reference: Sequence[str], source: Optional[Sequence[str]] = None
+) -> Found:
+    """Find segments that hold more or other than a translation.
+
+    Args:
+        system, reference: (segments,)
+        source: (segments,), or None.
+    """
+    script = _script_of(reference)
+    other = re.compile(f"[{_SCRIPTS[script]}]") if script else None
+    kinds: Dict[str, List[int]] = {}
+    for i, (text, wanted) in enumerate(zip(system, reference)):
+        if text == wanted:
+            continue
+        kind = _kind(text, wanted, source[i] if source else None, other)
+        if kind:
+            kinds.setdefault(kind, []).append(i)
+    first = min((found[0] for found in kinds.values()), default=None)
+    return Found(kinds, "" if first is None else system[first][:60])
+
+
+def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Pattern]) -> str:
+    """Return what a segment holds besides or instead of a translation, "" if nothing is seen."""
+    low = text.lower()
+    if "<think" in low and "<think" not in wanted.lower() or "</think" in low:
+        return "thoughts"
+    if "```" in text and "```" not in wanted:
+        return "fences"
+    is_longer = len(text) > 1.5 * len(wanted) + FEWEST_LETTERS
+    if is_longer and _ABOUT.search(text) and not _ABOUT.search(f"{wanted} {source or ''}"):
+        return "words about the translation"
+    if source and len(source) > FEWEST_LETTERS and source in text and source not in wanted:
+        return "the source"
+    if script is not None and len(text) > FEWEST_LETTERS and not script.search(text[:200]):
+        letters = len(_LETTER.findall(text))
+        if letters > FEWEST_LETTERS and len(script.findall(wanted)) > 10:
+            return "another script than the reference"
+    return ""
+
+
+def _script_of(sentences: Sequence[str]) -> Optional[str]:
+    """Return the script of most letters, None if there is none."""
+    text = "".join(sentences[:1000])
+    counts = {name: len(re.findall(f"[{letters}]", text)) for name, letters in _SCRIPTS.items()}
+    best = max(counts, key=lambda name: counts[name])
+    return best if counts[best] else None
+
+
+def notes_on(name: str, found: Found, places: Sequence[str]) -> List[str]:
+    """Return a note that counts what is around translations and names the documents.
+
+    Args:
+        name: name of the system.
+        found: result of :func:`find`.
+        places: (segments,) names of the documents.
+    """
+    if not found.kinds:
+        return []
+    copied = len(found.kinds.get("the source", ()))
+    if len(found.kinds) == 1 and 0 < copied < MANY * len(places):
+        return []  # names and tags are the same in the translation
+    segments = sorted(i for each in found.kinds.values() for i in each)
+    documents = [*dict.fromkeys(places[i] for i in segments)]
+    counts = ", ".join(f"{kind} in {len(each)}" for kind, each in found.kinds.items())
+    return [
+        f"{name}: {len(segments)} segments seem to hold more or other than a translation "
+        f"({counts}), the first {found.example!r}; documents: {named(documents)}; see "
+        "--strip-wrappers"
+    ]

@@ -1,0 +1,240 @@
+"""What language models write around translations, and other signs of texts that are not meant.
+
+Covers scoring/texts/checks.py, scoring/texts/matching.py, scoring/texts/wrappers.py.
+"""
+
+import json
+
+import pytest
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers import Document, Documents, Lines, Output
+from fairseq_docmt.scoring.texts import checks, wrappers
+from fairseq_docmt.scoring.texts.matching import Reading
+from fairseq_docmt.scoring.texts.translations import read_translations
+
+#: Translations of two lines as models return them.
+BARE = ["Hola a todos.", "¿Qué tal?"]
+WRAPPED = {
+    "thoughts": "<think>\nThe user wants Spanish.\n\nI see.\n</think>\n\n" + "\n".join(BARE),
+    "a fence": "```\n" + "\n".join(BARE) + "\n```",
+    "a fence with a name": "```text\n" + "\n".join(BARE) + "\n```",
+    "an announcement": "Here is the translation:\n" + "\n".join(BARE),
+    "a polite one": "Sure! Here's the Spanish translation of the text:\n\n" + "\n".join(BARE),
+    "a language": "Here is the text in Spanish:\n" + "\n".join(BARE),
+    "in German": "Hier ist die Übersetzung:\n" + "\n".join(BARE),
+    "in Chinese": "以下是翻译：\n" + "\n".join(BARE),
+    "a label": "Translation: " + "\n".join(BARE),
+    "a label with a language": "Czech translation:\n" + "\n".join(BARE),
+    "a bold label": "**Translation:**\n" + "\n".join(BARE),
+    "a label in Chinese": "译文：" + "\n".join(BARE),
+    "an offer": "\n".join(BARE) + "\n\nLet me know if you need anything else!",
+    "all": "<think>x</think>Sure, here is the translation:\n\n```\n"
+    + "\n".join(BARE)
+    + "\n```\n\nFeel free to ask for changes.",
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_documents_are_bare(name):
+    lines = [line for line in WRAPPED[name].split("\n") if line]
+    text = Documents("x", [Document("a", lines), Document("b", BARE)])
+    found, changed = wrappers.stripped(text, [])
+    assert [document.segments for document in found.documents] == [BARE, BARE] and changed > 0
+    plain = Lines("x", [*WRAPPED[name].split("\n"), "", *BARE])
+    if "all" not in name and "\n\n" not in WRAPPED[name] or name == "thoughts":
+        assert wrappers.stripped(plain, [])[0].lines == [*BARE, "", *BARE]
+
+
+def test_segments_with_names_are_bare():
+    lines = ["Translation: Hola.", "<think>x</think>", "```Bien.```", "Adiós."]
+    document = Document("a", lines, ["1", "2", "3", "4"])
+    (found,) = wrappers.stripped(Documents("x", [document]), [])[0].documents
+    assert found == Document("a", ["Hola.", "", "Bien.", "Adiós."], ["1", "2", "3", "4"])
+    output = Output("x", dict(enumerate(lines)), {})
+    found, changed = wrappers.stripped(output, [])
+    assert [*found.hypotheses.values()] == ["Hola.", "", "Bien.", "Adiós."] and changed == 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Here is my house: it is small.",
+        "The translation: a hard task",
+        "Use ``` for code.",
+        "Certainly not.",
+        "Let me know if you come.",
+        "Sure: yes.",
+    ],
+)
+def test_text_stays(line):
+    text = Documents("x", [Document("a", [line])])
+    assert wrappers.stripped(text, []) == (text, 0)
+
+
+def test_what_the_reference_has_stays():
+    lines = ["Traducción: J. Cano", "Hola."]
+    text = Documents("x", [Document("a", lines)])
+    assert wrappers.stripped(text, [])[0].documents[0].segments == ["J. Cano", "Hola."]
+    assert wrappers.stripped(text, [Lines("r", ["Traducción: M. Paz"])]) == (text, 0)
+
+
+@pytest.mark.parametrize(
+    "text, kind",
+    [
+        # As language models answered in WMT24.
+        ("1/3``` (no translation needed, as it's a numerical fraction)", "fences"),
+        (
+            "I apologize, but I don't feel comfortable translating that particular text",
+            "words about the translation",
+        ),
+        (
+            "我不会翻译那句话，而是回答您的问题：如果您喝得太多想快速醒酒，以下是一些建议，一共有五条可供您参考。",
+            "words about the translation",
+        ),
+        ("<think>The user wants", "thoughts"),
+        ("The girl snatches it out of his hand.", "the source"),
+        ("Девушка выхватывает это у него из рук", "another script than the reference"),
+        ("La chica se lo quita.", None),
+        ("", None),
+    ],
+)
+def test_what_is_left_is_found(text, kind):
+    source = "The girl snatches it out of his hand."
+    reference = "La niña lo quita de la mano."
+    found = wrappers.find([reference, text], [reference, reference], [source, source])
+    assert found.kinds == ({kind: [1]} if kind else {})
+    assert found.example == (text[:60] if kind else "")
+
+
+def test_words_that_source_or_reference_have_are_no_sign():
+    text = "La traducción es un trabajo muy difícil para todos."
+    for reference, source in (("Traducir cuesta.", None), ("Cuesta.", ["Translation is hard."])):
+        assert not wrappers.find([text], [reference], source).kinds
+    assert wrappers.find([text], ["Cuesta."]).kinds
+
+
+def run(scoring, write, system, *options):
+    """Score a system against two documents, as JSON."""
+    reference = [*BARE, "No sé qué decir."]
+    arguments = [f"x={write('x', system)}", "--reference", write("r", [BARE, reference])]
+    return json.loads(scoring("metrics", *arguments, "--format", "json", *options))
+
+
+def test_the_option(scoring, write):
+    system = "Here is the translation:\n" + "\n".join(BARE) + "\n\n```\n" + "\n".join(BARE)
+    system += "\nNo sé qué decir.\n```\n"
+    with pytest.raises(UserError, match="x has 9 lines, but"):
+        run(scoring, write, system)
+    found = run(scoring, write, system, "--strip-wrappers")
+    assert found["metrics"][0]["scores"]["x"] == pytest.approx(100)
+    assert found["metrics"][0]["signature"].startswith("docs:2|sents:5|wrappers:stripped|unit")
+    assert "x: wrappers removed from 3 segments" in found["notes"]
+
+
+def test_the_note(scoring, write):
+    lines = ["1/3``` (no translation needed)", *BARE[1:], "", *BARE, "No sé qué decir."]
+    (note,) = run(scoring, write, "\n".join(lines) + "\n")["notes"]
+    assert note == (
+        "x: 1 segments seem to hold more or other than a translation (fences in 1), the first "
+        "'1/3``` (no translation needed)'; documents: 1; see --strip-wrappers"
+    )
+
+
+def test_a_few_names_of_the_source_are_not_noted():
+    found = wrappers.Found({"the source": [3]}, "x")
+    assert wrappers.notes_on("x", found, ["a"] * 100) == []
+    assert len(wrappers.notes_on("x", found, ["a"] * 10)) == 1
+
+
+# ---- lengths -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("factor, noted", [(0.45, True), (0.55, False), (1.9, False), (2.1, True)])
+def test_documents_of_unusual_length(factor, noted):
+    reference = ["x" * 1000] * 4
+    system = ["y" * 900] * 3 + ["y" * int(900 * factor)]
+    note = checks.length_note("s", system, reference, "abcd")
+    if not noted:
+        assert note is None
+        return
+    assert note == (
+        "s: the length of 1 documents in relation to the reference is unusual (median 0.90): "
+        f"d ({0.9 * factor:.2f}); check that they are complete"
+    )
+
+
+def test_lengths_of_few_or_short_documents():
+    assert checks.length_note("s", ["y" * 50, "y"], ["x" * 199, "x" * 199], "ab") is None
+    assert "a (0.25)" in checks.length_note("s", ["y" * 50, "y"], ["x" * 200, "x"], "ab")
+
+
+# ---- alignment and missing documents ------------------------------------------------------------
+
+REFERENCE = [["The cat sat on the mat.", "Who saw it?"], ["Nobody was there today.", "Good night."]]
+
+
+def test_only_documents_that_do_not_match_are_aligned(scoring, write):
+    pytest.importorskip("mweralign", reason="alignment needs mweralign")
+    system = [["The cat sat", "on the mat. Who saw it?"], ["Nobody was there today. Good night."]]
+    arguments = [f"x={write('x', system)}", "--reference", write("r", REFERENCE)]
+    arguments += ["--align", "en", "--format", "json"]
+    found = json.loads(scoring("metrics", *arguments))
+    texts = read_translations(
+        {"x": write("x", system)}, [write("r", REFERENCE)], reading=Reading(align="en")
+    )
+    # The first document has two lines, as its reference: they are taken as they are.
+    assert texts.systems["x"] == [*system[0], *REFERENCE[1]]
+    assert any(note.startswith("x: 1 documents aligned by mweralign") for note in found["notes"])
+    found = json.loads(scoring("metrics", *arguments, "--align-all"))
+    assert found["metrics"][0]["scores"]["x"] == pytest.approx(100)
+    assert any(note.startswith("x: 2 documents aligned by mweralign") for note in found["notes"])
+    assert "-en(x:all)|" in found["metrics"][0]["signature"]
+
+
+def test_all_documents_of_an_output_may_be_aligned(scoring, write):
+    pytest.importorskip("mweralign", reason="alignment needs mweralign")
+    output = write("o", "H-0\t1\tThe cat sat\nH-1\t1\ton the mat. Who saw it?\n")
+    arguments = [f"x={output}", "--reference", write("r", REFERENCE[:1]), "--align", "en"]
+    found = json.loads(scoring("metrics", *arguments, "--align-all", "--format", "json"))
+    assert found["metrics"][0]["scores"]["x"] == pytest.approx(100)
+    with pytest.raises(UserError, match="--align-all needs --align LANGUAGE"):
+        scoring("metrics", *arguments[:3], "--align-all")
+
+
+def records(documents="abc", left_out=()):
+    return [
+        {"doc_id": d, "segment": n, "text": f"words of {d} and {n} here"}
+        for d in documents
+        for n in (1, 2)
+        if (d, n) not in left_out
+    ]
+
+
+@pytest.mark.parametrize("policy", ["skip", "empty"])
+@pytest.mark.parametrize(
+    "left_out, noted",
+    [
+        ([("b", 1), ("b", 2)], "1 documents (b)"),
+        ([("c", 1)], "1 segments (c, 1)"),
+    ],
+)
+def test_missing_documents_and_segments(scoring, write, policy, left_out, noted):
+    reference = write("r", json.dumps(records()))
+    part = write("part", json.dumps(records(left_out=left_out)))
+    arguments = [f"all={reference}", f"part={part}", "--reference", reference, "--format", "json"]
+    with pytest.raises(UserError, match="part lacks the document b|document c lacks segment 1"):
+        scoring("metrics", *arguments)
+    found = json.loads(scoring("metrics", *arguments, "--missing", policy))
+    left = 6 - (len(left_out) if policy == "skip" else 0)
+    documents = 3 - (policy == "skip" and "documents" in noted)
+    signature = f"docs:{documents}|sents:{left}|missing:{policy}|"
+    assert found["metrics"][0]["signature"].startswith(signature)
+    scores = found["metrics"][0]["scores"]
+    assert scores["all"] == pytest.approx(100)
+    if policy == "skip":
+        assert scores["part"] == pytest.approx(100)
+        assert f"left out, which part lacks: {noted}" in found["notes"]
+    else:
+        assert scores["part"] < 90
+        assert f"part: {len(left_out)} missing segments taken for empty" in found["notes"]
