@@ -22,4 +22,4 @@ esac
 fairseq-docmt contrastive "${files[@]}" --path "$checkpoint" \
   --data "$work/data/bin" --protocol wu --context $((size - 1)) --bpe-codes "$work/data/codes" \
   --source-tokenizer moses --target-tokenizer moses \
-  --source-truecaser "$work/data/truecase.en" --target-truecaser "$work/data/truecase.ru" --json "$out.json" "$@"
+  --source-truecaser "$work/data/truecase.en" --target-truecaser "$work/data/truecase.ru" --format json --out "$out.json" "$@"

@@ -1,11 +1,31 @@
-"""Confidence intervals of scores of a test set."""
+"""Confidence intervals of scores of a test set, and of differences between systems."""
 
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from fairseq_docmt.scoring._tables import Table
+
 #: Number of bootstrap resamples, and the seed by which they are drawn.
 RESAMPLES, SEED = 1000, 0
+#: How intervals are computed, as in a signature.
+PROCEDURE = f"bs:{RESAMPLES}|seed:{SEED}"
+
+#: Counts of a system by unit, two (units,): a part and the whole of which its sum is a share.
+Counts = Tuple[np.ndarray, np.ndarray]
+
+
+class Interval(NamedTuple):
+    """A share or the difference of two, with its 95 % confidence interval.
+
+    Attributes:
+        value: the share or difference.
+        low, high: ends of the interval; None for a single unit.
+    """
+
+    value: float
+    low: Optional[float]
+    high: Optional[float]
 
 
 def bootstrap_interval(
@@ -34,3 +54,82 @@ def bootstrap_interval(
         random_state=np.random.default_rng(SEED),  # `rng` needs SciPy 1.15
     ).confidence_interval
     return float(low), float(high)
+
+
+def share_interval(counts: Counts) -> Interval:
+    """Return the share of a system and its interval."""
+    return Interval(float(_share(*counts)), *bootstrap_interval(counts, _share))
+
+
+def difference_interval(counts: Counts, counts_of_first: Counts) -> Interval:
+    """Return the difference between the shares of two systems, by paired bootstrap."""
+    both = (*counts, *counts_of_first)
+    return Interval(float(_difference(*both)), *bootstrap_interval(both, _difference))
+
+
+def _share(part, whole, axis=-1):
+    return part.sum(axis) / np.maximum(whole.sum(axis), 1)
+
+
+def _difference(part, whole, part_of_first, whole_of_first, axis=-1):
+    return _share(part, whole, axis) - _share(part_of_first, whole_of_first, axis)
+
+
+def compare(parts: Dict[str, Dict[str, Counts]]) -> Dict[str, Dict[str, Dict[str, Interval]]]:
+    """Compute intervals of all shares, and of the differences to the first system.
+
+    Args:
+        parts: phenomenon -> system -> counts.
+
+    Returns:
+        Phenomenon -> system -> ``score`` and, for all but the first, ``difference``.
+    """
+    found: Dict[str, Dict[str, Dict[str, Interval]]] = {}
+    for part, systems in parts.items():
+        first = next(iter(systems))
+        for name, counts in systems.items():
+            values = {"score": share_interval(counts)}
+            if name != first:
+                values["difference"] = difference_interval(counts, systems[first])
+            found.setdefault(part, {})[name] = values
+    return found
+
+
+def table_of(found: Dict[str, Dict[str, Dict[str, Interval]]], score: str, unit: str) -> Table:
+    """Return a table of the intervals that :func:`compare` found.
+
+    Args:
+        found: intervals.
+        score: name of the score.
+        unit: plural of what is drawn, such as ``sentences``.
+    """
+    first = next(iter(next(iter(found.values()))))
+    rows = [
+        [part, name, *_cells(values["score"], ""), *_cells(values.get("difference"), "+")]
+        for part, systems in found.items()
+        for name, values in systems.items()
+    ]
+    headers = ["part", "system", score, "95 % interval", f"over {first}", "95 % interval"]
+    several = any(row[4] for row in rows)
+    rows, headers = (rows, headers) if several else ([row[:4] for row in rows], headers[:4])
+    return Table(f"{score}, %: intervals by bootstrap over {unit}", headers, rows)
+
+
+def _cells(found: Optional[Interval], sign: str) -> List[str]:
+    if found is None:
+        return ["", ""]
+    value = f"{100 * found.value:{sign}.1f}"
+    if found.low is None:
+        return [value, ""]
+    return [value, f"{100 * found.low:{sign}.1f} to {100 * found.high:{sign}.1f}"]
+
+
+def as_json(found: Dict[str, Dict[str, Dict[str, Interval]]]) -> dict:
+    """Return the intervals that :func:`compare` found in a form that JSON can represent."""
+    return {
+        part: {
+            name: {key: interval._asdict() for key, interval in values.items()}
+            for name, values in systems.items()
+        }
+        for part, systems in found.items()
+    }

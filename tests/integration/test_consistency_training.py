@@ -19,7 +19,7 @@ if [ -e stop$2 ]; then rm stop$2; exit 1; fi
 """
 SCORE = """#!{python}
 import json, sys
-where = sys.argv.index("--json") + 1
+where = sys.argv.index("--out") + 1
 epoch = int(sys.argv[where].split(".")[-2])
 assert open(sys.argv[sys.argv.index("--path") + 1]).read() == f"epoch {{epoch}}\\n"
 pair = {accuracies}.get(epoch, (0.1, 0.1))

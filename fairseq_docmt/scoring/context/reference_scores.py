@@ -39,19 +39,20 @@ class Protocol(NamedTuple):
         whole_window: if True, the mean over all target tokens that the model sees; otherwise the
             sum over the tokens of the current sentence, including its end symbol.
         smoothing: label smoothing of the log-probabilities.
-        merge: whether candidates with the same text count as one.
+        equal: how candidates with the same text are judged, see
+            :func:`~fairseq_docmt.scoring.contrastive.accuracy.judge`.
     """
 
     whole_window: bool = False
     smoothing: float = 0.0
-    merge: bool = True
+    equal: str = "merged"
 
 
 PROTOCOLS = {
     "plain": Protocol(),
-    "voita": Protocol(smoothing=VOITA_SMOOTHING),
+    "voita": Protocol(smoothing=VOITA_SMOOTHING, equal="first"),
     "wu": Protocol(whole_window=True),
-    "contrapro": Protocol(merge=False),
+    "contrapro": Protocol(equal="wrong"),
 }
 
 

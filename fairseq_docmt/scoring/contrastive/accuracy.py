@@ -40,15 +40,17 @@ class Accuracy(NamedTuple):
         return self.correct / self.items
 
 
-def judge(where: str, item: Item, scores: Sequence[float], merge: bool = True) -> Verdict:
+def judge(where: str, item: Item, scores: Sequence[float], equal: str = "merged") -> Verdict:
     """Judge an item.
 
     Args:
         where: name of the item in error messages.
         item: the item.
         scores: scores of its candidates, higher is better.
-        merge: treat candidates with the same text as one; otherwise an item whose correct candidate
-            occurs twice counts as wrong.
+        equal: how candidates with the same text are judged: ``merged`` takes them for one;
+            ``wrong`` (ContraPro) calls an item wrong whose correct candidate occurs twice;
+            ``first`` (Voita et al., 2019) is as ``merged``, but if all have the same text, the
+            first one counts.
 
     Raises:
         UserError: a score is not a finite number.
@@ -63,10 +65,12 @@ def judge(where: str, item: Item, scores: Sequence[float], merge: bool = True) -
     right_text, distinct = texts[item.correct], len(set(texts))
     own = [score for score, text in zip(scores, texts) if text == right_text]
     others = [score for score, text in zip(scores, texts) if text != right_text]
+    if not others and equal == "first" and item.correct == 0:
+        return Verdict(True, False, 1.0)
     if not others:  # all candidates have the same text
         return Verdict(False, True, 0.0)
     right, best = max(own), max(others)
-    if not merge and len(own) > 1:  # whatever the scores, which may differ by rounding
+    if equal == "wrong" and len(own) > 1:  # whatever the scores, which may differ by rounding
         return Verdict(False, right >= best, 0.0)
     return Verdict(right > best, right == best, 1 / distinct)
 

@@ -16,14 +16,15 @@ import json
 import logging
 import math
 from pathlib import Path
-from typing import Dict, List, NamedTuple
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
-from tabulate import tabulate
+import numpy as np
 
 import fairseq_docmt
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.files import lines_of, read_text, write_text
-from fairseq_docmt.scoring._tables import escape_bars
+from fairseq_docmt.scoring import _intervals, _tables
+from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.context.reference_scores import PROTOCOLS, Scored
 from fairseq_docmt.scoring.context.scorer_options import add_model_arguments, load_scorer
 from fairseq_docmt.scoring.contrastive.accuracy import Accuracy, Verdict, by_label, judge, summarise
@@ -71,13 +72,18 @@ def add_arguments(parser) -> None:
     add("--documents", metavar="DIR", help="folder of the documents that hold ContraPro's context")
     add_model_arguments(parser)
     add("--items", type=Path, metavar="FILE", help="write scores and verdict of each item, .jsonl")
-    add("--json", type=Path, metavar="FILE", help="write the results as JSON")
-    add("--markdown", type=Path, metavar="FILE", help="write the table as Markdown")
+    add(
+        "--baseline",
+        metavar="FILE",
+        help="verdicts that --items wrote for another model: also show the difference, with its "
+        "interval and a sign test",
+    )
+    _tables.add_arguments(parser)
 
 
 def main(args) -> None:
     """Run the command."""
-    for path in filter(None, (args.convert, args.items, args.json, args.markdown)):
+    for path in filter(None, (args.convert, args.items, args.out and Path(args.out))):
         if not path.parent.is_dir():
             raise UserError(f"folder {path.parent} not found; create it first")
     sets = _read_sets(args)
@@ -94,23 +100,21 @@ def main(args) -> None:
             "training data (--bpe-codes)",
             100 * scored.unknown,
         )
-    results = judge_sets(sets, scored.scores, PROTOCOLS[args.protocol].merge)
+    results = judge_sets(sets, scored.scores, PROTOCOLS[args.protocol].equal)
     signatures = {name: _signature(name, args, result) for name, result in results.items()}
     rows = [row for name, result in results.items() for row in _rows(name, result)]
-    headers = ["set", "part", "items", "accuracy %", "ties", "chance %"]
-    numbers = {"floatfmt": ".2f", "disable_numparse": [0, 1]}
-    print(tabulate(rows, headers, tablefmt="simple", **numbers))
-    print(*signatures.values(), sep="\n")
-    if args.markdown:
-        table = tabulate(escape_bars(rows), headers, tablefmt="github", **numbers)
-        notes = "".join(f"\n`{signature}`\n" for signature in signatures.values())
-        write_text(args.markdown, f"{table}\n{notes}")
-    if args.json:
-        figures = {
-            name: {"signature": signatures[name], **_figures(result)}
-            for name, result in results.items()
-        }
-        write_text(args.json, json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+    headers = ["set", "part", "items", "accuracy %", "95 % interval", "ties", "chance %"]
+    tables = [Table("Contrastive sets", headers, rows)]
+    figures = {
+        name: {"signature": signatures[name], **_figures(result)}
+        for name, result in results.items()
+    }
+    if args.baseline:
+        compared = compare(results, read_verdicts(args.baseline, results))
+        tables.append(_table_of_comparison(compared))
+        for name, found in compared.items():
+            figures[name]["baseline"] = found._asdict()
+    _tables.show(args, tables, [*signatures.values()], figures)
     if args.items:
         write_text(args.items, "".join(f"{line}\n" for line in _item_lines(results)))
 
@@ -161,22 +165,104 @@ def read_losses(path: str, items: List[Item]) -> Scored:
 
 
 def judge_sets(
-    sets: Dict[str, List[Item]], scores: List[List[float]], merge: bool
+    sets: Dict[str, List[Item]], scores: List[List[float]], equal: str
 ) -> Dict[str, SetResult]:
     """Judge the candidates of several sets.
 
     Args:
         sets: items by name of the set.
         scores: scores of the candidates of all items, one set after the other.
-        merge: see :func:`~fairseq_docmt.scoring.contrastive.accuracy.judge`.
+        equal: see :func:`~fairseq_docmt.scoring.contrastive.accuracy.judge`.
     """
     results, rest = {}, iter(scores)
     for name, items in sets.items():
         own = [next(rest) for _ in items]
         places = (f"{name}: item {number}" for number in range(1, len(items) + 1))
-        verdicts = [judge(*each, merge) for each in zip(places, items, own)]
+        verdicts = [judge(*each, equal) for each in zip(places, items, own)]
         results[name] = SetResult(items, own, verdicts)
     return results
+
+
+# ---- another model -----------------------------------------------------------------------------
+
+
+class Comparison(NamedTuple):
+    """A set compared with another model.
+
+    Attributes:
+        accuracy: that of the other model.
+        difference, low, high: what is gained over it, with the 95 % confidence interval.
+        better, worse: items that only this model, and only the other one has right.
+        p: two-sided sign test over them.
+    """
+
+    accuracy: float
+    difference: float
+    low: Optional[float]
+    high: Optional[float]
+    better: int
+    worse: int
+    p: float
+
+
+def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bool]]:
+    """Read for each set whether the items are right, as ``--items`` wrote it for another model.
+
+    Raises:
+        UserError: the file was not written by ``--items``, or has other items.
+    """
+    found: Dict[str, List[bool]] = {name: [] for name in results}
+    for number, line in enumerate(lines_of(read_text(path)), start=1):
+        try:
+            entry = json.loads(line)
+            name, place, is_right = entry["set"], int(entry["item"]), bool(entry["correct"])
+        except (ValueError, KeyError, TypeError):
+            raise UserError(f"{path}: line {number} is no item that --items wrote") from None
+        if name in found:
+            if place != len(found[name]) + 1:
+                raise UserError(f"{path}: line {number} is not item {len(found[name]) + 1}")
+            found[name].append(is_right)
+    for name, right in found.items():
+        if len(right) != len(results[name].items):
+            raise UserError(
+                f"{path} has {len(right)} items of {name}, but the set has "
+                f"{len(results[name].items)}; write it again with --items"
+            )
+    return found
+
+
+def compare(results: Dict[str, SetResult], others: Dict[str, List[bool]]) -> Dict[str, Comparison]:
+    """Compare each set with the verdicts of another model."""
+    from scipy.stats import binomtest  # takes a second
+
+    found = {}
+    for name, right in others.items():
+        own, (base, ones) = _counts(results[name].verdicts), _of_bools(right)
+        difference = _intervals.difference_interval(own, (base, ones))
+        better, worse = int((own[0] > base).sum()), int((own[0] < base).sum())
+        p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
+        found[name] = Comparison(float(base.mean()), *difference, better, worse, p)
+    return found
+
+
+def _of_bools(right: Sequence[bool]) -> _intervals.Counts:
+    return np.array(right, dtype=int), np.ones(len(right), dtype=int)
+
+
+def _table_of_comparison(compared: Dict[str, Comparison]) -> Table:
+    rows = [
+        [
+            name,
+            f"{100 * c.accuracy:.2f}",
+            f"{100 * c.difference:+.2f}",
+            "" if c.low is None else f"{100 * c.low:+.1f} to {100 * c.high:+.1f}",
+            f"+{c.better} -{c.worse}",
+            f"{c.p:.4f}" if c.p >= 0.0001 else "<0.0001",
+        ]
+        for name, c in compared.items()
+    ]
+    headers = ["set", "baseline %", "difference", "95 % interval", "better, worse", "p (sign test)"]
+    return Table("Difference to the baseline", headers, rows)
 
 
 # ---- results -----------------------------------------------------------------------------------
@@ -185,30 +271,40 @@ def judge_sets(
 def _signature(name: str, args, result: SetResult) -> str:
     """Return the settings that the results of a set depend on, in the format of sacreBLEU.
 
-    Context and protocol of losses are those of the program that computed them; only the rule of
-    ContraPro for equal texts is applied here.
+    Context and protocol of losses are those of the program that computed them; only the rules
+    of ContraPro and Voita et al. for equal texts are applied here.
     """
     parts = [f"set:{name}", f"items:{len(result.items)}"]
-    if not args.losses or not PROTOCOLS[args.protocol].merge:
+    if not args.losses or PROTOCOLS[args.protocol].equal != "merged":
         parts.append(f"protocol:{args.protocol}")
     parts.append(f"scores:{'losses' if args.losses else 'model'}")
     if not args.losses:
         parts.append(f"context:{'all' if args.context is None else args.context}")
         parts += [f"after:{args.context_after}"] if args.context_after > 0 else []
-    parts.append("ties:wrong")
+    parts += ["ties:wrong", _intervals.PROCEDURE]
     return "|".join(["contrastive", *parts, f"version:{fairseq_docmt.__version__}"])
 
 
 def _rows(name: str, result: SetResult) -> List[list]:
-    rows = [_row(name, "all", summarise(result.verdicts))]
+    rows = [_row(name, "all", summarise(result.verdicts), _interval(result.verdicts))]
     for label, values in by_label(result.items, result.verdicts).items():
         if label != "phenomenon" or len(values) > 1:
             rows += [_row(name, f"{label} {value}", found) for value, found in values.items()]
     return rows
 
 
-def _row(name: str, part: str, found: Accuracy) -> list:
-    return [name, part, found.items, 100 * found.accuracy, found.ties, 100 * found.chance]
+def _row(name: str, part: str, found: Accuracy, interval: str = "") -> List[str]:
+    accuracy, chance = f"{100 * found.accuracy:.2f}", f"{100 * found.chance:.2f}"
+    return [name, part, str(found.items), accuracy, interval, str(found.ties), chance]
+
+
+def _counts(verdicts: Sequence[Verdict]) -> _intervals.Counts:
+    return _of_bools([verdict.correct for verdict in verdicts])
+
+
+def _interval(verdicts: Sequence[Verdict]) -> str:
+    found = _intervals.share_interval(_counts(verdicts))
+    return "" if found.low is None else f"{100 * found.low:.1f} to {100 * found.high:.1f}"
 
 
 def _figures(result: SetResult) -> dict:

@@ -30,7 +30,7 @@ import numpy as np
 import fairseq_docmt
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables
-from fairseq_docmt.scoring._intervals import RESAMPLES, SEED, bootstrap_interval
+from fairseq_docmt.scoring._intervals import PROCEDURE, Counts, difference_interval
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.texts import translations
 from fairseq_docmt.scoring.texts.translations import Translations
@@ -188,28 +188,17 @@ def f1_differences(sentences: Sequence[Dropped], texts: Translations) -> Dict[st
     """
     counts = {name: _by_sentence(sentences, found) for name, found in texts.systems.items()}
     first, *others = counts
-    return {name: _difference([*counts[name], *counts[first]]) for name in others}
+    return {name: Difference(*difference_interval(counts[name], counts[first])) for name in others}
 
 
-def _by_sentence(sentences, hypotheses) -> List[np.ndarray]:
-    """Return two (sentences,): restored pronouns; marked and produced ones."""
+def _by_sentence(sentences, hypotheses) -> Counts:
+    """Return two (sentences,): twice the restored pronouns; marked and produced ones."""
     restored, total = [], []
     for dropped, hypothesis in zip(sentences, hypotheses):
         produced = produced_in(dropped, hypothesis)
-        restored.append(sum((produced & dropped.marked).values()))
+        restored.append(2 * sum((produced & dropped.marked).values()))
         total.append(sum(produced.values()) + sum(dropped.marked.values()))
-    return [np.array(restored), np.array(total)]
-
-
-def _difference(counts: Sequence[np.ndarray]) -> Difference:
-    """Return the difference between two systems from their counts by sentence."""
-
-    def f1_difference(restored, total, restored_by_first, total_of_first, axis=-1):
-        own = 2 * restored.sum(axis) / np.maximum(total.sum(axis), 1)
-        return own - 2 * restored_by_first.sum(axis) / np.maximum(total_of_first.sum(axis), 1)
-
-    low, high = bootstrap_interval(counts, f1_difference)
-    return Difference(float(f1_difference(*counts)), low, high)
+    return np.array(restored), np.array(total)
 
 
 def from_reference(texts: Translations) -> List[Dropped]:
@@ -300,7 +289,7 @@ def _signature(texts: Translations, from_reference: bool) -> str:
     parts = [texts.signature]
     parts += [f"nrefs:{len(texts.references)}"]
     parts += ["marks:reference"] if from_reference else []
-    parts += [f"bs:{RESAMPLES}|seed:{SEED}"] if len(texts.systems) > 1 else []
+    parts += [PROCEDURE] if len(texts.systems) > 1 else []
     return "|".join([*parts, f"version:{fairseq_docmt.__version__}"])
 
 

@@ -15,8 +15,10 @@ import argparse
 from collections import Counter
 from typing import Dict, Iterable, List, NamedTuple, Sequence
 
+import numpy as np
+
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import _tables
+from fairseq_docmt.scoring import _intervals, _tables
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.texts import translations
 from fairseq_docmt.scoring.words import tags
@@ -74,6 +76,12 @@ def count_pronouns(
             (found for name, found in counts.items() if name != "neuter"), Counts()
         )
     return {**counts, "all": total}
+
+
+def by_sentence(counts: Sequence[Counts]) -> _intervals.Counts:
+    """Return two (sentences,), of which F1 is a share: twice the common ones, and all."""
+    both = np.array([2 * found.both for found in counts])
+    return both, np.array([found.hypothesis + found.reference for found in counts])
 
 
 def pronoun_tags(
@@ -167,22 +175,32 @@ def main(args: argparse.Namespace) -> None:
     source = tag(models[0], texts.source, args.lowercase)
     reference = tag(models[1], texts.references[0], args.lowercase)
     counts: Dict[str, Dict[str, Dict[str, Counts]]] = {}
+    parts: Dict[str, Dict[str, _intervals.Counts]] = {}
     for name, sentences in texts.systems.items():
         found = tag(models[1], sentences, args.lowercase)
         for phenomenon, rules in pair.phenomena.items():
             by_class = count_pronouns(rules, source, found, reference)
             counts.setdefault(phenomenon, {})[name] = by_class
+            single = [
+                count_pronouns(rules, [original], [one], [wanted])["all"]
+                for original, one, wanted in zip(source, found, reference)
+            ]
+            parts.setdefault(phenomenon, {})[name] = by_sentence(single)
     if args.tags:
         tags.write(args.tags, texts, pronoun_tags(pair.phenomena, source, reference))
     taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
     case = "lc" if args.lowercase else "mixed"
     signature = "|".join([texts.signature, f"pair:{args.pair}", f"case:{case}", *taggers])
+    signature = f"{signature}|{_intervals.PROCEDURE}"
     tables = [table(phenomenon, "class", systems) for phenomenon, systems in counts.items()]
+    intervals = _intervals.compare(parts)
+    tables.append(_intervals.table_of(intervals, "F1", "sentences"))
     results = {
         phenomenon: {name: numbers(by_class) for name, by_class in systems.items()}
         for phenomenon, systems in counts.items()
     }
     results = {"signature": signature, "notes": [*texts.notes], **results}
+    results["intervals"] = _intervals.as_json(intervals)
     _tables.show(args, tables, [*texts.notes, signature], results)
 
 

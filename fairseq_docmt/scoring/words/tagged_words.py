@@ -15,7 +15,7 @@ from collections import Counter
 from typing import Dict, List, Sequence
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring import _tables
+from fairseq_docmt.scoring import _intervals, _tables
 from fairseq_docmt.scoring.texts import translations
 from fairseq_docmt.scoring.texts.translations import Translations
 from fairseq_docmt.scoring.words import pronouns, tags
@@ -124,20 +124,30 @@ def main(args: argparse.Namespace) -> None:
         return tag(rules, texts, source, found)
 
     reference = tagged(texts.references[0])
-    counts = {
-        name: count(rules, tagged(sentences), reference)
-        for name, sentences in texts.systems.items()
-    }
+    counts, parts = {}, {name: {} for name in rules.phenomena}
+    for name, sentences in texts.systems.items():
+        single = [
+            count(rules, [found], [wanted]) for found, wanted in zip(tagged(sentences), reference)
+        ]
+        for phenomenon, systems in parts.items():
+            systems[name] = pronouns.by_sentence([found[phenomenon] for found in single])
+        counts[name] = {
+            phenomenon: sum((found[phenomenon] for found in single), Counts())
+            for phenomenon in rules.phenomena
+        }
+    intervals = _intervals.compare(parts)
     if args.tags:
         found = [[name for name, words in each.items() if words] for each in reference]
         tags.write(args.tags, texts, found)
     taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
-    signature = f"{texts.signature}|pair:{args.pair}|{'|'.join(taggers)}"
+    signature = f"{texts.signature}|pair:{args.pair}|{'|'.join(taggers)}|{_intervals.PROCEDURE}"
     missing = [name for name in PHENOMENA if name not in rules.phenomena]
     notes = [*texts.notes, signature]
     notes += [f"not covered: {', '.join(missing)}"] if missing else []
-    table = pronouns.table("tagged words", "phenomenon", counts)
+    tables = [pronouns.table("tagged words", "phenomenon", counts)]
+    tables.append(_intervals.table_of(intervals, "F1", "sentences"))
     systems = {name: pronouns.numbers(by_phenomenon) for name, by_phenomenon in counts.items()}
     results = {"signature": signature, "notes": [*texts.notes]}
     results.update({"not covered": missing, "systems": systems})
-    _tables.show(args, [table], notes, results)
+    results["intervals"] = _intervals.as_json(intervals)
+    _tables.show(args, tables, notes, results)

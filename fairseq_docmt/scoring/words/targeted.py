@@ -6,32 +6,38 @@ r"""Measure accuracy on words that need context in translations, without scores 
 A translation is right if the expected word is in the sentence that is tested.  Sets are read as
 published:
 
-  ctxpro   Wicks and Post (2023): gender, formality, auxiliary, inflection, animacy (.json)
+  ctxpro   Wicks and Post (2023): gender, formality, auxiliary, inflection, animacy (.json);
+           words are looked for in the last sentence of a translation
   genpro   generative use of ContraPro (Müller et al., 2018) and of the set of Lopes et al. (2020)
            (.json), and the tables that the scripts of Post and Junczys-Dowmunt (2023) make (.tsv)
 
-Words are compared as in the scripts of each set.  A system has one line for each item: the
-translation of the sentence, or of context and sentence with --separator between sentences.  For
-translations of whole contexts without separators, --last-sentence takes the last sentence.
+Words are compared as in the scripts of each set.  A system has one translation for each item: of
+the sentence, or of context and sentence.  The sentence is what follows the last --separator, or the
+last one that the package sentence-splitter finds (--last-sentence; default for ctxpro, in the
+language of the name of the set).
 """
 
 import argparse
 import json
+import re
 import string
 from pathlib import Path
 from typing import Callable, Dict, List, NamedTuple, Optional
 
+import numpy as np
 from sacremoses import MosesTokenizer
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers import Lines, Output, read_input
+from fairseq_docmt.readers import Documents, Lines, Output, read_input
 from fairseq_docmt.readers.files import lines_of, read_text, write_text
-from fairseq_docmt.scoring import _tables
+from fairseq_docmt.scoring import _intervals, _tables
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.contrastive.items import field
 from fairseq_docmt.scoring.texts import translations
 
 LABELS = ("phenomenon", "distance")
+#: Text between the sentences of a translation, in the sets of genpro.
+SEPARATOR = "<eos>"
 
 
 class Target(NamedTuple):
@@ -133,7 +139,10 @@ def has_word(kind: str) -> Callable[[str, str], bool]:
     """
     if kind == "genpro":
         tokenizer = MosesTokenizer(lang="de")
-        return lambda text, word: word.lower() in tokenizer.tokenize(text.lower(), escape=False)
+        # Abbreviations depend on case, so the text is lower-cased after tokenisation.
+        return lambda text, word: (
+            word.lower() in (tokenizer.tokenize(text, return_str=True).lower().split())
+        )
     punctuation = str.maketrans("", "", string.punctuation)
     return lambda text, word: f" {word.lower()} " in f" {text.lower().translate(punctuation)} "
 
@@ -161,7 +170,7 @@ def last_sentences(language: str) -> Callable[[str], str]:
 def judge(
     targets: TargetSet,
     lines: List[str],
-    separator: str = "<eos>",
+    separator: str = SEPARATOR,
     last: Optional[Callable[[str], str]] = None,
 ) -> List[bool]:
     """Return for each item whether its translation has the expected word.
@@ -196,12 +205,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("systems", nargs="+", metavar="NAME=FILE", help="one line for each item")
     parser.add_argument(
-        "--separator", default="<eos>", help="between sentences of a translation; default: <eos>"
+        "--separator",
+        metavar="TEXT",
+        help=f"between sentences of a translation; default for genpro: {SEPARATOR}",
     )
     parser.add_argument(
         "--last-sentence",
         metavar="LANGUAGE",
-        help="test the last sentence of each line, found by the package sentence-splitter",
+        help="test the last sentence of each translation, found by the package sentence-splitter",
     )
     parser.add_argument("--items", metavar="FILE", help="write the verdict of each item, .jsonl")
     _tables.add_arguments(parser)
@@ -209,21 +220,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     """Run the command."""
-    if not args.separator:
-        raise UserError("--separator is empty; give the text between sentences, such as <eos>")
     targets = read_targets(args.set)
-    last = last_sentences(args.last_sentence) if args.last_sentence else None
+    language = language_of(args, targets.kind)
+    last = last_sentences(language) if language else None
+    separator = args.separator or SEPARATOR
     verdicts = {
-        name: judge(targets, read_system(path, args.set, len(targets.items)), args.separator, last)
+        name: judge(targets, read_system(path, args.set, len(targets.items)), separator, last)
         for name, path in translations.named_files(args.systems).items()
     }
     figures = {name: accuracy(targets, right) for name, right in verdicts.items()}
-    sentence = f"last:{args.last_sentence}" if args.last_sentence else f"separator:{args.separator}"
+    sentence = f"last:{language}" if language else f"separator:{separator}"
     signature = f"set:{Path(args.set).stem}|items:{len(targets.items)}|{targets.kind}|{sentence}"
     if args.items:
         write_text(args.items, "".join(_item_lines(targets, verdicts)))
+    signature = f"{signature}|{_intervals.PROCEDURE}"
+    counts = {
+        name: (np.array(right, dtype=int), np.ones(len(right), dtype=int))
+        for name, right in verdicts.items()
+    }
+    intervals = _intervals.compare({"all": counts})
+    tables = [_table_of(figures), _intervals.table_of(intervals, "accuracy", "items")]
     results = {"signature": signature, "systems": figures}
-    _tables.show(args, [_table_of(figures)], [signature], results)
+    results["intervals"] = _intervals.as_json(intervals)["all"]
+    _tables.show(args, tables, [signature], results)
+
+
+def language_of(args: argparse.Namespace, kind: str) -> Optional[str]:
+    """Return the language in which the last sentence of a translation is found; None: no need.
+
+    Raises:
+        UserError: the separator is empty or given with a language, or nothing names the language.
+    """
+    if args.separator is not None and not args.separator:
+        raise UserError("--separator is empty; give the text between sentences, such as <eos>")
+    if args.separator and args.last_sentence:
+        raise UserError("give --separator or --last-sentence, not both: each finds the sentence")
+    if args.last_sentence or args.separator or kind != "ctxpro":
+        return args.last_sentence
+    pair = re.search(r"\b[a-z]{2}-([a-z]{2})\b", Path(args.set).name)
+    if pair is None:
+        raise UserError(
+            f"{args.set}: ctxpro counts words in the last sentence, and the name of the file shows "
+            "no language; give --last-sentence LANGUAGE, or --separator TEXT"
+        )
+    return pair[1]
 
 
 def read_system(path: str, set_name: str, items: int) -> List[str]:
@@ -233,15 +273,16 @@ def read_system(path: str, set_name: str, items: int) -> List[str]:
         UserError: there is not one translation for each item.
     """
     text = read_input(path, "system")
+    if isinstance(text, Documents):
+        documents = [" ".join(document.segments) for document in text.documents]
+        segments = [segment for document in text.documents for segment in document.segments]
+        text = Lines(path, documents if len(documents) == items else segments)
     if isinstance(text, Output) and text.hypotheses.keys() == set(range(items)):
         return [text.hypotheses[number] for number in range(items)]
     lines = text.lines if isinstance(text, Lines) else []
     if len(lines) != items:
-        count = (
-            f"{len(text.hypotheses)} translations"
-            if isinstance(text, Output)
-            else (f"{len(lines)} lines" if isinstance(text, Lines) else "documents")
-        )
+        is_output = isinstance(text, Output)
+        count = f"{len(text.hypotheses)} translations" if is_output else f"{len(lines)} lines"
         raise UserError(
             f"{path} has {count}, but {set_name} has {items} items; it needs one for each"
         )

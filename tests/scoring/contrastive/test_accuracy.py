@@ -18,30 +18,33 @@ def item(texts: str, correct: int = 0, **labels) -> Item:
 
 
 @pytest.mark.parametrize(
-    "texts, correct, scores, merge, want",
+    "texts, correct, scores, equal, want",
     [
         # candidates, right one, scores, merged -> (correct, tie, chance)
-        ("ab", 0, [-1, -2], True, (True, False, 1 / 2)),
-        ("ab", 1, [-1, -2], True, (False, False, 1 / 2)),
-        ("ab", 0, [-1, -1], True, (False, True, 1 / 2)),  # a tie is wrong
-        ("abc", 2, [-1, -1, -2], True, (False, False, 1 / 3)),  # others tie: no matter
-        ("abc", 0, [-1, -2, -2], True, (True, False, 1 / 3)),
-        ("aab", 0, [-1, -1, -2], True, (True, False, 1 / 2)),  # twice right is once right
-        ("aab", 1, [-1, -1, -2], True, (True, False, 1 / 2)),
-        ("abb", 0, [-1, -2, -2], True, (True, False, 1 / 2)),
-        ("aab", 0, [-1, -1, -1], True, (False, True, 1 / 2)),
-        ("aab", 0, [-1, -1, -2], False, (False, True, 0)),
-        ("aab", 0, [-1, -1.0000001, -2], False, (False, True, 0)),  # equal but for rounding
-        ("aab", 1, [-1, -1.0000001, -2], False, (False, True, 0)),
-        ("aab", 0, [-1, -1.0000001, -0.5], False, (False, False, 0)),
-        ("aa", 0, [-1, -1.0000001], False, (False, True, 0)),
-        ("abb", 0, [-1, -2, -2], False, (True, False, 1 / 2)),
-        ("aa", 0, [-1, -1], True, (False, True, 0)),  # nothing to tell apart
-        ("aa", 0, [-1, -1], False, (False, True, 0)),
+        ("ab", 0, [-1, -2], "merged", (True, False, 1 / 2)),
+        ("ab", 1, [-1, -2], "merged", (False, False, 1 / 2)),
+        ("ab", 0, [-1, -1], "merged", (False, True, 1 / 2)),  # a tie is wrong
+        ("abc", 2, [-1, -1, -2], "merged", (False, False, 1 / 3)),  # others tie: no matter
+        ("abc", 0, [-1, -2, -2], "merged", (True, False, 1 / 3)),
+        ("aab", 0, [-1, -1, -2], "merged", (True, False, 1 / 2)),  # twice right is once right
+        ("aab", 1, [-1, -1, -2], "merged", (True, False, 1 / 2)),
+        ("abb", 0, [-1, -2, -2], "merged", (True, False, 1 / 2)),
+        ("aab", 0, [-1, -1, -1], "merged", (False, True, 1 / 2)),
+        ("aab", 0, [-1, -1, -2], "wrong", (False, True, 0)),
+        ("aab", 0, [-1, -1.0000001, -2], "wrong", (False, True, 0)),  # equal but for rounding
+        ("aab", 1, [-1, -1.0000001, -2], "wrong", (False, True, 0)),
+        ("aab", 0, [-1, -1.0000001, -0.5], "wrong", (False, False, 0)),
+        ("aa", 0, [-1, -1.0000001], "wrong", (False, True, 0)),
+        ("abb", 0, [-1, -2, -2], "wrong", (True, False, 1 / 2)),
+        ("aa", 0, [-1, -1], "merged", (False, True, 0)),  # nothing to tell apart
+        ("aa", 0, [-1, -1], "wrong", (False, True, 0)),
+        ("aa", 0, [-1, -1.1], "first", (True, False, 1)),  # as in the script of Voita et al.
+        ("aa", 1, [-1, -1.1], "first", (False, True, 0)),
+        ("aab", 0, [-1, -1, -1], "first", (False, True, 1 / 2)),
     ],
 )
-def test_verdicts(texts, correct, scores, merge, want):
-    assert judge("here", item(texts, correct), scores, merge) == want
+def test_verdicts(texts, correct, scores, equal, want):
+    assert judge("here", item(texts, correct), scores, equal) == want
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("-inf"), float("inf")])
@@ -61,15 +64,15 @@ def test_summary_and_labels():
     assert {d: a.accuracy for d, a in found.items()} == {"2": 0.5, "10": 1, ">3": 0}
 
 
-@pytest.mark.parametrize("merge", [True, False])
+@pytest.mark.parametrize("equal", ["merged", "wrong", "first"])
 @pytest.mark.parametrize("texts", ["ab", "abc", "aab", "abb", "abac", "aa"])
-def test_chance_is_the_mean_over_all_orders_of_the_texts(texts, merge):
+def test_chance_is_the_mean_over_all_orders_of_the_texts(texts, equal):
     """A scorer that guesses gives each text a place in a random order."""
     names = sorted(set(texts))
     orders = list(itertools.permutations(range(len(names))))
     one = item(texts)
     found = [
-        judge("", one, [float(order[names.index(t)]) for t in texts], merge) for order in orders
+        judge("", one, [float(order[names.index(t)]) for t in texts], equal) for order in orders
     ]
     mean = np.mean([verdict.correct for verdict in found])
     assert found[0].chance == pytest.approx(mean)
@@ -95,10 +98,10 @@ def rule_of_contrapro(items, losses) -> float:
     return correct / len(items)
 
 
-def accuracy_of(items, losses, merge=True):
+def accuracy_of(items, losses, equal="merged"):
     rest = iter(losses)
     scores = [[-next(rest) for _ in one.candidates] for one in items]
-    return summarise([judge("", one, s, merge) for one, s in zip(items, scores)])
+    return summarise([judge("", one, s, equal) for one, s in zip(items, scores)])
 
 
 def losses_without_ties(items, generator):
@@ -113,10 +116,10 @@ def test_agrees_with_the_published_rules(seed):
     first = [item("abcdef"[:n]) for n in sizes]
     losses = losses_without_ties(first, generator)
     assert accuracy_of(anywhere, losses).accuracy == rule_of_voita(anywhere, losses)
-    assert accuracy_of(first, losses, merge=False).accuracy == rule_of_contrapro(first, losses)
+    assert accuracy_of(first, losses, equal="wrong").accuracy == rule_of_contrapro(first, losses)
     # With few different losses there are ties, which the rule for ContraPro counts as wrong, too.
     coarse = [int(3 * loss) for loss in losses]
-    found = accuracy_of(first, coarse, merge=False)
+    found = accuracy_of(first, coarse, equal="wrong")
     assert found.ties > 0
     assert found.accuracy == rule_of_contrapro(first, coarse)
 

@@ -375,14 +375,16 @@ def test_table_and_files(test_set, tmp_path):
     losses = [1, 2, 3, 3, 1, 2, 3, 1, 3, 4]
     (tmp_path / "losses").write_text("".join(f"{loss}\n" for loss in losses))
     out = {name: tmp_path / f"out.{name}" for name in ("json", "markdown", "items")}
-    options = [option for name, path in out.items() for option in (f"--{name}", path)]
-    printed = run(test_set, "--losses", tmp_path / "losses", *options)
+    arguments = [test_set, "--losses", tmp_path / "losses"]
+    for style in ("json", "markdown"):
+        assert run(*arguments, "--format", style, "--out", out[style]) == ""
+    printed = run(*arguments, "--items", out["items"])
     lines = [line.split() for line in printed.splitlines()]
-    assert ["set", "all", "4", "50.00", "1", "45.83"] in lines
+    assert ["set", "all", "4", "50.00", "0.0", "to", "100.0", "1", "45.83"] in lines
     assert ["set", "phenomenon", "of", "0", "2", "100.00", "0", "41.67"] in lines
     assert ["set", "distance", "1", "1", "0.00", "1", "50.00"] in lines
     version = f"version:{fairseq_docmt.__version__}"
-    signature = f"contrastive|set:set|items:4|scores:losses|ties:wrong|{version}"
+    signature = f"contrastive|set:set|items:4|scores:losses|ties:wrong|bs:1000|seed:0|{version}"
     assert signature in printed
     figures = json.loads(out["json"].read_text())["set"]
     assert figures["signature"] == signature
@@ -390,7 +392,7 @@ def test_table_and_files(test_set, tmp_path):
     assert figures["all"] == {**want, "chance": pytest.approx((3 / 2 + 1 / 3) / 4)}
     assert figures["by label"]["distance"]["3"]["accuracy"] == 0
     markdown = out["markdown"].read_text()
-    assert "| set   | all" in markdown and f"`{signature}" in markdown
+    assert "| set   |             all |" in markdown and f"* {signature}" in markdown
     rows = [json.loads(line) for line in out["items"].read_text().splitlines()]
     assert [row["correct"] for row in rows] == [True, False, True, False]
     assert rows[2] == {
@@ -406,30 +408,73 @@ def test_table_and_files(test_set, tmp_path):
     assert run(test_set, "--losses", tmp_path / "losses", *unused) == printed
     # By the rule of ContraPro the third is lost.
     strict = run(test_set, "--losses", tmp_path / "losses", "--protocol", "contrapro")
-    rule = "protocol:contrapro|scores:losses|ties:wrong"
+    rule = "protocol:contrapro|scores:losses|ties:wrong|bs:1000|seed:0"
     assert f"contrastive|set:set|items:4|{rule}|{version}" in strict
-    assert ["set", "all", "4", "25.00", "2", "37.50"] in [s.split() for s in strict.splitlines()]
+    assert ["set", "all", "4", "25.00", "0.0", "to", "75.0", "2", "37.50"] in [
+        s.split() for s in strict.splitlines()
+    ]
 
 
 def test_bars_in_labels_do_not_end_cells_of_markdown(tmp_path):
     item = {"source": ["a"], "candidates": [["x"], ["y"]], "correct": 0, "labels": {"kind": "a|b"}}
     (tmp_path / "set.jsonl").write_text(json.dumps(item))
     (tmp_path / "losses").write_text("1\n2\n")
-    run(tmp_path / "set.jsonl", "--losses", tmp_path / "losses", "--markdown", tmp_path / "m")
+    run(
+        tmp_path / "set.jsonl",
+        "--losses",
+        tmp_path / "losses",
+        "--format",
+        "markdown",
+        "--out",
+        tmp_path / "m",
+    )
     assert "| kind a\\|b " in (tmp_path / "m").read_text()
+
+
+def test_the_difference_to_another_model(tmp_path):
+    item = {"source": ["a"], "candidates": [["x"], ["y"]], "correct": 0}
+    (tmp_path / "set.jsonl").write_text(f"{json.dumps(item)}\n" * 40)
+    files = {}
+    # Right in the first 10, or in items 5 to 34.
+    for name, right in (("base", range(10)), ("own", range(5, 35))):
+        files[name] = tmp_path / name
+        losses = ("1\n2\n" if number in right else "2\n1\n" for number in range(40))
+        files[name].write_text("".join(losses))
+    items = tmp_path / "items"
+    run(tmp_path / "set.jsonl", "--losses", files["base"], "--items", items)
+    arguments = [tmp_path / "set.jsonl", "--losses", files["own"], "--baseline", items]
+    found = json.loads(run(*arguments, "--format", "json"))["set"]["baseline"]
+    assert (found["accuracy"], found["difference"]) == (0.25, 0.5)
+    assert (found["better"], found["worse"]) == (25, 5)
+    assert 0.2 < found["low"] < 0.4 and 0.6 < found["high"] < 0.8
+    assert found["p"] == pytest.approx(0.000325, abs=1e-6)  # binomial, 5 of 30, two-sided
+    rows = [line.split() for line in run(*arguments).splitlines()]
+    assert ["set", "25.00", "+50.00"] in [row[:3] for row in rows]
+    for change, message in (
+        (lambda text: text.replace('"correct"', '"wrong"', 1), "line 1 is no item that --items"),
+        (lambda text: text.split("\n", 1)[1], "line 1 is not item 1"),
+        (lambda text: text.rstrip("\n").rsplit("\n", 1)[0], "has 39 items of set, but the set has"),
+    ):
+        (tmp_path / "broken").write_text(change(items.read_text()))
+        with pytest.raises(UserError, match=message):
+            run(*arguments[:-1], tmp_path / "broken")
 
 
 def test_a_constant_scorer_gets_nothing(test_set, tmp_path):
     (tmp_path / "losses").write_text("2.5\n" * 10)
     printed = run(test_set, "--losses", tmp_path / "losses")
-    assert ["set", "all", "4", "0.00", "4", "45.83"] in [s.split() for s in printed.splitlines()]
+    assert ["set", "all", "4", "0.00", "0.0", "to", "0.0", "4", "45.83"] in [
+        s.split() for s in printed.splitlines()
+    ]
 
 
 def test_converts_to_json_lines(test_set, tmp_path):
     run(test_set, "--convert", tmp_path / "all.jsonl", "--context", "1")
     (tmp_path / "losses").write_text("2.5\n" * 10)
     printed = run(tmp_path / "all.jsonl", "--losses", tmp_path / "losses")
-    assert ["all", "all", "4", "0.00", "4", "45.83"] in [s.split() for s in printed.splitlines()]
+    assert ["all", "all", "4", "0.00", "0.0", "to", "0.0", "4", "45.83"] in [
+        s.split() for s in printed.splitlines()
+    ]
     first = json.loads((tmp_path / "all.jsonl").read_text().splitlines()[0])
     assert first["source"] == items()[0]["source"][-2:]
 
@@ -452,7 +497,8 @@ def test_unknown_words_are_warned_of(window_checkpoint, test_set, tmp_path, capl
     printed = run(tmp_path / "x.jsonl", "--path", window_checkpoint, "--cpu")
     assert "67% of the target tokens are unknown to the model" in caplog.text
     # The candidates are the same to the model, and so a tie.
-    assert ["x", "all", "1", "0.00", "1", "50.00"] in [s.split() for s in printed.splitlines()]
+    wanted = ["x", "all", "1", "0.00", "1", "50.00"]
+    assert wanted in [s.split() for s in printed.splitlines()]
 
 
 @pytest.mark.parametrize(

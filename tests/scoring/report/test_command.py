@@ -284,7 +284,16 @@ def test_results_of_the_contrastive_command(report, scoring, tmp_path):
     losses = tmp_path / "losses"
     losses.write_text("1\n2\n2\n1\n1\n2\n")
     results = tmp_path / "of=first.json"  # only the first "=" separates name and file
-    scoring("contrastive", str(test_set), "--losses", str(losses), "--json", str(results))
+    scoring(
+        "contrastive",
+        str(test_set),
+        "--losses",
+        str(losses),
+        "--format",
+        "json",
+        "--out",
+        str(results),
+    )
     page = report("--contrastive", f"first={results}").read_text()
     assert "66.7" in page and "distance" in page
 

@@ -143,6 +143,9 @@ def test_command(scoring, arguments):
     assert ["without", "neuter", "1", "0.0", "(0.0/0.0)"] in rows
     assert ["informal", "1", "66.7", "(50.0/100.0)"] in rows
     assert "pair:en-de|case:mixed|" in printed
+    # F1 of all pronouns: one in common of three and three.
+    assert ["pronouns", "x", "33.3"] in [row[:3] for row in rows]
+    assert "over x" not in printed
     numbers = json.loads(scoring("pronouns", *arguments, "--format", "json", "--lowercase"))
     assert numbers["pronouns"]["x"]["all"]["both"] == 1
     assert numbers["signature"].startswith("docs:2|sents:3|pair:en-de|case:lc|en_pipeline ")

@@ -21,7 +21,7 @@ TABLE = "1\t2\tcorrect\ter\ta <eos>b\tA <eos>B\n0\t0\tcorrect\tsie\tc <eos>d\tC 
 
 @pytest.fixture
 def ctxpro(write):
-    return write("auxiliary.json", json.dumps(CTXPRO))
+    return write("auxiliary.en-de.json", json.dumps(CTXPRO))
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,9 @@ def ctxpro(write):
         ("genpro", "Ja, er.", "Er", True),
         ("genpro", "La route qu'elles prennent", "elles", True),
         ("genpro", "aber", "er", False),
+        # A full stop belongs to its word before lower case, which the next word has not.
+        ("genpro", "Das ist sie. Er ging", "sie", True),
+        ("genpro", "das ist sie. er ging", "sie", False),
     ],
 )
 def test_words(kind, sentence, word, right):
@@ -72,11 +75,54 @@ def test_command(scoring, write, ctxpro, tmp_path):
     assert rows.index(["distance", "2", "1", "100.0", "0.0"]) < rows.index(
         ["distance", "10", "1", "0.0", "100.0"]
     )
-    assert rows[-1] == ["set:auxiliary|items:3|ctxpro|separator:<eos>"]
+    assert rows[-1] == ["set:auxiliary.en-de|items:3|ctxpro|last:de|bs:1000|seed:0"]
     found = [json.loads(line) for line in items.read_text().splitlines()]
     assert found[1]["correct"] == {"one": True, "two": False}
     figures = json.loads(scoring(*arguments, "--format", "json"))["systems"]["one"]
     assert figures["all"] == {"items": 3, "correct": 2, "accuracy": pytest.approx(2 / 3)}
+
+
+def test_the_sentence_that_counts_for_ctxpro(scoring, write):
+    """Words in context sentences do not count, as in the script of ctxpro."""
+    pytest.importorskip("sentence_splitter", reason="last sentences need sentence-splitter")
+    lines = write("x", "Sie kam. Er ging.\nIch glaube.\nDas geht. Es geht.\n")
+    correct = lambda *options: json.loads(  # noqa: E731
+        scoring("targeted", *options, f"x={lines}", "--format", "json")
+    )["systems"]["x"]["all"]["correct"]
+    named = write("auxiliary.opensubtitles.en-de.test.json", json.dumps(CTXPRO))
+    other = write("other.json", json.dumps(CTXPRO))
+    assert correct(named) == 2 and correct(named, "--separator", "<eos>") == 3
+    assert correct(other, "--last-sentence", "de") == 2
+    with pytest.raises(UserError, match="the name of the file shows no language; give --last-sent"):
+        correct(other)
+    with pytest.raises(UserError, match="give --separator or --last-sentence, not both"):
+        correct(named, "--separator", "<eos>", "--last-sentence", "de")
+
+
+def test_translations_in_other_formats(scoring, write, ctxpro):
+    """A document or a segment for each item."""
+    texts = ["Sie", "ich glaube", "x"]
+    many = [{"doc_id": n, "text": text} for n, text in enumerate(texts)]
+    one = [{"doc_id": "a", "segment": n, "text": text} for n, text in enumerate(texts)]
+    for records in (many, one):
+        system = write("x", json.dumps(records))
+        printed = scoring("targeted", ctxpro, f"x={system}", "--separator", "<eos>")
+        assert ["all", "3", "66.7"] in [line.split() for line in printed.splitlines()]
+    with pytest.raises(UserError, match="has 2 lines, but .* has 3 items"):
+        scoring("targeted", ctxpro, f"x={write('x', json.dumps(many[1:]))}")
+
+
+def test_intervals_and_differences(scoring, write):
+    items = write("a.en-de.json", json.dumps([CTXPRO[0]] * 40))
+    systems = [f"one={write('one', 'x' + chr(10) * 1 + ('sie' + chr(10)) * 39)}"]
+    systems += [f"two={write('two', ('sie' + chr(10)) * 10 + ('x' + chr(10)) * 30)}"]
+    found = json.loads(scoring("targeted", items, *systems, "--format", "json"))["intervals"]
+    assert found["two"]["score"]["value"] == 0.25
+    assert found["two"]["difference"]["value"] == pytest.approx(-0.725)
+    assert -0.9 < found["two"]["difference"]["low"] < -0.8
+    assert "difference" not in found["one"]
+    rows = [line.split() for line in scoring("targeted", items, *systems).splitlines()]
+    assert ["all", "two", "25.0"] in [row[:3] for row in rows]
 
 
 @pytest.mark.parametrize(
