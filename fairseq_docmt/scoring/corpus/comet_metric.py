@@ -1,51 +1,59 @@
 """COMET as a metric of sacreBLEU, so that its significance tests apply.
 
 Rei et al. (2020); with context as in Vernikos et al. (2022): each sentence is scored together with
-the two before it, which on the target side are taken from the reference, for translations too.  The
-package unbabel-comet runs in a process of its own, because it needs an older NumPy than fairseq.
+the two before it, which on the target side are taken from the reference, for translations too; and
+over blocks of sentences, after SLIDE (Raunak et al., 2024).  The package unbabel-comet runs in a
+process of its own, because it needs an older NumPy than fairseq.
 """
 
 import argparse
-import functools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Callable, List, NamedTuple, Optional, Sequence
 
-from sacrebleu.metrics.base import Metric, Score, Signature
+from sacrebleu.metrics.base import Signature
 
 from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.scoring.corpus.segment_scores import SegmentMean
 from fairseq_docmt.scoring.texts.translations import Translations
 
 #: Previous sentences as context (Vernikos et al., 2022).
 CONTEXT = 2
+#: Sentences of a block (after SLIDE, Raunak et al., 2024; the size is our choice).
+WINDOW = 6
 DEFAULT_MODEL = "Unbabel/wmt22-comet-da"
 #: Scores of samples: dictionaries with ``src``, ``mt`` and, if the model needs it, ``ref``.
 Scorer = Callable[[List[dict]], List[float]]
 
 
 class CometSignature(Signature):
-    """Signature with the model."""
+    """Signature with the model, its package and the context."""
 
     def __init__(self, args: dict):
         super().__init__(args)
-        self.info.update({"model": args["model"], "context": args["context"]})
+        for name in ("model", "comet", "context"):
+            self.info[name] = args[name]
+        if args["num_refs"] > 1:
+            self.info["refs"] = "mean"
 
 
-class Comet(Metric):
-    """COMET over sentences, times 100.
+class Comet(SegmentMean):
+    """COMET over segments, times 100.
+
+    With several references, a segment has the mean of the scores with each of them.
 
     Args:
-        texts: test set with source and one reference.
+        texts: test set with source.
         model: name or checkpoint of a model.
         python: Python that has the package; None for this one.
         context: number of previous sentences.
 
     Raises:
-        UserError: the test set has no source or several references.
+        UserError: the test set has no source.
     """
 
     _SIGNATURE_TYPE = CometSignature
@@ -53,27 +61,39 @@ class Comet(Metric):
     def __init__(
         self, texts: Translations, model: Optional[str], python: Optional[str], context: int = 0
     ):
-        super().__init__()
+        super().__init__("COMET", scale=100)
         if texts.source is None:
             raise UserError("COMET also reads the source; give --source")
-        if len(texts.references) > 1:
-            raise UserError("COMET is defined for one reference; give --reference once")
         self._texts, self._python = texts, python or sys.executable
         # A path in the signature would depend on the machine.
         self.model = model or DEFAULT_MODEL
         self.context = context
+        self._version = "?"
 
     def get_signature(self) -> Signature:
         """Return the signature with the name of the model."""
         return CometSignature(
-            {"num_refs": 1, "model": Path(self.model).name, "context": self.context}
+            {
+                "num_refs": len(self._texts.references),
+                "model": Path(self.model).name,
+                "comet": self._version,
+                "context": self.context,
+            }
         )
 
     def _extract_corpus_statistics(
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
     ) -> List[List[float]]:
-        samples = [self._sample(i, text, references[0]) for i, text in enumerate(hypotheses)]
-        return [[score, 1] for score in run(self._python, self.model, samples, self.context > 0)]
+        samples = [
+            self._sample(i, text, reference)
+            for reference in references
+            for i, text in enumerate(hypotheses)
+        ]
+        found = run(self._python, self.model, samples, self.context > 0)
+        self._version = found.version
+        size = len(hypotheses)
+        by_reference = [found.scores[n * size : (n + 1) * size] for n in range(len(references))]
+        return [[sum(scores) / len(scores), 1] for scores in zip(*by_reference)]
 
     def _sample(self, i: int, text: str, reference: Sequence[str]) -> dict:
         if not self.context:
@@ -86,20 +106,28 @@ class Comet(Metric):
             "ref": [*before, reference[i]],
         }
 
-    def _compute_score_from_stats(self, stats: List[float]) -> Score:
-        return Score("COMET", 100 * stats[0] / stats[1])
 
-    def _aggregate_and_compute(self, stats: List[List[float]]) -> Score:
-        return self._compute_score_from_stats([sum(column) for column in zip(*stats)])
+def windows_of(texts: Translations, size: int = WINDOW) -> Translations:
+    """Return a test set whose segments are blocks of sentences, as in SLIDE.
 
-    def _preprocess_segment(self, sent: str) -> str:
-        return sent
+    Args:
+        texts: test set.
+        size: sentences of a block; the last one of a document may have fewer.
+    """
+    spans = [
+        (begin, min(begin + size, end))
+        for first, end in texts.index.spans
+        for begin in range(first, end, size)
+    ]
 
-    def _extract_reference_info(self, refs: Sequence[str]) -> Dict[str, Any]:
-        return {}
+    def join(sentences: Sequence[str]) -> List[str]:
+        return [" ".join(sentences[a:b]) for a, b in spans]
 
-    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: Dict) -> List[float]:
-        raise NotImplementedError("COMET scores all segments at once")
+    return texts._replace(
+        systems={name: join(sentences) for name, sentences in texts.systems.items()},
+        references=[join(sentences) for sentences in texts.references],
+        source=texts.source and join(texts.source),
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser, model: str = DEFAULT_MODEL) -> None:
@@ -141,10 +169,18 @@ def scorer(args: argparse.Namespace, model: str = DEFAULT_MODEL) -> Scorer:
         args: options of the command line.
         model: default model.
     """
-    return functools.partial(run, args.comet_python or sys.executable, args.comet_model or model)
+    python, name = args.comet_python or sys.executable, args.comet_model or model
+    return lambda samples: run(python, name, samples).scores
 
 
-def run(python: str, model: str, samples: List[dict], context: bool = False) -> List[float]:
+class Scored(NamedTuple):
+    """Scores of samples, and the version of the package."""
+
+    scores: List[float]
+    version: str
+
+
+def run(python: str, model: str, samples: List[dict], context: bool = False) -> Scored:
     """Score samples in a process of its own.
 
     Args:
@@ -176,4 +212,4 @@ def run(python: str, model: str, samples: List[dict], context: bool = False) -> 
         found = json.loads(target.read_text(encoding="utf-8"))
     if "error" in found:
         raise UserError(found["error"])
-    return found["scores"]
+    return Scored(found["scores"], found["version"])

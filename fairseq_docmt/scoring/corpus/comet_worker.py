@@ -8,6 +8,9 @@ import json
 import os
 import sys
 
+#: Positions of symbols at both ends of a text.
+SPECIAL = 4
+
 
 def main(source: str, target: str) -> None:
     """Read model and samples from one file, and write scores or an error to the other."""
@@ -43,11 +46,27 @@ def score(model: str, samples: list, context: bool, batch_size: int) -> dict:
         loaded.enable_context()
         if not loaded.use_context:
             return {"error": f"--comet-model {model} cannot use context; use comet, not comet-doc"}
-        separator = f" {loaded.encoder.tokenizer.sep_token} "
-        samples = [{side: separator.join(t) for side, t in s.items()} for s in samples]
+        samples = [with_context(sample, loaded.encoder) for sample in samples]
     gpus = min(torch.cuda.device_count(), 1)
     options = {"num_workers": 0, "progress_bar": False, "gpus": gpus, "batch_size": batch_size}
-    return {"scores": [float(x) for x in loaded.predict(samples, **options).scores]}
+    scores = [float(x) for x in loaded.predict(samples, **options).scores]
+    return {"scores": scores, "version": comet.__version__}
+
+
+def with_context(sample: dict, encoder) -> dict:
+    """Join the sentences of each side, without the first ones if a side is too long.
+
+    COMET cuts the end of a text, which would be the scored sentence.
+    """
+    tokenizer = encoder.tokenizer
+    separator = f" {tokenizer.sep_token} "
+    most = getattr(encoder, "max_positions", 512) - SPECIAL
+    while True:
+        joined = {side: separator.join(texts) for side, texts in sample.items()}
+        longest = max(len(tokenizer.tokenize(text)) for text in joined.values())
+        if longest <= most or all(len(texts) == 1 for texts in sample.values()):
+            return joined
+        sample = {side: texts[1:] or texts for side, texts in sample.items()}
 
 
 if __name__ == "__main__":

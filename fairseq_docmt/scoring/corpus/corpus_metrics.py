@@ -15,8 +15,9 @@ from sacrebleu.metrics.base import Metric
 
 from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.scoring.corpus import significance
-from fairseq_docmt.scoring.corpus.comet_metric import CONTEXT, Comet
+from fairseq_docmt.scoring.corpus.comet_metric import CONTEXT, WINDOW, Comet, windows_of
 from fairseq_docmt.scoring.corpus.meteor import Meteor
+from fairseq_docmt.scoring.corpus.segment_scores import Given, SegmentMean
 from fairseq_docmt.scoring.corpus.significance import Comparison, Statistics
 from fairseq_docmt.scoring.texts.translations import Translations
 
@@ -61,6 +62,10 @@ def _chrf(options: Options, texts: Translations) -> CHRF:
     return CHRF(lowercase=options.lowercase)
 
 
+def _chrf_with_words(options: Options, texts: Translations) -> CHRF:
+    return CHRF(lowercase=options.lowercase, word_order=2)
+
+
 def _comet(context: int) -> Callable[[Options, Translations], Comet]:
     return lambda options, texts: Comet(texts, options.comet_model, options.comet_python, context)
 
@@ -69,12 +74,16 @@ METRICS: Dict[str, Kind] = {
     "s-bleu": Kind("s-BLEU", "sentence", True, _bleu),
     "d-bleu": Kind("d-BLEU", "document", True, _bleu),
     "chrf": Kind("chrF2", "sentence", True, _chrf),
+    "chrf++": Kind("chrF2++", "sentence", True, _chrf_with_words),
     "d-chrf": Kind("d-chrF2", "document", True, _chrf),
     "ter": Kind("TER", "sentence", False, lambda options, texts: TER()),
     "meteor": Kind("METEOR", "sentence", True, lambda options, texts: Meteor()),
     "comet": Kind("COMET", "sentence", True, _comet(0)),
     "comet-doc": Kind("doc-COMET", "sentence", True, _comet(CONTEXT)),
+    "comet-slide": Kind("COMET-SLIDE", f"{WINDOW} sentences", True, _comet(0)),
 }
+#: Other names of metrics.
+ALIASES = {"chrf2": "chrf", "chrf2++": "chrf++", "bleu": "s-bleu"}
 DEFAULT_METRICS = ("s-bleu", "d-bleu", "chrf")
 
 
@@ -118,6 +127,30 @@ def corpus_metrics(
     return [_one_metric(translations, METRICS[m], tests, options, samples) for m in metrics]
 
 
+def given_metrics(
+    translations: Translations, given: Sequence[Given], tests: Sequence[str], samples: int = 0
+) -> List[MetricResult]:
+    """Average scores of segments that other programs gave, and compare systems with the first.
+
+    Args:
+        translations: translations.
+        given: scores.
+        tests, samples: see :func:`corpus_metrics`.
+    """
+    found = []
+    for scores in given:
+        statistics = {
+            name: np.stack([values, np.ones(len(values))], axis=1)
+            for name, values in scores.systems.items()
+        }
+        better = "higher" if scores.higher_is_better else "lower"
+        signature = f"{translations.signature}|unit:sentence|given|better:{better}"
+        kind = Kind(scores.name, "sentence", scores.higher_is_better, lambda *_: None)
+        metric = SegmentMean(scores.name)
+        found.append(_result(kind, metric, statistics, signature, tests, samples))
+    return found
+
+
 def bleu_of_ranges(
     place: Sequence[int],
     hypotheses: Sequence[str],
@@ -150,28 +183,41 @@ def bleu_of_ranges(
 
 
 def _one_metric(translations: Translations, kind: Kind, tests, options, samples) -> MetricResult:
+    if kind.label == "COMET-SLIDE":
+        translations = windows_of(translations)
     if kind.unit == "document":
         systems = {name: translations.documents(name) for name in translations.names}
         references = [translations.joined(texts) for texts in translations.references]
     else:
         systems, references = translations.systems, translations.references
     metric = kind.build(options, translations)
-    neural = isinstance(metric, Comet)
     statistics = statistics_of(systems, references, metric)
+    signature = f"{translations.signature}|unit:{kind.unit}|{metric.get_signature()}"
+    return _result(kind, metric, statistics, signature, tests, samples)
+
+
+def _result(
+    kind: Kind,
+    metric: Metric,
+    statistics: Statistics,
+    signature: str,
+    tests: Sequence[str],
+    samples: int,
+) -> MetricResult:
+    """Return scores, tests and, for means of segments, the scores of segments."""
     scores = {
         name: significance.score_of(metric, rows.sum(axis=0)) for name, rows in statistics.items()
     }
-    signature = f"{translations.signature}|unit:{kind.unit}|{metric.get_signature()}"
     found = {}
-    for test in tests if len(systems) > 1 else ():
+    for test in tests if len(statistics) > 1 else ():
         if test == "sign":
             found[test] = significance.sign_tests(statistics, metric, kind.higher_is_better)
         else:
             found[test] = significance.paired_tests(statistics, metric, test, samples)
-    by_segment = {
-        name: (100 * rows[:, 0]).tolist() for name, rows in (statistics.items() if neural else ())
-    }
-    return MetricResult(kind.label, signature, kind.higher_is_better, scores, found, by_segment)
+    segments = {}
+    if isinstance(metric, SegmentMean) and kind.unit == "sentence":
+        segments = {name: (metric.scale * rows[:, 0]).tolist() for name, rows in statistics.items()}
+    return MetricResult(kind.label, signature, kind.higher_is_better, scores, found, segments)
 
 
 def statistics_of(

@@ -10,7 +10,7 @@ do not match the reference are aligned by --align, or scored as whole documents 
 
 import argparse
 from importlib.util import find_spec
-from typing import Callable, Dict, Iterable, List, Optional
+from typing import Callable, Dict, Iterable, List, Mapping, Optional
 
 import numpy as np
 from sacrebleu.metrics import BLEU
@@ -19,7 +19,12 @@ from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables
 from fairseq_docmt.scoring._tables import Table
-from fairseq_docmt.scoring.corpus import comet_metric, corpus_metrics, significance
+from fairseq_docmt.scoring.corpus import (
+    comet_metric,
+    corpus_metrics,
+    segment_scores,
+    significance,
+)
 from fairseq_docmt.scoring.corpus.corpus_metrics import MetricResult, Options
 from fairseq_docmt.scoring.corpus.significance import Comparison
 from fairseq_docmt.scoring.texts import translations
@@ -32,7 +37,7 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that :func:`measure` uses."""
     parser.add_argument(
         "--metrics",
-        type=_names_among(corpus_metrics.METRICS),
+        type=_names_among(corpus_metrics.METRICS, corpus_metrics.ALIASES),
         default=corpus_metrics.DEFAULT_METRICS,
         metavar="NAME,NAME",
         help=f"any of {', '.join(corpus_metrics.METRICS)}; "
@@ -66,6 +71,21 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--lowercase", action="store_true", help="compute BLEU and chrF case-insensitively"
+    )
+    parser.add_argument(
+        "--scores",
+        action="append",
+        default=[],
+        metavar="METRIC=FILE",
+        help="scores of segments by another program, also METRIC:SYSTEM=FILE: numbers in the order "
+        "of the segments, system and number separated by a tab, or records with doc_id, segment, "
+        "system and score (FILE#FIELD names the score); may be repeated",
+    )
+    parser.add_argument(
+        "--lower-is-better",
+        default="",
+        metavar="METRIC,METRIC",
+        help="metrics of --scores of which a lower score is better, such as MetricX",
     )
     comet_metric.add_arguments(parser)
 
@@ -103,11 +123,15 @@ def _note_of_tokens(args: argparse.Namespace, texts: Translations) -> Optional[s
     return None
 
 
-def _names_among(known: Iterable[str]) -> Callable[[str], List[str]]:
+def _names_among(
+    known: Iterable[str],
+    aliases: Mapping[str, str] = {},  # noqa: B006 (not changed)
+) -> Callable[[str], List[str]]:
     """Return a parser of names separated by commas."""
 
     def read(text: str) -> List[str]:
-        names = list(dict.fromkeys(text.split(",")))
+        names = [aliases.get(name.lower(), name) for name in text.split(",")]
+        names = list(dict.fromkeys(names))
         for name in names:
             if name not in known:
                 raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known)}")
@@ -142,13 +166,18 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
         raise UserError(f"--samples must not be negative, got {args.samples}")
     if args.samples and not set(args.tests) & set(significance.PAIRED_TESTS):
         raise UserError("--samples is for --tests bootstrap and randomisation; leave it out")
-    with_comet = any(name in args.metrics for name in ("comet", "comet-doc"))
-    comet_metric.refuse_unused(args, with_comet, "--metrics comet and comet-doc")
+    with_comet = any(name.startswith("comet") for name in args.metrics)
+    comet_metric.refuse_unused(args, with_comet, "--metrics comet and its variants")
+    lower = list(filter(None, args.lower_is_better.split(",")))
+    if texts.whole and args.scores:
+        raise UserError("--scores are of segments, which do not match; give --align LANGUAGE")
+    given = segment_scores.read(args.scores, lower, texts)
     options = options_of(args, texts)
     note = _note_of_tokens(args, texts) if {"s-bleu", "d-bleu"} & set(args.metrics) else None
     if note:
         texts.notes.append(note)
-    return corpus_metrics.corpus_metrics(texts, args.metrics, args.tests, options, args.samples)
+    results = corpus_metrics.corpus_metrics(texts, args.metrics, args.tests, options, args.samples)
+    return results + corpus_metrics.given_metrics(texts, given, args.tests, args.samples)
 
 
 def by_position(
@@ -178,7 +207,7 @@ def _refuse_unread(args: argparse.Namespace) -> None:
     with_bleu = args.by_position is not None or {"s-bleu", "d-bleu"} & set(args.metrics)
     if args.tokenize and not with_bleu:
         raise UserError("--tokenize is for s-bleu, d-bleu and --by-position; leave it out")
-    if args.lowercase and not with_bleu and not {"chrf", "d-chrf"} & set(args.metrics):
+    if args.lowercase and not with_bleu and not {"chrf", "chrf++", "d-chrf"} & set(args.metrics):
         raise UserError("--lowercase is for BLEU and chrF; leave it out")
 
 

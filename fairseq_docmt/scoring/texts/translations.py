@@ -40,6 +40,7 @@ class Translations(NamedTuple):
             those.
         ids: (documents,) names of the documents, None if the test set has none.
         numbers: (segments,) names of the segments in their documents, None if some have none.
+        kept: (all segments,) bool, False for those that were left out; None if none was.
         notes: what was done to make the texts match.
         aligned: report of each aligned system.
         language: code of the target language, if a file says it by its content or its ending.
@@ -53,6 +54,7 @@ class Translations(NamedTuple):
     whole: Dict[str, List[str]] = {}
     ids: Optional[List[str]] = None
     numbers: Optional[List[str]] = None
+    kept: Optional[np.ndarray] = None
     notes: Sequence[str] = ()
     aligned: Dict[str, alignment.Report] = {}
     language: Optional[str] = None
@@ -240,7 +242,7 @@ def read_translations(
         whole,
         layout.ids,
         layout.segment_numbers,
-        notes,
+        notes=notes,
         language=language,
     )
     exact = {n: text for n, text in inputs.items() if n not in whole and n not in aligned}
@@ -353,6 +355,7 @@ def _without_gaps(
         whole={name: [rows[n] for n in index.numbers] for name, rows in texts.whole.items()},
         ids=[texts.name_of(number) for number in index.numbers],
         numbers=texts.numbers and kept(texts.numbers),
+        kept=~dropped,
     )
 
 

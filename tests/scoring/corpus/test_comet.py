@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.corpus.comet_worker import SPECIAL, with_context
 
 SOURCE = [["eins", "zwei", "drei", "vier"], ["fünf"]]
 REFERENCE = [["one", "two", "three", "four"], ["five"]]
@@ -22,8 +23,9 @@ BAD = [["one", "2", "3", "four"], ["5"]]
 STAND_IN = """
 class Tokenizer:
     sep_token = "</s>"
+    def tokenize(self, text): return text.split()
 class Encoder:
-    tokenizer = Tokenizer()
+    tokenizer, max_positions = Tokenizer(), 12
 class Scores:
     def __init__(self, scores): self.scores = scores
 class Model:
@@ -36,6 +38,7 @@ class Model:
         side = "src" if "kiwi" in self.path else "ref"
         return Scores([float(s["mt"] == s[side]) for s in samples])
 import json
+__version__ = "2.2"
 def download_model(name):
     if "/" not in name: raise KeyError(f"Model {name} not supported by COMET.")
     return name
@@ -72,7 +75,9 @@ def test_scores_tests_and_positions(scoring, arguments, stand_in):
     assert found["segments"]["bad"] == [100, 0, 0, 100, 0]
     sign = found["tests"]["sign"]["bad"]
     assert (sign["better"], sign["worse"]) == (0, 3)
-    assert found["signature"].endswith("nrefs:1|model:wmt22-comet-da|context:0|version:2.6.0")
+    assert found["signature"].endswith(
+        "nrefs:1|model:wmt22-comet-da|comet:2.2|context:0|version:2.6.0"
+    )
     assert len(stand_in()) == 2  # one process for each system
     text = scoring(*arguments, *options, "text")
     assert ["1-2", "100.00", "33.33"] in [line.split() for line in text.splitlines()]
@@ -93,6 +98,57 @@ def test_context_is_that_of_the_reference(scoring, arguments, stand_in):
     assert samples[4]["src"] == "fünf"  # a new document has no context
 
 
+def test_several_references_give_the_mean(scoring, arguments, write, stand_in):
+    second = write("second", [["one", "2", "drei", "four"], ["five"]])
+    arguments = [*arguments, "--reference", second, "--metrics", "comet", "--format", "json"]
+    (found,) = json.loads(scoring(*arguments))["metrics"]
+    assert found["segments"]["good"] == [100, 50, 50, 100, 100]
+    assert found["segments"]["bad"] == [100, 50, 0, 100, 0]
+    assert "|nrefs:2|" in found["signature"] and "|refs:mean|" in found["signature"]
+
+
+def test_blocks_of_sentences(scoring, write, stand_in):
+    texts = [[f"w{n}" for n in range(8)], ["v1", "v2"]]
+    good, source = write("good", texts), write("source", texts)
+    bad = write("bad", [[*texts[0][:7], "x"], texts[1]])
+    arguments = ["metrics", f"good={good}", f"bad={bad}", "--source", source, "--reference", good]
+    arguments += ["--metrics", "comet-slide", "--by-position", "4", "--format", "json"]
+    (found,) = json.loads(scoring(*arguments))["metrics"]
+    assert [sample["src"] for sample in stand_in()[0]] == ["w0 w1 w2 w3 w4 w5", "w6 w7", "v1 v2"]
+    assert found["scores"] == {"good": 100, "bad": pytest.approx(200 / 3)}
+    assert "|unit:6 sentences|" in found["signature"] and found["segments"] == {}
+
+
+@pytest.mark.parametrize(
+    "lengths, kept",
+    [
+        ((3, 3, 3), 2),
+        ((2, 2, 2), 3),
+        ((3, 2, 2), 2),
+        ((1, 9, 3), 1),
+        ((1, 1, 20), 1),
+        ((1, 1, 1), 3),
+        ((2, 2, 5), 2),
+    ],
+)
+def test_what_is_too_long_loses_context(lengths, kept):
+    """Never the scored sentence: COMET would cut the end."""
+
+    class Encoder:
+        max_positions = 12 - 4 + SPECIAL
+
+        class tokenizer:  # noqa: N801
+            sep_token = "</s>"
+
+            @staticmethod
+            def tokenize(text):
+                return text.split()
+
+    texts = [" ".join([f"{n}"] * length) for n, length in enumerate(lengths)]
+    found = with_context({"src": ["a"], "mt": texts, "ref": ["b"]}, Encoder())
+    assert found == {"src": "a", "mt": " </s> ".join(texts[-kept:]), "ref": "b"}
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
@@ -107,7 +163,7 @@ def test_mistakes(scoring, arguments, stand_in, options, message):
 
 
 def test_options_without_comet(scoring, arguments, tmp_path):
-    message = "--comet-model is for --metrics comet and comet-doc; leave it out"
+    message = "--comet-model is for --metrics comet and its variants; leave it out"
     for command in (arguments, ["report", *arguments[1:], "--out", str(tmp_path / "out")]):
         with pytest.raises(UserError, match=message):
             scoring(*command, "--comet-model", "a/b")
@@ -119,8 +175,6 @@ def test_missing_package_or_source(scoring, arguments, monkeypatch):
         scoring(*arguments, "--metrics", "comet")
     with pytest.raises(UserError, match="COMET also reads the source; give --source"):
         scoring(*arguments[:3], *arguments[5:], "--metrics", "comet")
-    with pytest.raises(UserError, match="COMET is defined for one reference"):
-        scoring(*arguments, *arguments[5:], "--metrics", "comet")
 
 
 @pytest.fixture

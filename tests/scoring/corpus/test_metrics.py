@@ -295,7 +295,7 @@ def test_unknown_names_are_told(scoring, texts, capsys):
     with pytest.raises(SystemExit):
         scoring("metrics", f"a={texts['base']}", "--metrics", "s-bleu,d-blue")
     assert (
-        "'d-blue' is not one of s-bleu, d-bleu, chrf, d-chrf, ter, meteor, comet, comet-doc"
+        "'d-blue' is not one of s-bleu, d-bleu, chrf, chrf++, d-chrf, ter, meteor, comet, comet-doc"
         in capsys.readouterr().err
     )
 

@@ -88,10 +88,7 @@ def test_what_the_reference_has_stays():
             "I apologize, but I don't feel comfortable translating that particular text",
             "words about the translation",
         ),
-        (
-            "我不会翻译那句话，而是回答您的问题：如果您喝得太多想快速醒酒，以下是一些建议，一共有五条可供您参考。",
-            "words about the translation",
-        ),
+        ("我不会翻译那句话，而是回答您的问题。" * 4, "words about the translation"),
         ("<think>The user wants", "thoughts"),
         ("The girl snatches it out of his hand.", "the source"),
         ("Девушка выхватывает это у него из рук", "another script than the reference"),

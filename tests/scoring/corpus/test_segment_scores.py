@@ -1,0 +1,172 @@
+"""Scores of segments by other programs, in the forms in which they are published."""
+
+import json
+
+import pytest
+
+from fairseq_docmt.errors import UserError
+
+TEXTS = [["a b c d", "e f g h", "i j k l"], ["m n o p"]]
+ONE, TWO = [90.0, 80.5, 70.0, 60.0], [95.0, 80.5, 75.0, 70.0]
+NAMES = [("d1", "s1"), ("d1", "s2"), ("d1", "s3"), ("d2", "s1")]
+
+
+def records(field="score", **more):
+    return [
+        {"doc_id": document, "segment": segment, "system": name, field: score, **more}
+        for name, scores in (("one", ONE), ("two", TWO))
+        for (document, segment), score in zip(NAMES, scores)
+    ]
+
+
+def table(rows, mark):
+    return "".join(
+        f"{mark.join(map(str, row))}\n" for row in [rows[0], *(r.values() for r in rows)]
+    )
+
+
+def by_document():
+    """A list of scores for each document, as in WMT25."""
+    return [
+        {
+            "document_id": d,
+            "system": name,
+            "metric_scores": {"M": scores[:3] if d == "d1" else scores[3:]},
+        }
+        for name, scores in (("one", ONE), ("two", TWO))
+        for d in ("d2", "d1")
+    ]
+
+
+SEGMENTS = "".join(
+    f"{name}\t{score}\n"
+    for name, scores in (("two", TWO), ("x", ONE), ("one", ONE))
+    for score in scores
+)
+FORMS = {
+    "mt-metrics-eval": (SEGMENTS, ""),
+    "JSON lines": ("".join(json.dumps(r) + "\n" for r in records()[::-1]), ""),
+    "JSON array with the name of the metric": (json.dumps(records("M")), ""),
+    "CSV": (table(records(), ","), ""),
+    "TSV": (table(records("other"), "\t"), "#other"),
+    "lists of documents": (json.dumps(by_document()), "#metric_scores.M"),
+}
+
+
+@pytest.fixture
+def arguments(write):
+    """Two systems and a reference with names of documents and segments."""
+    segments = [text for document in TEXTS for text in document]
+    reference = [
+        {"doc_id": document, "segment": segment, "text": text}
+        for (document, segment), text in zip(NAMES, segments)
+    ]
+    systems = [f"{name}={write(name, TEXTS)}" for name in ("one", "two")]
+    return ["metrics", *systems, "--reference", write("r", json.dumps(reference))]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form(scoring, write, arguments, form):
+    text, field = FORMS[form]
+    options = [
+        "--scores",
+        f"M={write('scores', text)}{field}",
+        "--tests",
+        "sign",
+        "--format",
+        "json",
+    ]
+    found = json.loads(scoring(*arguments, *options))["metrics"][-1]
+    assert found["label"] == "M"
+    assert found["scores"] == {"one": pytest.approx(75.125), "two": pytest.approx(80.125)}
+    assert found["segments"] == {"one": ONE, "two": TWO}
+    sign = found["tests"]["sign"]["two"]
+    assert (sign["better"], sign["worse"]) == (3, 0)
+    assert found["signature"] == "docs:2|sents:4|unit:sentence|given|better:higher"
+
+
+def test_numbers_of_each_system_and_direction(scoring, write, arguments):
+    files = {
+        name: write(f"{name}.txt", "".join(f"{score}\n" for score in scores))
+        for name, scores in (("one", ONE), ("two", TWO))
+    }
+    options = [
+        option for name, path in files.items() for option in ("--scores", f"X:{name}={path}")
+    ]
+    options += ["--lower-is-better", "X", "--tests", "sign"]
+    printed = scoring(*arguments, *options, "--by-position", "2")
+    assert "better:lower" in printed
+    rows = [line.split() for line in printed.splitlines()]
+    assert ["1-2", "76.83", "81.83"] in rows and ["3-4", "70.00", "75.00"] in rows
+    assert "(+0 -3)" in printed
+
+
+def test_segments_that_are_left_out(scoring, write, arguments, tmp_path):
+    """The other program has scored them too."""
+    reference = json.loads((tmp_path / "r").read_text())
+    reference[1]["is_bad_source"] = True
+    write("r", json.dumps(reference))
+    options = ["--scores", f"M={write('scores', SEGMENTS)}", "--format", "json"]
+    found = json.loads(scoring(*arguments, *options))["metrics"][-1]
+    assert found["segments"]["one"] == [90, 70, 60]
+
+
+@pytest.mark.parametrize(
+    "argument, text, message",
+    [
+        ("M", "", "--scores M: give METRIC=FILE or METRIC:SYSTEM=FILE"),
+        ("M:three=FILE", "1", "--scores M:three=.*: no system is called three"),
+        ("M=FILE", "1\n2\n3\n4\n", "does not name systems; give --scores M:SYSTEM="),
+        ("M:one=FILE", "1\n2\n3\n4\n", "--scores M: scores of two are missing"),
+        ("M:one=FILE", "1\n2\n3\n", "one has 3 scores, but the test set 4 segments"),
+        ("M:one=FILE", "1\nx\n3\n4\n", "scores: line 2: 'x' is no score; every segment needs a fi"),
+        ("M=FILE", SEGMENTS.replace("90.0", "None"), "'None' is no score"),
+        ("M=FILE", SEGMENTS.replace("90.0", "nan"), "'nan' is no score"),
+        ("M=FILE", json.dumps(records()[1:]), "one lacks a score of d1, 1"),
+        (
+            "M=FILE",
+            json.dumps(records() + records()[:1]),
+            "one already has a score of this segment",
+        ),
+        ("M=FILE", json.dumps(records("x")), 'has no "score"; name the field of the score as M=FI'),
+        ("M=FILE#y", json.dumps(records("x")), 'has no "y"; name the field of the score as M=FILE'),
+        (
+            "M=FILE#metric_scores.M",
+            json.dumps(by_document()).replace("80.5, ", ""),
+            "has 2 scores, ",
+        ),
+        (
+            "M=FILE",
+            json.dumps([{"doc_id": "d1", "system": "one", "score": 1}]),
+            'has no "segment", ',
+        ),
+        (
+            "M=FILE",
+            json.dumps([{"doc_id": "d1", "score": 1}]),
+            "names no system; give --scores M:SY",
+        ),
+        ("M=FILE", " \n", "has no scores"),
+    ],
+)
+def test_mistakes(scoring, write, arguments, argument, text, message):
+    argument = argument.replace("FILE", write("scores", text))
+    with pytest.raises(UserError, match=message):
+        scoring(*arguments, "--scores", argument)
+
+
+def test_other_mistakes(scoring, write, arguments):
+    scores = ["--scores", f"M={write('scores', SEGMENTS)}"]
+    with pytest.raises(UserError, match="--lower-is-better N: --scores gives no such metric"):
+        scoring(*arguments, *scores, "--lower-is-better", "N")
+    with pytest.raises(UserError, match="one already has scores of M|two already has scores of M"):
+        scoring(*arguments, *scores, *scores)
+    whole = [f"x={write('x', [['a b'], ['c']])}", "--metrics", "d-bleu"]
+    with pytest.raises(UserError, match="--scores are of segments, which do not match"):
+        scoring("metrics", *whole, *arguments[3:], "--scores", f"M:x={write('n', '1')}")
+
+
+def test_names_of_metrics(scoring, arguments):
+    found = json.loads(scoring(*arguments, "--metrics", "chrF2,chrf++,BLEU", "--format", "json"))
+    labels = {metric["label"]: metric["signature"] for metric in found["metrics"]}
+    assert [*labels] == ["chrF2", "chrF2++", "s-BLEU"]
+    assert "|nw:0|" in labels["chrF2"] and "|nw:2|" in labels["chrF2++"]
