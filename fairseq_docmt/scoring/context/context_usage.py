@@ -24,11 +24,13 @@ import numpy as np
 
 from fairseq_docmt.data import DocumentIndex
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers.files import read_lines
+from fairseq_docmt.readers import Lines, read_input
 from fairseq_docmt.scoring import _tables
 from fairseq_docmt.scoring._intervals import bootstrap_interval
-from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
+from fairseq_docmt.scoring.context.reference_scores import MANY_UNKNOWN, ReferenceScorer
 from fairseq_docmt.scoring.context.scorer_options import add_model_arguments, load_scorer
+from fairseq_docmt.scoring.texts.matching import Reading
+from fairseq_docmt.scoring.texts.translations import read_translations
 
 ALL = "all"
 OTHER = "other-document"
@@ -118,12 +120,16 @@ class Usage(NamedTuple):
 
 
 def read_documents(source: str, reference: str) -> Documents:
-    """Read a parallel corpus: one sentence per line, blank lines between documents.
+    """Read a parallel corpus, as text or in another format of the evaluation.
 
     Raises:
-        UserError: a file is missing or empty, or the files are not line-aligned.
+        UserError: a file is missing or empty, or source and reference do not match.
     """
-    sides = [read_lines(path) for path in (source, reference)]
+    texts = [read_input(source, "source"), read_input(reference, "reference")]
+    if not all(isinstance(text, Lines) for text in texts):
+        found = read_translations({"source": source}, [reference], reading=Reading(role="source"))
+        return Documents(found.index, found.systems["source"], found.references[0])
+    sides = [text.lines for text in texts]
     if len(sides[0]) != len(sides[1]):
         raise UserError(
             f"{source} has {len(sides[0])} lines, but {reference} has {len(sides[1])}; both need a "
@@ -234,7 +240,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--path", required=True, help="checkpoint, or several joined by ':'")
     add("--baseline", metavar="PATH", help="model without context; default: --path")
-    add("--source", required=True, metavar="FILE", help="source, blank lines between documents")
+    add("--source", required=True, metavar="FILE", help="source; blank lines end documents")
     add("--reference", required=True, metavar="FILE", help="reference translation")
     add(
         "--context",
@@ -283,7 +289,16 @@ def main(args: argparse.Namespace) -> None:
         "with end symbols, mean of each sentence, then over sentences (code of Fernandes et al., "
         "2021)",
     ]
+    unknown = np.mean(
+        [word == base.task.target_dictionary.unk_word for s in without for word in s.words]
+    )
+    if unknown > MANY_UNKNOWN:
+        notes.append(
+            f"{100 * unknown:.0f} % of the reference's tokens are unknown to the model; give the "
+            "options with which its training data were made, such as --bpe-codes"
+        )
     results = {
+        "unknown": float(unknown),
         "usage": {context: _as_json(value) for context, value in used.items()},
         "sentences": _of_sentences(without, found),
     }

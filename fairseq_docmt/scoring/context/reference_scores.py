@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 VOITA_SMOOTHING = 0.1
 
 Sentences = Tuple[Tensor, ...]
+#: Above this share of unknown tokens the text was probably not segmented as the training data.
+MANY_UNKNOWN = 0.1
 
 
 class Protocol(NamedTuple):

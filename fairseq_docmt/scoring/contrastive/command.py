@@ -25,16 +25,13 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.files import lines_of, read_text, write_text
 from fairseq_docmt.scoring import _intervals, _tables
 from fairseq_docmt.scoring._tables import Table
-from fairseq_docmt.scoring.context.reference_scores import PROTOCOLS, Scored
+from fairseq_docmt.scoring.context.reference_scores import MANY_UNKNOWN, PROTOCOLS, Scored
 from fairseq_docmt.scoring.context.scorer_options import add_model_arguments, load_scorer
 from fairseq_docmt.scoring.contrastive.accuracy import Accuracy, Verdict, by_label, judge, summarise
 from fairseq_docmt.scoring.contrastive.formats import read_set
 from fairseq_docmt.scoring.contrastive.items import Item, json_lines
 
 logger = logging.getLogger(__name__)
-
-#: Above this share of unknown tokens the text was probably not segmented as the training data.
-MANY_UNKNOWN = 0.1
 
 
 class SetResult(NamedTuple):

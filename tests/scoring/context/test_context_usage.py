@@ -45,6 +45,29 @@ def test_contexts_are_those_asked_for(files):
     assert documents.whole() == list(zip(SOURCE, REFERENCE))
 
 
+def test_other_formats(write, files):
+    """Records are matched by their names, and what the reference lacks is left out."""
+    rows = [(f"d{d}", n, text) for d, doc in enumerate(SOURCE) for n, text in enumerate(doc)]
+    source = [{"doc_id": d, "segment": n, "source": text} for d, n, text in rows]
+    wanted = [text for document in REFERENCE for text in document]
+    reference = [{**r, "reference": text} for r, text in zip(source, wanted)]
+    both = write("both.json", json.dumps(reference))
+    documents = read_documents(write("source.json", json.dumps(source[::-1])), both)
+    assert documents.target == wanted and documents.source == [text for *_, text in rows]
+    assert documents.index.starts.tolist() == [0, 4, 5, 8]
+    reference[4]["reference"] = None
+    documents = read_documents(files[0], write("gap.json", json.dumps(reference)))
+    assert documents.index.starts.tolist() == [0, 4, 7] and len(documents.target) == 7
+
+
+def test_unknown_words_are_noted(scoring, write, files, window_checkpoint):
+    strange = write("strange", [[f"other{n}" for n in range(len(doc))] for doc in REFERENCE])
+    arguments = ["context-usage", "--path", str(window_checkpoint), "--cpu", "--source", files[0]]
+    note = "100 % of the reference's tokens are unknown to the model; give the options with which"
+    assert note in scoring(*arguments, "--reference", strange)
+    assert "are unknown" not in scoring(*arguments, "--reference", files[1])
+
+
 @pytest.mark.parametrize("context", [0, 1, 2])
 def test_scores_are_those_of_contrastive_items(files, checkpoint, context):
     scorer, documents = scorer_of(checkpoint), read_documents(*files)
