@@ -35,7 +35,13 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_input(path: str, role: str, name: Optional[str] = None, plain: bool = False) -> Input:
+def read_input(
+    path: str,
+    role: str,
+    name: Optional[str] = None,
+    plain: bool = False,
+    by: Optional[str] = None,
+) -> Input:
     """Read a text of a test set.
 
     Args:
@@ -44,6 +50,7 @@ def read_input(path: str, role: str, name: Optional[str] = None, plain: bool = F
         role: ``source``, ``reference`` or ``system``; decides which text of a file is meant.
         name: name of the system, for files with several systems.
         plain: whether the file is plain text, whatever it looks like.
+        by: field or attribute by which scores are grouped.
 
     Raises:
         UserError: the file is missing, empty, not UTF-8 or not in its format, does not say which
@@ -51,7 +58,7 @@ def read_input(path: str, role: str, name: Optional[str] = None, plain: bool = F
     """
     path, chosen = _selection(path)
     fields = _fields(chosen, path)
-    wanted = records.Wanted(role, name, None if fields else chosen, fields)
+    wanted = records.Wanted(role, name, None if fields else chosen, fields, by)
     text = read_text(path)
     if not text.strip():
         raise UserError(f"{path} has no text; check the command that wrote it")

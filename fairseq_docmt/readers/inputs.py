@@ -27,6 +27,7 @@ class Document(NamedTuple):
         numbers: names of the segments in the file; None if the file has none.
         missing: places of the segments without this text, which are empty in ``segments``.
         bad: places of the segments that the file marks as bad (``is_bad_source``).
+        groups: value of a field for each segment, such as its domain; empty if none is wanted.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Document(NamedTuple):
     numbers: Optional[List[str]] = None
     missing: Tuple[int, ...] = ()
     bad: Tuple[int, ...] = ()
+    groups: Tuple[str, ...] = ()
 
 
 class Documents(NamedTuple):

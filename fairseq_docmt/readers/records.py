@@ -40,12 +40,14 @@ class Row(NamedTuple):
         number: name of the segment, None without.
         text: None if the text is missing.
         bad: whether the segment is marked as bad.
+        group: value of the field by which scores are grouped, None without.
     """
 
     where: str
     number: Optional[str]
     text: Optional[str]
     bad: bool = False
+    group: Optional[str] = None
 
 
 class Wanted(NamedTuple):
@@ -57,12 +59,14 @@ class Wanted(NamedTuple):
         chosen: name after ``#``: a field or a system; of nested fields, names and numbers (from 0)
             joined by dots.
         fields: ``doc``, ``segment``, ``text`` or ``system`` -> the field named after ``#``.
+        by: field, or attribute of documents, by which scores are grouped.
     """
 
     role: str
     name: Optional[str] = None
     chosen: Optional[str] = None
     fields: Dict[str, str] = {}
+    by: Optional[str] = None
 
 
 def read(records: Records, path: str, wanted: Wanted) -> Documents:
@@ -142,13 +146,15 @@ def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False)
         raise UserError(f'{where} has no "{fields["segment"]}"')
     bad = str(record.get(BAD_FIELD, "")).lower() in ("true", "1")
     text = None if without_text else _text(where, record, wanted)
-    return name, Row(where, number, text, bad)
+    return name, Row(where, number, text, bad, _id(record, [wanted.by]) if wanted.by else None)
 
 
 def _document(name: str, rows: List[Row]) -> Document:
     if len(rows) == 1 and rows[0].number is None:
         lines = [line for line in map(str.strip, (rows[0].text or "").split("\n")) if line]
-        return Document(name, lines, bad=tuple(range(len(lines))) if rows[0].bad else ())
+        groups = (rows[0].group,) * len(lines) if rows[0].group else ()
+        bad = tuple(range(len(lines))) if rows[0].bad else ()
+        return Document(name, lines, bad=bad, groups=groups)
     return numbered_document(name, rows)
 
 
@@ -185,7 +191,8 @@ def _segments(rows: List[Row]) -> tuple:
     """Return the fields of a document without numbers."""
     missing = tuple(place for place, row in enumerate(rows) if row.text is None)
     bad = tuple(place for place, row in enumerate(rows) if row.bad)
-    return [_line(row.text or "") for row in rows], None, missing, bad
+    groups = tuple(row.group or "" for row in rows) if any(row.group for row in rows) else ()
+    return [_line(row.text or "") for row in rows], None, missing, bad, groups
 
 
 def _line(text: str) -> str:

@@ -26,14 +26,14 @@ class SgmDocument(NamedTuple):
         id: its ``docid``.
         kind: ``srcset``, ``refset`` or ``tstset``.
         name: ``sysid`` or ``refid`` of the document or of its set, which may be empty.
-        languages: ``srclang`` and ``trglang``, where they are given.
+        attributes: attributes of the document and of its set.
         rows: its segments.
     """
 
     id: str
     kind: str
     name: str
-    languages: Dict[str, str]
+    attributes: Dict[str, str]
     rows: List[Row]
 
 
@@ -66,9 +66,15 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
             where = document.rows[0].where if document.rows else path
             raise UserError(f"{where}: the file already has a document {document.id}; rename one")
     side = "srclang" if kind == "srcset" else "trglang"
-    languages = {document.languages.get(side) for document in found} - {"any"}
+    languages = {document.attributes.get(side) for document in found} - {"any"}
     language = languages.pop() if len(languages) == 1 else None
-    return Documents(path, [numbered_document(d.id, d.rows) for d in found], language)
+    made = [numbered_document(d.id, _grouped(d, wanted)) for d in found]
+    return Documents(path, made, language)
+
+
+def _grouped(document: SgmDocument, wanted: Wanted) -> List[Row]:
+    group = document.attributes.get(wanted.by.lower()) if wanted.by else None
+    return [row._replace(group=group) for row in document.rows]
 
 
 def _name(names: List[str], path: str, wanted: Wanted) -> str:
@@ -99,9 +105,8 @@ def documents_of(text: str, path: str) -> List[SgmDocument]:
         of_set, own = _attributes(inside[-1][0]), _attributes(match[0])
         names = (each.get(field) for each in (own, of_set) for field in ("sysid", "refid"))
         rows = _rows(text, path, match.end(), end)
-        languages = {side: of_set[side] for side in ("srclang", "trglang") if side in of_set}
         kind, name = inside[-1][1].lower(), next(filter(None, names), "")
-        found.append(SgmDocument(own["docid"], kind, name, languages, rows))
+        found.append(SgmDocument(own["docid"], kind, name, {**of_set, **own}, rows))
     return found
 
 

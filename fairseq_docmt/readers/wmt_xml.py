@@ -97,7 +97,8 @@ def text_of(element, path: str, wanted: Wanted):
 
 
 def _document(element, path: str, wanted: Wanted) -> Document:
-    rows = list(_rows(text_of(element, path, wanted), path))
+    group = element.get(wanted.by) if wanted.by else None
+    rows = [row._replace(group=group) for row in _rows(text_of(element, path, wanted), path)]
     return numbered_document(element.get("id"), rows)
 
 

@@ -21,6 +21,8 @@ from fairseq_docmt.scoring.corpus.segment_scores import Given, SegmentMean
 from fairseq_docmt.scoring.corpus.significance import Comparison, Statistics
 from fairseq_docmt.scoring.texts.translations import Translations
 
+#: Group of documents whose segments have several.
+MIXED = "several"
 #: Segments whose references are read at once.
 BLOCK = 1000
 
@@ -94,6 +96,7 @@ class MetricResult(NamedTuple):
         scores: system -> score, from 0 to 100 (TER can exceed 100).
         tests: name of the test -> system -> comparison with the baseline.
         segments: system -> (sentences,) scores, for metrics that are means of them.
+        groups: group -> system -> score, and ``segments``, their number; empty without groups.
     """
 
     label: str
@@ -102,6 +105,7 @@ class MetricResult(NamedTuple):
     scores: Dict[str, float]
     tests: Dict[str, Dict[str, Comparison]]
     segments: Dict[str, List[float]] = {}
+    groups: Dict[str, Dict[str, float]] = {}
 
 
 def corpus_metrics(
@@ -147,7 +151,9 @@ def given_metrics(
         signature = f"{translations.signature}|unit:sentence|given|better:{better}"
         kind = Kind(scores.name, "sentence", scores.higher_is_better, lambda *_: None)
         metric = SegmentMean(scores.name)
-        found.append(_result(kind, metric, statistics, signature, tests, samples))
+        result = _result(kind, metric, statistics, signature, tests, samples)
+        groups = _by_group(translations, kind, metric, statistics)
+        found.append(result._replace(groups=groups))
     return found
 
 
@@ -193,7 +199,29 @@ def _one_metric(translations: Translations, kind: Kind, tests, options, samples)
     metric = kind.build(options, translations)
     statistics = statistics_of(systems, references, metric)
     signature = f"{translations.signature}|unit:{kind.unit}|{metric.get_signature()}"
-    return _result(kind, metric, statistics, signature, tests, samples)
+    result = _result(kind, metric, statistics, signature, tests, samples)
+    return result._replace(groups=_by_group(translations, kind, metric, statistics))
+
+
+def _by_group(
+    texts: Translations, kind: Kind, metric: Metric, statistics: Statistics
+) -> Dict[str, Dict[str, float]]:
+    """Return the scores of each group; documents with several groups and blocks have none."""
+    groups = texts.groups
+    if groups is None or kind.unit not in ("sentence", "document"):
+        return {}
+    if kind.unit == "document":
+        sets = [set(groups[a:b]) for a, b in texts.index.spans]
+        groups = [each.pop() if len(each) == 1 else MIXED for each in sets]
+    found = {}
+    for group in dict.fromkeys(groups):
+        rows = [row for row, own in enumerate(groups) if own == group]
+        scores = {
+            name: significance.score_of(metric, values[rows].sum(axis=0))
+            for name, values in statistics.items()
+        }
+        found[group] = {"segments": len(rows), **scores}
+    return found
 
 
 def _result(

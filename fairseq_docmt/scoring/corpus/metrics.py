@@ -150,6 +150,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="also report BLEU by sentence position in the document, in ranges of N",
     )
+    parser.add_argument(
+        "--by",
+        metavar="FIELD",
+        help="also report scores by this field of the records of the reference or source, or "
+        "attribute of their documents in XML, such as domain",
+    )
     _tables.add_arguments(parser)
 
 
@@ -198,6 +204,12 @@ def by_position(
     }
 
 
+def counts_of_ranges(texts: Translations, size: int) -> Dict[str, int]:
+    """Return the number of segments in each range of positions: range, e.g. ``1-10`` -> number."""
+    counts = np.bincount(texts.index.position // size).tolist()
+    return {f"{n * size + 1}-{(n + 1) * size}": count for n, count in enumerate(counts)}
+
+
 def _refuse_unread(args: argparse.Namespace) -> None:
     """Refuse options of metrics that are not computed.
 
@@ -216,13 +228,25 @@ def neural_by_position(texts: Translations, result: MetricResult, size: int) -> 
     ranges = texts.index.position // size
     rows = [
         [
-            f"{number * size + 1}-{(number + 1) * size}",
+            at,
+            str(count),
             *(f"{np.asarray(s)[ranges == number].mean():.2f}" for s in result.segments.values()),
         ]
-        for number in np.unique(ranges).tolist()
+        for number, (at, count) in enumerate(counts_of_ranges(texts, size).items())
     ]
     title = f"{result.label} by place in the document"
-    return Table(title, ["sentences", *result.segments], rows)
+    return Table(title, ["sentences", "segments", *result.segments], rows)
+
+
+def of_groups(field: str, result: MetricResult) -> Table:
+    """Return the scores of a metric by group."""
+    names = [*result.scores]
+    rows = [
+        [group, str(scores["segments"]), *(f"{scores[name]:.2f}" for name in names)]
+        for group, scores in result.groups.items()
+    ]
+    unit = result.signature.partition("unit:")[2].split("|")[0]
+    return Table(f"{result.label} by {field}", [field, f"{unit}s", *names], rows)
 
 
 def main(args: argparse.Namespace) -> None:
@@ -232,6 +256,7 @@ def main(args: argparse.Namespace) -> None:
     _refuse_unread(args)
     results = measure(args, texts)
     tables, notes = tables_of(results), notes_of(results, texts)
+    tables += [of_groups(args.by, result) for result in results if result.groups]
     numbers = {
         "baseline": texts.names[0],
         "metrics": [as_json(r) for r in results],
@@ -241,9 +266,13 @@ def main(args: argparse.Namespace) -> None:
     if args.by_position is not None:
         scores = by_position(texts, args.by_position, options_of(args, texts))
         numbers["by_position"] = scores
-        ranges = next(iter(scores.values()))
-        rows = [[at, *(f"{s[at]:.2f}" for s in scores.values())] for at in ranges]
-        tables.append(Table("BLEU by place in the document", ["sentences", *scores], rows))
+        counts = counts_of_ranges(texts, args.by_position)
+        rows = [
+            [at, str(count), *(f"{s[at]:.2f}" for s in scores.values())]
+            for at, count in counts.items()
+        ]
+        headers = ["sentences", "segments", *scores]
+        tables.append(Table("BLEU by place in the document", headers, rows))
         tables += [neural_by_position(texts, r, args.by_position) for r in results if r.segments]
     _tables.show(args, tables, notes, numbers)
 

@@ -32,6 +32,8 @@ from fairseq_docmt.scoring.words import tags
 
 #: Number of ranges that the plot of BLEU by position can label.
 MOST_RANGES = 12
+#: Number of segments or items below which a point is not plotted.
+FEWEST = 20
 
 
 class Sentence(NamedTuple):
@@ -132,8 +134,9 @@ def main(args: argparse.Namespace) -> None:
     size = size_of_ranges(texts) if args.range is None else args.range
     positions = metrics.by_position(texts, size, options)
     plots = []
-    if any(len(line) > 1 for line in positions.values()):  # not for documents of a few sentences
-        plot = line_plot(positions, "place of the sentence", "BLEU")
+    counts = enough(metrics.counts_of_ranges(texts, size))
+    if len(counts) > 1:  # not for documents of a few sentences
+        plot = line_plot(positions, "place of the sentence", "BLEU", counts)
         plots.append(("BLEU by place in the document", plot))
     page = page_of(
         args.title,
@@ -145,6 +148,11 @@ def main(args: argparse.Namespace) -> None:
     )
     write_text(args.out, page)
     print(f"wrote {args.out}")
+
+
+def enough(counts: Dict[str, int]) -> Dict[str, int]:
+    """Return the points of a plot that have enough segments or items behind them."""
+    return {place: count for place, count in counts.items() if count >= FEWEST}
 
 
 def size_of_ranges(texts: Translations) -> int:
@@ -268,6 +276,7 @@ def read_contrastive(arguments: List[str]) -> Contrastive:
                 parts = [figures["all"], *figures.get("by label", {}).get("distance", {}).values()]
                 for part in parts:
                     float(part["accuracy"]), float(part["chance"]), int(part["ties"])
+                    int(part["items"])
                 sets.setdefault(set_name, {})[name] = {"signature": "", **figures}
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError(f"{path} is not a JSON file of the command contrastive") from None
@@ -294,11 +303,13 @@ def contrastive_plots(contrastive: Contrastive) -> List[Tuple[str, Markup]]:
     plots = []
     for set_name, systems in contrastive.sets.items():
         distances = {n: f.get("by label", {}).get("distance", {}) for n, f in systems.items()}
-        if max(len(parts) for parts in distances.values()) < 2:
+        longest = max(distances.values(), key=len)
+        counts = enough({distance: int(found["items"]) for distance, found in longest.items()})
+        if len(counts) < 2:
             continue
         lines = {n: _in_percent(parts, "accuracy") for n, parts in distances.items() if parts}
-        chance = _in_percent(max(distances.values(), key=len), "chance")
-        plot = line_plot(lines, f"distance in sentences, {set_name}", "accuracy %", chance)
+        chance = _in_percent(longest, "chance")
+        plot = line_plot(lines, f"distance in sentences, {set_name}", "accuracy %", counts, chance)
         plots.append((f"{set_name} by distance", plot))
     return plots
 

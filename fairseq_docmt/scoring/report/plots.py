@@ -9,13 +9,18 @@ from matplotlib.figure import Figure
 
 
 def line_plot(
-    lines: Dict[str, Dict[str, float]], across: str, up: str, dashed: Optional[dict] = None
+    lines: Dict[str, Dict[str, float]],
+    across: str,
+    up: str,
+    counts: Dict[str, int],
+    dashed: Optional[dict] = None,
 ) -> Markup:
     """Plot one line per system.
 
     Args:
         lines: system -> position on the horizontal axis, in order -> value.
         across, up: labels of the horizontal and the vertical axis.
+        counts: positions that are shown, with the number of segments or items behind them.
         dashed: chance level as a dashed line: position -> value; None for no such line.
 
     Returns:
@@ -23,18 +28,18 @@ def line_plot(
     """
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.subplots()
-    # Collect all positions first: a line that lacks some must not change their order.
-    places = list(dict.fromkeys(place for line in lines.values() for place in line))
-    at = {place: number for number, place in enumerate(places)}
+    at = {place: number for number, place in enumerate(counts)}
     for name, line in lines.items():
-        axes.plot([at[p] for p in line], list(line.values()), "-o", ms=4, label=_plain(name))
+        shown = {place: value for place, value in line.items() if place in at}
+        axes.plot([at[p] for p in shown], list(shown.values()), "-o", ms=4, label=_plain(name))
     if dashed:
         known = {place: value for place, value in dashed.items() if place in at}
         axes.plot(
             [at[p] for p in known], list(known.values()), "--", color="gray", label="by chance"
         )
-    axes.set_xticks(range(len(places)), [_plain(place) for place in places])
-    if len(places) > 8:
+    labels = [f"{_plain(place)}\n({count:,})" for place, count in counts.items()]
+    axes.set_xticks(range(len(labels)), labels)
+    if len(labels) > 8:
         axes.tick_params(axis="x", rotation=60)
     axes.set_xlabel(_plain(across))
     axes.set_ylabel(_plain(up))

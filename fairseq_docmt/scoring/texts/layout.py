@@ -352,6 +352,7 @@ def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Docum
         segments=document.segments + [""] * len(lacks),
         numbers=document.numbers + lacks,
         missing=document.missing + tuple(range(first, first + len(lacks))),
+        groups=document.groups and document.groups + ("",) * len(lacks),
     )
 
 

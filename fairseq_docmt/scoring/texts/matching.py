@@ -19,6 +19,8 @@ class Reading(NamedTuple):
         missing: ``skip`` to leave out the segments that a system lacks, for all systems; ``empty``
             to take them for empty translations; None to refuse them.
         strip_wrappers: whether what language models write around translations is removed.
+        by: field of the records of a reference or source, or attribute of its documents, by which
+            scores are grouped.
         whole_documents: whether systems whose segments do not match are kept as whole documents.
         role: which text of the files of systems is meant, see
             :func:`~fairseq_docmt.readers.read_input`.
@@ -30,6 +32,7 @@ class Reading(NamedTuple):
     align_all: bool = False
     missing: Optional[str] = None
     strip_wrappers: bool = False
+    by: Optional[str] = None
     whole_documents: bool = False
     role: str = "system"
     plain: bool = False

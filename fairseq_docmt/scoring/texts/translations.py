@@ -41,6 +41,7 @@ class Translations(NamedTuple):
         ids: (documents,) names of the documents, None if the test set has none.
         numbers: (segments,) names of the segments in their documents, None if some have none.
         kept: (all segments,) bool, False for those that were left out; None if none was.
+        groups: (segments,) value of the field by which scores are grouped, None without.
         notes: what was done to make the texts match.
         aligned: report of each aligned system.
         language: code of the target language, if a file says it by its content or its ending.
@@ -55,6 +56,7 @@ class Translations(NamedTuple):
     ids: Optional[List[str]] = None
     numbers: Optional[List[str]] = None
     kept: Optional[np.ndarray] = None
+    groups: Optional[List[str]] = None
     notes: Sequence[str] = ()
     aligned: Dict[str, alignment.Report] = {}
     language: Optional[str] = None
@@ -160,6 +162,7 @@ def from_arguments(args: argparse.Namespace, whole_documents: bool = False) -> T
         args.align_all,
         args.missing,
         args.strip_wrappers,
+        getattr(args, "by", None),
         whole_documents,
         plain=args.input_format == "text",
     )
@@ -207,8 +210,8 @@ def read_translations(
         raise UserError("--align-all needs --align LANGUAGE")
     inputs = {name: read_input(path, reading.role, name, plain) for name, path in systems.items()}
     ids = read_docids(reading.docids) if reading.docids else None
-    wanted = read_input(source, "source", plain=plain) if source else None
-    given = [read_input(path, "reference", plain=plain) for path in references or ()]
+    wanted = read_input(source, "source", plain=plain, by=reading.by) if source else None
+    given = [read_input(path, "reference", plain=plain, by=reading.by) for path in references or ()]
     language = _language_of([*given, *inputs.values()])
     if ids and isinstance((given or [wanted])[0], Documents):
         # The documents of plain text are found by their ids.
@@ -234,6 +237,7 @@ def read_translations(
     found = {name: each.segments for name, each in matched.items() if each.segments is not None}
     whole = {name: each.documents for name, each in matched.items() if each.segments is None}
     aligned = [name for name, each in matched.items() if each.aligned]
+    groups = _groups(layout, [*others, *filter(None, [wanted])], reading.by)
     result = Translations(
         layout.index,
         found,
@@ -242,6 +246,7 @@ def read_translations(
         whole,
         layout.ids,
         layout.segment_numbers,
+        groups=groups,
         notes=notes,
         language=language,
     )
@@ -252,6 +257,28 @@ def read_translations(
         whole = {name: result.whole.get(name) or result.documents(name) for name in inputs}
         return result._replace(whole=whole)
     return result
+
+
+def _groups(layout: Layout, texts: Sequence[Input], field: Optional[str]) -> Optional[List[str]]:
+    """Return the group of each segment by the first text that has the field, None for no field.
+
+    Raises:
+        UserError: no text has the field.
+    """
+    if field is None:
+        return None
+    for text in texts:
+        documents = text.documents if isinstance(text, Documents) else []
+        if any(document.groups for document in documents):
+            of_groups = [
+                document._replace(segments=[*document.groups] or [""] * len(document.segments))
+                for document in documents
+            ]
+            return [group or "-" for group in layout.sentences(text._replace(documents=of_groups))]
+    raise UserError(
+        f"--by {field}: neither reference nor source has this field in its records, or attribute "
+        "in its documents of XML"
+    )
 
 
 def _stripped(
@@ -356,6 +383,7 @@ def _without_gaps(
         ids=[texts.name_of(number) for number in index.numbers],
         numbers=texts.numbers and kept(texts.numbers),
         kept=~dropped,
+        groups=texts.groups and kept(texts.groups),
     )
 
 

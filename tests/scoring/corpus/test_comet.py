@@ -80,7 +80,7 @@ def test_scores_tests_and_positions(scoring, arguments, stand_in):
     )
     assert len(stand_in()) == 2  # one process for each system
     text = scoring(*arguments, *options, "text")
-    assert ["1-2", "100.00", "33.33"] in [line.split() for line in text.splitlines()]
+    assert ["1-2", "3", "100.00", "33.33"] in [line.split() for line in text.splitlines()]
 
 
 @pytest.mark.long  # starts programs; test_scores_tests_and_positions starts them too

@@ -97,7 +97,7 @@ def test_numbers_of_each_system_and_direction(scoring, write, arguments):
     printed = scoring(*arguments, *options, "--by-position", "2")
     assert "better:lower" in printed
     rows = [line.split() for line in printed.splitlines()]
-    assert ["1-2", "76.83", "81.83"] in rows and ["3-4", "70.00", "75.00"] in rows
+    assert ["1-2", "3", "76.83", "81.83"] in rows and ["3-4", "1", "70.00", "75.00"] in rows
     assert "(+0 -3)" in printed
 
 

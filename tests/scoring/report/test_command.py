@@ -14,6 +14,7 @@ import subprocess
 import pytest
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring.report import command
 from fairseq_docmt.scoring.report import difference as _difference
 from fairseq_docmt.scoring.report.difference import Run, runs
 
@@ -71,7 +72,13 @@ def report(scoring, write, tmp_path):
     return run
 
 
-def test_page(report, write):
+@pytest.fixture
+def every_point(monkeypatch):
+    """Plot all points of small test sets."""
+    monkeypatch.setattr(command, "FEWEST", 1)
+
+
+def test_page(report, write, every_point):
     results = {"1": 0.5, "2": 0.75, HOSTILE: 0.25}
     contrastive = write("c.json", json.dumps({HOSTILE: figures(0.6, **results)}))
     page = report("--contrastive", f"first={contrastive}", "--range", "1").read_text()
@@ -268,7 +275,7 @@ def test_tags_of_other_commands(scoring, write, tmp_path):
     assert "<option>dropped you</option>" in page
 
 
-def test_results_of_the_contrastive_command(report, scoring, tmp_path):
+def test_results_of_the_contrastive_command(report, scoring, tmp_path, monkeypatch):
     """The report reads the output of the contrastive command."""
     items = [
         {
@@ -295,7 +302,21 @@ def test_results_of_the_contrastive_command(report, scoring, tmp_path):
         str(results),
     )
     page = report("--contrastive", f"first={results}").read_text()
-    assert "66.7" in page and "distance" in page
+    assert "66.7" in page and "by distance" not in page  # of two items
+    monkeypatch.setattr(command, "FEWEST", 1)
+    assert "by distance" in report("--contrastive", f"first={results}").read_text()
+
+
+def test_points_show_what_is_behind_them_and_need_twenty(scoring, write, tmp_path):
+    """50 documents of two sentences, and 19 of three."""
+    texts = [["a b c d", "e f g h"]] * 50 + [["a b c d", "e f g h", "i j k l"]] * 19
+    out, path = tmp_path / "report.html", write("text", texts)
+    arguments = ["report", f"x={path}", "--reference", path, "--out", str(out), "--range"]
+    scoring(*arguments, "1")
+    page = out.read_text()
+    assert page.count("<svg") == 1 and page.count("(69)") == 2 and "(19)" not in page
+    scoring(*arguments, "2")
+    assert "<svg" not in out.read_text()
 
 
 def test_of_long_texts_only_unknown_words_are_marked(monkeypatch):
