@@ -6,6 +6,7 @@ sentence boundaries and increase with document length.  Signatures give the numb
 report s-BLEU beside d-BLEU.
 """
 
+import math
 from collections import defaultdict
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
@@ -14,6 +15,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 
 from fairseq_docmt.bleu import build_bleu
+from fairseq_docmt.scoring._processes import can_fork, forked_map
 from fairseq_docmt.scoring.corpus import significance
 from fairseq_docmt.scoring.corpus.comet_metric import CONTEXT, WINDOW, Comet, windows_of
 from fairseq_docmt.scoring.corpus.meteor import Meteor
@@ -25,6 +27,8 @@ from fairseq_docmt.scoring.texts.translations import Translations
 MIXED = "several"
 #: Segments whose references are read at once.
 BLOCK = 1000
+#: Characters of a reference above which processes share the work, and least number of their blocks.
+LARGE, BLOCKS = 1_000_000, 32
 
 
 class Options(NamedTuple):
@@ -253,8 +257,9 @@ def statistics_of(
 ) -> Statistics:
     """Compute the statistics of the segments of systems.
 
-    References are read in blocks, as their n-grams need a lot of memory.  The statistics are
-    float64, in which counts are exact: numpy has no fast matrix product of integers.
+    References are read in blocks, as their n-grams need a lot of memory; with a large test set, by
+    as many processes as there are processors.  The statistics are float64, in which counts are
+    exact: numpy has no fast matrix product of integers.
 
     Args:
         systems: name -> segments.
@@ -262,13 +267,22 @@ def statistics_of(
         metric: metric of sacreBLEU.
     """
     size = len(references[0])
-    block = size if isinstance(metric, Comet) else BLOCK
-    found: Dict[str, List[np.ndarray]] = {name: [] for name in systems}
-    for first in range(0, size, block):
-        part = slice(first, first + block)
+    if isinstance(metric, Comet):
+        rows = {
+            name: metric._extract_corpus_statistics(t, references) for name, t in systems.items()
+        }
+        return {name: np.asarray(found, dtype=np.float64) for name, found in rows.items()}
+
+    def of_block(part: slice) -> List[np.ndarray]:
         metric._ref_cache = metric._cache_references([texts[part] for texts in references])
-        for name, texts in systems.items():
-            wanted = references if isinstance(metric, Comet) else None
-            rows = metric._extract_corpus_statistics(texts[part], wanted)
-            found[name].append(np.asarray(rows, dtype=np.float64))
-    return {name: np.concatenate(rows) for name, rows in found.items()}
+        found = (metric._extract_corpus_statistics(texts[part], None) for texts in systems.values())
+        return [np.asarray(rows, dtype=np.float64) for rows in found]
+
+    characters = sum(map(len, references[0]))
+    is_large = characters > LARGE and can_fork()
+    block = min(BLOCK, math.ceil(size / BLOCKS)) if is_large else BLOCK
+    parts = [slice(first, first + block) for first in range(0, size, block)]
+    # Also in this process, the metric learns how many references there are.
+    metric._cache_references([texts[:1] for texts in references])
+    blocks = forked_map(of_block, parts) if is_large else [*map(of_block, parts)]
+    return {name: np.concatenate(rows) for name, rows in zip(systems, zip(*blocks))}

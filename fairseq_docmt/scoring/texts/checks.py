@@ -69,12 +69,15 @@ def shift_note(
         place: document and number of a segment, for the note.
     """
     words = [[_words(text) for text in side] for side in (system, reference)]
+    own = [_overlap(*pair) for pair in zip(*words)]
     for first, end in index.spans:
         for step in (1, -1):
             row = 0
             for i in range(max(first, first - step), min(end, end - step)):
-                own, other = words[1][i], words[1][i + step]
-                is_shifted = _overlap(words[0][i], other) > _overlap(words[0][i], own) + 0.2
+                # Most segments fit their own reference too well to fit another one better.
+                is_shifted = (
+                    own[i] < 0.8 and _overlap(words[0][i], words[1][i + step]) > own[i] + 0.2
+                )
                 row = row + 1 if is_shifted else 0
                 if row == IN_A_ROW:
                     return (

@@ -1,10 +1,11 @@
 """Corpus metrics: values computed by hand, agreement with the sacreBLEU command, significance.
 
-Covers readers/files.py, scoring/_tables.py, scoring/corpus/corpus_metrics.py,
-scoring/corpus/meteor.py.
+Covers readers/files.py, scoring/_processes.py, scoring/_tables.py, scoring/corpus/meteor.py,
+scoring/corpus/corpus_metrics.py.
 """
 
 import json
+import os
 import random
 import re
 import subprocess
@@ -364,3 +365,26 @@ def test_meteor_says_that_wordnet_is_missing(monkeypatch):
     monkeypatch.setattr(nltk.data, "path", [])
     with pytest.raises(UserError, match="METEOR needs the WordNet of NLTK; fetch it with"):
         Meteor()
+
+
+PROCESSES = """
+import sys
+sys.argv[0] = "fairseq-docmt"
+from fairseq_docmt import command_line
+from fairseq_docmt.scoring.corpus import corpus_metrics
+corpus_metrics.LARGE = 0
+assert corpus_metrics.can_fork(), "torch is imported"
+command_line.main()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.cpu_count() < 2, reason="needs two processors")
+def test_processes_that_share_the_work_find_the_same(scoring, write):
+    texts = [[f"w{n} w{n * k % 7} w{n % 5} x y" for n in range(9)] for k in range(9)]
+    other = [[line.replace("w3", "v") for line in document] for document in texts]
+    arguments = ["metrics", f"a={write('a', texts)}", f"b={write('b', other)}", "--reference"]
+    arguments += [write("r", other[::-1]), "--reference", write("s", texts), "--format", "json"]
+    arguments += ["--metrics", "s-bleu,d-bleu,chrf,ter", "--tests", "bootstrap,sign"]
+    command = [sys.executable, "-c", PROCESSES, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == scoring(*arguments), done.stderr

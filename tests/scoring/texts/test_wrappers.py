@@ -1,6 +1,6 @@
 """What language models write around translations, and other signs of texts that are not meant.
 
-Covers scoring/texts/checks.py, scoring/texts/matching.py, scoring/texts/wrappers.py.
+Covers scoring/texts/checks.py, scoring/texts/matching.py.
 """
 
 import json
