@@ -74,6 +74,6 @@ setup(
         "meteor": ["nltk"],
         # Licensed under the GPL; only imported for --align.
         "align": ["mweralign>=1.4.1"],
-        "targeted": ["sentence-splitter>=1.4"],
+        "ctxpro": ["sentence-splitter>=1.4"],
     },
 )

@@ -38,8 +38,7 @@ PROGRAMS = {
 #: what commands import later; the first takes longest
 IMPORTED = ["torch._dynamo", "fairseq_docmt.generation"]
 IMPORTED += [
-    f"fairseq_docmt.scoring.{name}"
-    for name in ("corpus.metrics", "report.command", "context.context_usage")
+    f"fairseq_docmt.scoring.{name}" for name in ("corpus.metrics", "report.command", "context.cxmi")
 ]
 COPIED = ("examples", "data_prep")
 #: options of GPUs, which no test has

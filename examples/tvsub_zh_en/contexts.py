@@ -5,7 +5,7 @@
 
 ``make`` writes OUT/own and OUT/other, both with one document for each sentence: up to SENTENCES
 that precede it, then the sentence.  In ``other`` the preceding sentences are those of another
-document, as in ``context-usage --context other-document:SENTENCES``.  ``take`` prints the
+document, as in ``cxmi --context other-document:SENTENCES``.  ``take`` prints the
 translations of the last sentence of each such document, with the blank lines of the test set, so
 that empty translations are told from ends of documents; it needs the source of OUT/own or OUT/other
 that was translated.
@@ -18,7 +18,7 @@ from typing import List
 from fairseq_docmt.analysis.bleu_by_position import places, read_output
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.files import read_text
-from fairseq_docmt.scoring.context.context_usage import read_documents
+from fairseq_docmt.scoring.context.cxmi import read_documents
 
 
 def make(sentences: int, source: str, target: str, out: Path) -> None:

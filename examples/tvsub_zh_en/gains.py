@@ -1,10 +1,10 @@
-"""Where context helps: sums over the log-probabilities that context-usage gives for each token."""
+"""Where context helps: sums over the log-probabilities that cxmi gives for each token."""
 
 from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterator, List, Sequence
 
-from fairseq_docmt.scoring.context.context_usage import mean_gain
+from fairseq_docmt.scoring.context.cxmi import mean_gain
 from fairseq_docmt.scoring.texts.translations import read_translations
 from fairseq_docmt.scoring.words.dropped_pronouns import PERSON_OF_FORM, read_marks
 
@@ -13,7 +13,7 @@ def of_tokens(sentences: List[dict]) -> List[List[float]]:
     """Return the gain of each token through its own context, over another document's, in bits.
 
     Args:
-        sentences: of ``context-usage``; their end symbols are left out.
+        sentences: of ``cxmi``; their end symbols are left out.
     """
     own = next(name for name in sentences[0] if name.isdigit())
     other = next(name for name in sentences[0] if name.startswith("other"))
@@ -24,7 +24,7 @@ def at_beginnings(sentences: List[dict]) -> dict:
     """Return how much of the gain over another document's context is at beginnings of sentences.
 
     Args:
-        sentences: of ``context-usage``.
+        sentences: of ``cxmi``.
 
     Returns:
         Mean gain of the first tokens, in bits; the share of the sentences that begin in lower case,
@@ -44,7 +44,7 @@ def of_pronouns(sentences: List[dict], sources: Sequence[str], document: Sequenc
     """Return the gain of English pronouns of persons that the Chinese source does not name.
 
     Args:
-        sentences: of ``context-usage``.
+        sentences: of ``cxmi``.
         sources: (sentences,)
         document: (sentences,) number of the document of each sentence.
 
@@ -81,7 +81,7 @@ def summary(usage: dict, source: Path, reference: Path, pronouns: bool) -> Dict[
     """Return what the gains of single sentences say about beginnings and, for Chinese, pronouns.
 
     Args:
-        usage: of ``context-usage``.
+        usage: of ``cxmi``.
         source, reference: raw text that was scored.
     """
     sentences = usage["sentences"]

@@ -214,7 +214,7 @@ reads_context() {
 # Measures how much the context helps to predict the test set.
 measure_usage() {
   mkdir -p "$work/$1/scores"
-  measured "$1/scores/usage-record" fairseq-docmt context-usage \
+  measured "$1/scores/usage-record" fairseq-docmt cxmi \
     --path "$work/$1/checkpoint_best.pt" --source "$raw/test.$src_lang" --reference "$raw/test.$tgt_lang" \
     --context $context other-document:$context --max-tokens 6000 "${device[@]}" \
     --format json --out "$work/$1/scores/usage.json"

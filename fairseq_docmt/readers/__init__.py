@@ -56,7 +56,7 @@ def read_input(
         UserError: the file is missing, empty, not UTF-8 or not in its format, does not say which
             of its texts is meant, or is an output of ``fairseq-generate`` but no system.
     """
-    path, chosen = _selection(path)
+    path, chosen = with_selection(path)
     fields = _fields(chosen, path)
     wanted = records.Wanted(role, name, None if fields else chosen, fields, by)
     text = read_text(path)
@@ -135,8 +135,11 @@ def read_docids(path: str) -> List[str]:
     return ids
 
 
-def _selection(path: str) -> Tuple[str, Optional[str]]:
-    """Split ``FILE#NAME``; a file may itself have the character ``#`` in its name."""
+def with_selection(path: str) -> Tuple[str, Optional[str]]:
+    """Split ``FILE#NAME`` into file and name, which is None without ``#``.
+
+    A file may itself have the character in its name.
+    """
     file, mark, name = path.rpartition("#")
     if mark and file and name and not Path(path).exists():
         return file, name

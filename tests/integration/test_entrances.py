@@ -33,7 +33,7 @@ from fairseq_docmt.data.rows_view import open_drafts
 from fairseq_docmt.data.text_checks import Symbols
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring.context.context_usage import read_documents
+from fairseq_docmt.scoring.context.cxmi import read_documents
 from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
 from fairseq_docmt.scoring.contrastive.formats import read_set
 from fairseq_docmt.scoring.reranking.document_lm import DocumentLanguageModel
@@ -144,7 +144,7 @@ def python(world):
     world.translator.translate([world.lines()], beam=1, max_len_b=3)
 
 
-def context_usage(world):
+def cxmi(world):
     read = read_documents(*world.files).whole()
     ReferenceScorer(world.translator.hub).sentence_scores(read)
 
@@ -299,7 +299,7 @@ INTO_MODELS = {
     "typed": (typed, [*WORDS, "not UTF-8"]),
     "constraints": (constraints, [*WORDS, "blank in one"]),
     "Python": (python, [*WORDS, "not UTF-8"]),
-    "context-usage": (context_usage, ALL),
+    "cxmi": (cxmi, ALL),
     "contrastive": (contrastive, [*WORDS, "not UTF-8", "blank in one"]),
     "language model": (language_model, ["<s>", "</s>", "<pad>", "not UTF-8"]),
     "prepare.py": (_prepare, ALL),

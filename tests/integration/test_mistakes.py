@@ -2170,7 +2170,7 @@ def test_readers(place, capsys, name):
 
 # ---- scoring -------------------------------------------------------------------------------------
 
-USAGE = ["context-usage", "--path", "{checkpoint}", "--data", "{data}", "--cpu"]
+USAGE = ["cxmi", "--path", "{checkpoint}", "--data", "{data}", "--cpu"]
 USAGE += ["--source", "{folder}/a", "--reference", "{folder}/b"]
 METRICS = ["metrics", "x={folder}/a", "--reference", "{folder}/b"]
 SCORING = {

@@ -136,13 +136,13 @@ def test_python_without_the_form_of_the_data(prepared, checkpoint, tmp_path, cap
     assert wanted not in caplog.messages
 
 
-def test_context_usage_takes_raw_text(prepared, checkpoint):
+def test_cxmi_takes_raw_text(prepared, checkpoint):
     kinds = {"raw": [], "subwords": ["--as-prepared"]}
     kinds["truecased"] = ["--bpe-codes", prepared / "codes"]
     found = []
     for kind, options in kinds.items():
         text = prepared / "text" / kind
-        arguments = ["context-usage", "--path", checkpoint, "--cpu", "--format", "json", *options]
+        arguments = ["cxmi", "--path", checkpoint, "--cpu", "--format", "json", *options]
         arguments += ["--source", text / "test.de", "--reference", text / "test.en"]
         found.append(json.loads(tiny.run_main(command_line.main, *arguments)))
     assert found[0]["sentences"] == found[1]["sentences"] == found[2]["sentences"]

@@ -198,7 +198,7 @@ def test_scoring_takes_raw_text(prepared, checkpoint):
     model = ["--sentencepiece-model", model_of(prepared)]
     for kind, options in (("raw", []), ("raw", model), ("subwords", ["--as-prepared"])):
         text = prepared / "text" / kind
-        arguments = ["context-usage", "--path", checkpoint, "--cpu", "--format", "json", *options]
+        arguments = ["cxmi", "--path", checkpoint, "--cpu", "--format", "json", *options]
         arguments += ["--source", text / "test.de", "--reference", text / "test.en"]
         found.append(json.loads(tiny.run_main(command_line.main, *arguments)))
     assert found[0]["sentences"] == found[1]["sentences"] == found[2]["sentences"]

@@ -83,7 +83,7 @@ def try_installation(python: str, kernels: bool = True) -> str:
             raise SystemExit(f"{decoded} of {LINES} sentences were decoded")
         metrics = ["metrics", "--metrics", "s-bleu,d-bleu", "--reference", "corpus.tgt"]
         table = run(python, folder, "-m", "fairseq_docmt", *metrics, "system=output")
-        usage = ["context-usage", "--path", "model/checkpoint_last.pt", "--cpu"]
+        usage = ["cxmi", "--path", "model/checkpoint_last.pt", "--cpu"]
         usage += ["--source", "corpus.src", "--reference", "corpus.tgt"]
         run(python, folder, "-m", "fairseq_docmt", *usage)
         return f"{versions}: {' '.join(table.split())}"

@@ -5,7 +5,7 @@ import pytest
 
 
 def scored(words, own, other):
-    """Return a sentence of context-usage; only ``own`` has the end symbol."""
+    """Return a sentence of cxmi; only ``own`` has the end symbol."""
     return {"words": words.split(), "without": [], "3": [*own, -9.0], "other-document:3": other}
 
 

@@ -108,7 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="phenomena of sentences, as `pronouns`, `tagged-words` and `dropped-pronouns` write "
+        help="phenomena of sentences, as `pronouns`, `muda` and `dropped-pronouns` write "
         "them with --tags; may be repeated",
     )
     parser.add_argument(

@@ -4,10 +4,18 @@ import argparse
 import math
 import re
 from collections import defaultdict
+from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers import Output, read_docids, read_input
+from fairseq_docmt.readers import (
+    Output,
+    read_docids,
+    read_input,
+    record_files,
+    records,
+    with_selection,
+)
 from fairseq_docmt.readers import add_argument as add_format_argument
 from fairseq_docmt.readers.files import read_text, refuse_long, write_text
 from fairseq_docmt.scoring.texts import convert, translations
@@ -15,6 +23,10 @@ from fairseq_docmt.scoring.texts.layout import Layout, Mismatch, documents_of, l
 
 _POSITIONAL = re.compile(r"^P-(\d+)\t([^\t\n]+)$", flags=re.M)
 _HYPOTHESIS = re.compile(r"^([DH])-(\d+)\t([^\t\n]*)\t([^\t\n]*)$", flags=re.M)
+
+#: Fields with the translations of a segment, as `fairseq-docmt translate --nbest` writes them.
+LIST_FIELDS = ("nbest", "candidates", "hypotheses", "translations")
+_PLACE = "place of the record"
 
 
 class Candidates(NamedTuple):
@@ -48,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "candidates",
         nargs="+",
         metavar="FILE",
-        help="one output of fairseq-generate --nbest, or two or more translations as NAME=FILE",
+        help="one output of fairseq-generate --nbest, or JSON with a list of translations for each "
+        "segment, or two or more translations as NAME=FILE",
     )
     add_format_argument(parser)
     parser.add_argument("--source", metavar="FILE", help="source: says where documents end")
@@ -70,6 +83,9 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
         raise UserError("candidates need --source or --docids, which say where documents end")
     plain = args.input_format == "text"
     if len(args.candidates) == 1:
+        name, equals, path = args.candidates[0].partition("=")
+        if equals and not Path(args.candidates[0]).exists() and Path(path).exists():
+            raise UserError(f"{name} is alone; give two or more translations as NAME=FILE")
         return read_nbest(args.candidates[0], args.source, args.docids, plain)
     if args.source is None:
         raise UserError(
@@ -103,12 +119,17 @@ def read_nbest(
 ) -> Candidates:
     """Read an output of ``fairseq-generate --nbest``, with detokenized (D-) lines if it has some.
 
+    JSON with a list of translations for each segment is read too.
+
     Raises:
         UserError: the file has no n-best lists or lacks sentences.
     """
+    path, chosen = with_selection(path)
+    output = read_text(path)
+    if not plain and output.strip() and output.lstrip()[0] in "[{":
+        return _read_lists(output, path, chosen, *_test_set(source, docids, plain))
     lines: Dict[str, Dict[int, List[str]]] = {"D": defaultdict(list), "H": defaultdict(list)}
     scores: Dict[int, List[float]] = defaultdict(list)
-    output = read_text(path)
     for kind, number, score, text in _HYPOTHESIS.findall(output):
         lines[kind][int(number)].append(text)
         if kind == "H":
@@ -142,6 +163,42 @@ def read_nbest(
         source_sentences,
         complete(log_probabilities),
     )
+
+
+def _read_lists(
+    text: str, path: str, field: Optional[str], layout: Layout, source: Optional[List[str]]
+) -> Candidates:
+    """Read records with a list of translations: texts, or objects with ``text`` and ``score``.
+
+    Raises:
+        UserError: a record has no list, or a segment of the test set is missing.
+    """
+    is_jsonl = record_files.is_jsonl(text)
+    given = [*(record_files.json_records if is_jsonl else record_files.json_values)(text, path)]
+    lists, scores = [], []
+    for where, record in given:
+        names = [field] if field else LIST_FIELDS
+        found = next((record[name] for name in names if isinstance(record.get(name), list)), None)
+        if not found:
+            raise UserError(
+                f"{where} has no list of translations ({', '.join(names)}); name its field as "
+                "FILE#FIELD"
+            )
+        entries = [entry if isinstance(entry, dict) else {"text": entry} for entry in found]
+        texts = [entry.get("text") for entry in entries]
+        if not all(isinstance(each, str) for each in texts):
+            raise UserError(f"{where}: a translation of the list is no text")
+        lists.append([" ".join(each.split()) for each in texts])
+        values = [entry.get("score") for entry in entries]
+        scores.append(values if all(isinstance(v, (int, float)) for v in values) else None)
+    # The segments are matched by the number of their record in place of a text.
+    numbered = ((where, {**record, _PLACE: str(n)}) for n, (where, record) in enumerate(given))
+    wanted = records.Wanted("system", fields={"text": _PLACE})
+    places = [int(place) for place in layout.sentences(records.read(numbered, path, wanted))]
+    lists = [lists[place] for place in places]
+    scores = [scores[place] for place in places]
+    refuse_long(path, (each for texts in lists for each in texts))
+    return Candidates(layout, lists, None if None in scores else scores, source)
 
 
 def write(args: argparse.Namespace, candidates: Candidates, choice: Sequence[int]) -> None:

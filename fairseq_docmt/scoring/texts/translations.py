@@ -15,7 +15,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Documents, Input, Lines, read_docids, read_input
 from fairseq_docmt.readers import add_argument as add_format_argument
 from fairseq_docmt.scoring.texts import alignment, checks, wrappers
-from fairseq_docmt.scoring.texts.layout import SHOWN, Layout, by_docids, named
+from fairseq_docmt.scoring.texts.layout import SHOWN, Layout, Mismatch, by_docids, named
 from fairseq_docmt.scoring.texts.matching import (
     DEFAULT_READING,
     Reading,
@@ -229,7 +229,7 @@ def read_translations(
         inputs = _stripped(inputs, given, notes)
     if reading.missing:
         inputs = {name: layout.filled(text) for name, text in inputs.items()}
-    texts = [layout.sentences(text) for text in others]
+    texts = [_side(layout, "--reference", text) for text in others]
     matched = {
         name: match_system(layout, name, text, texts[0], reading, notes)
         for name, text in inputs.items()
@@ -242,7 +242,7 @@ def read_translations(
         layout.index,
         found,
         texts,
-        layout.sentences(wanted) if wanted else None,
+        _side(layout, "--source", wanted) if wanted else None,
         whole,
         layout.ids,
         layout.segment_numbers,
@@ -257,6 +257,20 @@ def read_translations(
         whole = {name: result.whole.get(name) or result.documents(name) for name in inputs}
         return result._replace(whole=whole)
     return result
+
+
+def _side(layout: Layout, option: str, text: Input) -> List[str]:
+    """Return the segments of a reference or of the source.
+
+    Raises:
+        UserError: they are not those of the test set.
+    """
+    try:
+        return layout.sentences(text)
+    except Mismatch as mismatch:
+        raise UserError(
+            f"{option}: {mismatch}; source and references need the same segments"
+        ) from None
 
 
 def _groups(layout: Layout, texts: Sequence[Input], field: Optional[str]) -> Optional[List[str]]:

@@ -260,13 +260,13 @@ def converted(finetuned, kind):
 
 
 @pytest.mark.parametrize("kind", ["mbart25", "nllb"])
-def test_context_usage_without_context_is_the_stock_task(data, stock, finetuned, tmp_path, kind):
+def test_cxmi_without_context_is_the_stock_task(data, stock, finetuned, tmp_path, kind):
     task_class, task, _ = STOCK[kind]
     options = [*task, "-s", "src", "-t", "tgt", "--score-reference"]
     options += ["--required-batch-size-multiple", "1"]
     theirs, _ = searched(task_class, data / "sentences" / "bin", stock(kind), *options)
     out = tmp_path / "usage.json"
-    command = ["context-usage", "--path", str(converted(finetuned, kind)), "--cpu"]
+    command = ["cxmi", "--path", str(converted(finetuned, kind)), "--cpu"]
     command += ["--source", str(data / "test.src"), "--reference", str(data / "test.tgt")]
     with without_new_symbols():
         tiny.run_main(command_line.main, *command, "--format", "json", "--out", str(out))
@@ -285,7 +285,7 @@ def test_context_usage_without_context_is_the_stock_task(data, stock, finetuned,
 
 @pytest.mark.parametrize("kind", ["mbart25", "m2m"])
 def test_models_of_stock_tasks_are_not_scored_without_their_tags(data, stock, kind):
-    command = ["context-usage", "--path", str(stock(kind)), "--data", str(data / "bin")]
+    command = ["cxmi", "--path", str(stock(kind)), "--data", str(data / "bin")]
     command += ["--source", str(data / "test.src"), "--reference", str(data / "test.tgt")]
     with pytest.raises(UserError, match="was trained with --task .*--finetune-from-model"):
         tiny.run_main(command_line.main, *command)

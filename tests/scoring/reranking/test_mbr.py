@@ -246,3 +246,51 @@ def test_features():
     for text in ("model:", "a:1,", ":1", "a:nan", "a:1,b"):
         with pytest.raises(argparse.ArgumentTypeError, match="is not NAME or NAME:WEIGHT"):
             rerank.parse_feature(text)
+
+
+LISTS = [
+    {
+        "doc_id": "b",
+        "segment": 1,
+        "nbest": [{"text": "x", "score": -1}, {"text": "y", "score": -2}],
+    },
+    {"doc_id": "a", "segment": 2, "nbest": [{"text": "u v", "score": -1}] * 2},
+    {
+        "doc_id": "a",
+        "segment": 1,
+        "nbest": [{"text": "a b", "score": -3}, {"text": "c", "score": 0}],
+    },
+]
+
+
+def test_lists_in_records(write):
+    """Matched by their names, as fairseq-docmt translate --nbest writes them."""
+    source = [{"doc_id": d, "segment": n, "source": "s"} for d, n in (("a", 1), ("a", 2), ("b", 1))]
+    source = write("source", json.dumps(source))
+    found = read_nbest(write("n", json.dumps(LISTS)), source)
+    assert found.texts == [["a b", "c"], ["u v", "u v"], ["x", "y"]]
+    assert found.scores == [[-3, 0], [-1, -1], [-1, -2]] and found.source == ["s"] * 3
+    plain = [
+        {"doc_id": r["doc_id"], "segment": r["segment"], "answers": [e["text"] for e in r["nbest"]]}
+        for r in LISTS
+    ]
+    lines = write("m", "".join(json.dumps(record) + "\n" for record in plain))
+    found = read_nbest(f"{lines}#answers", source)
+    assert found.texts[0] == ["a b", "c"] and found.scores is None
+    for path, message in (
+        (lines, "line 1 has no list of translations .nbest, candidates, hypotheses, translations"),
+        (f"{lines}#no", "line 1 has no list of translations .no.; name its field as FILE#FIELD"),
+        (
+            write("k", json.dumps([{**LISTS[0], "nbest": [1]}])),
+            "a translation of the list is no te",
+        ),
+        (write("l", json.dumps(LISTS[1:])), "lacks the document b"),
+    ):
+        with pytest.raises(UserError, match=message):
+            read_nbest(path, source)
+
+
+def test_one_system_alone(scoring, write, tmp_path):
+    path = write("x", "a\n")
+    with pytest.raises(UserError, match="x is alone; give two or more translations as NAME=FILE"):
+        scoring("mbr", f"x={path}", "--source", path, "--out", str(tmp_path / "out"))

@@ -1,6 +1,6 @@
 """Tagged words: tags and counts compared with those by hand, with minimal pipelines.
 
-Covers scoring/words/tagging_rules.py.
+Covers scoring/words/muda_rules.py.
 """
 
 import json
@@ -11,8 +11,8 @@ import spacy
 from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.texts.translations import Translations
-from fairseq_docmt.scoring.words.tagged_words import analyse, count, tag
-from fairseq_docmt.scoring.words.tagging_rules import LANGUAGES
+from fairseq_docmt.scoring.words.muda import analyse, count, tag
+from fairseq_docmt.scoring.words.muda_rules import LANGUAGES
 
 #: Language -> lemma -> words.  Other words have none.
 LEMMAS = {
@@ -200,9 +200,7 @@ def arguments(write, tmp_path):
 
 def test_command(scoring, arguments, tmp_path):
     path = tmp_path / "tags"
-    rows = [
-        line.split() for line in scoring("tagged-words", *arguments, "--tags", path).split("\n")
-    ]
+    rows = [line.split() for line in scoring("muda", *arguments, "--tags", path).split("\n")]
     assert ["formality", "1", "66.7", "(50.0/100.0)"] in rows
     assert ["pronouns", "2", "0.0", "(0.0/0.0)"] in rows
     assert ["verb", "form", "0", "0.0", "(0.0/0.0)"] in rows
@@ -211,11 +209,11 @@ def test_command(scoring, arguments, tmp_path):
         {"doc_id": "1", "segment": 2, "tags": ["formality"]},
         {"doc_id": "2", "segment": 1, "tags": ["pronouns"]},
     ]
-    numbers = json.loads(scoring("tagged-words", *arguments, "--format", "json"))
+    numbers = json.loads(scoring("muda", *arguments, "--format", "json"))
     assert numbers["systems"]["x"]["formality"]["both"] == 1
     assert numbers["signature"].startswith("docs:2|sents:3|pair:en-fr|en_pipeline ")
     assert numbers["not covered"] == []
-    printed = scoring("tagged-words", *arguments, "--pair", "en-zh")
+    printed = scoring("muda", *arguments, "--pair", "en-zh")
     assert "not covered: verb form, pronouns" in printed
 
 
@@ -225,26 +223,26 @@ def test_notes_on_how_texts_were_read(scoring, arguments, write):
     texts = [f"x={flat}", "--source", write("six", [["Your dog"] * 3] * 2)]
     texts += ["--reference", write("wanted", [["Ton chien"] * 3] * 2), *arguments[5:]]
     wanted = "x: 1 blank lines taken for empty translations"
-    assert f"\n{wanted}\ndocs:2|sents:6|pair:en-fr|" in scoring("tagged-words", *texts)
-    found = json.loads(scoring("tagged-words", *texts, "--format", "json"))
+    assert f"\n{wanted}\ndocs:2|sents:6|pair:en-fr|" in scoring("muda", *texts)
+    found = json.loads(scoring("muda", *texts, "--format", "json"))
     assert found["notes"] == [wanted]
 
 
 def test_mistakes(scoring, arguments, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="nowhere_sm is not installed; install it with"):
-        scoring("tagged-words", *arguments, "--source-model", "nowhere_sm")
+        scoring("muda", *arguments, "--source-model", "nowhere_sm")
     blank = str(tmp_path / "blank")
     spacy.blank("fr").to_disk(blank)
     with pytest.raises(UserError, match="gives no parts of speech"):
-        scoring("tagged-words", *arguments, "--target-model", blank)
+        scoring("muda", *arguments, "--target-model", blank)
     with pytest.raises(UserError, match="gives no lemmas"):
-        scoring("tagged-words", *arguments, "--target-model", blank, "--pair", "en-de")
+        scoring("muda", *arguments, "--target-model", blank, "--pair", "en-de")
     with pytest.raises(UserError, match="give --reference once"):
-        scoring("tagged-words", *arguments, "--reference", arguments[4])
+        scoring("muda", *arguments, "--reference", arguments[4])
 
     def load(*names, **options):
         raise ImportError("The Russian lemmatizer\n needs pymorphy3")
 
     monkeypatch.setattr(spacy, "load", load)
     with pytest.raises(UserError, match="package that is missing: The Russian lemmatizer needs"):
-        scoring("tagged-words", *arguments)
+        scoring("muda", *arguments)

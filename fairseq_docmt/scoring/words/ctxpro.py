@@ -1,6 +1,6 @@
 r"""Measure accuracy on words that need context in translations, without scores of a model.
 
-    fairseq-docmt targeted gender.opensubtitles.en-de.test.json \
+    fairseq-docmt ctxpro gender.opensubtitles.en-de.test.json \
         one=one.txt two=two.txt
 
 A translation is right if the expected word is in the sentence that is tested.  Sets are read as

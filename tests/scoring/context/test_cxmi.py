@@ -8,7 +8,7 @@ import tiny
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.scoring.context.context_usage import (
+from fairseq_docmt.scoring.context.cxmi import (
     Scores,
     by_word,
     read_documents,
@@ -62,7 +62,7 @@ def test_other_formats(write, files):
 
 def test_unknown_words_are_noted(scoring, write, files, window_checkpoint):
     strange = write("strange", [[f"other{n}" for n in range(len(doc))] for doc in REFERENCE])
-    arguments = ["context-usage", "--path", str(window_checkpoint), "--cpu", "--source", files[0]]
+    arguments = ["cxmi", "--path", str(window_checkpoint), "--cpu", "--source", files[0]]
     note = "100 % of the reference's tokens are unknown to the model; give the options with which"
     assert note in scoring(*arguments, "--reference", strange)
     assert "are unknown" not in scoring(*arguments, "--reference", files[1])
@@ -173,10 +173,10 @@ def test_the_command(files, scoring, window_checkpoint, other_window_checkpoint,
     source, reference = files
     options = ["--source", source, "--reference", reference, "--cpu", "--min-count", "1"]
     options += ["--path", window_checkpoint, "--context", "1", "other-document:2", "all"]
-    text = scoring("context-usage", *options, "--words", "2")
+    text = scoring("cxmi", *options, "--words", "2")
     assert "docs:3|sentences:8|" in text and text.count("\nv") == 2
     out = tmp_path / "usage.json"
-    scoring("context-usage", *options, "--format", "json", "--out", out)
+    scoring("cxmi", *options, "--format", "json", "--out", out)
     found = json.loads(out.read_text())
     for context, used in found["usage"].items():
         # "1 over other-document:2" is the gain over sentences of another document.
@@ -189,7 +189,7 @@ def test_the_command(files, scoring, window_checkpoint, other_window_checkpoint,
     assert len({used["token"] for used in found["usage"].values()}) == 5
     assert list(found["usage"])[3:] == ["1 over other-document:2", "all over other-document:2"]
     baseline = ["--baseline", other_window_checkpoint, "--format", "json", "--out", out]
-    scoring("context-usage", *options, *baseline)
+    scoring("cxmi", *options, *baseline)
     other = json.loads(out.read_text())["sentences"]
     assert [s["all"] for s in other] == [s["all"] for s in found["sentences"]]
     assert [s["without"] for s in other] != [s["without"] for s in found["sentences"]]
@@ -200,15 +200,15 @@ def test_mistakes(write, scoring, window_checkpoint):
     moved = write("moved.tgt", [REFERENCE[0][:3], [*REFERENCE[0][3:], *REFERENCE[1]], REFERENCE[2]])
     options = ["--path", window_checkpoint, "--cpu", "--source", source]
     with pytest.raises(UserError, match="has 10 lines, but .*short.tgt has 4"):
-        scoring("context-usage", *options, "--reference", short)
+        scoring("cxmi", *options, "--reference", short)
     with pytest.raises(UserError, match="line 4 is blank in only one of"):
-        scoring("context-usage", *options, "--reference", moved)
+        scoring("cxmi", *options, "--reference", moved)
     for wrong in ("0", "-1", "some", "other-document:0"):
         with pytest.raises(
             UserError, match="give positive numbers of sentences, all, or other-doc"
         ):
-            scoring("context-usage", *options, "--reference", source, "--context", wrong)
+            scoring("cxmi", *options, "--reference", source, "--context", wrong)
     one = write("one", REFERENCE[:1])
     options = ["--path", window_checkpoint, "--cpu", "--source", one, "--reference", one]
     with pytest.raises(UserError, match="--context other-document needs two or more documents"):
-        scoring("context-usage", *options, "--context", "other-document")
+        scoring("cxmi", *options, "--context", "other-document")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.words.targeted import has_word, judge, last_sentences, read_targets
+from fairseq_docmt.scoring.words.ctxpro import has_word, judge, last_sentences, read_targets
 
 CTXPRO = [
     {"expected": "sie", "rule": "ACC.FORM", "ref segment": "x"},
@@ -68,7 +68,7 @@ def test_command(scoring, write, ctxpro, tmp_path):
         write("two", "H-1\t0\tx\nH-0\t0\tsie\nH-2\t0\tgeht\n"),
     )
     items = tmp_path / "items.jsonl"
-    arguments = ["targeted", ctxpro, f"one={one}", f"two={two}", "--items", str(items)]
+    arguments = ["ctxpro", ctxpro, f"one={one}", f"two={two}", "--items", str(items)]
     rows = [line.split() for line in scoring(*arguments).splitlines()]
     assert ["all", "3", "66.7", "66.7"] in rows
     assert ["phenomenon", "DO.ELL", "2", "50.0", "50.0"] in rows
@@ -87,7 +87,7 @@ def test_the_sentence_that_counts_for_ctxpro(scoring, write):
     pytest.importorskip("sentence_splitter", reason="last sentences need sentence-splitter")
     lines = write("x", "Sie kam. Er ging.\nIch glaube.\nDas geht. Es geht.\n")
     correct = lambda *options: json.loads(  # noqa: E731
-        scoring("targeted", *options, f"x={lines}", "--format", "json")
+        scoring("ctxpro", *options, f"x={lines}", "--format", "json")
     )["systems"]["x"]["all"]["correct"]
     named = write("auxiliary.opensubtitles.en-de.test.json", json.dumps(CTXPRO))
     other = write("other.json", json.dumps(CTXPRO))
@@ -106,22 +106,22 @@ def test_translations_in_other_formats(scoring, write, ctxpro):
     one = [{"doc_id": "a", "segment": n, "text": text} for n, text in enumerate(texts)]
     for records in (many, one):
         system = write("x", json.dumps(records))
-        printed = scoring("targeted", ctxpro, f"x={system}", "--separator", "<eos>")
+        printed = scoring("ctxpro", ctxpro, f"x={system}", "--separator", "<eos>")
         assert ["all", "3", "66.7"] in [line.split() for line in printed.splitlines()]
     with pytest.raises(UserError, match="has 2 lines, but .* has 3 items"):
-        scoring("targeted", ctxpro, f"x={write('x', json.dumps(many[1:]))}")
+        scoring("ctxpro", ctxpro, f"x={write('x', json.dumps(many[1:]))}")
 
 
 def test_intervals_and_differences(scoring, write):
     items = write("a.en-de.json", json.dumps([CTXPRO[0]] * 40))
     systems = [f"one={write('one', 'x' + chr(10) * 1 + ('sie' + chr(10)) * 39)}"]
     systems += [f"two={write('two', ('sie' + chr(10)) * 10 + ('x' + chr(10)) * 30)}"]
-    found = json.loads(scoring("targeted", items, *systems, "--format", "json"))["intervals"]
+    found = json.loads(scoring("ctxpro", items, *systems, "--format", "json"))["intervals"]
     assert found["two"]["score"]["value"] == 0.25
     assert found["two"]["difference"]["value"] == pytest.approx(-0.725)
     assert -0.9 < found["two"]["difference"]["low"] < -0.8
     assert "difference" not in found["one"]
-    rows = [line.split() for line in scoring("targeted", items, *systems).splitlines()]
+    rows = [line.split() for line in scoring("ctxpro", items, *systems).splitlines()]
     assert ["all", "two", "25.0"] in [row[:3] for row in rows]
 
 
@@ -149,11 +149,11 @@ def test_mistakes_in_sets(write, name, text, message):
 
 def test_other_mistakes(scoring, write, ctxpro, monkeypatch):
     with pytest.raises(UserError, match="has 1 lines, but .* has 3 items; it needs one for each"):
-        scoring("targeted", ctxpro, f"x={write('x', 'a')}")
+        scoring("ctxpro", ctxpro, f"x={write('x', 'a')}")
     with pytest.raises(UserError, match="has 1 translations, but .* has 3 items"):
-        scoring("targeted", ctxpro, f"x={write('x', 'H-0' + chr(9) + '0' + chr(9) + 'a')}")
+        scoring("ctxpro", ctxpro, f"x={write('x', 'H-0' + chr(9) + '0' + chr(9) + 'a')}")
     with pytest.raises(UserError, match="--separator is empty; give the text between sentences"):
-        scoring("targeted", ctxpro, f"x={write('x', 'a')}", "--separator", "")
+        scoring("ctxpro", ctxpro, f"x={write('x', 'a')}", "--separator", "")
     monkeypatch.setitem(__import__("sys").modules, "sentence_splitter", None)
     with pytest.raises(UserError, match="needs the package sentence-splitter; install it with"):
         last_sentences("de")

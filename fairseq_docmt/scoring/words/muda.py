@@ -1,6 +1,6 @@
 r"""Compute the F1 of words that depend on previous sentences (after MuDA), with spaCy's taggers.
 
-    fairseq-docmt tagged-words --pair en-fr --source test.en \
+    fairseq-docmt muda --pair en-fr --source test.en \
         --reference test.fr --tags tags.jsonl sentence=sentence.out window=window.out
 
 Fernandes et al. (2023): words of the reference and of each system are tagged for lexical cohesion,
@@ -19,8 +19,7 @@ from fairseq_docmt.scoring import _intervals, _tables
 from fairseq_docmt.scoring.texts import translations
 from fairseq_docmt.scoring.texts.translations import Translations
 from fairseq_docmt.scoring.words import pronouns, tags
-from fairseq_docmt.scoring.words.pronouns import Counts
-from fairseq_docmt.scoring.words.tagging_rules import (
+from fairseq_docmt.scoring.words.muda_rules import (
     LANGUAGES,
     PHENOMENA,
     SOURCE_MODEL,
@@ -30,6 +29,7 @@ from fairseq_docmt.scoring.words.tagging_rules import (
     Word,
     tag_document,
 )
+from fairseq_docmt.scoring.words.pronouns import Counts
 
 PAIRS = {f"en-{language}": rules for language, rules in LANGUAGES.items()}
 
