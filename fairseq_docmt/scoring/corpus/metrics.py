@@ -59,6 +59,7 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tokenize",
+        type=lambda name: name.replace("spm-flores", "flores"),
         choices=BLEU.TOKENIZERS,
         metavar="NAME",
         help="tokenizer of sacreBLEU for BLEU; default: 13a, or that of the target language",

@@ -325,7 +325,8 @@ def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -
     notes += checks.form_notes(texts.systems, texts.references)
     for name, text in texts.systems.items():
         notes.append(checks.shift_note(name, text, reference, texts.index, texts.place))
-        notes += wrappers.notes_on(name, wrappers.find(text, reference, texts.source), places)
+        found = wrappers.find(text, reference, texts.source, texts.index.spans)
+        notes += wrappers.notes_on(name, found, places)
     for name in texts.names if texts.index.num_documents > 1 else ():
         whole = texts.documents(name)
         notes.append(checks.length_note(name, whole, texts.joined(reference), names))

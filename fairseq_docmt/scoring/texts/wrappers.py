@@ -6,7 +6,7 @@ is left.  What the reference has too is part of the text.
 
 import re
 from itertools import groupby
-from typing import Dict, List, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from fairseq_docmt.bleu import MANY
 from fairseq_docmt.readers import Document, Documents, Input, Lines, Output
@@ -38,7 +38,9 @@ OFFER = re.compile(
 )
 FENCE = re.compile(r"```\w*")
 _FENCED = re.compile(r"```(?:\w*\n|\s*)(.*?)\s*```", flags=re.S)
-_NUMBER = re.compile(r"\s*[(\[]?(\d+)[.):\]]\s+")
+_NUMBER = re.compile(r"[(\[]?(\d+)[.):\]]\s+")
+#: Lines of a document below which numbers at their beginning may be chance.
+FEWEST_NUMBERED = 3
 _ABOUT = re.compile(_TRANSLATION, flags=re.I)
 #: Scripts by their letters.
 _SCRIPTS = {
@@ -74,8 +76,10 @@ def stripped(text: Input, references: Sequence[Input]) -> Tuple[Input, int]:
     Returns:
         The translations, and the number of segments or lines that changed.
     """
-    known = "\n".join(line for reference in references for line in _lines_of(reference))
-    patterns = [p for p in (ANNOUNCEMENT, OFFER) if not _at_a_line(p).search(known)]
+    known = [line for reference in references for line in _lines_of(reference)]
+    patterns = [p for p in (ANNOUNCEMENT, OFFER) if not _at_a_line(p).search("\n".join(known))]
+    if sum(map(bool, map(_NUMBER.match, known))) <= MANY * len(known):
+        patterns.append(_NUMBER)
     if isinstance(text, Output):
         kept = {n: _bare([line], patterns) for n, line in text.hypotheses.items()}
         hypotheses = {n: lines[0] if lines else "" for n, lines in kept.items()}
@@ -103,7 +107,7 @@ def _bare_document(document: Document, patterns: Sequence[Pattern]) -> Document:
         return document._replace(segments=_bare(document.segments, patterns))
     # Segments with names or marks stay, if need be empty.
     bare = [" ".join(_bare([segment], patterns)) for segment in document.segments]
-    return document._replace(segments=bare)
+    return document._replace(segments=_without_numbers(bare) if _NUMBER in patterns else bare)
 
 
 def _bare(lines: List[str], patterns: Sequence[Pattern]) -> List[str]:
@@ -111,12 +115,28 @@ def _bare(lines: List[str], patterns: Sequence[Pattern]) -> List[str]:
     text = THOUGHTS.sub("", "\n".join(lines))
     fenced = _FENCED.fullmatch(_without(text, patterns).strip())
     text = fenced[1] if fenced else text
-    return [line for line in _without(text, patterns).split("\n") if line.strip()]
+    bare = [line for line in _without(text, patterns).split("\n") if line.strip()]
+    return _without_numbers(bare) if _NUMBER in patterns else bare
+
+
+def is_numbered(lines: Sequence[str]) -> bool:
+    """Return whether several lines begin with consecutive numbers, from 0 or 1."""
+    found = [_NUMBER.match(line) for line in lines]
+    if len(lines) < FEWEST_NUMBERED or not all(found):
+        return False
+    numbers = [int(match[1]) for match in found]
+    return numbers[0] in (0, 1) and numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+
+
+def _without_numbers(lines: List[str]) -> List[str]:
+    return [_NUMBER.sub("", line, count=1) for line in lines] if is_numbered(lines) else lines
 
 
 def _without(text: str, patterns: Sequence[Pattern]) -> str:
     lines = text.split("\n")
     for pattern in patterns:
+        if pattern is _NUMBER:
+            continue
         if pattern is OFFER:
             lines[-1] = "" if OFFER.fullmatch(lines[-1]) and len(lines) > 1 else lines[-1]
         else:
@@ -142,13 +162,17 @@ def _at_a_line(pattern: Pattern) -> Pattern:
 
 
 def find(
-    system: Sequence[str], reference: Sequence[str], source: Optional[Sequence[str]] = None
+    system: Sequence[str],
+    reference: Sequence[str],
+    source: Optional[Sequence[str]] = None,
+    spans: Iterable[Tuple[int, int]] = (),
 ) -> Found:
     """Find segments that hold more or other than a translation.
 
     Args:
         system, reference: (segments,)
         source: (segments,), or None.
+        spans: first segment and end of each document, to find segments that are numbered.
     """
     script = _script_of(reference)
     other = re.compile(f"[{_SCRIPTS[script]}]") if script else None
@@ -159,6 +183,9 @@ def find(
         kind = _kind(text, wanted, source[i] if source else None, other)
         if kind:
             kinds.setdefault(kind, []).append(i)
+    for a, b in spans:
+        if is_numbered(system[a:b]) and not is_numbered(reference[a:b]):
+            kinds.setdefault("numbers of segments", []).extend(range(a, b))
     first = min((found[0] for found in kinds.values()), default=None)
     return Found(kinds, "" if first is None else system[first][:60])
 

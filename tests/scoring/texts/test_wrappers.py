@@ -46,6 +46,27 @@ def test_documents_are_bare(name):
         assert wrappers.stripped(plain, [])[0].lines == [*BARE, "", *BARE]
 
 
+NUMBERED = ["1. Hola.", "2. ¿Qué tal?", "3. Bien."]
+
+
+def test_numbers_of_segments():
+    """All of a document, one after the other, and not in the reference."""
+    bare = ["Hola.", "¿Qué tal?", "Bien."]
+    named = Document("a", NUMBERED, ["x", "y", "z"])
+    text = Documents("x", [Document("a", NUMBERED), named._replace(id="b")])
+    found, changed = wrappers.stripped(text, [Lines("r", bare)])
+    assert [document.segments for document in found.documents] == [bare] * 2 and changed == 6
+    assert wrappers.stripped(text, [Lines("r", NUMBERED)]) == (text, 0)
+    found = wrappers.stripped(Lines("x", [*NUMBERED, "", *NUMBERED[:2], "", "4. a"]), [])[0]
+    assert found.lines == [*bare, "", *NUMBERED[:2], "", "4. a"]
+    for lines in (["1. a", "3. b", "4. c"], ["2. a", "3. b", "4. c"], ["1. a", "b", "3. c"]):
+        text = Documents("x", [Document("a", lines)])
+        assert wrappers.stripped(text, []) == (text, 0)
+    found = wrappers.find([*NUMBERED, *bare], bare * 2, None, [(0, 3), (3, 6)])
+    assert found.kinds == {"numbers of segments": [0, 1, 2]} and found.example == "1. Hola."
+    assert not wrappers.find(NUMBERED, NUMBERED, None, [(0, 3)]).kinds
+
+
 def test_segments_with_names_are_bare():
     lines = ["Translation: Hola.", "<think>x</think>", "```Bien.```", "Adiós."]
     document = Document("a", lines, ["1", "2", "3", "4"])
