@@ -13,7 +13,7 @@ from typing import List
 
 import fairseq_docmt
 from fairseq_docmt._quiet import quietly
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 
 PACKAGE = Path(__file__).resolve().parent
 USER_DIR = "user-dir"
@@ -78,10 +78,59 @@ def main() -> None:
         with quietly():
             _prepare()
     else:
-        with quietly():
-            if name not in LIGHT:
-                fairseq_docmt.register()
-            _run(name, words)
+        try:
+            with quietly():
+                if name not in LIGHT:
+                    fairseq_docmt.register()
+                _run(name, words)
+        except KeyboardInterrupt:
+            raise UserError("interrupted") from None
+
+
+#: Options whose empty values the command itself refuses.
+WITH_OWN_MESSAGE = ("separator",)
+#: Options whose values are files that a command writes.
+OUTPUTS = ("out", "write_docids", "items", "convert", "tags", "list")
+
+
+def _check_files(name: str, parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Refuse empty names of files, outputs that are read too, and two outputs of one name.
+
+    Raises:
+        UserError: naming the option.
+    """
+    values = vars(args)
+    given = {
+        option: [str(v) for v in (value if isinstance(value, list) else [value])]
+        for option, value in values.items()
+        if isinstance(value, (str, Path)) or isinstance(value, list) and value
+    }
+    for option, texts in given.items():
+        if texts == [""] and parser.get_default(option) != "" and option not in WITH_OWN_MESSAGE:
+            raise UserError(f"{flag(option)} is empty; give a file or a value")
+    if name == "translate":  # writes no file that is there
+        return
+    # `report` reads the tags that others write.
+    outputs = {
+        o: given[o][0] for o in OUTPUTS if o in given and not (name, o) == ("report", "tags")
+    }
+    read = [text for option, texts in given.items() if option not in outputs for text in texts]
+    for option, output in outputs.items():
+        same = [other for other in outputs if other != option and _same(output, outputs[other])]
+        if same:
+            raise UserError(f"{flag(option)} and {flag(same[0])} are both {output}; give two files")
+        for text in read:
+            files = (text, text.partition("=")[2], text.rpartition("#")[0])
+            files = (*files, text.partition("=")[2].rpartition("#")[0])
+            if any(_same(output, file) for file in files if file):
+                raise UserError(f"{flag(option)} {output} is read, too; give another file to write")
+
+
+def _same(one: str, other: str) -> bool:
+    """Return whether two paths are the same regular file, or would be."""
+    if os.path.isfile(one) and os.path.isfile(other):
+        return os.path.samefile(one, other)
+    return os.path.realpath(one) == os.path.realpath(other) and not os.path.exists(one)
 
 
 def _run(name: str, words: List[str]) -> None:
@@ -91,9 +140,14 @@ def _run(name: str, words: List[str]) -> None:
     elif len(inspect.signature(module.main).parameters) == 2:
         parser = parser_of(name)
         words = getattr(module, "with_values", lambda words, _: words)(words, parser)
-        module.main(*parser.parse_known_args(words))
+        args, others = parser.parse_known_args(words)
+        _check_files(name, parser, args)
+        module.main(args, others)
     else:
-        module.main(parser_of(name).parse_args(words))
+        parser = parser_of(name)
+        args = parser.parse_args(words)
+        _check_files(name, parser, args)
+        module.main(args)
 
 
 def _module(name: str):

@@ -7,6 +7,7 @@
 
 import argparse
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
@@ -19,6 +20,8 @@ __all__ = ["Document", "Documents", "Input", "Lines", "Output", "read_docids", "
 __all__ += ["unknown_format"]
 
 _OUTPUT_LINE = re.compile(r"^([DHT])-(\d+)\t(?:[^\t\n]*\t)?([^\t\n]*)$", flags=re.M)
+#: Line that each sentence has once, whatever the number of its hypotheses.
+_OUTPUT_SOURCE = re.compile(r"^S-(\d+)\t", flags=re.M)
 
 
 #: A name after the file: fields of a record, see :class:`~fairseq_docmt.readers.records.Wanted`.
@@ -129,7 +132,8 @@ def read_docids(path: str) -> List[str]:
     text = read_text(path)
     if not text.strip():
         raise UserError(f"{path} has no text; check the command that wrote it")
-    ids = [line.rsplit("\t", 1)[-1].strip() for line in lines_of(text)]
+    lines = text.split("\n")
+    ids = [line.rsplit("\t", 1)[-1].strip() for line in (lines[:-1] if not lines[-1] else lines)]
     if "" in ids:
         raise UserError(f"{path}: line {ids.index('') + 1} has no document id")
     return ids
@@ -168,6 +172,13 @@ def _fields(chosen: Optional[str], path: str) -> Dict[str, str]:
 
 def _output(text: str, path: str) -> Output:
     """Read an output of ``fairseq-generate``, preferring detokenized (D-) lines."""
+    numbers = _OUTPUT_SOURCE.findall(text)
+    if len(numbers) > len(set(numbers)):
+        twice = next(number for number, count in Counter(numbers).items() if count > 1)
+        raise UserError(
+            f"{path} has sentence {twice} more than once (S-{twice}), as outputs of several runs "
+            "together have; give that of one"
+        )
     lines = {"D": {}, "H": {}, "T": {}}
     for kind, number, words in _OUTPUT_LINE.findall(text):
         lines[kind].setdefault(int(number), words)

@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+import sys
 import tempfile
 import zlib
 from pathlib import Path
@@ -19,7 +20,7 @@ GZIP = b"\x1f\x8b"
 def read_text(path: str) -> str:
     """Read a UTF-8 file without its byte order mark, line ends converted to line feeds.
 
-    Files compressed by gzip are unpacked.
+    Files compressed by gzip are unpacked; ``-`` is standard input.
 
     Raises:
         UserError: the file does not exist, is not UTF-8, or mixes CR alone with LF.
@@ -36,7 +37,7 @@ def read_text(path: str) -> str:
 def _bytes_of(path: str) -> bytes:
     """Return the content of a file, unpacked if gzip compressed it."""
     try:
-        content = Path(path).read_bytes()
+        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         return gzip.decompress(content) if content.startswith(GZIP) else content
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path} cannot be unpacked by gzip: {error}") from None
@@ -95,16 +96,29 @@ def lines_of(text: str) -> List[str]:
 def write_text(path: str, text: str) -> None:
     """Write a file through a temporary one, so that it is never left half written.
 
+    Links are followed, pipes and devices written to; ``-`` is standard output, and the ending
+    ``.gz`` compresses by gzip.
+
     Raises:
         UserError: the file cannot be written.
     """
-    target = Path(path)
+    if path == "-":
+        print(text, end="")
+        return
+    content = text.encode("utf-8")
+    if str(path).endswith(".gz"):
+        content = gzip.compress(content, mtime=0)
+    target = Path(os.path.realpath(path))
     try:
+        if os.path.exists(path) and not os.path.isfile(path):  # renaming would replace it
+            with open(path, "wb") as stream:
+                stream.write(content)
+            return
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
             os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, target)
         except BaseException:

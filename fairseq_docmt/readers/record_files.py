@@ -15,7 +15,8 @@ Records = Iterator[Tuple[str, dict]]
 
 #: Fields that name a document and a segment; the first that a record has is read.
 DOCUMENT_FIELDS = ("doc_id", "docid", "document_id", "document", "doc")
-SEGMENT_FIELDS = ("segment", "segment_id", "seg_id", "seg")
+SEGMENT_FIELDS = ("segment", "segment_id", "seg_id", "seg", "segid", "seg_num", "segment_number")
+SEGMENT_FIELDS += ("sentence_id", "sent_id", "line_id")
 #: Fields of each role; the first that a record has is read.
 TEXT_FIELDS = {
     "source": ("source", "src", "src_text", "source_text", "text"),

@@ -142,6 +142,9 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
     try:
         _run(files, documents, journal, settings, args, _sizes(device)[:2])
         done = True
+    except KeyboardInterrupt:
+        again = "; run the same command again to continue" if journal else ""
+        raise UserError(f"interrupted{again}") from None
     finally:
         if journal:
             journal.close(keep=not done)
@@ -228,6 +231,8 @@ def _files(args: argparse.Namespace) -> List[File]:
         raise UserError("several files need --out FOLDER, and cannot be standard input")
     if args.docids and (several or args.split_sentences):
         raise UserError("--docids names the documents of one text, whose lines are sentences")
+    if args.out and args.out.endswith(".gz"):
+        raise UserError("--out: translations are not compressed; leave out .gz, and run gzip after")
     docids = read_docids(args.docids) if args.docids else None
     language = _target_language(args)
 

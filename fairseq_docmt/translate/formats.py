@@ -272,7 +272,13 @@ def read_source(
     path = "standard input" if path == "-" else path
     if not text.strip():
         raise UserError(f"{path} has no text to translate")
-    if plain or layout.docids is not None:
+    if plain:
+        found = PlainText(text, path, layout)
+    elif layout.docids is not None:
+        if sgm.is_sgm(text) or wmt_xml.is_xml(text) or record_files.is_jsonl(text):
+            raise UserError(
+                f"--docids is for plain text, and {path} names its documents; leave it out"
+            )
         found = PlainText(text, path, layout)
     elif sgm.is_sgm(text):
         found = Sgm(text, path, layout, system, language)

@@ -1,5 +1,6 @@
 """Finished documents of a translation, kept beside the output until all of them are done."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -43,9 +44,14 @@ class Journal:
         end = self._read(run) if os.path.exists(path) else 0
         try:
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-            self._stream = open(path, "r+b" if end else "wb")
+            self._stream = open(path, "r+b" if end else "ab")
         except OSError as error:
             raise UserError(f"{path} cannot be written: {error.strerror}") from None
+        try:
+            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._stream.close()
+            raise UserError(f"{path} is in use; another run writes this output") from None
         self._stream.seek(end)
         self._stream.truncate()
         if not end:
@@ -54,19 +60,27 @@ class Journal:
     def _read(self, run: str) -> int:
         """Read finished documents; return the place after the last whole line."""
         end = 0
+        if not os.path.isfile(self._path):
+            raise UserError(f"{self._path} is no file; remove it to begin anew")
         with open(self._path, "rb") as stream:
-            for line in stream:
+            for number, line in enumerate(stream, start=1):
                 if not line.endswith(b"\n"):  # the run was killed while it wrote
                     break
-                record = json.loads(line)
-                if not end and record.get("run") != run:
+                try:
+                    record = json.loads(line)
+                    is_of_run = bool(end) or record["run"] == run
+                    if end:
+                        found = [[Hypothesis(*each) for each in best] for best in record["found"]]
+                        self.found[record["document"]] = Finished(found, record["notes"])
+                except (ValueError, KeyError, TypeError):
+                    raise UserError(
+                        f"{self._path}: line {number} is damaged; remove the file to begin anew"
+                    ) from None
+                if not is_of_run:
                     raise UserError(
                         f"{self._path} holds the documents of a run with another model, other "
                         "options or other input; remove it to begin anew"
                     )
-                if end:
-                    found = [[Hypothesis(*each) for each in best] for best in record["found"]]
-                    self.found[record["document"]] = Finished(found, record["notes"])
                 end += len(line)
         return end
 
@@ -87,6 +101,6 @@ class Journal:
 
     def close(self, keep: bool) -> None:
         """Close the file, and remove it unless it is kept."""
-        self._stream.close()
         if not keep:
             os.remove(self._path)
+        self._stream.close()

@@ -3,6 +3,7 @@
 Covers translate/engine.py, translate/formats.py and translate/journal.py.
 """
 
+import fcntl
 import json
 
 import pytest
@@ -179,22 +180,42 @@ def test_a_run_goes_on_where_it_was(run, tmp_path, monkeypatch):
     kept = Journal.add
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "add", add)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(UserError, match="interrupted; run the same command again to continue"):
             run(given, "--out", out)
     assert not out.exists()
     with open(partial, "a") as stream:
         stream.write('{"document": 2, "fou')
     with pytest.raises(UserError, match="another model, other options or other input; remove it"):
         run(given, "--out", out, "--lenpen", "0.5")
+    good = partial.read_bytes()
+    partial.write_bytes(good.replace(b'"found"', b'"lost"', 1))
+    with pytest.raises(UserError, match="out.partial: line 2 is damaged; remove the file to begin"):
+        run(given, "--out", out)
+    partial.write_bytes(good)
+    with open(partial, "rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="out.partial is in use; another run writes this outp"):
+            run(given, "--out", out)
     run(given, "--out", out)
     assert out.read_text() == whole
     assert not partial.exists()
+    partial.mkdir()
+    out.unlink()
+    with pytest.raises(UserError, match="out.partial is no file; remove it to begin anew"):
+        run(given, "--out", out)
 
 
 MISTAKES = {
     "no text": ("\n\n", [], "has no text to translate"),
     "several files to standard output": ("w1\n", ["FILE"], "several files need --out FOLDER"),
     "two files of one name": ("w1\n", ["FILE", "--out", "FOLDER/o"], "have the same name"),
+    "docids of records": (
+        '{"doc_id": "a", "source": "w1"}',
+        ["--docids", "FILE"],
+        "--docids is for plain text, and .* names its documents; leave it out",
+    ),
+    "a compressed output": ("w1\n", ["--out", "FILE.gz"], "translations are not compressed; leav"),
+    "no name": ("w1\n", ["--out", ""], "--out is empty; give a file or a value"),
     "an output that is there": ("w1\n", ["--out", "FILE"], "is already there; remove it"),
     "a misspelt option": ("w1\n", ["--lenpan", "1"], "unknown option lenpan; do you mean lenpen?"),
     "a value": ("w1\n", ["--min-len", "few"], "min_len must be a whole number, got 'few'"),

@@ -9,6 +9,7 @@ do not match the reference are aligned by --align, or scored as whole documents 
 """
 
 import argparse
+import re
 from importlib.util import find_spec
 from typing import Callable, Dict, Iterable, List, Mapping, Optional
 
@@ -31,6 +32,13 @@ from fairseq_docmt.scoring.texts import translations
 from fairseq_docmt.scoring.texts.translations import Translations
 
 SIGNIFICANT = 0.05
+#: Resamples or trials below which p-values say nothing.
+MINIMUM_SAMPLES = 5
+#: Other codes of languages that are written without spaces.
+THREE_LETTERS = {"zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "cn": "zh", "jpn": "ja"}
+THREE_LETTERS.update(jp="ja", kor="ko", tha="th", lao="lo", khm="km", mya="my", bur="my")
+#: Letters of scripts without spaces between words.
+_NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 
 def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +62,6 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples",
         type=int,
-        default=0,
         help="resamples or trials; default: 1,000 for bootstrap, 10,000 for randomisation",
     )
     parser.add_argument(
@@ -66,6 +73,7 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--target-lang",
+        type=_language,
         metavar="LANG",
         help="target language, which chooses the tokenizer of BLEU for Chinese, Japanese, Korean "
         "and others; default: by WMT XML or the ending of a file (.zh)",
@@ -100,6 +108,7 @@ def options_of(args: argparse.Namespace, texts: Translations) -> Options:
 def _tokenizer_of(language: Optional[str]) -> Optional[str]:
     """Return the tokenizer of BLEU for a language, None for 13a."""
     code = (language or "").replace("_", "-").split("-")[0].lower()
+    code = THREE_LETTERS.get(code, code)
     if code == "ja":
         return "ja-mecab" if find_spec("MeCab") and find_spec("ipadic") else "char"
     if code == "ko":
@@ -116,12 +125,19 @@ def _note_of_tokens(args: argparse.Namespace, texts: Translations) -> Optional[s
     if tokenizer:
         return f"BLEU: tokenizer {tokenizer}, for {language}; --tokenize chooses another"
     reference = texts.references[0]
-    if sum(map(len, reference)) > 10 * sum(len(text.split()) for text in reference):
+    text = "".join(reference[:1000])
+    if 2 * len(_NO_SPACES.findall(text)) > len(text):
         return (
             "BLEU: the text is written without spaces, and tokenizer 13a takes a sentence for few "
             "words; give --target-lang, or --tokenize"
         )
     return None
+
+
+def _language(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no code of a language, such as de or zh-TW")
+    return text
 
 
 def _names_among(
@@ -169,8 +185,8 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
     """
     if args.tests and len(texts.names) < 2:
         raise UserError("--tests compare systems with the first one; give two or more systems")
-    if args.samples < 0:
-        raise UserError(f"--samples must not be negative, got {args.samples}")
+    if args.samples is not None and args.samples < MINIMUM_SAMPLES:
+        raise UserError(f"--samples must be at least {MINIMUM_SAMPLES}, got {args.samples}")
     if args.samples and not set(args.tests) & set(significance.PAIRED_TESTS):
         raise UserError("--samples is for --tests bootstrap and randomisation; leave it out")
     with_comet = any(name.startswith("comet") for name in args.metrics)
@@ -183,8 +199,10 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
     note = _note_of_tokens(args, texts) if {"s-bleu", "d-bleu"} & set(args.metrics) else None
     if note:
         texts.notes.append(note)
-    results = corpus_metrics.corpus_metrics(texts, args.metrics, args.tests, options, args.samples)
-    return results + corpus_metrics.given_metrics(texts, given, args.tests, args.samples)
+    results = corpus_metrics.corpus_metrics(
+        texts, args.metrics, args.tests, options, args.samples or 0
+    )
+    return results + corpus_metrics.given_metrics(texts, given, args.tests, args.samples or 0)
 
 
 def by_position(

@@ -21,6 +21,7 @@ number.  With --reference, the text is also brought into its documents and segme
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import List
 
@@ -71,6 +72,7 @@ def main(args: argparse.Namespace) -> None:
     if args.write_docids and args.to != "text":
         raise UserError("--write-docids is for --to text; other formats hold the documents")
     if args.write_docids:
+        _refuse_ids(documents, args.write_docids)
         write_text(args.out, _lines(documents))
         write_text(args.write_docids, "".join(f"{d.id}\n" * len(d.segments) for d in documents))
     else:
@@ -140,6 +142,7 @@ def table(documents: List[Document], path: str, role: str = "system") -> str:
         UserError: a document is empty.
     """
     _refuse_empty(documents, path)
+    _refuse_ids(documents, path)
     rows = [
         (document.id, str(number), " ".join(text.split()))
         for document in documents
@@ -193,6 +196,13 @@ def plain_text(documents: List[Document], path: str, role: str = "system") -> st
 
 def _lines(documents: List[Document]) -> str:
     return "".join(f"{text}\n" for document in documents for text in document.segments)
+
+
+def _refuse_ids(documents: List[Document], path: str) -> None:
+    for document in documents:
+        for name in (document.id, *map(str, document.numbers or ())):
+            if re.search(r"[\t\n\r]", name):
+                raise UserError(f"{path}: the id {name!r} has a tab or line break; use --to jsonl")
 
 
 def _refuse_empty(documents: List[Document], path: str) -> None:

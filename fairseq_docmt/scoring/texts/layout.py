@@ -129,19 +129,25 @@ class Layout(NamedTuple):
     def notes(self, name: str, text: Input) -> List[str]:
         """Return notes on how a text was read.
 
-        One names the number of documents that the test set lacks, one that of blank lines that were
-        taken for empty translations.
+        They count documents that the test set lacks and blank lines that were taken for empty
+        translations, and say what was matched by its order, for want of ids or numbers.
         """
         if isinstance(text, Lines):
             lines = self._lines(text)
             taken = self._without_ends(text) and not self._may_be_ends(lines)
             blank = lines.count("") if taken else 0
             return [f"{name}: {blank} blank lines taken for empty translations"] * (blank > 0)
-        if not isinstance(text, Documents) or self.ids is None:
+        if not isinstance(text, Documents):
             return []
+        if self.ids is None:
+            return [f"{name}: documents in the order of the file, as {self.path} has no ids"]
         known = set(self.ids)
         extra = sum(document.id not in known for document in text.documents)
-        return [f"{name}: {extra} documents that are not in {self.path} left out"] * (extra > 0)
+        notes = [f"{name}: {extra} documents that are not in {self.path} left out"] * (extra > 0)
+        named = self.numbers is not None and None not in self.numbers
+        if named and any(d.numbers is None and len(d.segments) > 1 for d in text.documents):
+            notes.append(f"{name}: segments in the order of the file, as they have no numbers")
+        return notes
 
     def _documents(self, text: Documents) -> List[Document]:
         """Return the documents of a text in the order of the test set."""
@@ -167,6 +173,11 @@ class Layout(NamedTuple):
             segments = dict(zip(document.numbers, document.segments))
             for number in wanted:
                 if number not in segments:
+                    if wanted == [str(n + 1) for n in range(size)] and "0" in segments:
+                        raise UserError(
+                            f"{path}: the segments of document {document.id} are counted from 0, "
+                            f"in {self.path} from 1; count both alike"
+                        )
                     raise UserError(
                         f"{path}: document {document.id} lacks segment {number} of {self.path}; "
                         "translate all of it"
@@ -216,6 +227,9 @@ class Layout(NamedTuple):
     def _by_line(self, text: Lines) -> List[str]:
         """Return the lines of plain text that are sentences in the test set."""
         lines, rows = self._lines(text), self.index.line_ids.tolist()
+        blocks = [[*block] for filled, block in groupby(lines, key=bool) if filled]
+        if not self.by_docids and [*map(len, blocks)] == np.diff(self.index.starts).tolist():
+            return [line for block in blocks for line in block]  # whatever the blank lines between
         wanted = self._num_lines()
         if self._without_ends(text):
             if self._may_be_ends(lines):

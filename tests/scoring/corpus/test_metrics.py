@@ -244,7 +244,7 @@ def test_docids_divide_lines(scoring, write):
         (["a=FILE", "a=FILE"], "two systems are named a"),
         (["a=FILE", "--tests", "sign"], "--tests compare systems with the first one"),
         (["a=FILE", "--by-position", "0"], "a range must have at least 1 position, not 0"),
-        (["a=FILE", "--samples", "-1"], "--samples must not be negative, got -1"),
+        (["a=FILE", "--samples", "-1"], "--samples must be at least 5, got -1"),
         (
             ["a=FILE", "b=FILE", "--tests", "sign", "--samples", "9"],
             "--samples is for --tests bootstrap and randomisation; leave it out",

@@ -67,7 +67,10 @@ def test_marks_may_be_in_the_source_or_the_system(write, plain):
     system = write("system.jsonl", json_lines(*rows("translation", bad=[("a", 1)])))
     found = read_translations({"x": plain, "y": system}, [reference], marked)
     assert found.systems["x"] == found.systems["y"] == found.source == WORDS[1:11]
-    assert found.notes == ["left out, marked as bad (is_bad_source): 2 segments (1, 1; 3, 4)"]
+    assert found.notes == [
+        f"y: documents in the order of the file, as {reference} has no ids",
+        "left out, marked as bad (is_bad_source): 2 segments (1, 1; 3, 4)",
+    ]
 
 
 def test_marks_of_a_table(write, plain):
