@@ -102,6 +102,9 @@ def _check_encoding(path: str) -> None:
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
+        with open(path, "rb") as stream:
+            if stream.read(2) == b"\x1f\x8b":
+                raise CorpusError(f"{path} is compressed by gzip; unpack it with gunzip") from None
         raise CorpusError(
             f"{path}: line {_first_invalid_line(path)} is not valid UTF-8; convert the file, for "
             "example with iconv"

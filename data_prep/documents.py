@@ -22,8 +22,11 @@ from check_documents import (
     refuse_long,
     without_odd_line_breaks,
 )
+from sanity import check_lengths, warn
 from stages import write_whole
 
+#: How a file compressed by gzip begins.
+GZIP = b"\x1f\x8b"
 Pair = Tuple[str, str]
 Document = List[Pair]
 
@@ -53,7 +56,7 @@ def lines_of(path: str) -> Iterator[str]:
         CorpusError: the file cannot be read, or a line is not UTF-8.
     """
     try:
-        with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as stream:
+        with _opened(path) as stream:
             for number, line in enumerate(stream, start=1):
                 try:
                     text = line.decode("utf-8")
@@ -66,6 +69,14 @@ def lines_of(path: str) -> Iterator[str]:
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(f"{path}: cannot be read ({reason})") from None
+
+
+def _opened(path: str):
+    """Open a file, which gzip may have compressed."""
+    with open(path, "rb") as stream:
+        is_compressed = Path(path).is_file() and stream.read(2) == GZIP
+    is_compressed = is_compressed or str(path).endswith(".gz")
+    return gzip.open(path) if is_compressed else open(path, "rb")
 
 
 def on_one_line(text: str) -> str:
@@ -144,12 +155,15 @@ def checked_texts(
             side += [*([""] if side else []), *sentences]
     if not sides[0]:
         raise CorpusError(
-            "no document is left to write: there is none, or all lack translations or are shorter "
-            "than --min-sentences"
+            "nothing to write: the input is empty, or every document lacks translations or is "
+            "shorter than --min-sentences"
         )
     paths = list(map(str, out))
     counts = check_lines(*sides, *paths)
     check_scripts(paths, sides)
+    if sides[0] == sides[1]:
+        warn(f"{paths[0]} and {paths[1]} are the same text; one should be the translation")
+    check_lengths(paths[0], *counts)
     return counts, dict(zip(out, sides))
 
 
@@ -165,7 +179,13 @@ def reader_parser(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
     add = parser.add_argument
     add("--out", nargs=2, required=True, metavar=("SOURCE", "TARGET"), help="files to write")
-    add("--min-sentences", type=int, default=1, metavar="N", help="leave out shorter documents")
+    add(
+        "--min-sentences",
+        type=int,
+        default=1,
+        metavar="N",
+        help="leave out shorter documents; default: 1",
+    )
     add(
         "--complete-documents",
         action="store_true",
@@ -203,6 +223,8 @@ def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace
     """
     left_out = LeftOut()
     try:
+        if args.min_sentences < 1:
+            raise CorpusError(f"--min-sentences must be at least 1, got {args.min_sentences}")
         check_not_read(args.out, [value for name, value in vars(args).items() if name != "out"])
         documents = select(read(args), left_out, args.min_sentences, args.complete_documents)
         counts, texts = checked_texts(documents, args.out)

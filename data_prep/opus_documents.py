@@ -123,7 +123,13 @@ def read_documents(
         return cells[0], cells[1]
 
     rows = enumerate(paired_lines(ids, source, target), start=1)
+    seen = set()
     for names, group in groupby(rows, files):
+        if names in seen:
+            raise CorpusError(
+                f"{ids}: the lines of {names[0]} are apart; sort the text and its ids by document"
+            )
+        seen.add(names)
         document = [(src, tgt) for _, (_, src, tgt) in group]
         yield document if left_out is None else left_out.removed_from(document, names)
     if left_out is not None:

@@ -430,7 +430,7 @@ def _add_text_options(add) -> None:
         default=BPE,
         help="bpe: merges of subword-nmt; sentencepiece: unigram model on raw text",
     )
-    add("--bpe-operations", type=int, default=30000, help="number of merges; 0: no subwords")
+    add("--bpe-operations", type=int, help="number of merges; 0: no subwords; default: 30000")
     add(
         "--words",
         type=int,
@@ -447,9 +447,8 @@ def _add_text_options(add) -> None:
     add(
         "--vocabulary-size",
         type=int,
-        default=30000,
         metavar="N",
-        help="number of pieces that SentencePiece learns",
+        help="number of pieces that SentencePiece learns; default: 30000",
     )
     add(
         "--sentencepiece-model",
@@ -475,8 +474,9 @@ def _check(args: argparse.Namespace) -> None:
         raise CorpusError(f"--source-lang and --target-lang are both {args.source_lang!r}")
     if Path(args.destdir).exists() and not Path(args.destdir).is_dir():
         raise CorpusError(f"--destdir {args.destdir} is a file; give a folder")
-    if args.bpe_operations < 0 or args.workers < 1:
-        raise CorpusError("--bpe-operations must not be negative and --workers at least 1")
+    _check_subwords(args)
+    if args.workers < 1:
+        raise CorpusError(f"--workers must be at least 1, got {args.workers}")
     if args.words is not None:
         _check_words(args)
     _check_prefixes(args)
@@ -490,6 +490,27 @@ def _check(args: argparse.Namespace) -> None:
             "--separate-bpe learns subwords, which --sentencepiece-model gives; leave one of them "
             "out"
         )
+
+
+def _check_subwords(args: argparse.Namespace) -> None:
+    """Check the options of subwords that do not belong together, and set their defaults.
+
+    Raises:
+        CorpusError: an option would have no effect.
+    """
+    sentencepiece = args.subword == SENTENCEPIECE or args.sentencepiece_model is not None
+    if sentencepiece and args.bpe_operations is not None:
+        raise CorpusError("--bpe-operations is for --subword bpe; leave it out with SentencePiece")
+    if args.vocabulary_size is not None and (not sentencepiece or args.sentencepiece_model):
+        raise CorpusError("--vocabulary-size is for --subword sentencepiece, which learns pieces")
+    if args.bpe_operations is not None and args.bpe_operations < 0:
+        raise CorpusError(f"--bpe-operations must not be negative, got {args.bpe_operations}")
+    for option in ("separate_bpe", "bpe_total_symbols"):
+        if args.bpe_operations == 0 and getattr(args, option):
+            name = option.replace("_", "-")
+            raise CorpusError(f"--{name} is for subwords; leave it out with --bpe-operations 0")
+    args.bpe_operations = 30000 if args.bpe_operations is None else args.bpe_operations
+    args.vocabulary_size = args.vocabulary_size or 30000
 
 
 def _check_words(args: argparse.Namespace) -> None:

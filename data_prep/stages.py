@@ -207,13 +207,24 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 def write_whole(texts: Mapping[str, Iterable[str]]) -> None:
     """Write text files through temporary ones, all of them or none; create their folders.
 
+    Links are followed.
+
     Args:
         texts: lines by path.
 
     Raises:
-        CorpusError: a file cannot be written.
+        CorpusError: a file cannot be written, or is none, such as a pipe or a device.
     """
-    paths = list(map(Path, texts))
+    paths = [Path(path).resolve() for path in texts]
+    for path, given in zip(paths, texts):
+        if not str(given):
+            raise CorpusError("an output has no name; give a file to write")
+        if str(given).endswith(".gz"):
+            raise CorpusError(
+                f"{given}: text is written as it is; leave out .gz, and run gzip after"
+            )
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise CorpusError(f"{given} is no file; give a file to write")
     partials = {path: path.parent / (path.name + ".partial") for path in paths}
     try:
         for path, lines in zip(paths, texts.values()):
@@ -224,7 +235,8 @@ def write_whole(texts: Mapping[str, Iterable[str]]) -> None:
         for path, partial in partials.items():
             os.replace(partial, path)
     except OSError as error:
-        raise CorpusError(f"{path} cannot be written ({error.strerror})") from None
+        shown = dict(zip(paths, texts))[path]
+        raise CorpusError(f"{shown} cannot be written ({error.strerror})") from None
     finally:
         for partial in partials.values():
             with contextlib.suppress(OSError):

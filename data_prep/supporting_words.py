@@ -83,8 +83,37 @@ def marked_documents(args: argparse.Namespace) -> Iterator[Document]:
     With ``--context``, a document is a line of context and its sentence.
 
     Raises:
-        CorpusError: a file cannot be read, or has fewer lines than the others.
+        CorpusError: a file cannot be read, has fewer lines than the others, or no text has marks.
     """
+    marks = alone = 0
+    for document in _documents(args):
+        for text in (text for pair in document for text in pair):
+            found = len(MARK.findall(text))
+            marks += found
+            alone += found - 2 * _pairs_of_marks(text)
+        yield document
+    if not marks:
+        raise CorpusError(f"{args.source} has no marks such as <p> and <hon>; give the marked text")
+    if alone:
+        print(
+            f"warning: {alone:,} of {marks:,} marks have no counterpart and mark nothing",
+            file=sys.stderr,
+        )
+
+
+def _pairs_of_marks(text: str) -> int:
+    """Return the number of opening marks that have a closing one."""
+    opened, pairs = set(), 0
+    for name, number in MARK.findall(BROKEN.sub(r"\1\2", text)):
+        if name in CLOSING:
+            opened.add((CLOSING[name], number))
+        elif (name, number) in opened:
+            opened.remove((name, number))
+            pairs += 1
+    return pairs
+
+
+def _documents(args: argparse.Namespace) -> Iterator[Document]:
     document: Document = []
     for lines in paired_lines(args.source, args.target, *(args.context or [])):
         if args.context:

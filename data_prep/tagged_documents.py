@@ -13,7 +13,7 @@ import argparse
 import html
 import re
 from itertools import groupby
-from typing import Iterator, List, Sequence
+from typing import Iterator, List, Sequence, Tuple
 
 import lxml.html
 from check_documents import CorpusError
@@ -23,6 +23,8 @@ SEGMENT = re.compile(r"<seg\b", re.IGNORECASE)
 TALK = re.compile(r"<(url|doc)\b", re.IGNORECASE)
 #: Elements that tell the texts of a document apart, in the XML of WMT from 2021 on.
 TEXTS = ("src", "ref", "hyp")
+#: Attributes of documents and segments, which may lack quotes.
+ID = re.compile(r"<(doc|seg)\b[^>]*?\b(docid|id)\s*=\s*([\"']?)([^\"'\s>]*)\3", re.IGNORECASE)
 TAG = re.compile(r"</?[a-zA-Z]\w*\b[^>]*>")
 
 Segments = List[List[str]]
@@ -99,6 +101,31 @@ def _lines_among_tags(lines: List[str]) -> Segments:
     return [talk for talk in talks if talk] if len(talks) > 1 else []
 
 
+def _ids(path: str) -> List[Tuple[str, ...]]:
+    """Return the ids of the documents of a set, each followed by those of its segments."""
+    found: List[List[str]] = []
+    for line in lines_of(path):
+        for tag, name, _, value in ID.findall(line):
+            if tag.lower() == "doc" and name.lower() in ("docid", "id"):
+                found.append([value])
+            elif tag.lower() == "seg" and name.lower() == "id" and found:
+                found[-1].append(value)
+    return [*map(tuple, found)]
+
+
+def _check_ids(names: Tuple[str, str]) -> None:
+    """Raise a CorpusError if documents or segments of a pair of sets have different ids."""
+    sides = [*map(_ids, names)]
+    for one, other in zip(*sides):
+        if one != other and len(one) == len(other):
+            pair = next(pair for pair in zip(one, other) if pair[0] != pair[1])
+            kind = "document" if one[0] != other[0] else f"document {one[0]}: segment"
+            raise CorpusError(
+                f"{kind} {pair[0]} of {names[0]} is {pair[1]} in {names[1]}; give the two sides of "
+                "the same set, in the same order"
+            )
+
+
 def read_documents(sources: Sequence[str], targets: Sequence[str]) -> Iterator[Document]:
     """Yield the documents of pairs of files.
 
@@ -114,6 +141,7 @@ def read_documents(sources: Sequence[str], targets: Sequence[str]) -> Iterator[D
         )
     for names in zip(sources, targets):
         source, target = map(read_segments, names)
+        _check_ids(names)
         if len(source) != len(target):
             raise CorpusError(
                 f"{names[0]} has {len(source)} documents, {names[1]} has {len(target)}; give the "

@@ -1,5 +1,7 @@
 """The command ``fairseq-docmt``."""
 
+import gzip
+import os
 import subprocess
 import sys
 
@@ -91,3 +93,87 @@ def test_commands_with_a_model_register_the_systems():
     for name in ("-m", "fairseq-docmt", "python"):
         lines = f"import sys; sys.argv[0] = {name!r}\n{program}"
         subprocess.run([sys.executable, "-c", lines], check=True)
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def texts(tmp_path):
+    for name in ("a", "b", "r"):
+        (tmp_path / name).write_text("w1 w2 w3 w4\n")
+    return tmp_path
+
+
+def run(*words):
+    return tiny.run_main(command_line.main, *map(str, words))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "convert a --out a",
+        "convert a --to text --out c --write-docids a",
+        "metrics --reference r x=a --out a",
+        "metrics --reference r x=a --out r",
+        "report --reference r x=a --out a",
+        "mbr --source r x=a y=b --out b",
+        "rerank --source r --score length x=a y=b --out a",
+        "dropped-pronouns --source r --reference r --from-reference x=a --tags a",
+        "metrics --reference r x=a#text --out a",
+    ],
+)
+def test_what_is_read_is_not_written(texts, monkeypatch, words):
+    monkeypatch.chdir(texts)
+    with pytest.raises(
+        UserError, match="^--[a-z-]+ [abr] is read, too; give another file to write"
+    ):
+        run(*words.split())
+    assert all((texts / name).read_text() == "w1 w2 w3 w4\n" for name in "abr")
+    (texts / "link").symlink_to("a")
+    with pytest.raises(UserError, match="is read, too"):
+        run("convert", "link", "--out", "a")
+
+
+def test_two_outputs_have_two_names(texts, monkeypatch):
+    monkeypatch.chdir(texts)
+    for words in (
+        "convert a --to text --out o --write-docids o",
+        "rerank --source r --score length x=a y=b --out o --list ./o",
+    ):
+        with pytest.raises(UserError, match="are both .*o; give two files"):
+            run(*words.split())
+    assert not (texts / "o").exists()
+
+
+@pytest.mark.parametrize(
+    "words, option",
+    [
+        ("convert a --out =", "out"),
+        ("metrics --reference = x=a", None),
+        ("metrics --reference r x=a --out =", "out"),
+        ("metrics --reference r --source = x=a", "source"),
+    ],
+)
+def test_empty_names(texts, monkeypatch, words, option):
+    monkeypatch.chdir(texts)
+    words = ["" if word == "=" else word for word in words.split()]
+    with pytest.raises(
+        UserError, match=f"--{option} is empty" if option else "--reference is empty"
+    ):
+        run(*words)
+
+
+def test_outputs_are_not_renamed_over_links_and_pipes(texts):
+    """Nor is a device replaced."""
+    link, target, pipe = texts / "link", texts / "target", texts / "pipe"
+    link.symlink_to(target)
+    run("convert", texts / "a", "--to", "text", "--out", link)
+    assert link.is_symlink() and target.read_text() == "w1 w2 w3 w4\n"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    run("convert", texts / "a", "--to", "text", "--out", pipe)
+    assert reader.communicate(timeout=60)[0] == b"w1 w2 w3 w4\n" and pipe.is_fifo()
+    assert run("convert", texts / "a", "--to", "text", "--out", "-").startswith("w1 w2 w3 w4\n")
+    run("convert", texts / "a", "--to", "text", "--out", texts / "z.gz")
+    assert gzip.decompress((texts / "z.gz").read_bytes()) == b"w1 w2 w3 w4\n"

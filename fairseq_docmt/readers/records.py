@@ -139,8 +139,8 @@ def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False)
     number = _id(record, [fields["segment"]] if "segment" in fields else SEGMENT_FIELDS)
     if name is None:
         raise UserError(
-            f'{where} has no "{fields.get("doc", "doc_id")}"; name the field of the document as '
-            "FILE#doc=FIELD,text=FIELD"
+            f'{where} has no "{fields.get("doc", "doc_id")}", only {", ".join(map(str, record))}; '
+            "name the field of the document as FILE#doc=FIELD,text=FIELD"
         )
     if "segment" in fields and number is None:
         raise UserError(f'{where} has no "{fields["segment"]}"')

@@ -34,7 +34,7 @@ from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Set
 from tqdm import tqdm
 
 import fairseq_docmt
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.readers import read_docids
 from fairseq_docmt.readers.files import files_below, line_end_of, write_text
 from fairseq_docmt.translate.engine import Settings, batches, running
@@ -44,6 +44,21 @@ from fairseq_docmt.translate.journal import Journal, fingerprint
 
 #: device -> documents and segments that are translated side by side, and tokens of a batch
 SIZES = {"cpu": (32, 2000, 4000), "cuda": (256, 20000, 16000)}
+
+
+#: Options of fairseq-generate that say what translate says in another way, or not at all.
+OF_OTHER_COMMANDS = {
+    "path": "; give --model",
+    "cpu": "; give --device cpu",
+    "fp16": "; give --precision fp16",
+    "bf16": "; give --precision bf16",
+    "skip_invalid_size_inputs_valid_test": "; give --skip-invalid-size-inputs",
+    "print_alignment": ", whose formats have no place for alignments; use fairseq-generate",
+    **dict.fromkeys(
+        "gen_subset results_path scoring sacrebleu num_shards shard_id quiet log_format".split(),
+        "; leave it out",
+    ),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -153,6 +168,9 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
 def _settings(args: argparse.Namespace, others: List[str], device: str) -> Settings:
     """Return what the processes need; options of a search and of the model are told apart."""
     options = _other_options(others)
+    for name in options:
+        if name in OF_OTHER_COMMANDS:
+            raise UserError(f"{flag(name)} has no effect in translate{OF_OTHER_COMMANDS[name]}")
     search = {*SEARCH} if is_exported(args.model) else _options_of_search()
     given = {"beam": args.beam, "lenpen": args.lenpen}
     given = {name: value for name, value in given.items() if value is not None}

@@ -667,7 +667,9 @@ def test_nothing_is_left_to_write(tmp_path):
     out = [tmp_path / "o.s", tmp_path / "o.t"]
     done = run_script("tab_separated", path, "--min-sentences", "2", "--out", *out)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: no document is left to write: there is none, or all lack")
+    assert done.stderr.startswith(
+        "error: nothing to write: the input is empty, or every document lack"
+    )
 
 
 def test_files_without_marks(tmp_path):
@@ -682,4 +684,4 @@ def test_an_output_without_a_name(tmp_path):
     (path,) = write(tmp_path, s="a\tx\n")
     done = run_script("tab_separated", path, "--out", tmp_path / "o", "")
     assert done.returncode == 1
-    assert done.stderr == "error: . cannot be written (Is a directory)\n"
+    assert done.stderr == "error: an output has no name; give a file to write\n"

@@ -452,7 +452,21 @@ def test_bad_input_gets_one_sentence_and_nothing_is_binarised(corpus, quick, bre
         (["--bpe-operations", "-1"], "--bpe-operations must not be negative"),
         (["--bpe-operations", "0", "--words", "0"], "--words must be at least 1, got 0"),
         (["--words", "9"], "--words limits dictionaries of words; give it with --bpe-operations 0"),
-        (["--workers", "0"], "--workers at least 1"),
+        (["--workers", "0"], "--workers must be at least 1, got 0"),
+        (["--vocabulary-size", "99"], "--vocabulary-size is for --subword sentencepiece, which le"),
+        (
+            ["--bpe-operations", "0", "--separate-bpe"],
+            "--separate-bpe is for subwords; leave it ou",
+        ),
+        (["--bpe-operations", "0", "--bpe-total-symbols"], "--bpe-total-symbols is for subwords; "),
+        (
+            ["--subword", "sentencepiece", "--bpe-operations", "9"],
+            "--bpe-operations is for --subword bpe; leave it out with SentencePiece",
+        ),
+        (
+            ["--sentencepiece-model", "m", "--vocabulary-size", "9"],
+            "--bpe-operations is for --subword bpe; leave it out with SentencePiece",
+        ),
     ],
 )
 def test_bad_options_get_one_sentence(corpus, extra, message):

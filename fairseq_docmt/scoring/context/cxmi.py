@@ -251,8 +251,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what the model sees in decoding (default); other-document or other-document:K: sentences "
         "of another document, at most K, as a control",
     )
-    add("--words", type=int, default=15, help="number of tokens to show, by their mean gain")
-    add("--min-count", type=int, default=10, help="minimum occurrences of a token to be shown")
+    add(
+        "--words",
+        type=int,
+        default=15,
+        help="number of tokens to show, by their mean gain; default: 15",
+    )
+    add("--min-count", type=int, default=10, help="least occurrences of a shown token; default: 10")
     add_model_arguments(parser)
     _tables.add_arguments(parser)
 
@@ -261,6 +266,8 @@ def main(args: argparse.Namespace) -> None:
     """Run the command."""
     for context in args.context:
         _check_context(context)
+    if args.words < 0 or args.min_count < 1:
+        raise UserError("--words must not be negative, and --min-count at least 1")
     documents = read_documents(args.source, args.reference)
     if documents.index.num_documents < 2 and any(c.startswith(OTHER) for c in args.context):
         raise UserError(f"--context {OTHER} needs two or more documents; {args.source} has one")

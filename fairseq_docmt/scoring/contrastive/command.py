@@ -21,7 +21,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 import fairseq_docmt
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.readers.files import lines_of, read_text, write_text
 from fairseq_docmt.scoring import _intervals, _tables
 from fairseq_docmt.scoring._tables import Table
@@ -83,6 +83,7 @@ def main(args) -> None:
     for path in filter(None, (args.convert, args.items, args.out and Path(args.out))):
         if not path.parent.is_dir():
             raise UserError(f"folder {path.parent} not found; create it first")
+    _refuse_unused(args)
     sets = _read_sets(args)
     if args.convert:
         everything = [item for items in sets.values() for item in items]
@@ -114,6 +115,26 @@ def main(args) -> None:
     _tables.show(args, tables, [*signatures.values()], figures)
     if args.items:
         write_text(args.items, "".join(f"{line}\n" for line in _item_lines(results)))
+
+
+def _refuse_unused(args) -> None:
+    """Refuse options that nothing reads.
+
+    Raises:
+        UserError: naming the option.
+    """
+    unused = []
+    if args.convert:
+        unused += ["items", "out", "baseline"]
+    if args.losses or args.convert:
+        unused += ["data", "bpe_codes", "as_prepared"]
+        unused += ["source_tokenizer", "target_tokenizer", "source_truecaser", "target_truecaser"]
+    for option in unused:
+        if getattr(args, option, None):
+            by = "--convert" if args.convert else "--losses"
+            raise UserError(f"{flag(option)} has no effect with {by}; leave it out")
+    if args.documents and not Path(args.documents).is_dir():
+        raise UserError(f"--documents {args.documents} is no folder")
 
 
 # ---- scores ------------------------------------------------------------------------------------

@@ -128,6 +128,9 @@ def main(args: argparse.Namespace) -> None:
     if args.tests is None:
         args.tests = ("bootstrap",) if len(texts.systems) > 1 else ()
     contrastive = read_contrastive(args.contrastive)
+    for name in {name for systems in contrastive.sets.values() for name in systems}:
+        if name not in texts.names:
+            raise UserError(f"--contrastive {name}: no system is called {name}")
     phenomena = tags.read(args.tags, texts)
     results = metrics.measure(args, texts)
     options = metrics.options_of(args, texts)
@@ -277,6 +280,8 @@ def read_contrastive(arguments: List[str]) -> Contrastive:
                 for part in parts:
                     float(part["accuracy"]), float(part["chance"]), int(part["ties"])
                     int(part["items"])
+                if name in sets.get(set_name, {}):
+                    raise UserError(f"--contrastive {name}: {set_name} is given twice")
                 sets.setdefault(set_name, {})[name] = {"signature": "", **figures}
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError(f"{path} is not a JSON file of the command contrastive") from None

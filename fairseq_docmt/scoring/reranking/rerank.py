@@ -27,6 +27,7 @@ chosen, which needs --reference.
 import argparse
 import itertools
 import math
+from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF
@@ -160,6 +161,9 @@ def scores_of(
         if name == "channel":
             return _by_sentence(models.source_scores(pairs), candidates)
         return _by_sentence(comet([{"src": s, "mt": text} for s, text in pairs]), candidates)
+    if not Path(name).is_file():
+        known = "model, proposal, language-model, channel, length, oracle, comet"
+        raise UserError(f"--score {name}: no such file, and none of {known}")
     return read_scores(name, candidates)
 
 

@@ -331,8 +331,8 @@ def by_docids(text: Input, docids: Sequence[str]) -> Input:
 def _check_docids(text: Lines, docids: Sequence[str]) -> None:
     if len(docids) != len(text.lines):
         raise UserError(
-            f"{text.path} has {len(text.lines)} lines, but --docids has {len(docids)}; it needs "
-            "one for each line"
+            f"{text.path} has {len(text.lines)} lines ({text.lines.count('')} blank), but --docids "
+            f"has {len(docids)}; it needs one for each line, blank ones too"
         )
 
 

@@ -330,6 +330,13 @@ def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -
     for name in texts.names if texts.index.num_documents > 1 else ():
         whole = texts.documents(name)
         notes.append(checks.length_note(name, whole, texts.joined(reference), names))
+    for name, text in texts.systems.items():
+        empty = sum(not one and bool(wanted) for one, wanted in zip(text, reference))
+        known = any(
+            n.startswith(f"{name}: ") and " empty" in n
+            for n in [*texts.notes, *filter(None, notes)]
+        )
+        notes.append(f"{name}: {empty} empty translations" if empty and not known else None)
     texts.notes.extend(filter(None, notes))
     procedure = []
     if aligned:

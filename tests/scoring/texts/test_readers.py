@@ -351,7 +351,7 @@ def test_text_may_look_like_another_format(write, text):
 
 def test_the_format_may_be_given(scoring, write, tmp_path):
     path, out = write("x", "source\ttarget\nx y\tz\n"), str(tmp_path / "out")
-    with pytest.raises(UserError, match='x: line 2 has no "doc_id"; name the field of the docum'):
+    with pytest.raises(UserError, match='x: line 2 has no "doc_id", only source, target; name'):
         read_input(path, "system")
     text = ["--input-format", "text"]
     assert "100.00" in scoring("metrics", f"a={path}", "--reference", path, *text)

@@ -256,3 +256,52 @@ def test_missing_documents_and_segments(scoring, write, policy, left_out, noted)
     else:
         assert scores["part"] < 90
         assert f"part: {len(left_out)} missing segments taken for empty" in found["notes"]
+
+
+# ---- what is matched by its order, and texts of several runs --------------------------------------
+
+
+def test_outputs_of_several_runs(write):
+    output = "S-0\ta\nT-0\tx\nH-0\t1\ty\nH-0\t2\tz\n"
+    found = read_translations({"x": write("o", output)}, source=write("s", "a\n"))
+    assert found.systems == {"x": ["y"]}
+    with pytest.raises(UserError, match="o has sentence 0 more than once .S-0., as outputs of sev"):
+        read_translations({"x": write("o", output * 2)}, source=write("s", "a\n"))
+
+
+def test_what_is_matched_by_its_order_is_noted(write):
+    reference = write("r", [["a b", "c d"], ["e f"]])
+    records = [{"doc_id": d, "text": t} for d, t in (("y", "a b"), ("y", "c d"), ("x", "e f"))]
+    system = write("s", json.dumps(records))
+    (note,) = read_translations({"x": system}, [reference]).notes
+    assert note == f"x: documents in the order of the file, as {reference} has no ids"
+    named = [{**record, "segment": n % 2 + 1} for n, record in enumerate(records)]
+    (note,) = read_translations({"x": system}, [write("n", json.dumps(named))]).notes
+    assert note == "x: segments in the order of the file, as they have no numbers"
+    other = [{**r, "sent_id": r["segment"]} for r in named]
+    for record in other:
+        del record["segment"]
+    assert not read_translations(
+        {"x": write("o", json.dumps(other))}, [write("n", json.dumps(named))]
+    ).notes
+    zero = [{**r, "segment": r["segment"] - 1} for r in named]
+    with pytest.raises(UserError, match="document y are counted from 0, in .* from 1; count both"):
+        read_translations({"x": write("z", json.dumps(zero))}, [write("n", json.dumps(named))])
+
+
+def test_blank_lines_more_or_less_are_no_matter(write):
+    reference = write("r", "a\nb\n\nc\n")
+    for text in ("\n\na\nb\n\n\n\nc\n\n\n", "a\nb\n\n\nc"):
+        assert read_translations({"x": write("x", text)}, [reference]).systems["x"] == [*"abc"]
+
+
+@pytest.mark.parametrize(
+    "ids, wanted", [("n\td\nn\td\nn\te\n", ["d", "e"]), ("n\td\nn\td\nn\t\n", None)]
+)
+def test_the_last_column_of_docids(write, ids, wanted):
+    path, ids = write("x", "a\nb\nc\n"), write("ids", ids)
+    if wanted:
+        assert read_translations({"x": path}, [path], reading=Reading(docids=ids)).ids == wanted
+        return
+    with pytest.raises(UserError, match="ids: line 3 has no document id"):
+        read_translations({"x": path}, [path], reading=Reading(docids=ids))
