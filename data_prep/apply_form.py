@@ -83,6 +83,8 @@ def main(arguments=None) -> None:
             raise CorpusError("--workers must be at least 1")
         check_not_read([args.output], [args.input])
         lines, total = iterate_lines(args.input), count_lines(Path(args.input))
+        if total == 0:
+            raise CorpusError(f"{args.input} has no text")
         given, step = (args.data, args.language, args.undo), "undo" if args.undo else "prepare"
         found = map_lines(lines, line_function, given, step, args.input, args.workers, total)
         write_whole({args.output: found if args.undo else without_symbols(found, args.input)})

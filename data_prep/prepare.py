@@ -537,6 +537,10 @@ def _check_prefixes(args: argparse.Namespace) -> None:
     given: Dict[Path, str] = {}
     options = [("--train", args.train), ("--valid", args.valid)]
     for option, prefix in (*options, *(("--test", prefix) for prefix in args.test or [])):
+        for side in (args.source_lang, args.target_lang):
+            if prefix.endswith(f".{side}") and not Path(f"{prefix}.{side}").exists():
+                start = prefix[: -len(side) - 1]
+                raise CorpusError(f"{option} takes the name without the language: {start}")
         path = Path(f"{prefix}.{args.source_lang}").resolve()
         if path in given:
             raise CorpusError(f"{given[path]} and {option} {prefix} are the same text; give others")

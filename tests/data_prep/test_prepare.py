@@ -453,6 +453,7 @@ def test_bad_input_gets_one_sentence_and_nothing_is_binarised(corpus, quick, bre
         (["--bpe-operations", "0", "--words", "0"], "--words must be at least 1, got 0"),
         (["--words", "9"], "--words limits dictionaries of words; give it with --bpe-operations 0"),
         (["--workers", "0"], "--workers must be at least 1, got 0"),
+        (["--train", "train.en"], "--train takes the name without the language: train"),
         (["--vocabulary-size", "99"], "--vocabulary-size is for --subword sentencepiece, which le"),
         (
             ["--bpe-operations", "0", "--separate-bpe"],

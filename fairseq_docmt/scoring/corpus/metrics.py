@@ -199,6 +199,11 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
     note = _note_of_tokens(args, texts) if {"s-bleu", "d-bleu"} & set(args.metrics) else None
     if note:
         texts.notes.append(note)
+    by_document = any(corpus_metrics.METRICS[name].unit == "document" for name in args.metrics)
+    if by_document and texts.index.num_documents == 1 and texts.ids is None:
+        size = texts.index.num_sentences
+        if size > 1:
+            texts.notes.append(f"no blank lines and no ids: the {size} sentences are one document")
     results = corpus_metrics.corpus_metrics(
         texts, args.metrics, args.tests, options, args.samples or 0
     )

@@ -61,7 +61,10 @@ def layout_and_references(
         UserError: see :func:`read_translations`.
     """
     if references:
-        layout = layout_of(_without_empty(references[0], notes), ids)
+        first = _without_empty(references[0], notes)
+        if ids is None and _has_the_ends(source, first):
+            first = source
+        layout = layout_of(first, ids)
         return layout, [layout.filled(each) for each in references]
     if source is None and ids is None:
         raise UserError(
@@ -70,6 +73,14 @@ def layout_and_references(
         )
     layout = layout_of(source, ids)
     return layout, [_own_references(systems)]
+
+
+def _has_the_ends(source: Optional[Input], reference: Input) -> bool:
+    """Return whether the source says by blank lines where documents end, and the reference not."""
+    if not (isinstance(source, Lines) and isinstance(reference, Lines)):
+        return False
+    lines = [line for line in source.lines if line]
+    return "" not in reference.lines and 0 < len(lines) == len(reference.lines) < len(source.lines)
 
 
 def _without_empty(text: Input, notes: List[str]) -> Input:

@@ -11,7 +11,7 @@ import json
 import pytest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers import Document, Lines, read_input
+from fairseq_docmt.readers import Document, Lines, read_docids, read_input
 from fairseq_docmt.scoring.texts.matching import Reading
 from fairseq_docmt.scoring.texts.translations import read_translations
 
@@ -269,3 +269,15 @@ def test_what_a_format_cannot_hold(scoring, write, tmp_path, record, to, message
     with pytest.raises(UserError, match=message):
         scoring(*command)
     assert not (tmp_path / "out").exists()
+
+
+def test_what_small_changes_would_break(write):
+    """One known name of a column; the document of three columns; a document without segments."""
+    with pytest.raises(UserError, match='line 2 has no "doc_id"'):
+        read_input(write("x", "text,episode\na,b\n"), "system")
+    empty = (
+        '<tstset>\n<doc docid="a">\n</doc>\n<doc docid="a"></doc>\n<doc docid="b">\n<seg>x</seg>'
+    )
+    with pytest.raises(UserError, match="x: the file already has a document a; rename one"):
+        read_input(write("x", f"{empty}</doc></tstset>"), "system")
+    assert read_docids(write("ids", "x\ty\td1\nx\tz\td1\n")) == ["d1", "d1"]

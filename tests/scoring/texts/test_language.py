@@ -35,11 +35,19 @@ def test_the_ending_of_a_file_chooses_the_tokenizer(shown):
 
 
 @pytest.mark.parametrize(
-    "language, tokenizer", [("zh_CN", "zh"), ("th", "char"), ("de", "13a"), ("ja", None)]
+    "language, tokenizer",
+    [("zh_CN", "zh"), ("zho", "zh"), ("cmn", "zh"), ("th", "char"), ("de", "13a"), ("ja", None)],
 )
 def test_the_language_chooses_the_tokenizer(shown, language, tokenizer):
     found = signature(shown(CHINESE, CHINESE, "--target-lang", language))
     assert any(f"tok:{name}|" in found for name in [tokenizer or "char", tokenizer or "ja-mecab"])
+
+
+def test_what_is_no_code_of_a_language(shown, capsys):
+    with pytest.raises(SystemExit):
+        shown(CHINESE, CHINESE, "--target-lang", "chinese")
+    assert "'chinese' is no code of a language, such as de or zh-TW" in capsys.readouterr().err
+    assert "written without spaces" in shown(CHINESE, CHINESE, "--target-lang", "xx")["notes"][0]
 
 
 def test_a_tokenizer_that_is_given_stays(shown):

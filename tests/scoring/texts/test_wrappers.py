@@ -258,7 +258,7 @@ def test_missing_documents_and_segments(scoring, write, policy, left_out, noted)
         assert f"part: {len(left_out)} missing segments taken for empty" in found["notes"]
 
 
-# ---- what is matched by its order, and texts of several runs --------------------------------------
+# ---- what is matched by its order, and texts of several runs -------------------------------------
 
 
 def test_outputs_of_several_runs(write):
@@ -305,3 +305,15 @@ def test_the_last_column_of_docids(write, ids, wanted):
         return
     with pytest.raises(UserError, match="ids: line 3 has no document id"):
         read_translations({"x": path}, [path], reading=Reading(docids=ids))
+
+
+def test_the_source_may_say_where_documents_end(scoring, write):
+    source, reference = write("s", "1\n2\n\n3\n"), write("r", "a b c d\ne f g h\ni j k l\n")
+    found = read_translations({"x": reference}, [reference], source)
+    assert found.index.starts.tolist() == [0, 2, 3] and found.source == ["1", "2", "3"]
+    arguments = ["metrics", f"x={reference}", "--reference", reference]
+    note = "no blank lines and no ids: the 3 sentences are one document"
+    assert note in scoring(*arguments) and note not in scoring(*arguments, "--metrics", "chrf")
+    assert note not in scoring(*arguments, "--source", source)
+    with pytest.raises(UserError, match="--source: .* has 3 lines, but"):
+        read_translations({"x": reference}, [reference], write("t", "1\n\n2\n"))

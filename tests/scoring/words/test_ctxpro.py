@@ -123,6 +123,10 @@ def test_intervals_and_differences(scoring, write):
     assert "difference" not in found["one"]
     rows = [line.split() for line in scoring("ctxpro", items, *systems).splitlines()]
     assert ["all", "two", "25.0"] in [row[:3] for row in rows]
+    score, difference = (found["two"][key] for key in ("score", "difference"))
+    shown = [f"{100 * score['low']:.1f}", "to", f"{100 * score['high']:.1f}", "-72.5"]
+    shown += [f"{100 * difference['low']:+.1f}", "to", f"{100 * difference['high']:+.1f}"]
+    assert shown in [row[3:] for row in rows]
 
 
 @pytest.mark.parametrize(
