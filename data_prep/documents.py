@@ -235,3 +235,7 @@ def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace
         f"{counts.documents:,} documents, {counts.sentences:,} sentence pairs; left out: documents "
         f"{left_out.documents:,}, pairs with an empty side {left_out.pairs:,}"
     )
+
+
+if __name__ == "__main__":
+    raise SystemExit("error: documents.py is no command; data_prep/README.md lists the commands")

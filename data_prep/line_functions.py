@@ -86,3 +86,9 @@ def sentencepiece_segmenter(model_path: str) -> LineFunction:
 
     model = SentencePieceProcessor(model_file=model_path)
     return lambda line: " ".join(model.encode(line, out_type=str))
+
+
+if __name__ == "__main__":
+    raise SystemExit(
+        "error: line_functions.py is no command; data_prep/README.md lists the commands"
+    )

@@ -198,3 +198,7 @@ def check_repetition(train: Sides, splits: Dict[str, Sides]) -> None:
                     f"are in {other} too; keep the text of the splits apart"
                 )
         earlier[name] = found
+
+
+if __name__ == "__main__":
+    raise SystemExit("error: sanity.py is no command; data_prep/README.md lists the commands")

@@ -375,3 +375,7 @@ def _sha256(path: str, _modified: int, _size: int) -> str:
 def _fingerprint(inputs: Sequence[Path], options: dict) -> str:
     digests: List[str] = [json.dumps(options, sort_keys=True), *map(sha256_of, inputs)]
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    raise SystemExit("error: stages.py is no command; data_prep/README.md lists the commands")

@@ -110,3 +110,7 @@ def pieces_of(model: Path) -> List[str]:
     special = (found.is_control, found.is_unknown, found.is_unused)
     pieces = [found.id_to_piece(i) for i in numbers if not any(test(i) for test in special)]
     return [piece for piece in pieces if piece not in SYMBOLS]
+
+
+if __name__ == "__main__":
+    raise SystemExit("error: subwords.py is no command; data_prep/README.md lists the commands")

@@ -5,12 +5,16 @@ Covers data_prep/apply_form.py.
 
 import gzip
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import opus_documents
 import pytest
 import supporting_words
 import tab_separated
 import tagged_documents
+import tiny
 from check_documents import CorpusError, check_files
 from documents import lines_of, run_reader
 from stages import write_whole
@@ -116,3 +120,15 @@ def test_marks_without_counterparts_are_counted(tmp_path, capsys):
     plain = write(tmp_path, p="It ran .\n", q="Sie lief .\n")
     with pytest.raises(SystemExit, match="/p has no marks such as <p> and <hon>; give the marked"):
         supporting_words.main(["strip", *plain, "--out", *out])
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(tiny.ROOT, "data_prep").glob("*.py")), ids=lambda p: p.stem
+)
+def test_a_module_is_a_command_or_says_that_it_is_none(path):
+    done = subprocess.run([sys.executable, path, "--help"], capture_output=True, text=True)
+    if done.returncode:
+        message = f"error: {path.name} is no command; data_prep/README.md lists the commands\n"
+        assert done.stderr == message
+    else:
+        assert done.stdout.startswith("usage: ")
