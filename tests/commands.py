@@ -211,7 +211,7 @@ class Shell:
             beginning = next(name for name in SIZES if arch.startswith(name))
             sys.argv += _options(SIZES[beginning])
         module = sys.modules[PROGRAMS[program]]
-        getattr(module, "cli_main", module.main)()
+        (getattr(module, "cli_main", None) or module.main)()
 
     def _run_python(self, arguments: Sequence[str]) -> None:
         while arguments[0] in ("-W", "-u"):

@@ -52,6 +52,8 @@ SPACY = "needs models of spaCy; tests/scoring/words/test_pronouns.py runs the co
 
 TOUR, ZH_EN = "sliding_window_translation", "data/zh-en"
 GENERATE = f"--task {TOUR} --path checkpoints/window4/checkpoint_best.pt"
+#: outputs of the test, and no alignment, which needs a package
+EVALUATED = {"mine.out": "window4.out", "answers.jsonl": "sentence.out", "--align en ": ""}
 TRAIN = (
     "data/zh-en/bin --user-dir fairseq_docmt --task sliding_window_translation --arch transformer "
     "--optimizer adam --lr 0.01 --criterion cross_entropy --max-tokens 300 --save-dir checkpoints/2"
@@ -92,15 +94,19 @@ PAGES: Dict[str, List[Block]] = {
     "examples/guide/training.md": [
         Run(),
         Run(replaced={"-checkpoints 5": "-checkpoints 2"}, said="average of"),
-        Run(replaced={"…": REGULARIZED}, said="attention_mass"),
         CLUSTER,
         Run(replaced=RANK),
+    ],
+    "examples/yin2021_attention/README.md": [
+        Run(replaced={"…": REGULARIZED}, said="attention_mass"),
     ],
     "examples/guide/pretrained.md": [
         "needs a published model; test_pretrained.py starts from tiny ones in the same way"
     ],
-    "examples/benchmarks/gpu/README.md": ["needs a GPU; tests/benchmarks/test_gpu.py tries it"],
-    "examples/benchmarks/launches/README.md": ["tests/benchmarks/test_launches.py counts the same"],
+    "examples/benchmarks/gpu/results.md": ["needs a GPU; tests/benchmarks/test_gpu.py tries it"],
+    "examples/benchmarks/launches/results.md": [
+        "tests/benchmarks/test_launches.py counts the same"
+    ],
     "examples/guide/configurations.md": [Run(), Run()],
     "examples/guide/decoding.md": [
         "needs a language model; tests/generation/test_ensembles.py uses one",
@@ -113,9 +119,13 @@ PAGES: Dict[str, List[Block]] = {
         "needs ctranslate2; tests/translate/test_exported.py exports a model",
     ],
     "examples/guide/evaluation.md": [
-        Run(said="window4"),
-        Run(said="d-BLEU"),
+        Run(replaced=EVALUATED, said="llm"),
+        Run(replaced={"mine.out": "window4.out"}),
+    ],
+    "examples/guide/context_tests.md": [
         Run(said="accuracy"),
+        Run(said="CXMI"),
+        "reads sets that others publish; tests/scoring/words/test_ctxpro.py has small ones",
         Run(said="F1 over sentence"),
     ],
     "data_prep/README.md": [
@@ -155,12 +165,12 @@ PAGES: Dict[str, List[Block]] = {
         "builds packages; tests/system/test_wheel.py does it",
     ],
     "examples/guide/adding_a_system.md": ["overwrites golden files; tests/golden/ calls the same"],
-    "examples/benchmarks/decoding_speed/README.md": [MEASURES],
-    "examples/benchmarks/document_length/README.md": [MEASURES],
-    "examples/benchmarks/recurrent/README.md": [MEASURES, MEASURES],
-    "examples/benchmarks/sequential_decoding/README.md": [MEASURES],
-    "examples/benchmarks/stream_training/README.md": [MEASURES],
-    "examples/benchmarks/training_memory/README.md": [MEASURES],
+    "examples/benchmarks/decoding_speed/results.md": [MEASURES],
+    "examples/benchmarks/document_length/results.md": [MEASURES],
+    "examples/benchmarks/recurrent/results.md": [MEASURES, MEASURES],
+    "examples/benchmarks/sequential_decoding/results.md": [MEASURES],
+    "examples/benchmarks/stream_training/results.md": [MEASURES],
+    "examples/benchmarks/training_memory/results.md": [MEASURES],
     "examples/bao2021_group/README.md": [
         Run(BAO, said="d-BLEU", environment={"CONTEXT": "1"}),
     ],
@@ -347,6 +357,8 @@ def test_a_corpus_of_your_own(shell):
     shutil.copy(shell.top / "window4.out", shell.top / "sentence.out")
     _write_contrastive_sets(shell.top)
     run_page(shell, "examples/guide/evaluation.md")
+    run_page(shell, "examples/guide/context_tests.md")
+    run_page(shell, "examples/yin2021_attention/README.md")
     assert (shell.top / "report.html").exists()
     assert len((shell.top / "items.jsonl").read_text().splitlines()) == 2
 

@@ -259,6 +259,8 @@ def noise(world):
 
 def supporting(world):
     sides = [str(world.folder / f"plain.{side}") for side in ("src", "tgt")]
+    source = Path(world.files[0])
+    source.write_bytes(b"<p>x</p> " + source.read_bytes())  # text without marks is refused
     supporting_words.main(["strip", *world.files, "--out", *sides])
 
 

@@ -1993,11 +1993,9 @@ PREPARATION = {
     ),
     "one language": Case("--source-lang and --target-lang are both 'de'", ["--target-lang", "de"]),
     "negative merges": Case(
-        "--bpe-operations must not be negative and --workers at least 1", ["--bpe-operations", "-1"]
+        "--bpe-operations must not be negative, got -1", ["--bpe-operations", "-1"]
     ),
-    "no workers": Case(
-        "--bpe-operations must not be negative and --workers at least 1", ["--workers", "0"]
-    ),
+    "no workers": Case("--workers must be at least 1, got 0", ["--workers", "0"]),
     "nothing to merge": Case(
         (
             "the training text has no word of two characters, so no merges can be learned; use "

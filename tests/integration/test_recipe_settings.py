@@ -65,7 +65,7 @@ NO_SETTINGS = {
     "add_noise.py": {"out", "dictionary"},
     "sacrebleu": {"input", "force", "metrics"},
     "fairseq-docmt": {
-        *("path", "data", "bpe_codes", "json", "source", "reference", "to", "empty", "out"),
+        *("path", "data", "bpe_codes", "format", "source", "reference", "to", "empty", "out"),
     },
 }
 
