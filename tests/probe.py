@@ -1,4 +1,4 @@
-"""Runs of the context probe's scripts, for tests of the results in its README."""
+"""Runs of the context probe's scripts, for tests of its results."""
 
 import os
 import shutil

@@ -1,9 +1,9 @@
-"""Write the tables and the plot of a recipe's README from its results.json.
+"""Write the tables and the plot of a recipe's page from its results.json.
 
     python tables.py [FOLDER | RESULTS.json]
 
 FOLDER is that of the recipe; default: this one.  The tables go between the two comments in its
-README.md that name this script; those of RESULTS.json are printed.  repeated.json, if it is there,
+results.md, or README.md, that name this script; those of RESULTS.json are printed.  repeated.json, if it is there,
 has systems that were also trained from another base, in the form of the systems in results.json.
 """
 
@@ -457,14 +457,20 @@ def load(path: Path) -> dict:
     return {**results, "repeated": repeated}
 
 
+def page_of(recipe: Path) -> Path:
+    """Return the page with the tables of a recipe: results.md, or README.md if it has none."""
+    page = recipe / "results.md"
+    return page if page.exists() else recipe / "README.md"
+
+
 def main(path: Path) -> None:
-    """Write README.md of a recipe, or print the tables of a file of results; write losses.svg."""
+    """Write the page of a recipe, or print the tables of a file of results; write losses.svg."""
     results = load(path)
     folder = path if path.is_dir() else path.parent
     if path.is_dir():
-        readme = path / "README.md"
-        page = inserted(readme.read_text(encoding="utf-8"), text(results))
-        readme.write_text(page, encoding="utf-8")
+        page = page_of(path)
+        written = inserted(page.read_text(encoding="utf-8"), text(results))
+        page.write_text(written, encoding="utf-8")
     else:
         print(text(results), end="")
     if results["systems"]:

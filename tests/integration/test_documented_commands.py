@@ -157,6 +157,8 @@ PAGES: Dict[str, List[Block]] = {
     ],
     "examples/context_probe/README.md": [
         Run(replaced={"make quickstart": "true", "[FOLDER]": "probe"}, said="ellipsis"),
+    ],
+    "examples/context_probe/results.md": [
         "reads the cache that run_cache.sh trains; tests/system/test_cache.py runs both",
         "trains for an hour; tests/system/test_document_memory.py runs it",
     ],

@@ -483,6 +483,6 @@ def test_an_interval_with_zero_is_no_difference():
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda folder: folder.name)
 def test_the_readme_has_the_tables_of_the_results(recipe):
     found = tables.load(recipe)
-    readme = (recipe / "README.md").read_text(encoding="utf-8")
+    readme = tables.page_of(recipe).read_text(encoding="utf-8")
     assert all(readme.count(mark) == 1 for mark in tables.MARKS)
     assert tables.inserted(readme, tables.text(found)) == readme

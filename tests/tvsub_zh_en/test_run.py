@@ -105,7 +105,7 @@ def test_tables_of_what_was_run(recipe):
         (folder / name).unlink()
     shutil.copy(folder / "WORK" / "results.json", folder)
     run("python tables.py")
-    readme = (folder / "README.md").read_text(encoding="utf-8")
+    readme = (folder / "results.md").read_text(encoding="utf-8")
     begin, end = (readme.index(mark) for mark in tables.MARKS)
     rows = [line.split("|")[1].strip() for line in readme[begin:end].splitlines() if "|" in line]
     assert rows.count("lst") == 4  # two ways of decoding, context, training
