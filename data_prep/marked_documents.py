@@ -31,6 +31,11 @@ def read_documents(source: str, target: str, mark: str) -> Iterator[Document]:
         if not any(begins):
             document.append(pair)
         elif all(begins):
+            if not marked and any(side.strip() for pair in document for side in pair):
+                raise CorpusError(
+                    f"{source}: text stands before the first {mark}, in line {number}; begin the "
+                    "first document with it"
+                )
             yield document
             document, marked = [], True
         else:
@@ -51,7 +56,7 @@ def parse_args(arguments=None) -> argparse.Namespace:
     parser = reader_parser(__doc__)
     parser.add_argument("source", help="source text")
     parser.add_argument("target", help="target text")
-    parser.add_argument("--mark", default="<d>", help="line that begins a document")
+    parser.add_argument("--mark", default="<d>", help="line that begins a document; default: <d>")
     return parser.parse_args(arguments)
 
 

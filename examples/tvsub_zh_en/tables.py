@@ -3,8 +3,9 @@
     python tables.py [FOLDER | RESULTS.json]
 
 FOLDER is that of the recipe; default: this one.  The tables go between the two comments in its
-results.md, or README.md, that name this script; those of RESULTS.json are printed.  repeated.json, if it is there,
-has systems that were also trained from another base, in the form of the systems in results.json.
+results.md, or README.md, that name this script; those of RESULTS.json are printed.  repeated.json,
+if it is there, has systems that were also trained from another base, in the form of the systems in
+results.json.
 """
 
 import json

@@ -124,6 +124,8 @@ def _chosen(element, where: str, wanted: Wanted):
             raise UserError(f"{where} has several {tag} elements of {name}; leave one")
         if name in names:
             return found[names.index(name)]
+        if name == wanted.chosen and found and not any(names):
+            raise UserError(f"{where}: its {tag} has no {attribute}; leave out #{name}")
         if name == wanted.chosen:
             raise Lacks(f"{where} has no {tag} {name}, only {', '.join(names) or 'none'}")
     if not found:

@@ -5,6 +5,7 @@ texts must have the same segments, or are aligned with them (``--align``).
 """
 
 import argparse
+from collections import Counter
 from importlib.metadata import version
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
@@ -206,6 +207,9 @@ def read_translations(
             segments do not match the reference.
     """
     plain = reading.plain
+    twice = [path for path, count in Counter(references or ()).items() if count > 1]
+    if twice:
+        raise UserError(f"--reference {twice[0]} is given twice; give each once")
     if reading.align_all and not reading.align:
         raise UserError("--align-all needs --align LANGUAGE")
     inputs = {name: read_input(path, reading.role, name, plain) for name, path in systems.items()}
@@ -332,10 +336,8 @@ def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -
         notes.append(checks.length_note(name, whole, texts.joined(reference), names))
     for name, text in texts.systems.items():
         empty = sum(not one and bool(wanted) for one, wanted in zip(text, reference))
-        known = any(
-            n.startswith(f"{name}: ") and " empty" in n
-            for n in [*texts.notes, *filter(None, notes)]
-        )
+        said = [*texts.notes, *filter(None, notes)]
+        known = any(note.startswith(f"{name}: ") and " empty" in note for note in said)
         notes.append(f"{name}: {empty} empty translations" if empty and not known else None)
     texts.notes.extend(filter(None, notes))
     procedure = []

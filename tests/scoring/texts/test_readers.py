@@ -187,6 +187,11 @@ def test_mistakes(write, text, message):
 
 
 def test_mistakes_in_names(write):
+    with pytest.raises(UserError, match="document a: its src has no translator; leave out #Z"):
+        read_input(write("x", XML) + "#Z", "source")
+    reference = write("reference", "text\n")
+    with pytest.raises(UserError, match="--reference .*reference is given twice; give each once"):
+        read_translations({"x": reference}, [reference, reference])
     with pytest.raises(UserError, match="document a has no hyp Z, only X, Y"):
         read_input(write("x", XML) + "#Z", "system")
     with pytest.raises(UserError, match="x is plain text, which has no Z; remove #Z"):

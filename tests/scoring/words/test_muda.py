@@ -238,7 +238,7 @@ def test_mistakes(scoring, arguments, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="gives no lemmas"):
         scoring("muda", *arguments, "--target-model", blank, "--pair", "en-de")
     with pytest.raises(UserError, match="give --reference once"):
-        scoring("muda", *arguments, "--reference", arguments[4])
+        scoring("muda", *arguments, "--reference", arguments[2])
 
     def load(*names, **options):
         raise ImportError("The Russian lemmatizer\n needs pymorphy3")

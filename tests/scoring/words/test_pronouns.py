@@ -169,4 +169,4 @@ def test_mistakes(scoring, arguments, tmp_path):
     with pytest.raises(UserError, match="gives no tags"):
         scoring("pronouns", *arguments, "--target-model", str(tmp_path / "blank"))
     with pytest.raises(UserError, match="give --reference once"):
-        scoring("pronouns", *arguments, "--reference", arguments[4])
+        scoring("pronouns", *arguments, "--reference", arguments[2])
