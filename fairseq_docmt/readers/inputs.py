@@ -11,11 +11,18 @@ class Lines(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Output of ``fairseq-generate``: hypotheses and references by line number, from 0."""
+    """Output of ``fairseq-generate``.
+
+    Attributes:
+        path: file.
+        hypotheses, references: texts by line number, from 0.
+        missing: line numbers without a translation, which are empty in ``hypotheses``.
+    """
 
     path: str
     hypotheses: Dict[int, str]
     references: Dict[int, str]
+    missing: Tuple[int, ...] = ()
 
 
 class Document(NamedTuple):

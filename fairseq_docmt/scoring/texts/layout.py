@@ -71,10 +71,18 @@ class Layout(NamedTuple):
         return [number for numbers in self.numbers for number in numbers]
 
     def filled(self, text: Input) -> Input:
-        """Return a reference or source with an empty segment for each that it lacks.
+        """Return a text with an empty segment for each that it lacks.
 
-        Other formats than those with document ids are returned as they are.
+        Only texts with document ids and outputs of ``fairseq-generate`` show what they lack; others
+        are returned as they are.
         """
+        if isinstance(text, Output):
+            for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):
+                lacks = tuple(row for row in rows if row not in text.hypotheses)
+                if text.hypotheses.keys() <= set(rows):
+                    filled = {**text.hypotheses, **dict.fromkeys(lacks, "")}
+                    return text._replace(hypotheses=filled, missing=lacks)
+            return text
         if not isinstance(text, Documents) or self.ids is None:
             return text
         found = {document.id: document for document in text.documents if document.segments}
@@ -93,6 +101,8 @@ class Layout(NamedTuple):
         """
         size = self.index.num_sentences
         missing, bad = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
+        if isinstance(text, Output) and text.missing:
+            missing |= np.isin(self.numbers_of(text), text.missing)
         if isinstance(text, Documents):
             for place, document in enumerate(self._documents(text)):
                 wanted = self.numbers[place] if self.numbers else None

@@ -317,3 +317,21 @@ def test_the_source_may_say_where_documents_end(scoring, write):
     assert note not in scoring(*arguments, "--source", source)
     with pytest.raises(UserError, match="--source: .* has 2 lines, but .* has 3"):
         read_translations({"x": reference}, [reference], write("t", "1\n2\n"))
+
+
+@pytest.mark.parametrize("policy", ["skip", "empty"])
+def test_missing_lines_of_an_output(scoring, write, policy):
+    """Line numbers count the blank line between the documents."""
+    source = write("s", "a b c d\ne f g h\n\ni j k l\nm n o p\n")
+    output = write("o", "".join(f"H-{n}\t1\t{t}\n" for n, t in ((0, "a b c d"), (4, "m n o p"))))
+    arguments = ["metrics", f"x={output}", "--reference", source, "--metrics", "s-bleu"]
+    with pytest.raises(UserError, match="lacks 2 of 4 sentences .*, the first in line 2"):
+        scoring(*arguments)
+    found = json.loads(scoring(*arguments, "--missing", policy, "--format", "json"))
+    (metric,), notes = found["metrics"], found["notes"]
+    if policy == "skip":
+        assert metric["scores"]["x"] == pytest.approx(100)
+        assert notes == ["left out, which x lacks: 2 segments (1, 2; 2, 1)"]
+    else:
+        assert metric["signature"].startswith("docs:2|sents:4|missing:empty|")
+        assert metric["scores"]["x"] < 70 and "x: 2 missing segments taken for empty" in notes
