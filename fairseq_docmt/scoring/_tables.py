@@ -21,7 +21,7 @@ class Table(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that :func:`show` uses."""
-    parser.add_argument("--format", choices=[*STYLES, "json"], default="text")
+    parser.add_argument("--format", choices=[*STYLES, "json"], default="text", help="default: text")
     parser.add_argument("--out", metavar="FILE", help="output file; default: standard output")
 
 

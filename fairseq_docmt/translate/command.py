@@ -80,7 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="folder with the dictionaries; default: training's",
     )
-    add("--input-format", choices=["auto", "text"], default="auto", help="text: whatever it seems")
+    add(
+        "--input-format",
+        choices=["auto", "text"],
+        default="auto",
+        help="text: whatever it seems; default: auto",
+    )
     add("--docids", metavar="FILE", help="document of each line of a text")
     add(
         "--split-sentences",

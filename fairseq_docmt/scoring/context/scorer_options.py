@@ -37,7 +37,12 @@ def add_model_arguments(parser) -> None:
         "tokenizer, truecasing and BPE of the training data are used if none of the options above "
         "is given, and its BPE if no codes are given",
     )
-    add("--max-tokens", type=int, default=4096, help="source tokens of a batch with padding")
+    add(
+        "--max-tokens",
+        type=int,
+        default=4096,
+        help="source tokens of a batch with padding; default: 4096",
+    )
     add("--batch-size", type=int, help="maximum number of documents of a batch")
     add("--cpu", action="store_true", help="use the CPU even if there is a GPU")
     add("--fp16", action="store_true", help="half precision (GPU only)")

@@ -56,7 +56,7 @@ def add_arguments(parser) -> None:
     scores.add_argument(
         "--convert", type=Path, metavar="FILE", help="only convert the items of all sets to .jsonl"
     )
-    add("--protocol", choices=list(PROTOCOLS), default="plain", help="see above")
+    add("--protocol", choices=list(PROTOCOLS), default="plain", help="see above; default: plain")
     add("--context", type=int, metavar="K", help="at most K sentences of context; default: all")
     add(
         "--context-after",

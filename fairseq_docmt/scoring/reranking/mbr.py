@@ -143,7 +143,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metric", choices=[*UTILITIES, "comet"], default="chrf", help="default: chrf"
     )
     parser.add_argument(
-        "--by", choices=["sentence", "context", "document"], default="sentence", help="see above"
+        "--by",
+        choices=["sentence", "context", "document"],
+        default="sentence",
+        help="see above; default: sentence",
     )
     parser.add_argument(
         "--context",
