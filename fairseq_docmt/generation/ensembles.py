@@ -165,7 +165,7 @@ class FusedEnsemble(EnsembleModel):
 
     Args:
         models: models of the ensemble.
-        lm_model: language model of the generator, None for none.
+        lm_model: language model of the generator, or None.
     """
 
     def __init__(self, models, lm_model: Optional[ShallowFusion] = None):

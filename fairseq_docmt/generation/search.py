@@ -189,7 +189,7 @@ class DocumentSearch:
 
         Args:
             models: models of the ensemble.
-            lm_model: language model that reads the same hypotheses, None for none.
+            lm_model: language model that reads the same hypotheses, or None.
         """
         return None
 

@@ -195,7 +195,7 @@ class SentenceSearch(search.Search):
         _allow_only(self.separator, lprobs, counted & at_limit & ~in_last & ~ended)
 
     def init_constraints(self, batch_constraints: Optional[Tensor], beam_size: int):
-        """See the base class."""
+        """Initialize constraint states for constrained decoding (if supported)."""
         return self.inner.init_constraints(batch_constraints, beam_size)
 
     def prune_sentences(self, batch_idxs: Tensor):

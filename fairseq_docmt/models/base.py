@@ -235,7 +235,10 @@ class DocumentTransformer(ExtendedModel, TransformerModel):
 
     @classmethod
     def check_options(cls, args):
-        """See the base class; attention heads must divide the width of their side."""
+        """Check the options of a model, completed by its architecture; it may change them.
+
+        Attention heads must divide the width of their side.
+        """
         for option in (*UNSUPPORTED, *cls.unsupported):
             if getattr(args, option, False):
                 name = cls.architecture.__name__

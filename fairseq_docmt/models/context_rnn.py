@@ -88,7 +88,10 @@ class ContextRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
         )
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """See the base class; also drops a layer of older checkpoints."""
+        """Keep the initialisation of new modules that the checkpoint lacks.
+
+        Also drops a layer of older checkpoints.
+        """
         earlier = [key for key in state_dict if ".context_initial." in key and "encoder" in key]
         for key in earlier:
             del state_dict[key]

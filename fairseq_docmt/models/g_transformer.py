@@ -71,7 +71,7 @@ class GTransformerModel(DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """See the base class."""
+        """Check the options of a model, completed by its architecture; it may change them."""
         super().check_options(args)
         for part, layers in (
             ("encoder", args.encoder_layers),

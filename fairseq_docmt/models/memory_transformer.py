@@ -112,7 +112,7 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """See the base class."""
+        """Check the options of a model, completed by its architecture; it may change them."""
         super().check_options(args)
         args.forget_context = args.forget_memory
         args.memory_layers = {

@@ -82,7 +82,7 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """See the base class."""
+        """Check the options of a model, completed by its architecture; it may change them."""
         super().check_options(args)
         if args.share_context_encoder and args.context_side == "target":
             raise UserError(

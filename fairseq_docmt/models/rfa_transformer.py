@@ -151,7 +151,7 @@ class RFATransformerModel(DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """See the base class."""
+        """Check the options of a model, completed by its architecture; it may change them."""
         super().check_options(args)
         _check_pool(args)
         of_gates = {

@@ -98,7 +98,7 @@ class WindowAttentionTransformerModel(DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """See the base class."""
+        """Check the options of a model, completed by its architecture; it may change them."""
         super().check_options(args)
         for name in ("encoder_layers", "decoder_layers"):
             if getattr(args, name) < 1:
@@ -110,7 +110,9 @@ class WindowAttentionTransformerModel(DocumentTransformer):
             args.no_token_positional_embeddings = True
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """See the base class; also converts the token counts of older checkpoints.
+        """Keep the initialisation of new modules that the checkpoint lacks.
+
+        Also converts the token counts of older checkpoints.
 
         Learned absolute positions are left out if the model has relative ones.
         """

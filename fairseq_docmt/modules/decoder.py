@@ -88,7 +88,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
             tokens: (B, T) the tokens.
             encoder_out: encoder output.
             weights_of: index of the layer whose cross attention is returned as ``attn``, (B, T, S),
-                averaged over heads; None for none.
+                averaged over heads; None if there is none.
 
         Returns:
             (B, T, C) features and a dict of extra outputs.

@@ -189,12 +189,12 @@ class GroupDecoderLayer(DecoderLayer):
     """Decoder layer with group attention to the target and to the source."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        """See the base class."""
+        """Build the attention to earlier target tokens."""
         heads = cfg.decoder.attention_heads
         return CausalGroupAttention(embed_dim, heads, cfg.attention_dropout)
 
     def build_encoder_attention(self, embed_dim, cfg):
-        """See the base class."""
+        """Build the attention to the source."""
         heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout
         return SourceGroupAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
 

@@ -217,7 +217,10 @@ class HANDecoder(StatefulDecoder):
             self.hierarchical = _build_attention(cfg, cfg.decoder)
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """See the base class; the extra outputs include the new document state, ``doc_state``."""
+        """Compute the features of whole sequences (teacher forcing).
+
+        The extra outputs include the new document state, ``doc_state``.
+        """
         stream = encoder_out["stream"].for_rows(len(tokens))
         stream = stream if weights_of is None else stream.ungrouped()
         targets, sources = stream.groups("target"), stream.groups("attended")
@@ -238,7 +241,7 @@ class HANDecoder(StatefulDecoder):
         return stream.at_loss(x), extra
 
     def init_layers(self, encoder_out):
-        """See the base class."""
+        """Return the layer states before the first token, one row per sentence, and ``rest``."""
         layers, _ = super().init_layers(encoder_out)
         if self.hierarchical is None:
             return layers, None
@@ -250,7 +253,7 @@ class HANDecoder(StatefulDecoder):
         return layers, self.hierarchical.attended(previous)
 
     def read(self, x, tokens, state):
-        """See the base class."""
+        """Continue a state by several tokens."""
         x, layers, previous = super().read(x, tokens, state)
         x = super()._project(x)
         return x if previous is None else self.hierarchical(x, previous), layers, previous

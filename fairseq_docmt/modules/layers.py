@@ -162,7 +162,7 @@ class CachedCausalAttention:
         Args:
             x: (rows, T, C) input, right-padded.
             padding: (rows, T) True at padding; None without padding.
-            before: previously read tokens, None for none.
+            before: previously read tokens, or None.
             need_state: whether to return the tokens that later ones attend to.
 
         Returns:
@@ -201,11 +201,14 @@ class CausalAttention(CachedCausalAttention, _FullAttention):
     """Attention of target tokens to themselves and all earlier target tokens."""
 
     def attend_sequence(self, q, k, v, padding):
-        """See the base class. With right padding the causal mask also hides padding."""
+        """Attend from the queries of T tokens to the same tokens, giving (rows, T, C).
+
+        With right padding the causal mask also hides padding.
+        """
         return self._attend(q, k, v, None, causal=True)
 
     def attend_cached(self, q, tokens):
-        """See the base class."""
+        """Attend from the queries of the latest T cached tokens to the cache: (rows, T, C)."""
         seen = ~tokens.hidden[:, None, None]
         if q.size(2) > 1:
             length, total = q.size(2), tokens.keys.size(2)

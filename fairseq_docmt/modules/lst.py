@@ -105,7 +105,7 @@ class LSTDecoderLayer(DecoderLayer):
     """Decoder layer with long-short term self-attention and full cross attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        """See the base class."""
+        """Build the attention to earlier target tokens."""
         options = (cfg.attention_dropout, cfg.separate_projections)
         return CausalLSTAttention(embed_dim, cfg.decoder.attention_heads, *options)
 

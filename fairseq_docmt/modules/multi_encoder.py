@@ -234,7 +234,7 @@ class MultiEncoderDecoderLayer(DecoderLayer):
         return self.init_state(source, padding)._replace(memory=tuple(attended))
 
     def cross(self, x, state, **marks):
-        """See the base class."""
+        """Attend from (rows, T, C) target tokens to the source."""
         output = self.encoder_attn(x, state.source)
         for attention, context in zip(self.context_attn, state.memory):
             output = attention(output, x, context)
@@ -260,7 +260,10 @@ class MultiEncoderDecoder(StatefulDecoder):
         self.context_attn = build_attentions(cfg, cfg.encoder.embed_dim, cfg.encoder, sizes)
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """See the base class; the extra outputs include the new document state, ``doc_state``."""
+        """Compute the features of whole sequences (teacher forcing).
+
+        The extra outputs include the new document state, ``doc_state``.
+        """
         stream = encoder_out["stream"].for_rows(len(tokens))
         contexts = [context.for_rows(len(tokens)) for context in encoder_out["contexts"]]
         doc_state = dict(encoder_out["doc_state"])
@@ -282,7 +285,7 @@ class MultiEncoderDecoder(StatefulDecoder):
         return stream.at_loss(targets.join(groups, x.size(1))), extra
 
     def init_layers(self, encoder_out):
-        """See the base class."""
+        """Return the layer states before the first token, one row per sentence, and ``rest``."""
         contexts, stream = list(encoder_out["contexts"]), encoder_out["stream"]
         if self.context_encoder is not None:
             # The sentence itself is not among those before it, so its tokens do not matter.

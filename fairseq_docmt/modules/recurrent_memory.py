@@ -150,7 +150,7 @@ class SentenceMemory(nn.Module):
         """Compute the memory read by the next sentence.
 
         Args:
-            before: incoming state, None for none.
+            before: incoming state, or None.
             starts: (B,) True for rows that start a document, which ignore the incoming state.
 
         Returns:
@@ -192,7 +192,7 @@ class SentenceMemory(nn.Module):
             present: (K * B, T) True at tokens.
             starts: (K * B,) True for rows that start a document.
             lanes: number of lanes B.
-            before: incoming state of the B lanes, None for none.
+            before: incoming state of the B lanes, or None.
             begun: precomputed result of :meth:`begin_sentence` for the first sentences, if
                 available.
             columns: function from k to the columns of T that the k-th sentences use.
@@ -360,7 +360,10 @@ class MemoryTransformerEncoder(StreamEncoder):
         return wrapped(MemoryEncoderLayer(cfg), cfg)
 
     def encode(self, src_tokens, stream):
-        """See the base class; the layers read memories, and all groups side by side."""
+        """Encode sentences without context, groups of rows of similar length one after another.
+
+        The layers read memories, and all groups side by side.
+        """
         reader = MemoryReader("encoder", self.memories, stream, src_tokens.ne(self.padding_idx))
         sublayers = [reader.sublayer(layer) for layer in range(len(self.layers))]
         with pass_layer_kwargs(self.layers, memory=sublayers, groups=reader.groups):
@@ -383,7 +386,10 @@ class MemoryTransformerDecoder(StatefulDecoder):
         self.memories = build_memories(cfg, "decoder")
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """See the base class; the extra outputs include the new document state, ``doc_state``."""
+        """Compute the features of whole sequences (teacher forcing).
+
+        The extra outputs include the new document state, ``doc_state``.
+        """
         stream = encoder_out["stream"].for_rows(len(tokens))
         begun = encoder_out["begun"] if stream is encoder_out["stream"] else None
         stream = stream if weights_of is None else stream.ungrouped()
@@ -403,7 +409,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         return stream.at_loss(x), extra
 
     def init_layers(self, encoder_out):
-        """See the base class."""
+        """Return the layer states before the first token, one row per sentence, and ``rest``."""
         layers, _ = super().init_layers(encoder_out)
         stream = encoder_out["stream"]
         for name, memory in self.memories.items():
@@ -416,7 +422,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         return layers, None
 
     def read(self, x, tokens, state):
-        """See the base class."""
+        """Continue a state by several tokens."""
 
         def sublayer(number):
             if not state.layers[number].memory:

@@ -65,7 +65,7 @@ class CausalSentenceAttention:
         Args:
             x: (rows, T, C) input, right-padded.
             padding: (rows, T) True at padding; None without padding.
-            before: earlier tokens, None for none.
+            before: earlier tokens, or None.
             need_state: whether to return the tokens that later ones attend to.
             sentences: (rows, T) sentence number of the token predicted at each position.
 
@@ -112,7 +112,7 @@ class SentenceEncoder(SharedSourceEncoder):
     """Transformer encoder that passes sentence numbers to its attention layers."""
 
     def forward(self, src_tokens, *args, **kwargs):
-        """See the base class."""
+        """Add the separator mask ``separators`` [(B, S)] and ``beams`` to fairseq's output."""
         sentences = source_sentences(src_tokens.eq(self.separator))
         with pass_layer_kwargs([layer.self_attn for layer in self.layers], sentences=sentences):
             return super().forward(src_tokens, *args, **kwargs)
@@ -122,7 +122,7 @@ class SentenceDecoder(StatefulDecoder):
     """Transformer decoder that passes sentence numbers to layers."""
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """See the base class."""
+        """Compute the features of whole sequences (teacher forcing)."""
         source, padding, separators = batch_first_source(encoder_out)
         marks, _ = self.marks(tokens, _first_sentences(source))
         (x,), _, weights = self.run_layers(
@@ -135,7 +135,7 @@ class SentenceDecoder(StatefulDecoder):
         return x, {"attn": weights or [None]}
 
     def init_layers(self, encoder_out):
-        """See the base class."""
+        """Return the layer states before the first token, one row per sentence, and ``rest``."""
         layers, _ = super().init_layers(encoder_out)
         return layers, _first_sentences(batch_first_source(encoder_out)[0])
 

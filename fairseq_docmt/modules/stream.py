@@ -40,7 +40,7 @@ class Stream(NamedTuple):
     Attributes:
         starts: (rows,) True for rows that start a document.
         lanes: number of lanes; row r follows row r - lanes.
-        doc_state: incoming document state of each lane, None for none.
+        doc_state: incoming document state of each lane, or None.
         row_groups: rows by length, :class:`~fairseq_docmt.data.batch.RowGroupings`; None for all
             rows together.
     """

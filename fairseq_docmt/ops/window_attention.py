@@ -98,7 +98,7 @@ def window_attention(
         k, v: (B, H, J, d) keys and values.
         window: visible keys of each query.
         relative: (2 r + 1, d) vectors of relative positions, whose products with the query are
-            added to the logits; None for none.
+            added to the logits; None if there is none.
         dropout: dropout probability of attention weights.
         block_size: queries in a block.
 

@@ -77,7 +77,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     learned_defaults = {"target_ratio": 1.0}
 
     def check_training_options(self) -> None:
-        """See the base class."""
+        """Raise UserError for values of options that do not work together in training."""
         super().check_training_options()
         _text_folders.refuse_training_set_in_validation(self.cfg)
         if self.cfg.sample_document_parts and len(self._numbers_of_parts()) == 1:
@@ -99,7 +99,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         return numbers
 
     def examples_decided_by(self) -> dict:
-        """See the base class."""
+        """Return the values of the options that determine the examples of an epoch, by option."""
         return {
             **super().examples_decided_by(),
             "--max-document-tokens": self.options["max_document_tokens"],
@@ -110,15 +110,15 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
-        """See the base class."""
+        """Store values estimated from the training corpus."""
         self.options["target_ratio"] = target_ratio(corpus)
 
     def view_options(self, trains: bool) -> dict:
-        """See the base class."""
+        """Return the keyword arguments of :class:`DocumentView` for this task."""
         return {"id_of_last": False}
 
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
-        """See the base class."""
+        """Return the (examples, 2) spans of the training or validation examples."""
         length = (corpus.tgt_sizes, self.options["max_document_tokens"])
         given = (corpus.index, length, self.limits(corpus.src_sizes, corpus.tgt_sizes))
         if not trains:
@@ -129,7 +129,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         return spans_of_several_lengths(*given, numbers)
 
     def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """See the base class."""
+        """Return (parts, 2) consecutive spans that are translated as a whole."""
         estimated = src_sizes * self.options["target_ratio"]
         length = (estimated, self.options["max_document_tokens"])
         return part_spans(index, length, self.limits(src_sizes))

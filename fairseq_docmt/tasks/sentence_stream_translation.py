@@ -60,7 +60,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         self.training_states, self.validation_states = LaneStates(), LaneStates()
 
     def check_options(self) -> None:
-        """See the base class."""
+        """Raise UserError for invalid values of options."""
         if self.cfg.sentence_data:
             raise UserError(
                 "--sentence-data is not for streams; add sentence pairs to the training set as "
@@ -75,12 +75,12 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             )
 
     def check_training_options(self) -> None:
-        """See the base class."""
+        """Raise UserError for values of options that do not work together in training."""
         super().check_training_options()
         _option_checks.report_in_streams(self)
 
     def examples_decided_by(self) -> dict:
-        """See the base class."""
+        """Return the values of the options that determine the examples of an epoch, by option."""
         return {
             **super().examples_decided_by(),
             "--chunk-sentences": self.cfg.chunk_sentences,
@@ -113,7 +113,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> StreamView:
-        """See the base class."""
+        """Return the training or validation examples of a corpus."""
         fits = corpus.within(self.most_tokens)
         return StreamView(corpus, fits, self.formats)
 
@@ -215,7 +215,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         return _without_fillers(sample, criterion, result)
 
     def validation_units(self, sample) -> dict:
-        """See the base class."""
+        """Return the units of a batch for validation BLEU, with the reference as context."""
         return units_of_stream(sample, self)
 
 

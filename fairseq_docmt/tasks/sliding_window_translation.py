@@ -100,11 +100,11 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
 
     @property
     def reads_context(self) -> bool:
-        """See the base class."""
+        """Whether a sentence is translated with others of its document."""
         return self.options["window_size"] > 1 or self.options["next_sentences"] > 0
 
     def check_training_options(self) -> None:
-        """See the base class."""
+        """Raise UserError for values of options that do not work together in training."""
         super().check_training_options()
         _text_folders.refuse_training_set_in_validation(self.cfg)
         size, stride = self.options["window_size"], self.cfg.window_stride
@@ -140,7 +140,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
             )
 
     def examples_decided_by(self) -> dict:
-        """See the base class."""
+        """Return the values of the options that determine the examples of an epoch, by option."""
         return {
             **super().examples_decided_by(),
             "--window-size": self.options["window_size"],
@@ -152,14 +152,14 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         }
 
     def view_options(self, trains: bool) -> dict:
-        """See the base class."""
+        """Return the keyword arguments of :class:`DocumentView` for this task."""
         return {
             "loss_on_last": self.options["loss_on"] == "last",
             "coword_dropout": self.cfg.coword_dropout if trains else 0.0,
         }
 
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
-        """See the base class."""
+        """Return the (examples, 2) spans of the training or validation examples."""
         limits = self.limits(corpus.src_sizes, corpus.tgt_sizes)
         cut = partial(window_spans, corpus.index, self.options["window_size"], limits)
         stride, sample_size = self.cfg.window_stride, self.cfg.sample_window_size
@@ -168,7 +168,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         return partial(cut, stride=stride, sample_size=sample_size)
 
     def source_spans(self, index: DocumentIndex, src_sizes, tgt_sizes=None):
-        """See the base class."""
+        """Return a function from spans to those of their sources; None if they are equal."""
         number = self.options["next_sentences"]
         if number == 0:
             return None
@@ -176,5 +176,5 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         return partial(with_next_sentences, index=index, number=number, limit=limit)
 
     def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """See the base class."""
+        """Return (parts, 2) consecutive spans that are translated as a whole."""
         return stride_spans(index, self.options["window_size"], self.limits(src_sizes))

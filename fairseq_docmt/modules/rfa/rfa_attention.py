@@ -175,7 +175,7 @@ class CausalRFA(_RFA):
             x: (B, T, C) input; in a single step (B * N, C), the N beams of a sentence adjacent.
             padding: (B, T) True at padding; None without padding.
             before: state before the first token, one row per sentence or, in a single step, with N
-                beams; None for none.
+                beams; None if there is none.
             need_state: whether to return the state after the last token.
             separators: (B, T) True at separators, required with a gate; in a single step (B * N,),
                 or None without separators.

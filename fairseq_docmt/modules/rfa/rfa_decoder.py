@@ -48,13 +48,13 @@ class RFADecoderLayer(DecoderLayer):
     """Decoder layer with random feature attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        """See the base class."""
+        """Build the attention to earlier target tokens."""
         heads = cfg.decoder.attention_heads
         options = feature_options(cfg, cfg.causal_feature_dim, cfg.share_random_matrices)
         return CausalRFA(embed_dim, heads, options, _gate(cfg, embed_dim, heads))
 
     def build_encoder_attention(self, embed_dim, cfg):
-        """See the base class."""
+        """Build the attention to the source."""
         heads = cfg.decoder.attention_heads
         options = feature_options(cfg, cfg.cross_feature_dim, cfg.share_random_matrices)
         key_dim = cfg.encoder.embed_dim
@@ -90,7 +90,7 @@ class RFATransformerDecoder(StatefulDecoder):
         return [None] * len(self.layers) if shared is None else shared.draw()
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """See the base class."""
+        """Compute the features of whole sequences (teacher forcing)."""
         source, padding, separators = batch_first_source(encoder_out)
         causal, cross = self._draw(self.causal_matrices), self._draw(self.cross_matrices)
         marks, log_decays = {"separators": separators, "queries": x.size(1)}, []
@@ -107,7 +107,7 @@ class RFATransformerDecoder(StatefulDecoder):
         return x, {"log_decay": log_decay}
 
     def init_layers(self, encoder_out):
-        """See the base class."""
+        """Return the layer states before the first token, one row per sentence, and ``rest``."""
         source, padding, separators = batch_first_source(encoder_out)
         layers = [
             layer.init_state(source, padding, separators=separators, matrices=matrices)
@@ -116,12 +116,15 @@ class RFATransformerDecoder(StatefulDecoder):
         return layers, None
 
     def marks(self, tokens, rest):
-        """See the base class; there is no ``rest``."""
+        """Return what layers need to know of (rows, T) tokens, by name, and ``rest`` after them.
+
+        There is no ``rest``.
+        """
         separators = self._separators(tokens)
         return {"separators": separators, "matrices": self._draw(self.causal_matrices)}, None
 
     def step(self, x, tokens, state):
-        """See the base class."""
+        """Continue a state by one token of each row, (rows, C) and (rows,); see :meth:`read`."""
         marks, _ = self.marks(tokens, None)
         if marks["separators"] is not None and not marks["separators"].any():
             marks["separators"] = None

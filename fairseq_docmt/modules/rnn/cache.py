@@ -150,7 +150,10 @@ class CacheDecoder(GRUDecoder):
         features_only=False,
         **_,
     ):
-        """See the base class; for whole sequences the extra outputs include ``doc_state``."""
+        """Compute (rows, T, V) logits, or features, and extra outputs.
+
+        For whole sequences the extra outputs include ``doc_state``.
+        """
         features, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         if features_only:
             return features, extra
@@ -167,7 +170,10 @@ class CacheDecoder(GRUDecoder):
         return state._replace(history=Lookup.of(cache, state.source.states, self.cache_gate))
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
-        """See the base class; each sentence reads the cache of earlier sentences of its lane."""
+        """Compute (rows, T, E) features; extra outputs include ``attn`` [(rows, T, S)].
+
+        Each sentence reads the cache of earlier sentences of its lane.
+        """
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
         num_rows = len(prev_output_tokens)
@@ -197,7 +203,10 @@ class CacheDecoder(GRUDecoder):
         return Lookup.of(cache, sources, self.cache_gate)
 
     def prefill(self, new_tokens, encoder_out, incremental_state):
-        """See the base class; the steps of a search are recorded for :meth:`next_doc_state`."""
+        """Continue the incremental state by (B, T) right-padded tokens in one pass.
+
+        The steps of a search are recorded for :meth:`next_doc_state`.
+        """
         if stored_state(incremental_state) is None and new_tokens.size(1) == 1:
             trace = SearchTrace(len(encoder_out["stream"].starts))
             incremental_state[TRACE] = {"trace": trace}

@@ -55,7 +55,7 @@ class ContextualGRU(AttentiveGRU):
         source: AttendedStates,
         context: Optional[SourceContext] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """See the base class; ``context`` is that of the B sentences, None for none."""
+        """Run the recurrence. ``context`` is that of the B sentences, or None."""
         if context is None:
             return super().forward(x, state, source)
         bsz, units = len(source.states), self.attention_dim
@@ -107,11 +107,11 @@ class AttendingToPrevious(ContextualGRU):
         init_uniform(self, hidden_dim)
 
     def project_context(self, context: SourceContext):
-        """See the base class."""
+        """Precompute the projections of a context that are the same for all steps."""
         return context, self.context_key(context.states)
 
     def look_back(self, inputs, state, seen, remembered):
-        """See the base class."""
+        """Compute the (rows, l) context vector of a step."""
         context, keys = remembered
         query = self.context_query(torch.cat([inputs, state, seen], dim=-1))
         query = query.view(len(keys), -1, 1, keys.size(-1))
@@ -131,7 +131,7 @@ class GatedContext(ContextualGRU):
         init_uniform(self, hidden_dim)
 
     def look_back(self, inputs, state, seen, remembered):
-        """See the base class."""
+        """Compute the (rows, l) context vector of a step."""
         gate = torch.sigmoid(self.context_gate(torch.cat([inputs, state, seen], dim=-1)))
         vectors = remembered.states[:, 0].masked_fill(remembered.padding, 0.0)
         return gate * vectors.repeat_interleave(len(gate) // len(vectors), dim=0)
@@ -179,7 +179,10 @@ class PreviousSentenceEncoder(ContextGRUEncoder):
         )
 
     def encode(self, src_tokens, stream):
-        """See the base class; adds ``context`` [(B, W, 2 d), (B, W)] and ``next_doc_state``."""
+        """Return the output; ``initial`` (2 layers, B, d) are the first states, default: zeros.
+
+        Adds ``context`` [(B, W, 2 d), (B, W)] and ``next_doc_state``.
+        """
         previous = PreviousSentences.of(src_tokens, stream, 1, self.padding_idx)
         states, _ = self.read(self.context_gru, previous.tokens)
         place = previous.place[:, 0]
@@ -207,7 +210,10 @@ class HierarchicalEncoder(ContextGRUEncoder):
         self.context_document_gru = nn.GRU(hidden_size, hidden_size, batch_first=True)
 
     def encode(self, src_tokens, stream):
-        """See the base class; ``context`` has one state per sentence, (B, 1, d)."""
+        """Return the output; ``initial`` (2 layers, B, d) are the first states, default: zeros.
+
+        ``context`` has one state per sentence, (B, 1, d).
+        """
         previous = PreviousSentences.of(src_tokens, stream, self.sentences_back, self.padding_idx)
         _, last = self.read(self.context_gru, previous.tokens)
         summary = self._sum_up(last[-1][previous.place], previous.known)
@@ -276,7 +282,10 @@ class SourceContextDecoder(GRUDecoder):
         return first + F.pad(lowest, (0, first.size(1) - lowest.size(1)))
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
-        """See the base class; for whole sequences the extra outputs include ``doc_state``."""
+        """Compute (rows, T, E) features; extra outputs include ``attn`` [(rows, T, S)].
+
+        For whole sequences the extra outputs include ``doc_state``.
+        """
         features, extra = super().extract_features(
             prev_output_tokens, encoder_out, incremental_state
         )
@@ -307,7 +316,10 @@ class PreviousTargetDecoder(GRUDecoder):
         return super().init_state(encoder_out)._replace(history=PerSentence(before))
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
-        """See the base class; for whole sequences the extra outputs include ``doc_state``."""
+        """Compute (rows, T, E) features; extra outputs include ``attn`` [(rows, T, S)].
+
+        For whole sequences the extra outputs include ``doc_state``.
+        """
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
         num_rows = len(prev_output_tokens)

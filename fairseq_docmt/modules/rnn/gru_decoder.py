@@ -93,7 +93,7 @@ class AttentiveGRU(nn.Module):
             x: (B * N, T, input_dim) inputs; the N beams of a sentence are adjacent.
             state: (B * N, d) state before the first step.
             source: projected source of B sentences.
-            gates: (B * N, 3 d) constant added to the gates at every step, None for none.
+            gates: (B * N, 3 d) constant added to the gates at every step, or None.
 
         Returns:
             (B * N, T, d) states, (B * N, T, l) context vectors, (B * N, T, S) attention weights.
@@ -157,7 +157,7 @@ class GRUState(NamedTuple):
         source: projected source of B sentences.
         beams: number of beams N of each sentence.
         history: representation of earlier sentences for B sentences: a named tuple of tensors with
-            ``of_sentences(sentences)``; None for none.
+            ``of_sentences(sentences)``; None if there is none.
     """
 
     hidden: Tensor
@@ -358,7 +358,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return Recurrence(words, *self.attending(words, state.hidden, state.source, context))
 
     def _context_vector(self, history, num_rows: int):
-        """Return the input of the attending layer from earlier sentences; None for none."""
+        """Return the input of the attending layer from earlier sentences; None if there is none."""
         return None
 
     def _features(self, words, hidden, contexts, attention, history):

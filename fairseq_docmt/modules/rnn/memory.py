@@ -226,7 +226,7 @@ class MemnetEncoder(GRUEncoder):
 
     Args:
         *args: see the base class.
-        memory: source memory, None for none.
+        memory: source memory, or None.
     """
 
     def __init__(self, *args, memory: SourceMemory = None):
@@ -363,7 +363,7 @@ class MemnetDecoder(GRUDecoder):
         features_only=False,
         **_,
     ):
-        """See the base class."""
+        """Compute (rows, T, V) logits, or features, and extra outputs."""
         output, extra = super().forward(
             prev_output_tokens, encoder_out, incremental_state, features_only
         )

@@ -34,7 +34,7 @@ class WindowTransformerDecoder(StatefulDecoder):
         return self.length_ratio.value()
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """See the base class."""
+        """Compute the features of whole sequences (teacher forcing)."""
         source, source_padding, separators = batch_first_source(encoder_out)
         sentences = SourceSentences.of(separators, source_padding)
         if self.training:
@@ -53,7 +53,7 @@ class WindowTransformerDecoder(StatefulDecoder):
         return x, {"attn": weights or [None]}
 
     def init_layers(self, encoder_out):
-        """See the base class."""
+        """Return the layer states before the first token, one row per sentence, and ``rest``."""
         layers, _ = super().init_layers(encoder_out)
         _, padding, separators = batch_first_source(encoder_out)
         return layers, SourcePointer.init_state(SourceSentences.of(separators, padding))
@@ -66,7 +66,7 @@ class WindowTransformerDecoder(StatefulDecoder):
         return {"centers": centers}, pointer
 
     def step(self, x, tokens, state):
-        """See the base class."""
+        """Continue a state by one token of each row, (rows, C) and (rows,); see :meth:`read`."""
         marks, pointer = self.marks(tokens.unsqueeze(1), state.rest)
         return (*self.extend_layers(x, state, centers=marks["centers"].squeeze(1)), pointer)
 

@@ -52,7 +52,7 @@ def encode_growing(
         reach: window size: tokens on each side that a layer attends to.
         embedded: (B, S, C) input of the first layer, right-padded.
         lengths: (B,) number of tokens of each source.
-        before: encoding of the beginnings, whose ending may have changed; None for none.
+        before: encoding of the beginnings, whose ending may have changed; None if there is none.
         ending: number of last tokens that appended sentences change, in every source.
     """
     if before is None:
@@ -75,7 +75,7 @@ def _with_new_end(layer, reach, x, lengths, known: Optional[Tensor], changed: in
         layer, reach: encoder layer and its window size.
         x: (B, S, C) input, right-padded.
         lengths: (B,) number of tokens of each source.
-        known: (B, S', C) earlier output, None for none.
+        known: (B, S', C) earlier output, or None.
         changed: number of tokens to compute.
 
     Returns:

@@ -62,18 +62,21 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
     """Causal attention of target tokens to themselves and the ``window`` tokens before."""
 
     def forward(self, x, padding=None, before=None, need_state=False, **_):
-        """See the base class; in a single step, input and output are (rows, C)."""
+        """Attend from one or more new tokens of each row.
+
+        In a single step, input and output are (rows, C).
+        """
         if x.dim() > 2:
             return super().forward(x, padding, before, need_state)
         x, tokens = super().forward(x.unsqueeze(1), padding, before, need_state)
         return x.squeeze(1), tokens
 
     def attend_sequence(self, q, k, v, padding):
-        """See the base class."""
+        """Attend from the queries of T tokens to the same tokens, giving (rows, T, C)."""
         return self._attend_columns(q, 0, k, v, padding)
 
     def attend_cached(self, q, tokens):
-        """See the base class."""
+        """Attend from the queries of the latest T cached tokens to the cache: (rows, T, C)."""
         first = tokens.keys.size(2) - q.size(2)
         return self._attend_columns(q, first, tokens.keys, tokens.values, tokens.hidden)
 
@@ -181,7 +184,7 @@ class WindowDecoderLayer(DecoderLayer):
     """Decoder layer with window attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        """See the base class."""
+        """Build the attention to earlier target tokens."""
         return CausalWindowAttention(
             embed_dim,
             cfg.decoder.attention_heads,
@@ -191,7 +194,7 @@ class WindowDecoderLayer(DecoderLayer):
         )
 
     def build_encoder_attention(self, embed_dim, cfg):
-        """See the base class."""
+        """Build the attention to the source."""
         return CrossWindowAttention(
             embed_dim,
             cfg.decoder.attention_heads,

@@ -107,7 +107,7 @@ def tag_of(kind: str, language: str) -> str:
 
 
 def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
-    """Return the tags to train or decode with, None for none.
+    """Return the tags to train or decode with, or None.
 
     Args:
         cfg: options of the task.
@@ -199,7 +199,7 @@ def _completed(cfg, kind: str, languages: List[str], pretrained: bool) -> TagOpt
 
 
 def _kind_of(task: str, settings: dict) -> Optional[str]:
-    """Return the kind of tags that a task of fairseq has trained with, None for none."""
+    """Return the kind of tags that a task of fairseq has trained with, or None."""
     if task in MBART25_TASKS:
         return "mbart25"
     if task != MULTILINGUAL_TASK:
