@@ -199,15 +199,15 @@ class SentenceSearch(search.Search):
         return self.inner.init_constraints(batch_constraints, beam_size)
 
     def prune_sentences(self, batch_idxs: Tensor):
-        """See the base class."""
+        """Drop the constraints of sentences that are done."""
         return self.inner.prune_sentences(batch_idxs)
 
     def update_constraints(self, active_hypos: Tensor):
-        """See the base class."""
+        """Let the constraints follow the chosen hypotheses."""
         return self.inner.update_constraints(active_hypos)
 
     def set_src_lengths(self, src_lengths):
-        """See the base class."""
+        """Set the (rows,) lengths of the source."""
         self._src_lengths = src_lengths
 
 

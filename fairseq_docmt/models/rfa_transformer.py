@@ -127,7 +127,7 @@ class RFATransformerEncoder(SharedSourceEncoder):
     """Transformer encoder with optional random feature attention."""
 
     def build_encoder_layer(self, cfg):
-        """See the base class."""
+        """Build a layer of the encoder."""
         if cfg.rfa_encoder:
             return wrapped(RFAEncoderLayer(cfg), cfg)
         return super().build_encoder_layer(cfg)

@@ -219,7 +219,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         alignment_layer=None,
         alignment_heads=None,
     ):
-        """See the base class."""
+        """Compute the features of the last layer."""
         if incremental_state is not None:
             last = prev_output_tokens[:, -1:]
             return self.prefill(last, encoder_out, incremental_state, in_search=True)

@@ -166,7 +166,7 @@ class GroupEncoderLayer(TransformerEncoderLayerBase):
     """Transformer encoder layer with group attention."""
 
     def build_self_attention(self, embed_dim, cfg):
-        """See the base class."""
+        """Build the attention of a layer to its own tokens."""
         heads = cfg.encoder.attention_heads
         return EncoderGroupAttention(embed_dim, heads, cfg.attention_dropout)
 
@@ -177,7 +177,7 @@ class GroupTransformerEncoder(SentenceEncoder):
     _layers_built = 0
 
     def build_encoder_layer(self, cfg):
-        """See the base class."""
+        """Build a layer of the encoder."""
         layer = GroupEncoderLayer(cfg)
         if cfg.encoder.layers - self._layers_built <= cfg.encoder_context_layers:
             layer.self_attn.combine()

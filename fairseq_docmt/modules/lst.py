@@ -88,7 +88,7 @@ class LSTEncoderLayer(TransformerEncoderLayerBase):
     """Transformer encoder layer with long-short term attention."""
 
     def build_self_attention(self, embed_dim, cfg):
-        """See the base class."""
+        """Build the attention of a layer to its own tokens."""
         options = (cfg.attention_dropout, cfg.separate_projections)
         return EncoderLSTAttention(embed_dim, cfg.encoder.attention_heads, *options)
 
@@ -97,7 +97,7 @@ class LSTTransformerEncoder(SentenceEncoder):
     """Transformer encoder with long-short term self-attention."""
 
     def build_encoder_layer(self, cfg):
-        """See the base class."""
+        """Build a layer of the encoder."""
         return wrapped(LSTEncoderLayer(cfg), cfg)
 
 

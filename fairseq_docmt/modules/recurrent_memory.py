@@ -311,7 +311,7 @@ class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
     """Encoder layer with an optional memory between attention and feed-forward network."""
 
     def forward(self, x, encoder_padding_mask, attn_mask=None, memory=None, groups=None):
-        """See the base class.
+        """Apply the layer to (T, B, C) tokens.
 
         Args:
             x, encoder_padding_mask, attn_mask: see the base class.
@@ -356,7 +356,7 @@ class MemoryTransformerEncoder(StreamEncoder):
         self.memories = build_memories(cfg, "encoder")
 
     def build_encoder_layer(self, cfg):
-        """See the base class."""
+        """Build a layer of the encoder."""
         return wrapped(MemoryEncoderLayer(cfg), cfg)
 
     def encode(self, src_tokens, stream):

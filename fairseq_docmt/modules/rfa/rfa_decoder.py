@@ -39,7 +39,7 @@ class RFAEncoderLayer(TransformerEncoderLayerBase):
     """Transformer encoder layer with random feature attention."""
 
     def build_self_attention(self, embed_dim, cfg):
-        """See the base class."""
+        """Build the attention of a layer to its own tokens."""
         options = feature_options(cfg, cfg.cross_feature_dim)
         return EncoderRFA(embed_dim, cfg.encoder.attention_heads, options, **_rescale(cfg))
 

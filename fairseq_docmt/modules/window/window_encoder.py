@@ -140,7 +140,7 @@ class WindowTransformerEncoder(SharedSourceEncoder):
         return self._shared(output, tokens), source
 
     def build_encoder_layer(self, cfg):
-        """See the base class."""
+        """Build a layer of the encoder."""
         if cfg.full_encoder_attention and cfg.position == "absolute":
             return super().build_encoder_layer(cfg)
         return wrapped(WindowEncoderLayer(cfg), cfg)

@@ -170,7 +170,7 @@ class WindowEncoderLayer(TransformerEncoderLayerBase):
     """Transformer encoder layer with window attention or relative positions."""
 
     def build_self_attention(self, embed_dim, cfg):
-        """See the base class."""
+        """Build the attention of a layer to its own tokens."""
         return EncoderWindowAttention(
             embed_dim,
             cfg.encoder.attention_heads,
