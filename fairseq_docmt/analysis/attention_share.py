@@ -1,14 +1,18 @@
 """Measure the attention of each target sentence on its own source sentence.
 
-Herold and Ney (2023), table 1: the share of this attention drops as the context grows.
+    fairseq-docmt attention-share DATA --path CHECKPOINT
+
+Herold and Ney (2023), table 1: the share of this attention drops as the context grows.  References
+take the place of translations.
 """
 
+import argparse
 import inspect
 import logging
 from typing import Iterable, List, NamedTuple
 
 import torch
-from fairseq import checkpoint_utils, options, utils
+from fairseq import checkpoint_utils, utils
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import read_checkpoint
@@ -100,37 +104,42 @@ def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[fl
     return [100 * m / tokens for m in mass]
 
 
+def parse_args() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("data", help="binarised corpus")
+    add("--path", required=True, metavar="FILE", help="checkpoint")
+    add("--split", default="test", help="split to analyse; default: test")
+    add("--max-tokens", type=int, metavar="N", help="default: that of the training")
+    add("--batch-size", type=int, metavar="N", help="default: that of the training")
+    return parser.parse_args()
+
+
 def main() -> None:
     """Print the attention share of each layer for a checkpoint.
-
-    Usage: ``fairseq-docmt attention-share DATA --path CHECKPOINT``
 
     Raises:
         UserError: there is no checkpoint, or it is damaged.
     """
-    # A task is needed to parse options; the one used is that of the checkpoint.
-    parser = options.get_validation_parser(default_task="sliding_window_translation")
-    args = options.parse_args_and_arch(parser)
+    args = parse_args()
     logging.basicConfig(level=logging.WARNING)
-    if args.path is None:
-        raise UserError("nothing to analyse; give a checkpoint as --path FILE")
-    paths = utils.split_paths(args.path)
-    for path in paths:
-        read_checkpoint(path)
+    read_checkpoint(args.path)
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
-        paths, arg_overrides={"data": args.data}
+        [args.path], arg_overrides={"data": args.data}
     )
     model = models[0].eval()
-    for split in args.valid_subset.split(","):
-        task.load_dataset(split)
-        batches = task.get_batch_iterator(
-            task.dataset(split),
-            max_tokens=args.max_tokens or cfg.dataset.max_tokens,
-            max_sentences=args.batch_size or cfg.dataset.batch_size,
-            max_positions=utils.resolve_max_positions(task.max_positions(), model.max_positions()),
-            ignore_invalid_inputs=True,
-        ).next_epoch_itr(shuffle=False)
-        found = attention_share(model, batches, Symbols.of(task))
-        for layer, share in enumerate(found, start=1):
-            print(f"{split}\tlayer {layer}\t{share:.1f} %")
-        print(f"{split}\tmean\t{sum(found) / len(found):.1f} %")
+    task.load_dataset(args.split)
+    batches = task.get_batch_iterator(
+        task.dataset(args.split),
+        max_tokens=args.max_tokens or cfg.dataset.max_tokens,
+        max_sentences=args.batch_size or cfg.dataset.batch_size,
+        max_positions=utils.resolve_max_positions(task.max_positions(), model.max_positions()),
+        ignore_invalid_inputs=True,
+    ).next_epoch_itr(shuffle=False)
+    found = attention_share(model, batches, Symbols.of(task))
+    for layer, share in enumerate(found, start=1):
+        print(f"{args.split}\tlayer {layer}\t{share:.1f} %")
+    print(f"{args.split}\tmean\t{sum(found) / len(found):.1f} %")
