@@ -46,6 +46,8 @@ from fairseq_docmt.translate.journal import Journal, fingerprint
 SIZES = {"cpu": (32, 2000, 4000), "cuda": (256, 20000, 16000)}
 
 
+#: Name of the system in formats that have one.
+SYSTEM = "fairseq_docmt"
 #: Options of fairseq-generate that say what translate says in another way, or not at all.
 OF_OTHER_COMMANDS = {
     "path": "; give --model",
@@ -92,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LANG",
         help="cut lines or segments into sentences: en, de, ...",
     )
-    add("--system", default="fairseq_docmt", help="name in XML and SGM; default: fairseq_docmt")
+    add("--system", default=SYSTEM, help=f"name in XML and SGM; default: {SYSTEM}")
     add("--decoding", help="sequential, window, ...; default: that of the task")
     add("--beam", type=int, help="default: 5")
     add("--lenpen", type=float, help="weight of the length; above 1 favours long; default: 1")
@@ -154,6 +156,8 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
     if args.workers < 1 or (args.workers > 1 and device != "cpu"):
         raise UserError(f"--workers must be 1, or on a CPU more; got {args.workers} on {device}")
     files = _files(args)
+    if args.system != SYSTEM and not any(file.source.holds_system for file in files):
+        raise UserError("--system names the system in XML and SGM; leave it out")
     documents = [d for file in files for d in file.source.documents]
     if not any(segment for document in documents for segment in document.segments):
         raise UserError("the input has no text to translate")

@@ -71,6 +71,7 @@ class PlainText:
     """
 
     holds_nbest = False
+    holds_system = False
 
     def __init__(self, text: str, path: str, layout: Layout):
         self.lines = text.split("\n")
@@ -119,6 +120,7 @@ class JsonLines:
     """
 
     holds_nbest = True
+    holds_system = False
 
     def __init__(self, text: str, path: str, layout: Layout):
         self._path = path
@@ -144,6 +146,7 @@ class Table:
     """Table with named columns, separated by tabs; it gets a column ``hypothesis``."""
 
     holds_nbest = False
+    holds_system = False
 
     def __init__(self, text: str, path: str, layout: Layout):
         self.lines = [line for line in text.split("\n") if line.replace("\t", "")]
@@ -172,6 +175,7 @@ class WmtXml:
     """
 
     holds_nbest = False
+    holds_system = True
 
     def __init__(self, text: str, path: str, layout: Layout, system: str, language: Optional[str]):
         self._system, self._language = system, language
@@ -225,6 +229,7 @@ class Sgm:
     """
 
     holds_nbest = False
+    holds_system = True
     SET = re.compile(r"<(/?)srcset\b([^>]*)>", flags=re.I)
 
     def __init__(self, text: str, path: str, layout: Layout, system: str, language: Optional[str]):

@@ -232,6 +232,12 @@ MISTAKES = {
     "a symbol": ("w1\nw2 <sep>\n", [], "line 2.*reserved for a symbol of the model"),
     "workers": ("w1\n", ["--workers", "0"], "--workers must be 1, or on a CPU more; got 0 on cpu"),
     "a language": ("w1\n", ["--split-sentences", "klingon"], "spaCy has no such language"),
+    "a name for nothing": ("w1\n", ["--system", "x"], "--system names the system in XML and SGM"),
+    "an option of another command": (
+        "w1\n",
+        ["--gen-subset", "x"],
+        "--gen-subset has no effect in",
+    ),
     "a device": ("w1\n", ["--device", "cuda:7"], "device cuda:7 cannot be used"),
 }
 
