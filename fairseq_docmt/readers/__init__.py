@@ -78,10 +78,11 @@ def read_input(
 
 def _by_content(text: str, path: str, wanted: records.Wanted) -> Input:
     """Read a text in the format that its content shows, see :func:`read_input`."""
-    if sgm.is_sgm(text) or wmt_xml.is_xml(text):
+    markup = sgm if sgm.is_sgm(text) else wmt_xml if wmt_xml.is_xml(text) else None
+    if markup is not None:
         if wanted.fields:
             raise UserError(f"{path} has documents and systems, no fields; give FILE#NAME")
-        return (sgm if sgm.is_sgm(text) else wmt_xml).read(text, path, wanted)
+        return markup.read(text, path, wanted)
     found = _records(text, path, wanted)
     if found is not None:
         return records.read(found, path, wanted)
@@ -102,10 +103,9 @@ def _by_content(text: str, path: str, wanted: records.Wanted) -> Input:
 
 def _records(text: str, path: str, wanted: records.Wanted) -> Optional[record_files.Records]:
     """Return the records of a file, None if it has none."""
-    if record_files.is_jsonl(text):
-        return record_files.json_records(text, path)
-    if record_files.is_json(text):
-        return record_files.json_values(text, path)
+    found = record_files.json_of(text, path)
+    if found is not None:
+        return found
     columns = [*wanted.fields.values(), *filter(None, [wanted.chosen])]
     separator = record_files.separator_of(text, columns)
     if separator is None:

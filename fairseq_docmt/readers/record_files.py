@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import re
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from fairseq_docmt.errors import UserError
 
@@ -50,6 +50,13 @@ def is_json(text: str) -> bool:
     return isinstance(found, dict) or any(isinstance(each, (dict, list, str)) for each in found)
 
 
+def json_of(text: str, path: str) -> Optional[Records]:
+    """Return the records of JSON lines or other JSON, None if the text is no JSON."""
+    if is_jsonl(text):
+        return json_records(text, path)
+    return json_values(text, path) if is_json(text) else None
+
+
 def separator_of(text: str, columns: Sequence[str] = ()) -> Optional[str]:
     """Return what separates the columns of a table, None if the text is no table.
 
@@ -57,17 +64,26 @@ def separator_of(text: str, columns: Sequence[str] = ()) -> Optional[str]:
         text: content of a file.
         columns: columns that were named on the command line, by name or by number.
     """
+    names = {mark: cells for mark, cells in _cells(text).items() if _is_header(cells, mark)}
+    return separator_with(text, columns) or next(iter(names), None)
+
+
+def separator_with(text: str, columns: Sequence[str]) -> Optional[str]:
+    """Return what separates most of the named columns in the first line, None without any."""
+
+    def found(cells: List[str]) -> int:
+        numbers = map(str, range(1, len(cells) + 1))
+        return len({*columns} & {*cells, *numbers}) if len(cells) > 1 else 0
+
+    marks = _cells(text)
+    best = max(marks, key=lambda mark: found(marks[mark]))
+    return best if found(marks[best]) else None
+
+
+def _cells(text: str) -> Dict[str, List[str]]:
+    """Return the cells of the first line by what may separate them."""
     header = text.lstrip("\n").split("\n", 1)[0]
-    cells = {mark: [name.strip('"') for name in header.split(mark)] for mark in "\t,;"}
-
-    def found(mark: str) -> int:
-        numbers = map(str, range(1, len(cells[mark]) + 1))
-        return len({*columns} & {*cells[mark], *numbers}) if len(cells[mark]) > 1 else 0
-
-    best = max(cells, key=found)
-    if found(best):
-        return best
-    return next((mark for mark, names in cells.items() if _is_header(names, mark)), None)
+    return {mark: [name.strip('"') for name in header.split(mark)] for mark in "\t,;"}
 
 
 def has_tabs_throughout(text: str) -> bool:

@@ -102,7 +102,7 @@ def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, li
     The source and the reference stand beside each system; those of the first are read.
     """
     names = [wanted.fields["system"]] if "system" in wanted.fields else SYSTEM_FIELDS
-    systems = [_id(record, names) for _, record in records]
+    systems = [value_of(record, names) for _, record in records]
     known = [*dict.fromkeys(filter(None, systems))]
     if "system" in wanted.fields and not known:
         raise UserError(f"{path} has no {wanted.fields['system']}; see its fields")
@@ -135,8 +135,8 @@ def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False)
         UserError: the record has no document or not the wanted text.
     """
     fields = wanted.fields
-    name = _id(record, [fields["doc"]] if "doc" in fields else DOCUMENT_FIELDS)
-    number = _id(record, [fields["segment"]] if "segment" in fields else SEGMENT_FIELDS)
+    name = value_of(record, [fields["doc"]] if "doc" in fields else DOCUMENT_FIELDS)
+    number = value_of(record, [fields["segment"]] if "segment" in fields else SEGMENT_FIELDS)
     if name is None:
         raise UserError(
             f'{where} has no "{fields.get("doc", "doc_id")}", only {", ".join(map(str, record))}; '
@@ -146,7 +146,7 @@ def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False)
         raise UserError(f'{where} has no "{fields["segment"]}"')
     bad = str(record.get(BAD_FIELD, "")).lower() in ("true", "1")
     text = None if without_text else _text(where, record, wanted)
-    return name, Row(where, number, text, bad, _id(record, [wanted.by]) if wanted.by else None)
+    return name, Row(where, number, text, bad, value_of(record, [wanted.by]) if wanted.by else None)
 
 
 def _document(name: str, rows: List[Row]) -> Document:
@@ -251,7 +251,7 @@ def _only(where: str, values: dict, fields: List[str], name: Optional[str]):
     return next(iter(values.values()))
 
 
-def _id(record: dict, names) -> Optional[str]:
+def value_of(record: dict, names) -> Optional[str]:
     """Return the value of the first field that a record has; null and "" count as missing."""
     values = (record.get(name) for name in names)
     return next((str(value) for value in values if value not in (None, "")), None)

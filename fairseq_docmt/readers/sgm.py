@@ -3,14 +3,16 @@
 These files are no XML: attributes may lack quotes, and a ``<`` may stand for itself.
 """
 
+import bisect
 import re
-from typing import Dict, List, NamedTuple
+from typing import Callable, Dict, List, NamedTuple
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.inputs import Documents
 from fairseq_docmt.readers.records import Row, Wanted, numbered_document
 
 SEG = re.compile(r"(<seg\b[^>]*>)(.*?)(</seg>)", flags=re.I | re.S)
+_OPENED = re.compile(r"<seg\b", flags=re.I)
 DOC = re.compile(r"<doc\b[^>]*\bdocid\s*=[^>]*>", flags=re.I)
 _SET = re.compile(r"<(srcset|refset|tstset)\b[^>]*>", flags=re.I)
 _ATTRIBUTE = re.compile(r"([\w:-]+)\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>]+)")
@@ -61,10 +63,12 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
     names = [*dict.fromkeys(document.name for document in documents)]
     name = _name(names, path, wanted)
     found = [document for document in documents if document.name == name]
-    for number, document in enumerate(found):
-        if document.id in (other.id for other in found[:number]):
+    seen = set()
+    for document in found:
+        if document.id in seen:
             where = document.rows[0].where if document.rows else path
             raise UserError(f"{where}: the file already has a document {document.id}; rename one")
+        seen.add(document.id)
     side = "srclang" if kind == "srcset" else "trglang"
     languages = {document.attributes.get(side) for document in found} - {"any"}
     language = languages.pop() if len(languages) == 1 else None
@@ -96,29 +100,34 @@ def documents_of(text: str, path: str) -> List[SgmDocument]:
     """
     sets, starts = list(_SET.finditer(text)), list(DOC.finditer(text))
     ends = [match.start() for match in starts[1:]] + [len(text)]
+    line_ends = [match.start() for match in re.finditer("\n", text)]
+
+    def where_of(place: int) -> str:
+        return f"{path}: line {bisect.bisect_left(line_ends, place) + 1}"
+
     found = []
     for match, end in zip(starts, ends):
-        where = f"{path}: line {_line(text, match.start())}"
+        where = where_of(match.start())
         inside = [each for each in sets if each.start() < match.start()]
         if not inside:
             raise UserError(f"{where}: the document is in no srcset, refset or tstset")
         of_set, own = _attributes(inside[-1][0]), _attributes(match[0])
         names = (each.get(field) for each in (own, of_set) for field in ("sysid", "refid"))
-        rows = _rows(text, path, match.end(), end)
+        rows = _rows(text, match.end(), end, where_of)
         kind, name = inside[-1][1].lower(), next(filter(None, names), "")
         found.append(SgmDocument(own["docid"], kind, name, {**of_set, **own}, rows))
     return found
 
 
-def _rows(text: str, path: str, begin: int, end: int) -> List[Row]:
+def _rows(text: str, begin: int, end: int, where_of: Callable[[int], str]) -> List[Row]:
     segs = list(SEG.finditer(text, begin, end))
-    opened = [match.start() for match in re.compile(r"<seg\b", re.I).finditer(text, begin, end)]
+    opened = [match.start() for match in _OPENED.finditer(text, begin, end)]
     for place, seg in zip(opened, [*segs, None]):
         if seg is None or seg.start() != place:
-            raise UserError(f"{path}: line {_line(text, place)}: the seg has no end")
+            raise UserError(f"{where_of(place)}: the seg has no end")
     return [
         Row(
-            f"{path}: line {_line(text, seg.start())}",
+            where_of(seg.start()),
             _attributes(seg[1]).get("id") or None,
             " ".join(plain(seg[2]).split()),
         )
@@ -135,7 +144,3 @@ def plain(text: str) -> str:
 
 def _attributes(tag: str) -> Dict[str, str]:
     return {name.lower(): value.strip("\"'") for name, value in _ATTRIBUTE.findall(tag)}
-
-
-def _line(text: str, place: int) -> int:
-    return text.count("\n", 0, place) + 1

@@ -7,15 +7,15 @@ and in the report.
 import math
 import re
 from collections import defaultdict
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
 
 from sacrebleu.metrics.base import Metric, Score, Signature
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers import record_files
+from fairseq_docmt.readers import record_files, with_selection
 from fairseq_docmt.readers.files import lines_of, read_text
 from fairseq_docmt.readers.record_files import DOCUMENT_FIELDS, SEGMENT_FIELDS
-from fairseq_docmt.readers.records import SYSTEM_FIELDS
+from fairseq_docmt.readers.records import SYSTEM_FIELDS, value_of
 from fairseq_docmt.scoring.texts.translations import Translations
 
 #: Field with the score of a record, if none is named.
@@ -107,11 +107,15 @@ def _read_file(
     argument: str, metric: str, system: str, texts: Translations
 ) -> Dict[str, List[float]]:
     """Return the scores of each system in a file."""
-    path, _, field = argument.partition("#")
+    path, chosen = with_selection(argument)
+    field = chosen or ""
     text = read_text(path)
     if not text.strip():
         raise UserError(f"{path} has no scores")
-    records = _records(text, path, field or metric)
+    records = record_files.json_of(text, path)
+    separator = record_files.separator_with(text, [field or metric, FIELD])
+    if records is None and separator:
+        records = record_files.table_records(text, path, separator)
     if records is not None:
         return _of_records(records, path, field, metric, system, texts)
     rows: Dict[str, List[float]] = defaultdict(list)
@@ -128,19 +132,6 @@ def _read_file(
     }
 
 
-def _records(text: str, path: str, field: str) -> Optional[record_files.Records]:
-    """Return the records of a file, None if it has lines of numbers."""
-    if record_files.is_jsonl(text):
-        return record_files.json_records(text, path)
-    if text.lstrip()[0] in "[{":
-        return record_files.json_values(text, path)
-    header = text.lstrip("\n").split("\n", 1)[0]
-    for mark in "\t,;":
-        if {field, FIELD} & {name.strip('"') for name in header.split(mark)}:
-            return record_files.table_records(text, path, mark)
-    return None
-
-
 def _of_records(
     records: record_files.Records,
     path: str,
@@ -153,17 +144,17 @@ def _of_records(
     places = _places(texts)
     found: Dict[str, Dict[int, float]] = defaultdict(dict)
     for where, record in records:
-        name = _first(record, SYSTEM_FIELDS) or system
+        name = value_of(record, SYSTEM_FIELDS) or system
         if not name:
             raise UserError(f"{where} names no system; give --scores {metric}:SYSTEM={path}")
         if name not in texts.names or system and name != system:
             continue
-        document = _first(record, DOCUMENT_FIELDS)
+        document = value_of(record, DOCUMENT_FIELDS)
         if document not in places:
             continue
         segments = places[document]
         value = _value(record, where, field, metric)
-        number = _first(record, SEGMENT_FIELDS)
+        number = value_of(record, SEGMENT_FIELDS)
         if isinstance(value, list):
             if len(value) != len(segments):
                 raise UserError(
@@ -220,11 +211,6 @@ def _value(record: dict, where: str, field: str, metric: str):
     raise UserError(
         f'{where} has no "{field or FIELD}"; name the field of the score as {metric}=FILE#FIELD'
     )
-
-
-def _first(record: dict, names: Tuple[str, ...]) -> Optional[str]:
-    values = (record.get(name) for name in names)
-    return next((str(value) for value in values if value not in (None, "")), None)
 
 
 def _number(value, where: str) -> float:

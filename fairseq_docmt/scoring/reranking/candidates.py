@@ -126,8 +126,9 @@ def read_nbest(
     """
     path, chosen = with_selection(path)
     output = read_text(path)
-    if not plain and output.strip() and output.lstrip()[0] in "[{":
-        return _read_lists(output, path, chosen, *_test_set(source, docids, plain))
+    given = record_files.json_of(output, path) if output.strip() and not plain else None
+    if given is not None:
+        return _read_lists([*given], path, chosen, *_test_set(source, docids, plain))
     lines: Dict[str, Dict[int, List[str]]] = {"D": defaultdict(list), "H": defaultdict(list)}
     scores: Dict[int, List[float]] = defaultdict(list)
     for kind, number, score, text in _HYPOTHESIS.findall(output):
@@ -166,15 +167,23 @@ def read_nbest(
 
 
 def _read_lists(
-    text: str, path: str, field: Optional[str], layout: Layout, source: Optional[List[str]]
+    given: List[Tuple[str, dict]],
+    path: str,
+    field: Optional[str],
+    layout: Layout,
+    source: Optional[List[str]],
 ) -> Candidates:
     """Read records with a list of translations: texts, or objects with ``text`` and ``score``.
+
+    Args:
+        given: places and fields of the records.
+        path: their file.
+        field: field with the list; None for one of ``LIST_FIELDS``.
+        layout, source: the test set.
 
     Raises:
         UserError: a record has no list, or a segment of the test set is missing.
     """
-    is_jsonl = record_files.is_jsonl(text)
-    given = [*(record_files.json_records if is_jsonl else record_files.json_values)(text, path)]
     lists, scores = [], []
     for where, record in given:
         names = [field] if field else LIST_FIELDS
