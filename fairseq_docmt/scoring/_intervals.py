@@ -118,10 +118,12 @@ def table_of(found: Dict[str, Dict[str, Dict[str, Interval]]], score: str, unit:
 def _cells(found: Optional[Interval], sign: str) -> List[str]:
     if found is None:
         return ["", ""]
-    value = f"{100 * found.value:{sign}.1f}"
-    if found.low is None:
-        return [value, ""]
-    return [value, f"{100 * found.low:{sign}.1f} to {100 * found.high:{sign}.1f}"]
+    return [f"{100 * found.value:{sign}.1f}", ends_of(found.low, found.high, sign)]
+
+
+def ends_of(low: Optional[float], high: Optional[float], sign: str = "") -> str:
+    """Return the ends of an interval in per cent, with signs if ``sign`` is ``+``."""
+    return "" if low is None else f"{100 * low:{sign}.1f} to {100 * high:{sign}.1f}"
 
 
 def as_json(found: Dict[str, Dict[str, Dict[str, Interval]]]) -> dict:

@@ -49,6 +49,11 @@ def show(args: argparse.Namespace, tables: List[Table], notes: List[str], result
         print(text, end="")
 
 
+def p_value(p: float) -> str:
+    """Return a p-value with four digits."""
+    return f"{p:.4f}" if p >= 0.0001 else "<0.0001"
+
+
 def escape_bars(rows: Sequence[Sequence[Any]]) -> List[list]:
     """Escape the bars of text cells, which would end a cell in Markdown."""
     return [

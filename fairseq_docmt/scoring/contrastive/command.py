@@ -255,8 +255,8 @@ def compare(results: Dict[str, SetResult], others: Dict[str, List[bool]]) -> Dic
 
     found = {}
     for name, right in others.items():
-        own, (base, ones) = _counts(results[name].verdicts), _of_bools(right)
-        difference = _intervals.difference_interval(own, (base, ones))
+        own, other = _counts(results[name].verdicts), _of_bools(right)
+        difference, base = _intervals.difference_interval(own, other), other[0]
         better, worse = int((own[0] > base).sum()), int((own[0] < base).sum())
         p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
         found[name] = Comparison(float(base.mean()), *difference, better, worse, p)
@@ -273,9 +273,9 @@ def _table_of_comparison(compared: Dict[str, Comparison]) -> Table:
             name,
             f"{100 * c.accuracy:.2f}",
             f"{100 * c.difference:+.2f}",
-            "" if c.low is None else f"{100 * c.low:+.1f} to {100 * c.high:+.1f}",
+            _intervals.ends_of(c.low, c.high, "+"),
             f"+{c.better} -{c.worse}",
-            f"{c.p:.4f}" if c.p >= 0.0001 else "<0.0001",
+            _tables.p_value(c.p),
         ]
         for name, c in compared.items()
     ]
@@ -322,7 +322,7 @@ def _counts(verdicts: Sequence[Verdict]) -> _intervals.Counts:
 
 def _interval(verdicts: Sequence[Verdict]) -> str:
     found = _intervals.share_interval(_counts(verdicts))
-    return "" if found.low is None else f"{100 * found.low:.1f} to {100 * found.high:.1f}"
+    return _intervals.ends_of(found.low, found.high)
 
 
 def _figures(result: SetResult) -> dict:

@@ -23,6 +23,8 @@ from fairseq_docmt.scoring.corpus.segment_scores import Given, SegmentMean
 from fairseq_docmt.scoring.corpus.significance import Comparison, Statistics
 from fairseq_docmt.scoring.texts.translations import Translations
 
+#: Unit of metrics of blocks of sentences.
+WINDOWS = f"{WINDOW} sentences"
 #: Group of documents whose segments have several.
 MIXED = "several"
 #: Segments whose references are read at once.
@@ -51,12 +53,12 @@ DEFAULT_OPTIONS = Options()
 
 
 class Kind(NamedTuple):
-    """A metric: label, unit of a segment, direction and constructor."""
+    """A metric: label, unit of a segment, direction and, if it is computed here, constructor."""
 
     label: str
     unit: str
     higher_is_better: bool
-    build: Callable[[Options, Translations], Metric]
+    build: Optional[Callable[[Options, Translations], Metric]] = None
 
 
 def _bleu(options: Options, texts: Translations) -> BLEU:
@@ -86,7 +88,7 @@ METRICS: Dict[str, Kind] = {
     "meteor": Kind("METEOR", "sentence", True, lambda options, texts: Meteor()),
     "comet": Kind("COMET", "sentence", True, _comet(0)),
     "comet-doc": Kind("doc-COMET", "sentence", True, _comet(CONTEXT)),
-    "comet-slide": Kind("COMET-SLIDE", f"{WINDOW} sentences", True, _comet(0)),
+    "comet-slide": Kind("COMET-SLIDE", WINDOWS, True, _comet(0)),
 }
 #: Other names of metrics.
 ALIASES = {"chrf2": "chrf", "chrf2++": "chrf++", "bleu": "s-bleu"}
@@ -153,11 +155,9 @@ def given_metrics(
         }
         better = "higher" if scores.higher_is_better else "lower"
         signature = f"{translations.signature}|unit:sentence|given|better:{better}"
-        kind = Kind(scores.name, "sentence", scores.higher_is_better, lambda *_: None)
+        kind = Kind(scores.name, "sentence", scores.higher_is_better)
         metric = SegmentMean(scores.name)
-        result = _result(kind, metric, statistics, signature, tests, samples)
-        groups = _by_group(translations, kind, metric, statistics)
-        found.append(result._replace(groups=groups))
+        found.append(_result(translations, kind, metric, statistics, signature, tests, samples))
     return found
 
 
@@ -188,12 +188,17 @@ def bleu_of_ranges(
         found = metric.corpus_score(
             [hypotheses[i] for i in sentences], [[r[i] for i in sentences] for r in references]
         )
-        scores[f"{number * size + 1}-{(number + 1) * size}"] = found.score
+        scores[range_of(number, size)] = found.score
     return scores
 
 
+def range_of(number: int, size: int) -> str:
+    """Return the name of a range of positions, e.g. ``1-10``."""
+    return f"{number * size + 1}-{(number + 1) * size}"
+
+
 def _one_metric(translations: Translations, kind: Kind, tests, options, samples) -> MetricResult:
-    if kind.label == "COMET-SLIDE":
+    if kind.unit == WINDOWS:
         translations = windows_of(translations)
     if kind.unit == "document":
         systems = {name: translations.documents(name) for name in translations.names}
@@ -203,8 +208,7 @@ def _one_metric(translations: Translations, kind: Kind, tests, options, samples)
     metric = kind.build(options, translations)
     statistics = statistics_of(systems, references, metric)
     signature = f"{translations.signature}|unit:{kind.unit}|{metric.get_signature()}"
-    result = _result(kind, metric, statistics, signature, tests, samples)
-    return result._replace(groups=_by_group(translations, kind, metric, statistics))
+    return _result(translations, kind, metric, statistics, signature, tests, samples)
 
 
 def _by_group(
@@ -212,7 +216,7 @@ def _by_group(
 ) -> Dict[str, Dict[str, float]]:
     """Return the scores of each group; documents with several groups and blocks have none."""
     groups = texts.groups
-    if groups is None or kind.unit not in ("sentence", "document"):
+    if groups is None or kind.unit == WINDOWS:
         return {}
     if kind.unit == "document":
         sets = [set(groups[a:b]) for a, b in texts.index.spans]
@@ -229,6 +233,7 @@ def _by_group(
 
 
 def _result(
+    translations: Translations,
     kind: Kind,
     metric: Metric,
     statistics: Statistics,
@@ -236,7 +241,7 @@ def _result(
     tests: Sequence[str],
     samples: int,
 ) -> MetricResult:
-    """Return scores, tests and, for means of segments, the scores of segments."""
+    """Return scores, tests, scores by group and, for means of segments, the scores of segments."""
     scores = {
         name: significance.score_of(metric, rows.sum(axis=0)) for name, rows in statistics.items()
     }
@@ -249,7 +254,10 @@ def _result(
     segments = {}
     if isinstance(metric, SegmentMean) and kind.unit == "sentence":
         segments = {name: (metric.scale * rows[:, 0]).tolist() for name, rows in statistics.items()}
-    return MetricResult(kind.label, signature, kind.higher_is_better, scores, found, segments)
+    groups = _by_group(translations, kind, metric, statistics)
+    return MetricResult(
+        kind.label, signature, kind.higher_is_better, scores, found, segments, groups
+    )
 
 
 def statistics_of(

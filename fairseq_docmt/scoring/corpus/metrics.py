@@ -29,16 +29,17 @@ from fairseq_docmt.scoring.corpus import (
 from fairseq_docmt.scoring.corpus.corpus_metrics import MetricResult, Options
 from fairseq_docmt.scoring.corpus.significance import Comparison
 from fairseq_docmt.scoring.texts import translations
+from fairseq_docmt.scoring.texts.alignment import NO_SPACES
 from fairseq_docmt.scoring.texts.translations import Translations
 
 SIGNIFICANT = 0.05
 #: Resamples or trials below which p-values say nothing.
 MINIMUM_SAMPLES = 5
 #: Other codes of languages that are written without spaces.
-THREE_LETTERS = {"zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "cn": "zh", "jpn": "ja"}
-THREE_LETTERS.update(jp="ja", kor="ko", tha="th", lao="lo", khm="km", mya="my", bur="my")
+OTHER_CODES = {"zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "cn": "zh", "jpn": "ja"}
+OTHER_CODES.update(jp="ja", kor="ko", tha="th", lao="lo", khm="km", mya="my", bur="my")
 #: Letters of scripts without spaces between words.
-_NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_NO_SPACES = re.compile(f"[{NO_SPACES}]")
 
 
 def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +109,7 @@ def options_of(args: argparse.Namespace, texts: Translations) -> Options:
 def _tokenizer_of(language: Optional[str]) -> Optional[str]:
     """Return the tokenizer of BLEU for a language, None for 13a."""
     code = (language or "").replace("_", "-").split("-")[0].lower()
-    code = THREE_LETTERS.get(code, code)
+    code = OTHER_CODES.get(code, code)
     if code == "ja":
         return "ja-mecab" if find_spec("MeCab") and find_spec("ipadic") else "char"
     if code == "ko":
@@ -141,13 +142,12 @@ def _language(text: str) -> str:
 
 
 def _names_among(
-    known: Iterable[str],
-    aliases: Mapping[str, str] = {},  # noqa: B006 (not changed)
+    known: Iterable[str], aliases: Optional[Mapping[str, str]] = None
 ) -> Callable[[str], List[str]]:
     """Return a parser of names separated by commas."""
 
     def read(text: str) -> List[str]:
-        names = [aliases.get(name.lower(), name) for name in text.split(",")]
+        names = [(aliases or {}).get(name.lower(), name) for name in text.split(",")]
         names = list(dict.fromkeys(names))
         for name in names:
             if name not in known:
@@ -231,7 +231,7 @@ def by_position(
 def counts_of_ranges(texts: Translations, size: int) -> Dict[str, int]:
     """Return the number of segments in each range of positions: range, e.g. ``1-10`` -> number."""
     counts = np.bincount(texts.index.position // size).tolist()
-    return {f"{n * size + 1}-{(n + 1) * size}": count for n, count in enumerate(counts)}
+    return {corpus_metrics.range_of(n, size): count for n, count in enumerate(counts)}
 
 
 def _refuse_unread(args: argparse.Namespace) -> None:
@@ -349,7 +349,7 @@ def _score(result: MetricResult, system: str) -> str:
 def _p_value(found: Comparison) -> str:
     if found.p is None:
         return "-"
-    text = f"{found.p:.4f}" if found.p >= 0.0001 else "<0.0001"
+    text = _tables.p_value(found.p)
     if found.interval is not None:
         text += f" (±{found.interval:.2f})"
     if found.better is not None:

@@ -19,8 +19,8 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 from fairseq_docmt.errors import UserError
 
 #: Scripts that are written without spaces: one character is one token.
-_NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
-_TOKEN = re.compile(rf"[{_NO_SPACES}]|[^\W_{_NO_SPACES}]+|\S")
+NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+_TOKEN = re.compile(rf"[{NO_SPACES}]|[^\W_{NO_SPACES}]+|\S")
 #: Marks that end a sentence, and quotes and brackets that may follow.
 _FINAL, _CLOSING = ".?!…。！？؟۔।॥", "\"'”’“»«)]」』）】"
 #: A cut is moved over at most this many tokens, to the end of a sentence.

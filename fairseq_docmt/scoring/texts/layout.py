@@ -12,6 +12,8 @@ from fairseq_docmt.readers import Document, Documents, Input, Lines, Output
 
 #: Number of segments or documents that notes name.
 SHOWN = 5
+#: In notes of translations that a text does not have.
+TAKEN_FOR_EMPTY = "taken for empty"
 
 
 class Mismatch(UserError):
@@ -146,7 +148,7 @@ class Layout(NamedTuple):
             lines = self._lines(text)
             taken = self._without_ends(text) and not self._may_be_ends(lines)
             blank = lines.count("") if taken else 0
-            return [f"{name}: {blank} blank lines taken for empty translations"] * (blank > 0)
+            return [f"{name}: {blank} blank lines {TAKEN_FOR_EMPTY} translations"] * (blank > 0)
         if not isinstance(text, Documents):
             return []
         if self.ids is None:

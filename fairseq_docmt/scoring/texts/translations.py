@@ -16,7 +16,14 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Documents, Input, Lines, read_docids, read_input
 from fairseq_docmt.readers import add_argument as add_format_argument
 from fairseq_docmt.scoring.texts import alignment, checks, wrappers
-from fairseq_docmt.scoring.texts.layout import SHOWN, Layout, Mismatch, by_docids, named
+from fairseq_docmt.scoring.texts.layout import (
+    SHOWN,
+    TAKEN_FOR_EMPTY,
+    Layout,
+    Mismatch,
+    by_docids,
+    named,
+)
 from fairseq_docmt.scoring.texts.matching import (
     DEFAULT_READING,
     Reading,
@@ -303,9 +310,9 @@ def _stripped(
     inputs: Dict[str, Input], references: Sequence[Input], notes: List[str]
 ) -> Dict[str, Input]:
     """Return systems without wrappers, and add notes of what changed."""
-    found = {}
+    found, removed = {}, wrappers.removed_for(references)
     for name, text in inputs.items():
-        found[name], changed = wrappers.stripped(text, references)
+        found[name], changed = wrappers.stripped(text, removed)
         notes += [f"{name}: wrappers removed from {changed} segments"] * (changed > 0)
     return found
 
@@ -331,13 +338,12 @@ def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -
         notes.append(checks.shift_note(name, text, reference, texts.index, texts.place))
         found = wrappers.find(text, reference, texts.source, texts.index.spans)
         notes += wrappers.notes_on(name, found, places)
+    whole = texts.joined(reference)
     for name in texts.names if texts.index.num_documents > 1 else ():
-        whole = texts.documents(name)
-        notes.append(checks.length_note(name, whole, texts.joined(reference), names))
+        notes.append(checks.length_note(name, texts.documents(name), whole, names))
     for name, text in texts.systems.items():
         empty = sum(not one and bool(wanted) for one, wanted in zip(text, reference))
-        said = [*texts.notes, *filter(None, notes)]
-        known = any(note.startswith(f"{name}: ") and " empty" in note for note in said)
+        known = any(n.startswith(f"{name}: ") and TAKEN_FOR_EMPTY in n for n in texts.notes)
         notes.append(f"{name}: {empty} empty translations" if empty and not known else None)
     texts.notes.extend(filter(None, notes))
     procedure = []
@@ -382,7 +388,7 @@ def _without_gaps(
             notes += _gap_notes(texts, gaps.missing & ~lacking, f"which {name} lacks")
             lacking |= gaps.missing
         elif gaps.missing.any():
-            texts.notes.append(f"{name}: {gaps.missing.sum()} missing segments taken for empty")
+            texts.notes.append(f"{name}: {gaps.missing.sum()} missing segments {TAKEN_FOR_EMPTY}")
     notes += _gap_notes(texts, missing, "without a reference or source")
     notes += _gap_notes(texts, bad & ~lacking, "marked as bad (is_bad_source)")
     dropped = lacking | bad

@@ -36,7 +36,6 @@ OFFER = re.compile(
     r"[^\n]*$",
     flags=re.I,
 )
-FENCE = re.compile(r"```\w*")
 _FENCED = re.compile(r"```(?:\w*\n|\s*)(.*?)\s*```", flags=re.S)
 _NUMBER = re.compile(r"[(\[]?(\d+)[.):\]]\s+")
 #: Lines of a document below which numbers at their beginning may be chance.
@@ -66,27 +65,42 @@ class Found(NamedTuple):
     example: str
 
 
-def stripped(text: Input, references: Sequence[Input]) -> Tuple[Input, int]:
+class Removed(NamedTuple):
+    """Which wrappers are removed; thoughts and fences always are."""
+
+    announcements: bool = True
+    offers: bool = True
+    numbers: bool = True
+
+
+def removed_for(references: Sequence[Input]) -> Removed:
+    """Return what is no part of the text, as the references do not have it."""
+    lines = [line for reference in references for line in _lines_of(reference)]
+    numbered = sum(map(bool, map(_NUMBER.match, lines)))
+    return Removed(
+        not any(map(ANNOUNCEMENT.match, lines)),
+        not any(map(OFFER.match, lines)),
+        numbered <= MANY * len(lines),
+    )
+
+
+def stripped(text: Input, removed: Removed) -> Tuple[Input, int]:
     """Remove thoughts, fences, announcements and offers of help around translations.
 
     Args:
         text: translations of a system.
-        references: references; what stands in them too is not removed.
+        removed: what is removed.
 
     Returns:
         The translations, and the number of segments or lines that changed.
     """
-    known = [line for reference in references for line in _lines_of(reference)]
-    patterns = [p for p in (ANNOUNCEMENT, OFFER) if not _at_a_line(p).search("\n".join(known))]
-    if sum(map(bool, map(_NUMBER.match, known))) <= MANY * len(known):
-        patterns.append(_NUMBER)
     if isinstance(text, Output):
-        kept = {n: _bare([line], patterns) for n, line in text.hypotheses.items()}
+        kept = {n: _bare([line], removed) for n, line in text.hypotheses.items()}
         hypotheses = {n: lines[0] if lines else "" for n, lines in kept.items()}
         changed = sum(line != text.hypotheses[n] for n, line in hypotheses.items())
         return text._replace(hypotheses=hypotheses), changed
     if isinstance(text, Documents):
-        found = [_bare_document(document, patterns) for document in text.documents]
+        found = [_bare_document(document, removed) for document in text.documents]
         changed = sum(
             abs(len(new.segments) - len(old.segments))
             + sum(a != b for a, b in zip(new.segments, old.segments))
@@ -97,26 +111,36 @@ def stripped(text: Input, references: Sequence[Input]) -> Tuple[Input, int]:
     without = THOUGHTS.sub("", "\n".join(text.lines)).split("\n")
     for filled, block in groupby(without, key=bool):
         block_lines = [*block]
-        lines += _bare(block_lines, patterns) if filled else block_lines
+        lines += _bare(block_lines, removed) if filled else block_lines
     kept = {*lines, ""}
     return text._replace(lines=lines), sum(line not in kept for line in text.lines)
 
 
-def _bare_document(document: Document, patterns: Sequence[Pattern]) -> Document:
+def _bare_document(document: Document, removed: Removed) -> Document:
     if document.numbers is None and not document.missing and not document.bad:
-        return document._replace(segments=_bare(document.segments, patterns))
+        return document._replace(segments=_bare(document.segments, removed))
     # Segments with names or marks stay, if need be empty.
-    bare = [" ".join(_bare([segment], patterns)) for segment in document.segments]
-    return document._replace(segments=_without_numbers(bare) if _NUMBER in patterns else bare)
+    bare = [" ".join(_bare([segment], removed)) for segment in document.segments]
+    return document._replace(segments=_without_numbers(bare) if removed.numbers else bare)
 
 
-def _bare(lines: List[str], patterns: Sequence[Pattern]) -> List[str]:
+def _bare(lines: List[str], removed: Removed) -> List[str]:
     """Return the lines of a document, or a single segment, without what is around them."""
     text = THOUGHTS.sub("", "\n".join(lines))
-    fenced = _FENCED.fullmatch(_without(text, patterns).strip())
-    text = fenced[1] if fenced else text
-    bare = [line for line in _without(text, patterns).split("\n") if line.strip()]
-    return _without_numbers(bare) if _NUMBER in patterns else bare
+    fenced = _FENCED.fullmatch("\n".join(_without_words(text.split("\n"), removed)).strip())
+    bare = _without_words((fenced[1] if fenced else text).split("\n"), removed)
+    return _without_numbers(bare) if removed.numbers else bare
+
+
+def _without_words(lines: List[str], removed: Removed) -> List[str]:
+    """Return lines without announcements, offers and blank lines."""
+    if removed.announcements:
+        lines = [
+            line[match.end() :] if (match := ANNOUNCEMENT.match(line)) else line for line in lines
+        ]
+    if removed.offers and len(lines) > 1 and OFFER.fullmatch(lines[-1]):
+        lines = lines[:-1]
+    return [line for line in lines if line.strip()]
 
 
 def is_numbered(lines: Sequence[str]) -> bool:
@@ -152,10 +176,6 @@ def _lines_of(text: Input) -> List[str]:
     if isinstance(text, Lines):
         return text.lines
     return [segment for document in text.documents for segment in document.segments]
-
-
-def _at_a_line(pattern: Pattern) -> Pattern:
-    return re.compile(rf"^(?:{pattern.pattern})", flags=pattern.flags | re.M)
 
 
 # ---- what is left --------------------------------------------------------------------------------

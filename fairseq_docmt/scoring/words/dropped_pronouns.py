@@ -30,7 +30,7 @@ import numpy as np
 import fairseq_docmt
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _tables
-from fairseq_docmt.scoring._intervals import PROCEDURE, Counts, difference_interval
+from fairseq_docmt.scoring._intervals import PROCEDURE, Counts, difference_interval, ends_of
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.texts import translations
 from fairseq_docmt.scoring.texts.translations import Translations
@@ -318,15 +318,12 @@ def tables_of(
 
 def _table_of_differences(differences: Dict[str, Difference], texts: Translations) -> List[Table]:
     rows = [
-        [name, f"{100 * found.f1:+.1f}", _interval(found)] for name, found in differences.items()
+        [name, f"{100 * found.f1:+.1f}", ends_of(found.low, found.high, "+")]
+        for name, found in differences.items()
     ]
     first = texts.names[0]
     columns = ["system", f"F1 over {first}", "95 % interval"]
     return [Table("Differences, bootstrap over sentences", columns, rows)] if rows else []
-
-
-def _interval(found: Difference) -> str:
-    return "" if found.low is None else f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
 
 
 def _cell(found: Restored) -> str:

@@ -35,15 +35,19 @@ WRAPPED = {
 }
 
 
+def stripped(text, references):
+    return wrappers.stripped(text, wrappers.removed_for(references))
+
+
 @pytest.mark.parametrize("name", WRAPPED)
 def test_documents_are_bare(name):
     lines = [line for line in WRAPPED[name].split("\n") if line]
     text = Documents("x", [Document("a", lines), Document("b", BARE)])
-    found, changed = wrappers.stripped(text, [])
+    found, changed = stripped(text, [])
     assert [document.segments for document in found.documents] == [BARE, BARE] and changed > 0
     plain = Lines("x", [*WRAPPED[name].split("\n"), "", *BARE])
     if "all" not in name and "\n\n" not in WRAPPED[name] or name == "thoughts":
-        assert wrappers.stripped(plain, [])[0].lines == [*BARE, "", *BARE]
+        assert stripped(plain, [])[0].lines == [*BARE, "", *BARE]
 
 
 NUMBERED = ["1. Hola.", "2. ¿Qué tal?", "3. Bien."]
@@ -54,14 +58,14 @@ def test_numbers_of_segments():
     bare = ["Hola.", "¿Qué tal?", "Bien."]
     named = Document("a", NUMBERED, ["x", "y", "z"])
     text = Documents("x", [Document("a", NUMBERED), named._replace(id="b")])
-    found, changed = wrappers.stripped(text, [Lines("r", bare)])
+    found, changed = stripped(text, [Lines("r", bare)])
     assert [document.segments for document in found.documents] == [bare] * 2 and changed == 6
-    assert wrappers.stripped(text, [Lines("r", NUMBERED)]) == (text, 0)
-    found = wrappers.stripped(Lines("x", [*NUMBERED, "", *NUMBERED[:2], "", "4. a"]), [])[0]
+    assert stripped(text, [Lines("r", NUMBERED)]) == (text, 0)
+    found = stripped(Lines("x", [*NUMBERED, "", *NUMBERED[:2], "", "4. a"]), [])[0]
     assert found.lines == [*bare, "", *NUMBERED[:2], "", "4. a"]
     for lines in (["1. a", "3. b", "4. c"], ["2. a", "3. b", "4. c"], ["1. a", "b", "3. c"]):
         text = Documents("x", [Document("a", lines)])
-        assert wrappers.stripped(text, []) == (text, 0)
+        assert stripped(text, []) == (text, 0)
     found = wrappers.find([*NUMBERED, *bare], bare * 2, None, [(0, 3), (3, 6)])
     assert found.kinds == {"numbers of segments": [0, 1, 2]} and found.example == "1. Hola."
     assert not wrappers.find(NUMBERED, NUMBERED, None, [(0, 3)]).kinds
@@ -70,10 +74,10 @@ def test_numbers_of_segments():
 def test_segments_with_names_are_bare():
     lines = ["Translation: Hola.", "<think>x</think>", "```Bien.```", "Adiós."]
     document = Document("a", lines, ["1", "2", "3", "4"])
-    (found,) = wrappers.stripped(Documents("x", [document]), [])[0].documents
+    (found,) = stripped(Documents("x", [document]), [])[0].documents
     assert found == Document("a", ["Hola.", "", "Bien.", "Adiós."], ["1", "2", "3", "4"])
     output = Output("x", dict(enumerate(lines)), {})
-    found, changed = wrappers.stripped(output, [])
+    found, changed = stripped(output, [])
     assert [*found.hypotheses.values()] == ["Hola.", "", "Bien.", "Adiós."] and changed == 3
 
 
@@ -90,14 +94,14 @@ def test_segments_with_names_are_bare():
 )
 def test_text_stays(line):
     text = Documents("x", [Document("a", [line])])
-    assert wrappers.stripped(text, []) == (text, 0)
+    assert stripped(text, []) == (text, 0)
 
 
 def test_what_the_reference_has_stays():
     lines = ["Traducción: J. Cano", "Hola."]
     text = Documents("x", [Document("a", lines)])
-    assert wrappers.stripped(text, [])[0].documents[0].segments == ["J. Cano", "Hola."]
-    assert wrappers.stripped(text, [Lines("r", ["Traducción: M. Paz"])]) == (text, 0)
+    assert stripped(text, [])[0].documents[0].segments == ["J. Cano", "Hola."]
+    assert stripped(text, [Lines("r", ["Traducción: M. Paz"])]) == (text, 0)
 
 
 @pytest.mark.parametrize(
