@@ -215,8 +215,8 @@ def write_whole(texts: Mapping[str, Iterable[str]]) -> None:
     Raises:
         CorpusError: a file cannot be written, or is none, such as a pipe or a device.
     """
-    paths = [Path(path).resolve() for path in texts]
-    for path, given in zip(paths, texts):
+    names = {Path(path).resolve(): path for path in texts}
+    for path, given in names.items():
         if not str(given):
             raise CorpusError("an output has no name; give a file to write")
         if str(given).endswith(".gz"):
@@ -225,18 +225,17 @@ def write_whole(texts: Mapping[str, Iterable[str]]) -> None:
             )
         if path.exists() and not path.is_file() and not path.is_dir():
             raise CorpusError(f"{given} is no file; give a file to write")
-    partials = {path: path.parent / (path.name + ".partial") for path in paths}
+    partials = {path: path.parent / (path.name + ".partial") for path in names}
     try:
-        for path, lines in zip(paths, texts.values()):
+        for path, given in names.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            write_lines(partials[path], lines)
+            write_lines(partials[path], texts[given])
         for path, partial in partials.items():
             os.replace(partial, path)
     except OSError as error:
-        shown = dict(zip(paths, texts))[path]
-        raise CorpusError(f"{shown} cannot be written ({error.strerror})") from None
+        raise CorpusError(f"{names[path]} cannot be written ({error.strerror})") from None
     finally:
         for partial in partials.values():
             with contextlib.suppress(OSError):

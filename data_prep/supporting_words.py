@@ -48,6 +48,12 @@ def without_marks(text: str) -> Tuple[str, List[Marked]]:
     Marks without a counterpart mark nothing, nor do those around a part of a word, such as
     ``sp<p>it</p>e``.
     """
+    plain, words = between_marks(text)
+    return plain, [word for word in words if is_whole(plain, word)]
+
+
+def between_marks(text: str) -> Tuple[str, List[Marked]]:
+    """Return a line without its marks, and what stands between two marks that belong together."""
     text = BROKEN.sub(r"\1\2", text)
     plain, words, opened, last = "", [], {}, 0
     for mark in MARK.finditer(text):
@@ -59,8 +65,7 @@ def without_marks(text: str) -> Tuple[str, List[Marked]]:
         elif (name, number) in opened:
             kind, start = opened.pop((name, number))
             words.append(Marked(kind, number, start, len(plain)))
-    plain += text[last:]
-    return plain, [word for word in words if is_whole(plain, word)]
+    return plain + text[last:], words
 
 
 def is_whole(text: str, word: Marked) -> bool:
@@ -90,7 +95,7 @@ def marked_documents(args: argparse.Namespace) -> Iterator[Document]:
         for text in (text for pair in document for text in pair):
             found = len(MARK.findall(text))
             marks += found
-            alone += found - 2 * _pairs_of_marks(text)
+            alone += found - 2 * len(between_marks(text)[1])
         yield document
     if not marks:
         raise CorpusError(f"{args.source} has no marks such as <p> and <hon>; give the marked text")
@@ -99,18 +104,6 @@ def marked_documents(args: argparse.Namespace) -> Iterator[Document]:
             f"warning: {alone:,} of {marks:,} marks have no counterpart and mark nothing",
             file=sys.stderr,
         )
-
-
-def _pairs_of_marks(text: str) -> int:
-    """Return the number of opening marks that have a closing one."""
-    opened, pairs = set(), 0
-    for name, number in MARK.findall(BROKEN.sub(r"\1\2", text)):
-        if name in CLOSING:
-            opened.add((CLOSING[name], number))
-        elif (name, number) in opened:
-            opened.remove((name, number))
-            pairs += 1
-    return pairs
 
 
 def _documents(args: argparse.Namespace) -> Iterator[Document]:

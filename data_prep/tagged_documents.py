@@ -30,14 +30,17 @@ TAG = re.compile(r"</?[a-zA-Z]\w*\b[^>]*>")
 Segments = List[List[str]]
 
 
-def read_segments(path: str) -> Segments:
-    """Read the segments of each document of a file, including empty segments.
+def segments_of(lines: List[str], path: str) -> Segments:
+    """Return the segments of each document of a file, including empty segments.
+
+    Args:
+        lines: text of the file.
+        path: name of the file, for error messages.
 
     Raises:
-        CorpusError: the file cannot be read or has no document, a segment is outside of a
-            document, or a document has several texts.
+        CorpusError: the file has no document, a segment is outside of a document, or a document
+            has several texts.
     """
-    lines = list(lines_of(path))
     is_set = any(map(SEGMENT.search, lines))
     documents = _segments_of_set(lines, path) if is_set else _lines_among_tags(lines)
     if not documents:
@@ -101,10 +104,10 @@ def _lines_among_tags(lines: List[str]) -> Segments:
     return [talk for talk in talks if talk] if len(talks) > 1 else []
 
 
-def _ids(path: str) -> List[Tuple[str, ...]]:
+def _ids(lines: List[str]) -> List[Tuple[str, ...]]:
     """Return the ids of the documents of a set, each followed by those of its segments."""
     found: List[List[str]] = []
-    for line in lines_of(path):
+    for line in lines:
         for tag, name, _, value in ID.findall(line):
             if tag.lower() == "doc" and name.lower() in ("docid", "id"):
                 found.append([value])
@@ -113,10 +116,9 @@ def _ids(path: str) -> List[Tuple[str, ...]]:
     return [*map(tuple, found)]
 
 
-def _check_ids(names: Tuple[str, str]) -> None:
+def _check_ids(names: Tuple[str, str], texts: Sequence[List[str]]) -> None:
     """Raise a CorpusError if documents or segments of a pair of sets have different ids."""
-    sides = [*map(_ids, names)]
-    for one, other in zip(*sides):
+    for one, other in zip(*map(_ids, texts)):
         if one != other and len(one) == len(other):
             pair = next(pair for pair in zip(one, other) if pair[0] != pair[1])
             kind = "document" if one[0] != other[0] else f"document {one[0]}: segment"
@@ -140,8 +142,9 @@ def read_documents(sources: Sequence[str], targets: Sequence[str]) -> Iterator[D
             f"{len(sources)} source files, but {len(targets)} target files; give pairs of files"
         )
     for names in zip(sources, targets):
-        source, target = map(read_segments, names)
-        _check_ids(names)
+        texts = [list(lines_of(name)) for name in names]
+        source, target = map(segments_of, texts, names)
+        _check_ids(names, texts)
         if len(source) != len(target):
             raise CorpusError(
                 f"{names[0]} has {len(source)} documents, {names[1]} has {len(target)}; give the "

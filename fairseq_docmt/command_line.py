@@ -110,20 +110,23 @@ def _check_files(name: str, parser: argparse.ArgumentParser, args: argparse.Name
             raise UserError(f"{flag(option)} is empty; give a file or a value")
     if name == "translate":  # writes no file that is there
         return
-    # `report` reads the tags that others write.
-    outputs = {
-        o: given[o][0] for o in OUTPUTS if o in given and not (name, o) == ("report", "tags")
-    }
+    written = [option for option in OUTPUTS if option in given]
+    if name == "report" and "tags" in written:
+        written.remove("tags")  # which other commands write
+    outputs = {option: given[option][0] for option in written}
     read = [text for option, texts in given.items() if option not in outputs for text in texts]
     for option, output in outputs.items():
         same = [other for other in outputs if other != option and _same(output, outputs[other])]
         if same:
             raise UserError(f"{flag(option)} and {flag(same[0])} are both {output}; give two files")
-        for text in read:
-            files = (text, text.partition("=")[2], text.rpartition("#")[0])
-            files = (*files, text.partition("=")[2].rpartition("#")[0])
-            if any(_same(output, file) for file in files if file):
-                raise UserError(f"{flag(option)} {output} is read, too; give another file to write")
+        if any(_same(output, file) for text in read for file in _files_in(text)):
+            raise UserError(f"{flag(option)} {output} is read, too; give another file to write")
+
+
+def _files_in(text: str) -> List[str]:
+    """Return the files that a value may name, as ``FILE``, ``NAME=FILE`` or with ``#TEXT``."""
+    files = [text, text.partition("=")[2]]
+    return [*filter(None, [*files, *(file.rpartition("#")[0] for file in files)])]
 
 
 def _same(one: str, other: str) -> bool:

@@ -203,10 +203,9 @@ def test_entities_of_line_breaks_become_spaces(tmp_path, form, entity):
     assert out[1].read_text() == "A\nB\n\nD\n"
 
 
-def test_segments_belong_to_the_nearest_document(tmp_path):
+def test_segments_belong_to_the_nearest_document():
     text = "<doc>\n<seg id=1>a\nc</seg>\n<doc>\n<seg id=1>b</seg>\n</doc>\n"
-    (path,) = write(tmp_path, s=text)
-    assert tagged_documents.read_segments(path) == [["a c"], ["b"]]
+    assert tagged_documents.segments_of(text.splitlines(), "s") == [["a c"], ["b"]]
 
 
 @pytest.mark.parametrize(

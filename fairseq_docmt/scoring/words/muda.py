@@ -131,10 +131,7 @@ def main(args: argparse.Namespace) -> None:
         ]
         for phenomenon, systems in parts.items():
             systems[name] = pronouns.by_sentence([found[phenomenon] for found in single])
-        counts[name] = {
-            phenomenon: sum((found[phenomenon] for found in single), Counts())
-            for phenomenon in rules.phenomena
-        }
+        counts[name] = pronouns.summed(rules.phenomena, single)
     intervals = _intervals.compare(parts)
     if args.tags:
         found = [[name for name, words in each.items() if words] for each in reference]

@@ -12,7 +12,7 @@ them in lower case, as the code of the paper does.
 """
 
 import argparse
-from collections import Counter
+from itertools import repeat
 from typing import Dict, Iterable, List, NamedTuple, Sequence
 
 import numpy as np
@@ -64,17 +64,32 @@ def count_pronouns(
         rules: rules of a language pair.
         source, hypotheses, references: (sentences,) each.
     """
-    sums = {name: Counter() for name in rules.classes}
-    for original, hypothesis, reference in zip(source, hypotheses, references):
-        for name in rules.classes_of(original):
-            found, wanted = rules.count(name, hypothesis), rules.count(name, reference)
-            sums[name].update(hypothesis=found, reference=wanted, both=min(found, wanted))
-    counts = {name: Counts(**found) for name, found in sums.items()}
+    single = map(count_in_sentence, repeat(rules), source, hypotheses, references)
+    return with_all(summed(rules.classes, list(single)))
+
+
+def count_in_sentence(
+    rules: PronounRules, source: Tagged, hypothesis: Tagged, reference: Tagged
+) -> Dict[str, Counts]:
+    """Return the counts of each class in a sentence."""
+    counts = dict.fromkeys(rules.classes, Counts())
+    for name in rules.classes_of(source):
+        found, wanted = rules.count(name, hypothesis), rules.count(name, reference)
+        counts[name] = Counts(found, wanted, min(found, wanted))
+    return counts
+
+
+def summed(names: Iterable[str], counts: Sequence[Dict[str, Counts]]) -> Dict[str, Counts]:
+    """Return the sums of the counts of sentences by name."""
+    return {name: sum((found[name] for found in counts), Counts()) for name in names}
+
+
+def with_all(counts: Dict[str, Counts]) -> Dict[str, Counts]:
+    """Add the sum of all classes (``all``), and the sum ``without neuter``."""
     total = sum(counts.values(), Counts())
     if "neuter" in counts:
-        counts["without neuter"] = sum(
-            (found for name, found in counts.items() if name != "neuter"), Counts()
-        )
+        others = (found for name, found in counts.items() if name != "neuter")
+        counts = {**counts, "without neuter": sum(others, Counts())}
     return {**counts, "all": total}
 
 
@@ -179,13 +194,11 @@ def main(args: argparse.Namespace) -> None:
     for name, sentences in texts.systems.items():
         found = tag(models[1], sentences, args.lowercase)
         for phenomenon, rules in pair.phenomena.items():
-            by_class = count_pronouns(rules, source, found, reference)
-            counts.setdefault(phenomenon, {})[name] = by_class
-            single = [
-                count_pronouns(rules, [original], [one], [wanted])["all"]
-                for original, one, wanted in zip(source, found, reference)
-            ]
-            parts.setdefault(phenomenon, {})[name] = by_sentence(single)
+            single = list(map(count_in_sentence, repeat(rules), source, found, reference))
+            counts.setdefault(phenomenon, {})[name] = with_all(summed(rules.classes, single))
+            parts.setdefault(phenomenon, {})[name] = by_sentence(
+                [sum(by_class.values(), Counts()) for by_class in single]
+            )
     if args.tags:
         tags.write(args.tags, texts, pronoun_tags(pair.phenomena, source, reference))
     taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
