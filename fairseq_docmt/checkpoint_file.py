@@ -8,7 +8,7 @@ import pickle
 import pickletools
 import re
 import zipfile
-from typing import Any, Dict, Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, MutableMapping, NamedTuple, Optional, Set, Tuple
 
 import torch
 from fairseq import registry, tasks
@@ -20,6 +20,15 @@ from fairseq_docmt.errors import UserError
 
 #: task and model in checkpoints of version 0.1 -> today's task
 RENAMED_TASKS = {("full_document_translation", "memnet_rnn"): "document_rows_translation"}
+#: model -> option in checkpoints of version 0.1 -> today's option
+RENAMED_OPTIONS = {
+    "cache_rnn": {"fusion": "context_integration"},
+    "context_rnn": {"forget_context": "no_context"},
+    "han_transformer": {"forget_context": "no_context"},
+    "memnet_rnn": {"memory": "context_side", "memory_to": "context_integration"},
+    "memory_transformer": {"memory_side": "context_side", "forget_memory": "no_context"},
+    "multi_encoder_transformer": {"forget_context": "no_context"},
+}
 
 
 class CheckpointFile(NamedTuple):
@@ -217,7 +226,17 @@ def _by_group(settings) -> Dict[str, Dict[str, Any]]:
         name: vars(group) if isinstance(group, argparse.Namespace) else group
         for name, group in groups.items()
     }
-    return {name: dict(group) for name, group in as_dict.items() if hasattr(group, "keys")}
+    by_group = {name: dict(group) for name, group in as_dict.items() if hasattr(group, "keys")}
+    if "model" in by_group:
+        rename_options(by_group["model"])
+    return by_group
+
+
+def rename_options(cfg: MutableMapping[str, Any]) -> None:
+    """Give the options of a model in a checkpoint their names of today, in place."""
+    for stored, name in RENAMED_OPTIONS.get(cfg.get("_name"), {}).items():
+        if stored in cfg:
+            cfg[name] = cfg.pop(stored)
 
 
 def misfit(message: str) -> str:

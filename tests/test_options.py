@@ -43,7 +43,7 @@ def test_options_of_an_architecture_have_its_sizes(shown):
     assert "--cache-size N\n      number of slots of the cache; 0: no cache (default: 25)" in cache
     assert "--encoder-hidden-size" not in cache  # of rnnsearch
     memory = shown("--arch", "memory_transformer")
-    assert "--memory-side both|source|target" in memory
+    assert "--context-side both|source|target" in memory
     assert "--dropout" not in memory  # of transformer
 
 

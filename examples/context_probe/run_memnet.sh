@@ -64,7 +64,7 @@ for system in "${systems[@]}"; do
   fi
   # As many documents in an update, however long they are.
   train "$system" "$updates" "${document[@]}" --max-tokens $((200 * ${SENTENCES:-6})) "${drafts[@]}" \
-    --arch memnet_rnn --memory "$system" --memory-to output --freeze-pretrained \
+    --arch memnet_rnn --context-side "$system" --context-integration output --freeze-pretrained \
     --dropout 0 --memory-dropout 0 "${schedule[@]}" --warmup-updates 0 \
     --sentence-lm "$work/lm/forward/$best:$work/lm/backward/$best" \
     --sentence-lm-embed-dim "$lm_size" --sentence-lm-hidden-size "$lm_size" \

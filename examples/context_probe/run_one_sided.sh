@@ -18,7 +18,7 @@ updates=${UPDATES:-3000}
 prepare --phenomena pronoun,number,speaker
 for system in "${systems[@]}"; do
   train "$system" "$updates" --task sentence_stream_translation --batch-size 16 \
-    --chunk-sentences 8 --arch memory_transformer --memory-side "$system"
+    --chunk-sentences 8 --arch memory_transformer --context-side "$system"
   fairseq-docmt contrastive "$work/data/test.contrastive.jsonl" \
     --path "$work/$system/checkpoint_last.pt" --format json --out "$work/$system.json" \
     2> "$work/contrastive_$system.log" || { tail -n 20 "$work/contrastive_$system.log" >&2; exit 1; }

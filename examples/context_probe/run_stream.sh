@@ -29,22 +29,22 @@ recurrent=(--encoder-embed-dim 128 --encoder-hidden-size 128 --attention-dim 128
 for system in "${systems[@]}"; do
   sizes=("${transformer[@]}")
   case $system in
-    both | source | target) options=(--arch memory_transformer --memory-side "$system") ;;
-    forget) options=(--arch memory_transformer --forget-memory) ;;
+    both | source | target) options=(--arch memory_transformer --context-side "$system") ;;
+    forget) options=(--arch memory_transformer --no-context) ;;
     han) options=(--arch han_transformer) ;;
     han-source | han-target) options=(--arch han_transformer --context-side "${system#han-}") ;;
-    han-forget) options=(--arch han_transformer --forget-context) ;;
+    han-forget) options=(--arch han_transformer --no-context) ;;
     multi-encoder*)
       options=(--arch multi_encoder_transformer --context-sentences 3)
       case $system in
         *-inside) options+=(--context-integration inside) ;;
-        *-forget) options+=(--forget-context) ;;
+        *-forget) options+=(--no-context) ;;
       esac
       ;;
     previous-* | hierarchical | hierarchical-forget)
       sizes=("${recurrent[@]}")
       options=(--arch context_rnn --context "${system%-forget}" --share-decoder-input-output-embed)
-      [[ $system != *-forget ]] || options+=(--forget-context)
+      [[ $system != *-forget ]] || options+=(--no-context)
       # It learns to use its context only if the learning rate stays high for longer.
       [[ $system != previous-target* ]] || options+=(--warmup-updates 1000)
       ;;

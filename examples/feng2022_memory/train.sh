@@ -53,6 +53,6 @@ second() {
 
 case $system in
   sentence) first --task sliding_window_translation --window-size 1 --arch transformer "$@" ;;
-  both | source | target) second --memory-side "$system" "$@" ;;
+  both | source | target) second --context-side "$system" "$@" ;;
   *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac

@@ -46,7 +46,7 @@ case $system in *-output) insertion=output ;; *) insertion=context ;; esac
 # One document per update.
 memory() {
   second --task document_rows_translation --max-document-tokens 8000 --batch-size 1 \
-    --arch memnet_rnn --memory-to "$insertion" --memory-dropout 0.2 "$@"
+    --arch memnet_rnn --context-integration "$insertion" --memory-dropout 0.2 "$@"
 }
 
 stream() {
@@ -56,9 +56,9 @@ stream() {
 
 case ${system%-output} in
   base) first --task sliding_window_translation --window-size 1 --batch-size 80 "$@" ;;
-  source) memory --memory source "${source[@]}" "$@" ;;
-  target) memory --memory target "${target[@]}" "$@" ;;
-  both) memory --memory both "${source[@]}" "${target[@]}" "$@" ;;
+  source) memory --context-side source "${source[@]}" "$@" ;;
+  target) memory --context-side target "${target[@]}" "$@" ;;
+  both) memory --context-side both "${source[@]}" "${target[@]}" "$@" ;;
   prevtrg) stream --context previous-target "$@" ;;
   jean2017) stream --context previous-source-attention "$@" ;;
   wang2017) stream --context hierarchical "$@" ;;

@@ -46,9 +46,9 @@ cache() {
 case $system in
   base) train --task sliding_window_translation --window-size 1 --batch-size 80 \
     --arch rnnsearch --dropout "$dropout" --max-epoch 15 "$@" ;;
-  cache) cache --fusion deep "$@" ;;
-  cache-shallow) cache --fusion shallow "$@" ;;
-  cache-no-overwrite) cache --fusion deep --no-overwrite "$@" ;;
+  cache) cache --context-integration deep "$@" ;;
+  cache-shallow) cache --context-integration shallow "$@" ;;
+  cache-no-overwrite) cache --context-integration deep --no-overwrite "$@" ;;
   wang2017) stream --arch context_rnn --context hierarchical --dropout "$dropout" \
     --max-epoch 15 "$@" ;;
   jean2017) stream --arch context_rnn --context previous-source-attention --dropout "$dropout" \

@@ -109,11 +109,11 @@ prepare() {
 # Adds the language models of a source memory and the drafts of a target memory to the options.
 read_memories() {
   case " ${options[*]} " in *" memnet_rnn "*) ;; *) return 0 ;; esac
-  case " ${options[*]} " in *" --memory source "* | *" --memory both "*)
+  case " ${options[*]} " in *" --context-side source "* | *" --context-side both "*)
     options+=(--sentence-lm "$work/lm/forward/checkpoint_best.pt:$work/lm/backward/checkpoint_best.pt"
       --sentence-lm-embed-dim "$lm_size" --sentence-lm-hidden-size "$lm_size") ;;
   esac
-  case " ${options[*]} " in *" --memory target "* | *" --memory both "*)
+  case " ${options[*]} " in *" --context-side target "* | *" --context-side both "*)
     options+=(--drafts "$work/$start/drafts")
     search+=(--drafts "$work/$start/drafts") ;;
   esac

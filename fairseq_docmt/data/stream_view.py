@@ -268,7 +268,7 @@ class StreamView(DocumentView):
         return batch
 
     def batches(
-        self, lanes: int, chunk: int, shards: int, seed: Optional[int], random_chunk: bool
+        self, lanes: int, chunk: int, shards: int, seed: Optional[int], sample_chunk_sentences: bool
     ) -> List[List[Place]]:
         """Return the batches of an epoch; batch i belongs to process ``i % shards``.
 
@@ -278,13 +278,13 @@ class StreamView(DocumentView):
             chunk: number of sentences per lane in a batch.
             shards: number of processes.
             seed: seed of the epoch; None reads documents in the order of the corpus.
-            random_chunk: draw the number of sentences of each batch from 1 to ``chunk``.
+            sample_chunk_sentences: draw the number of sentences of each batch from 1 to ``chunk``.
         """
         lanes = min(lanes, -(-self.index.num_documents // shards))
         documents = fill_lanes(self.index, lanes * shards, seed)
         lengths = np.diff(self.index.starts)
         steps = max(int(lengths[lane].sum()) for lane in documents)
-        sizes = chunk_sizes(steps, chunk, seed if random_chunk else None)
+        sizes = chunk_sizes(steps, chunk, seed if sample_chunk_sentences else None)
         logger.info(
             "%s: %d documents in %d lanes, %d sentences each; %.2f%% of the rows are fillers",
             self.name,

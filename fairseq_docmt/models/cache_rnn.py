@@ -25,7 +25,7 @@ class CacheConfig(FairseqDataclass):
     cache_size: int = field(
         default=25, metadata={"help": "number of slots of the cache; 0: no cache", "at_least": 0}
     )
-    fusion: ChoiceEnum(FUSIONS) = field(
+    context_integration: ChoiceEnum(FUSIONS) = field(
         default="deep",
         metadata={"help": "interpolate decoder states (deep) or word probabilities (shallow)"},
     )
@@ -55,7 +55,7 @@ class CacheRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
         return CacheDecoder(
             *parts,
             cache_size=args.cache_size,
-            fusion=str(args.fusion),
+            fusion=str(args.context_integration),
             overwrite=not args.no_overwrite,
             begin_of_document=begin_index(parts[0]),
         )

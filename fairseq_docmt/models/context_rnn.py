@@ -47,7 +47,7 @@ class ContextConfig(FairseqDataclass):
             "source sentences (Wang et al. 2017)"
         },
     )
-    forget_context: bool = field(
+    no_context: bool = field(
         default=False, metadata={"help": "translate every sentence without context, as a control"}
     )
 
@@ -71,7 +71,7 @@ class ContextRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
     def build_encoder(cls, args, *parts):
         """Build the encoder, with previous source sentences if ``--context`` uses them."""
         encoder = ENCODERS[str(args.context)](*parts)
-        encoder.forget_context = args.forget_context
+        encoder.no_context = args.no_context
         return encoder
 
     @classmethod

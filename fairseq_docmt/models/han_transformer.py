@@ -40,7 +40,7 @@ class HANConfig(FairseqDataclass):
         default=3,
         metadata={"help": "number of previous sentences (authors' code: 3)", "at_least": 1},
     )
-    forget_context: bool = field(
+    no_context: bool = field(
         default=False, metadata={"help": "translate every sentence without context, as a control"}
     )
 

@@ -42,10 +42,10 @@ NEW_PARAMETERS = (".source_memory.", ".target_query.", ".of_memory.")
 class MemnetConfig(FairseqDataclass):
     """Options of ``memnet_rnn``."""
 
-    memory: ChoiceEnum(["source", "target", "both"]) = field(
+    context_side: ChoiceEnum(["source", "target", "both"]) = field(
         default="both", metadata={"help": "sides of the document with a memory"}
     )
-    memory_to: ChoiceEnum(INSERTIONS) = field(
+    context_integration: ChoiceEnum(INSERTIONS) = field(
         default="context",
         metadata={
             "help": "add memory readings to the gates of the decoder, or to its output logits"
@@ -109,9 +109,9 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
 
     @classmethod
     def build_encoder(cls, args, *parts):
-        """Build the encoder, with the source memory if ``--memory`` includes it."""
+        """Build the encoder, with the source memory if ``--context-side`` includes it."""
         memory = None
-        if args.memory != "target":
+        if args.context_side != "target":
             dictionary = parts[0]
             sentences = SentenceVectors(
                 len(dictionary),
@@ -125,12 +125,12 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
 
     @classmethod
     def build_decoder(cls, args, *parts):
-        """Build the decoder, with the target memory if ``--memory`` includes it."""
+        """Build the decoder, with the target memory if ``--context-side`` includes it."""
         return MemnetDecoder(
             *parts,
-            source_size=0 if args.memory == "target" else 2 * args.encoder_hidden_size,
-            target_memory=args.memory != "source",
-            insertion=str(args.memory_to),
+            source_size=0 if args.context_side == "target" else 2 * args.encoder_hidden_size,
+            target_memory=args.context_side != "source",
+            insertion=str(args.context_integration),
         )
 
     @property
@@ -205,12 +205,12 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
         """
         if self.encoder.source_memory is None:
             if self.sentence_lm:
-                logger.warning("no effect with --memory target: --sentence-lm")
+                logger.warning("no effect with --context-side target: --sentence-lm")
             return
         paths = (self.sentence_lm or "").split(os.pathsep)
         if len(paths) != len(DIRECTIONS):
             raise UserError(
-                "--memory source and --memory both need --sentence-lm FORWARD:BACKWARD, two "
+                "--context-side source and both need --sentence-lm FORWARD:BACKWARD, two "
                 "language models of the source; examples/maruf2018_memnet/train_sentence_lm.sh "
                 "trains them"
             )

@@ -38,7 +38,7 @@ class MemoryConfig(FairseqDataclass):
     memory_size: int = field(
         default=16, metadata={"help": "number of vectors of each memory", "at_least": 1}
     )
-    memory_side: ChoiceEnum(("both", "source", "target")) = field(
+    context_side: ChoiceEnum(("both", "source", "target")) = field(
         default="both",
         metadata={"help": "side with memories: encoder (source), decoder (target) or both"},
     )
@@ -57,7 +57,7 @@ class MemoryConfig(FairseqDataclass):
             "at_least": 0,
         },
     )
-    forget_memory: bool = field(
+    no_context: bool = field(
         default=False,
         metadata={"help": "start every sentence from the initial memory, as a control"},
     )
@@ -69,13 +69,13 @@ def layers_with_memory(args, side: str) -> List[int]:
     Raises:
         UserError: ``--memory-layers`` is not a list of existing layers, or there is no layer.
     """
-    if args.memory_side == {"encoder": "target", "decoder": "source"}[side]:
+    if args.context_side == {"encoder": "target", "decoder": "source"}[side]:
         return []
     count = getattr(args, f"{side}_layers")
     if count < 1:
         raise UserError(
             f"--{side}-layers {count} leaves no layer for a memory; set it to 1 or more, or choose "
-            "the other side with --memory-side"
+            "the other side with --context-side"
         )
     if args.memory_layers is None:
         return [count - 1]
@@ -114,7 +114,6 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
     def check_options(cls, args):
         """Check the options of a model, completed by its architecture; it may change them."""
         super().check_options(args)
-        args.forget_context = args.forget_memory
         args.memory_layers = {
             side: layers_with_memory(args, side) for side in ("encoder", "decoder")
         }

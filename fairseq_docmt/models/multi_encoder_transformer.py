@@ -56,7 +56,7 @@ class MultiEncoderConfig(FairseqDataclass):
         default=False,
         metadata={"help": "encode previous source sentences with the encoder of the current one"},
     )
-    forget_context: bool = field(
+    no_context: bool = field(
         default=False, metadata={"help": "translate every sentence without context, as a control"}
     )
 

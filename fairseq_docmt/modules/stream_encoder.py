@@ -16,13 +16,13 @@ class StreamEncoder(SharedSourceEncoder):
     (:class:`~fairseq_docmt.modules.recurrent_memory.MemoryTransformerEncoder`).
 
     Args:
-        cfg, dictionary, embed_tokens, separator: see the base class; with ``cfg.forget_context``
+        cfg, dictionary, embed_tokens, separator: see the base class; with ``cfg.no_context``
             every sentence is a document of its own.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
         super().__init__(cfg, dictionary, embed_tokens, separator)
-        self.forget_context = cfg.forget_context
+        self.no_context = cfg.no_context
 
     def forward(
         self,
@@ -44,7 +44,7 @@ class StreamEncoder(SharedSourceEncoder):
             Output of the base class with ``stream``, ``doc_state`` and what subclasses add
             (:class:`~fairseq_docmt.modules.encoder_output.EncoderOutput`).
         """
-        starts = None if self.forget_context else starts
+        starts = None if self.no_context else starts
         stream = Stream.of(src_tokens, starts, lanes, doc_state, row_groups)
         output = {"doc_state": {}, **self.encode(src_tokens, stream), "stream": stream}
         return self.with_context(output, src_tokens, stream)

@@ -93,7 +93,7 @@ OF_DECODING += ("normalize_with_context", "decode_passes", "decode_order")
 OF_TRAINING = ("eval_bleu", *OF_BLEU, "freeze_pretrained", "extend_positions", "sentence_data")
 OF_TRAINING += ("sentence_ratio", "word_dropout", "word_dropout_epochs", "coword_dropout")
 OF_TRAINING += ("window_stride", "sample_window_size", "document_parts", "sample_document_parts")
-OF_TRAINING += ("gold_drafts", "chunk_sentences", "random_chunk", "max_target_positions")
+OF_TRAINING += ("gold_drafts", "chunk_sentences", "sample_chunk_sentences", "max_target_positions")
 #: options of training that need a model to start from
 OF_START = ("freeze_pretrained", "extend_positions")
 

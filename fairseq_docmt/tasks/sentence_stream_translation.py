@@ -36,7 +36,7 @@ class SentenceStreamTranslationConfig(DocumentTranslationConfig):
             "at_least": 1,
         },
     )
-    random_chunk: bool = field(
+    sample_chunk_sentences: bool = field(
         default=False,
         metadata={"help": "draw the number of sentences of each batch from 1 to --chunk-sentences"},
     )
@@ -68,9 +68,9 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             )
         if self.cfg.word_dropout:
             raise UserError("--word-dropout is not for streams; leave it out")
-        if self.cfg.random_chunk and self.cfg.chunk_sentences == 1:
+        if self.cfg.sample_chunk_sentences and self.cfg.chunk_sentences == 1:
             raise UserError(
-                "--random-chunk draws from 1 to --chunk-sentences, which is 1; give more "
+                "--sample-chunk-sentences draws from 1 to --chunk-sentences, which is 1; give more "
                 "--chunk-sentences, or leave it out"
             )
 
@@ -84,7 +84,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         return {
             **super().examples_decided_by(),
             "--chunk-sentences": self.cfg.chunk_sentences,
-            "--random-chunk": self.cfg.random_chunk,
+            "--sample-chunk-sentences": self.cfg.sample_chunk_sentences,
         }
 
     def build_model(self, cfg, from_checkpoint=False):
@@ -160,7 +160,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             self.cfg.chunk_sentences,
             num_shards,
             seed + epoch if trains else None,
-            self.cfg.random_chunk and trains,
+            self.cfg.sample_chunk_sentences and trains,
         )
         iterator = StreamIterator(
             dataset=view,

@@ -19,7 +19,7 @@ def test_memories_reach_to_the_first_sentence(binarised, memory_stream_checkpoin
     assert list(scores) == list(range(7))  # the longest document has 7 sentences
     assert all(score > 0 for score in scores.values())
     assert scores[0] == max(scores.values())
-    model.encoder.forget_context = True
+    model.encoder.no_context = True
     forgetful = analysis.by_distance(model, documents_of(task, "test"))
     assert forgetful[0] > 0 and all(forgetful[d] == 0 for d in range(1, 7))
 

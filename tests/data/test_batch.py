@@ -32,7 +32,7 @@ def batches():
     constraints = torch.zeros(len(lines), 1, dtype=torch.long)
     given = Lines(lines, np.array(sizes), words, lines, constraints=constraints)
     units = DecodingUnits(given, Cut(corpus.index, spans))
-    items = stream.batches(lanes=2, chunk=1, shards=1, seed=None, random_chunk=False)[0]
+    items = stream.batches(lanes=2, chunk=1, shards=1, seed=None, sample_chunk_sentences=False)[0]
     yield stream.collater([stream[place] for place in items])
     for view in (DocumentView(corpus, spans), RowsView(corpus, spans, drafts=lines), units):
         yield view.collater([view[0], view[1]])

@@ -122,8 +122,8 @@ def test_a_document_begins_as_rnnsearch(system):
 @torch.no_grad()
 @pytest.mark.parametrize("context", LOOPS)
 def test_without_context_every_sentence_is_a_document(context):
-    """``--forget-context``, for references and in a search."""
-    model = tiny.model(*tiny.context("--context", context, *LAYERS, "--forget-context"))
+    """``--no-context``, for references and in a search."""
+    model = tiny.model(*tiny.context("--context", context, *LAYERS, "--no-context"))
     parameters = loops.Parameters(model)
 
     def alone(lanes):

@@ -33,8 +33,8 @@ PRE_NORM = ["--encoder-normalize-before", "--decoder-normalize-before"]
 #: options, layers with a memory of encoder and decoder
 VARIANTS = {
     "both": ([], [0], [0]),
-    "source": (["--memory-side", "source", *TWO], [1], []),
-    "target": (["--memory-side", "target", *TWO], [], [1]),
+    "source": (["--context-side", "source", *TWO], [1], []),
+    "target": (["--context-side", "target", *TWO], [], [1]),
     "top layers": (["--encoder-layers", "2", "--decoder-layers", "3"], [1], [2]),
     "all layers": (["--memory-layers", "1,0", *TWO], [0, 1], [0, 1]),
     "lowest layer": (["--memory-layers", "0", *TWO], [0], [0]),
@@ -211,8 +211,8 @@ def test_tables_of_positions():
 
 @torch.no_grad()
 def test_forgetful_models_read_the_first_memory_alone():
-    """``--forget-memory``: every sentence is a document."""
-    options = ["--forget-memory", *VARIANTS["all layers"][0]]
+    """``--no-context``: every sentence is a document."""
+    options = ["--no-context", *VARIANTS["all layers"][0]]
     model = tiny.model(*tiny.memory(*options))
     loop = loop_of(model, "all layers")
     wanted = [[[loop.sentence(*pair, {})[0] for pair in d] for d in lane] for lane in LANES]
@@ -224,18 +224,18 @@ def test_forgetful_models_read_the_first_memory_alone():
 SIX = ["--encoder-layers", "6", "--decoder-layers", "6"]
 REACH = {
     # options: sentences back that gradient flows into, of the source and of the target
-    ("--memory-side", "source", *TWO): (1, 0),
-    ("--memory-side", "target", *TWO): (1, 1),
-    ("--memory-side", "target"): (0, 1),
-    ("--memory-side", "both", *TWO): (2, 1),
-    ("--memory-side", "both"): (1, 1),
-    ("--memory-layers", "0,1", "--memory-side", "source", *TWO): (2, 0),
-    ("--memory-layers", "0,1", "--memory-side", "target", *TWO): (1, 2),
+    ("--context-side", "source", *TWO): (1, 0),
+    ("--context-side", "target", *TWO): (1, 1),
+    ("--context-side", "target"): (0, 1),
+    ("--context-side", "both", *TWO): (2, 1),
+    ("--context-side", "both"): (1, 1),
+    ("--memory-layers", "0,1", "--context-side", "source", *TWO): (2, 0),
+    ("--memory-layers", "0,1", "--context-side", "target", *TWO): (1, 2),
     ("--memory-layers", "0,1", *TWO): (3, 2),
     ("--memory-layers", "4,5", *SIX): (4, 2),
     ("--memory-layers", "0,1,2,3,4,5", *SIX): (11, 6),
     ("--memory-gradient-sentences", "2", *TWO): (4, 2),
-    ("--memory-gradient-sentences", "3", "--memory-side", "source"): (3, 0),
+    ("--memory-gradient-sentences", "3", "--context-side", "source"): (3, 0),
     ("--memory-gradient-sentences", "0"): (13, 13),
 }
 

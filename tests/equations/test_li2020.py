@@ -177,7 +177,7 @@ def test_a_search_has_the_scores_and_states_of_forced_decoding(variant):
 
 @torch.no_grad()
 def test_without_context_every_sentence_is_a_document():
-    model = built("both", "--forget-context")
+    model = built("both", "--no-context")
     w, options = weights_of(model), VARIANTS["both"][0]
     wanted = [[[translated(w, [pair], options)[0] for pair in d] for d in lane] for lane in LANES]
     check(run_in_chunks(model, LANES, (2, 4)), in_lanes(wanted, None)[0])

@@ -33,7 +33,7 @@ from fairseq import options as host
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 VARIANTS = {
-    f"{memory}, {place}": ["--memory", memory, "--memory-to", place]
+    f"{memory}, {place}": ["--context-side", memory, "--context-integration", place]
     for memory in ("source", "target", "both")
     for place in ("context", "output")
 }
@@ -87,7 +87,7 @@ def run_loop(p, options, gold=False):
 
 
 def place_of(options):
-    return options[options.index("--memory-to") + 1]
+    return options[options.index("--context-integration") + 1]
 
 
 # ---- outputs and gradients ----------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_steps_of_beam_search_equal_the_equations(variant):
 @pytest.mark.parametrize("place", ["context", "output"])
 def test_training_reads_target_cells_without_dropout(place):
     """The target memory is computed without dropout, as in decoding; the rest has dropout."""
-    options = ["--memory", "both", "--memory-to", place, "--dropout", "0.4"]
+    options = ["--context-side", "both", "--context-integration", place, "--dropout", "0.4"]
     model = tiny.model(*tiny.memnet("--memory-dropout", "0.4", *options))
     p, seen = Parameters(model), []
     recall = model.decoder.recall
@@ -211,7 +211,7 @@ def test_training_reads_target_cells_without_dropout(place):
 @torch.no_grad()
 def test_source_cells_have_dropout_of_their_own():
     """Dropout of the vectors alone leaves no zero in the cells."""
-    model = tiny.model(*tiny.memnet("--memory-dropout", "0.4", "--memory", "source"))
+    model = tiny.model(*tiny.memnet("--memory-dropout", "0.4", "--context-side", "source"))
     memory, documents = model.encoder.source_memory, torch.zeros(60, dtype=torch.long)
     tokens = torch.randint(4, 16, (60, 5))
     dropped = memory.train()(tokens, documents).eq(0)
@@ -283,9 +283,9 @@ def new_parameters(*options):
 def test_numbers_of_parameters_equal_the_paper():
     """Table 3, whose figures are rounded to 0.1 million; here without the biases of the GRU."""
     biases = 2 * 2 * 3 * 512
-    assert new_parameters("--memory", "source") - biases == pytest.approx(6.29e6, abs=5e3)
-    assert new_parameters("--memory", "target") == pytest.approx(1.31e6, abs=5e3)
-    assert new_parameters("--memory", "both") - biases == pytest.approx(7.6e6, abs=1e4)
+    assert new_parameters("--context-side", "source") - biases == pytest.approx(6.29e6, abs=5e3)
+    assert new_parameters("--context-side", "target") == pytest.approx(1.31e6, abs=5e3)
+    assert new_parameters("--context-side", "both") - biases == pytest.approx(7.6e6, abs=1e4)
     words = len(DICTIONARY)
-    output = new_parameters("--memory", "both", "--memory-to", "output") - biases
+    output = new_parameters("--context-side", "both", "--context-integration", "output") - biases
     assert output == 4718592 + 524288 + words * 1536

@@ -52,7 +52,7 @@ LANES = [
 
 def arguments(name):
     options, size, fusion, overwrite = SYSTEMS[name]
-    options = [*options, "--cache-size", str(size), "--fusion", fusion]
+    options = [*options, "--cache-size", str(size), "--context-integration", fusion]
     return tiny.cache(*options, *([] if overwrite else ["--no-overwrite"]))
 
 
@@ -206,7 +206,7 @@ def test_a_word_that_comes_again_is_halved():
 @pytest.mark.parametrize("fusion", ["deep", "shallow"])
 def test_an_empty_cache_changes_nothing(fusion):
     """The first sentence of each document is that of RNNSearch; the next is not."""
-    model = tiny.model(*tiny.cache("--fusion", fusion))
+    model = tiny.model(*tiny.cache("--context-integration", fusion))
     found, _ = run_lanes(model, LANES)
     base = [[loops.rnnsearch(loops.Parameters(model), d) for d in lane] for lane in LANES]
     wanted, starts = in_lanes(base, filler=None)
@@ -220,7 +220,7 @@ def test_an_empty_cache_changes_nothing(fusion):
 def test_only_the_gate_is_new(fusion):
     """U, V and W without bias: 4.0 million in table 5; lambda is a vector, or one number (4.4)."""
     known = tiny.model(*tiny.rnnsearch()).state_dict()
-    model = tiny.model(*tiny.cache("--fusion", fusion))
+    model = tiny.model(*tiny.cache("--context-integration", fusion))
     new = {name: tuple(x.shape) for name, x in model.state_dict().items() if name not in known}
     state, context = 10, 16
     gate = state if fusion == "deep" else 1
@@ -231,7 +231,9 @@ def test_only_the_gate_is_new(fusion):
 @torch.no_grad()
 def test_shallow_fusion_is_a_distribution():
     """For repeated words and words that are not in the cache."""
-    model = tiny.model(*tiny.cache("--fusion", "shallow", "--no-overwrite", "--cache-size", "40"))
+    model = tiny.model(
+        *tiny.cache("--context-integration", "shallow", "--no-overwrite", "--cache-size", "40")
+    )
     for output in run_lanes(model, LANES)[0]:
         check([output.exp().sum(-1)], [output.new_ones(len(output))])
 
@@ -357,7 +359,7 @@ def check_beginning(base, model, fusion):
 @torch.no_grad()
 @pytest.mark.parametrize("fusion", ["deep", "shallow"])
 def test_it_begins_with_rnnsearch_and_a_gate_half_open(fusion):
-    check_beginning(*pretrained("--fusion", fusion), fusion)
+    check_beginning(*pretrained("--context-integration", fusion), fusion)
 
 
 def test_the_second_stage_starts_from_the_first(binarised, tmp_path):

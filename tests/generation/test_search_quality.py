@@ -35,7 +35,7 @@ SYSTEMS = {
     "cache": (STREAM, tiny.cache(), [["--gold-context"]]),
     "context": (STREAM, tiny.context("--context", "hierarchical"), [["--gold-context"]]),
     # A source memory reads no translations, so that it is the same for all beams.
-    "memnet": (ROWS, tiny.memnet("--memory", "source", "--sentence-lm", "{lm}"), [[]]),
+    "memnet": (ROWS, tiny.memnet("--context-side", "source", "--sentence-lm", "{lm}"), [[]]),
 }
 #: system, number of words that never occur, sizes of the beam after 1
 QUICK = [("transformer-windows", 0, ["4"])]

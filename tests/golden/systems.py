@@ -77,7 +77,7 @@ SYSTEMS: Dict[str, System] = {
     "memory": system(STREAM, tiny.memory()),
     "rnnsearch": system(WINDOWS, tiny.rnnsearch()),
     "cache-deep": system(STREAM, tiny.cache()),
-    "cache-shallow": system(STREAM, tiny.cache("--fusion", "shallow")),
+    "cache-shallow": system(STREAM, tiny.cache("--context-integration", "shallow")),
     "memnet": system(ROWS, tiny.memnet()),
     "previous-target": system(STREAM, tiny.context()),
     "jean": system(STREAM, tiny.context("--context", "previous-source-attention")),

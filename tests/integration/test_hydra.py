@@ -41,10 +41,10 @@ RUNS = {
     "memory_transformer": (STREAM, tiny.memory("--memory-layers", "0")),
     "rnnsearch": (WINDOWS, tiny.rnnsearch()),
     "rnnsearch_512": (WINDOWS, ["--arch", "rnnsearch_512", "--dropout", "0.3"]),
-    "cache_rnn": (STREAM, tiny.cache("--fusion", "shallow")),
+    "cache_rnn": (STREAM, tiny.cache("--context-integration", "shallow")),
     "memnet_rnn": (
         ["--task", "document_rows_translation", "--gold-drafts"],
-        tiny.memnet("--memory", "target"),
+        tiny.memnet("--context-side", "target"),
     ),
     "context_rnn": (STREAM, tiny.context("--context", "hierarchical")),
 }
@@ -216,7 +216,7 @@ SMALL = {
             marks=LONG,
         ),
         pytest.param("tu2018_cache", "cache", "rnn", "cache_size=3", marks=LONG),
-        ("maruf2018_memnet", "target", "rnn", "memory_to=output"),
+        ("maruf2018_memnet", "target", "rnn", "context_integration=output"),
     ],
 )
 def test_a_recipe_trains(binarised, tmp_path, monkeypatch, recipe, system, sizes, more):
@@ -262,7 +262,7 @@ def test_a_wrong_value_gets_one_sentence(hydra_train, capfd, override, message):
         ("rfa_transformer", "+model.rfa=true", "Key 'rfa' not in 'rfa_transformer_options'"),
         ("rfa_transformer_iwslt", "+model.rfa=1", "Key 'rfa' not in 'rfa_transformer_options'"),
         ("memory_transformer", "model.memory_size=large", "Value 'large'"),
-        ("memory_transformer", "+model.memory_side=left", "Invalid value 'left'"),
+        ("memory_transformer", "+model.context_side=left", "Invalid value 'left'"),
         ("memory_transformer", "+task.chunk=2", "Key 'chunk' not in 'SentenceStream"),
     ],
 )

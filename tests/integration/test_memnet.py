@@ -117,7 +117,7 @@ def check_scores(found, wanted):
 )
 def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, memory, place):
     """Each pass has the scores of the equations, given the translations of the previous pass."""
-    options = ["--memory", memory, "--memory-to", place]
+    options = ["--context-side", memory, "--context-integration", place]
     if memory != "target":
         options += ["--sentence-lm", sentence_lm]
     arguments = [] if memory == "source" else ["--drafts", str(drafts)]
@@ -170,7 +170,7 @@ def test_training_reads_drafts_as_scoring_does(binarised, sentence_lm, drafts, t
 
 def test_vectors_equal_states_of_the_language_models(binarised, sentence_lm, tmp_path):
     """They are loaded, frozen in training, and equal to the states of the stock model."""
-    options = ["--memory", "source", "--sentence-lm", sentence_lm]
+    options = ["--context-side", "source", "--sentence-lm", sentence_lm]
     checkpoint = train(binarised, tmp_path, options=options)
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
     words = torch.tensor([[4, 6, 5, 9]])
@@ -209,7 +209,7 @@ def test_documents_may_be_longer_than_positions(binarised, tmp_path):
     """The positions of the model limit sentences, not documents."""
     positions = ["--max-source-positions", "9", "--max-target-positions", "9"]
     arguments = ["--gold-drafts", *positions, "--max-document-tokens", "100"]
-    checkpoint = train(binarised, tmp_path, *arguments, options=["--memory", "target"])
+    checkpoint = train(binarised, tmp_path, *arguments, options=["--context-side", "target"])
     state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
     assert state["optimizer_history"][-1]["num_updates"] == 3
     output = tiny.generate(binarised, checkpoint, *DOCUMENTS[:2])
@@ -220,7 +220,7 @@ def test_long_sentences_are_left_out(binarised, drafts, tmp_path, caplog):
     """Each has its words, </s> and, if a document begins with it, <bod>."""
     positions = ["--max-source-positions", "7", "--skip-invalid-size-inputs-valid-test"]
     arguments = ["--drafts", str(drafts), *positions, "--mark-document-start"]
-    train(binarised, tmp_path, *arguments, options=["--memory", "target"], updates=1)
+    train(binarised, tmp_path, *arguments, options=["--context-side", "target"], updates=1)
     printed = [record.getMessage() for record in caplog.records]
     for split, lengths, seed in (("train", (4, 1, 6, 3, 5), 0), ("valid", (3, 1, 4), 1)):
         longest = [s for doc in tiny.documents(lengths, seed) for s in doc if s.count(" ") == 5]
@@ -285,7 +285,7 @@ def test_validation_bleu_and_valid_drafts(binarised, sentence_lm, drafts, tmp_pa
 
 def test_a_source_memory_is_searched_with_once(binarised, sentence_lm, tmp_path, monkeypatch):
     """It reads no translations, so further passes change nothing."""
-    options = ["--memory", "source", "--sentence-lm", sentence_lm]
+    options = ["--context-side", "source", "--sentence-lm", sentence_lm]
     checkpoint = tiny.with_noise(train(binarised, tmp_path, options=options))
     search, searched = IterativeSearch._translate_given, []
 
@@ -447,16 +447,20 @@ def test_options_for_single_sentences(binarised, memnet_rows_checkpoint):
 @pytest.mark.parametrize(
     "options, arguments, message",
     [
-        (["--memory", "target"], [], "a target memory needs --drafts"),
-        (["--memory", "source"], [], "need --sentence-lm FORWARD:BACKWARD"),
+        (["--context-side", "target"], [], "a target memory needs --drafts"),
+        (["--context-side", "source"], [], "need --sentence-lm FORWARD:BACKWARD"),
         (["--sentence-lm", "a:b"], ["--gold-drafts"], "--sentence-lm: checkpoint a not found"),
-        (["--memory", "target"], ["--drafts", "nowhere"], "nowhere/.*idx not found"),
+        (["--context-side", "target"], ["--drafts", "nowhere"], "nowhere/.*idx not found"),
         (
-            ["--memory", "target"],
+            ["--context-side", "target"],
             ["--drafts", "x", "--gold-drafts"],
             "--drafts and --gold-drafts exclude",
         ),
-        (["--memory", "target"], ["--gold-drafts", "--decoding", "segment"], "choose from iter"),
+        (
+            ["--context-side", "target"],
+            ["--gold-drafts", "--decoding", "segment"],
+            "choose from iter",
+        ),
     ],
 )
 def test_wrong_options_are_refused(binarised, tmp_path, options, arguments, message):
@@ -465,7 +469,7 @@ def test_wrong_options_are_refused(binarised, tmp_path, options, arguments, mess
 
 
 def test_a_source_memory_has_no_drafts(binarised, sentence_lm, tmp_path):
-    options = ["--memory", "source", "--sentence-lm", sentence_lm]
+    options = ["--context-side", "source", "--sentence-lm", sentence_lm]
     with pytest.raises(UserError, match="--gold-drafts is for a target memory, not for the source"):
         train(binarised, tmp_path, "--gold-drafts", options=options)
 
@@ -478,7 +482,7 @@ def test_other_sizes_and_other_text_are_refused(binarised, sentence_lm, drafts, 
         write_drafts(binarised, tmp_path, split, tiny.documents((9, 9), 1))
     with pytest.raises(UserError, match="translations of other text"):
         arguments = ["--drafts", str(tmp_path)]
-        train(binarised, tmp_path, *arguments, options=["--memory", "target"])
+        train(binarised, tmp_path, *arguments, options=["--context-side", "target"])
 
 
 def test_only_models_with_memories_iterate(binarised, document_checkpoint):

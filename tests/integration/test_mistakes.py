@@ -395,13 +395,13 @@ TRAINING = {
         TOO_LONG % (5, 6, 1024),
         [*ROWS, *NEW, "--gold-drafts", "--max-source-positions", "6"],
         binarise("valid", [5, 0, 5, 5, 6, 0, 6], [5, 0, 5, 5, 5, 0, 5]),
-        model=tiny.memnet("--memory", "target"),
+        model=tiny.memnet("--context-side", "target"),
     ),
     "nothing but long sentences in documents with memories": Case(
         NONE_FITS,
         [*ROWS, *NEW, "--gold-drafts", *LEAVE_OUT],
         binarise("valid", [9, 0, 8], [9, 0, 8]),
-        model=tiny.memnet("--memory", "target"),
+        model=tiny.memnet("--context-side", "target"),
     ),
     "nothing but long sentences in the training set": Case(
         NONE_FITS.replace("valid.", "train."),
@@ -645,7 +645,7 @@ TRAINING = {
     "word dropout and memories of documents": Case(
         "--word-dropout is not for --task document_rows_translation; leave it out",
         [*ROWS, *NEW, "--gold-drafts", "--word-dropout", "0.1"],
-        model=tiny.memnet("--memory", "target"),
+        model=tiny.memnet("--context-side", "target"),
     ),
     "no supporting words": Case(
         (
@@ -679,10 +679,10 @@ TRAINING = {
     ),
     "random chunks of one sentence": Case(
         (
-            "--random-chunk draws from 1 to --chunk-sentences, which is 1; give more "
+            "--sample-chunk-sentences draws from 1 to --chunk-sentences, which is 1; give more "
             "--chunk-sentences, or leave it out"
         ),
-        [*STREAM, "--random-chunk"],
+        [*STREAM, "--sample-chunk-sentences"],
         model=tiny.memory(),
     ),
     "no sentence pairs": Case(
@@ -736,7 +736,7 @@ TRAINING = {
     "memory without a layer": Case(
         (
             "--encoder-layers 0 leaves no layer for a memory; set it to 1 or more, or choose the "
-            "other side with --memory-side"
+            "other side with --context-side"
         ),
         STREAM,
         model=tiny.memory("--encoder-layers", "0"),
@@ -760,7 +760,7 @@ TRAINING = {
             "(--finetune-from-model)"
         ),
         [*ROWS, *NEW, "--gold-drafts", "--sentence-data", "{data}"],
-        model=tiny.memnet("--memory", "target"),
+        model=tiny.memnet("--context-side", "target"),
     ),
     "parts of documents": Case(
         "--document-parts must be numbers of at least 1, such as 1,2,4,8; got 2,a",
@@ -832,7 +832,7 @@ TRAINING = {
             "(examples/maruf2018_memnet/make_drafts.sh), or --gold-drafts"
         ),
         [*ROWS, *NEW],
-        model=tiny.memnet("--memory", "target"),
+        model=tiny.memnet("--context-side", "target"),
     ),
     "missing drafts": Case(
         (
@@ -840,26 +840,28 @@ TRAINING = {
             "examples/maruf2018_memnet/make_drafts.sh makes it"
         ),
         [*ROWS, *NEW, "--drafts", "{folder}/drafts"],
-        model=tiny.memnet("--memory", "target"),
+        model=tiny.memnet("--context-side", "target"),
     ),
     "no language models": Case(
         (
-            "--memory source and --memory both need --sentence-lm FORWARD:BACKWARD, two language "
+            "--context-side source and both need --sentence-lm FORWARD:BACKWARD, two language "
             "models of the source; examples/maruf2018_memnet/train_sentence_lm.sh trains them"
         ),
         [*ROWS, *NEW],
-        model=tiny.memnet("--memory", "source"),
+        model=tiny.memnet("--context-side", "source"),
     ),
     "missing language models": Case(
         "--sentence-lm: checkpoint a not found",
         [*ROWS, *NEW],
-        model=tiny.memnet("--memory", "source", "--sentence-lm", "a:b"),
+        model=tiny.memnet("--context-side", "source", "--sentence-lm", "a:b"),
     ),
     "damaged language models": Case(
         "checkpoint {folder}/lm.pt " + DAMAGED,
         [*ROWS, *NEW],
         write("lm.pt", "PK"),
-        model=tiny.memnet("--memory", "source", "--sentence-lm", "{folder}/lm.pt:{folder}/lm.pt"),
+        model=tiny.memnet(
+            "--context-side", "source", "--sentence-lm", "{folder}/lm.pt:{folder}/lm.pt"
+        ),
     ),
     "feature size": Case(
         "--cross-feature-dim must be at least 1, got 0",
@@ -971,7 +973,7 @@ TRAINING = {
             "--task document_rows_translation"
         ),
         STREAM,
-        model=tiny.memnet("--memory", "target"),
+        model=tiny.memnet("--context-side", "target"),
     ),
     "documents as one sequence for memories": Case(
         (
@@ -979,7 +981,7 @@ TRAINING = {
             "--task document_rows_translation"
         ),
         [*DOCUMENTS, *NEW],
-        model=tiny.memnet("--memory", "target"),
+        model=tiny.memnet("--context-side", "target"),
     ),
     "rows for a model of sequences": Case(
         (

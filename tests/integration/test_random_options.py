@@ -67,7 +67,7 @@ SYSTEMS = {
         ["--task", "document_rows_translation"],
         [*PARTS, "--gold-drafts", "--lr", "0.03"],
         ("iterative",),
-        tiny.memnet("--memory", "target"),
+        tiny.memnet("--context-side", "target"),
     ),
     "memory": System(STREAM, LANES, ("stream",), tiny.memory()),
     "cache": System(STREAM, [*LANES, "--lr", "0.03"], ("stream",), tiny.cache()),

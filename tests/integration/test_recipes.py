@@ -243,7 +243,7 @@ def test_every_system_of_wu2022_is_trained_with_windows_and_with_groups():
 
 def test_every_system_of_feng2022_is_trained_and_decoded():
     script = "feng2022_memory/train.sh"
-    assert values(script, "--memory-side") == 3 * ["both"] + 3 * ["source"] + 3 * ["target"]
+    assert values(script, "--context-side") == 3 * ["both"] + 3 * ["source"] + 3 * ["target"]
     assert values(script, "--arch") == 3 * ["transformer"] + 9 * ["memory_transformer"]
     tasks = values("feng2022_memory/generate.sh", "--task")
     assert tasks == ["sliding_window_translation"] + 3 * ["sentence_stream_translation"]
@@ -253,7 +253,7 @@ def test_every_system_of_tu2018_is_trained():
     script = "tu2018_cache/train.sh"
     archs = ["rnnsearch"] + 3 * ["cache_rnn"] + 2 * ["context_rnn"]
     assert values(script, "--arch") == archs
-    assert values(script, "--fusion") == ["deep", "shallow", "deep"]
+    assert values(script, "--context-integration") == ["deep", "shallow", "deep"]
     assert values(script, "--context") == ["hierarchical", "previous-source-attention"]
 
 
@@ -262,8 +262,8 @@ def test_every_system_of_maruf2018_is_trained():
     archs = ["rnnsearch_512"] + 6 * ["memnet_rnn"] + 3 * ["context_rnn"]
     assert values(script, "--arch") == [*archs, "memnet_rnn"]
     sides = ["source", "source", "target", "target", "both", "both", "target"]
-    assert values(script, "--memory") == sides
-    assert values(script, "--memory-to") == 3 * ["context", "output"] + ["context"]
+    assert values(script, "--context-side") == sides
+    assert values(script, "--context-integration") == 3 * ["context", "output"] + ["context"]
 
 
 def test_every_system_of_bao2021_is_trained_and_decoded():

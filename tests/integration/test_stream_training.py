@@ -28,7 +28,7 @@ STREAM += ["--batch-size", "2"]
 PLAIN = ["--task", "sentence_stream_translation"]
 VARIANTS = {
     "one sentence": ["--chunk-sentences", "1"],
-    "random chunks": ["--chunk-sentences", "3", "--random-chunk"],
+    "random chunks": ["--chunk-sentences", "3", "--sample-chunk-sentences"],
     # Workers take their time to end, so that there are few of them.
     "workers": ["--num-workers", "1", "--chunk-sentences", "4", "--disable-validation"],
     "update frequency": ["--update-freq", "3"],
@@ -299,7 +299,7 @@ ORDER = ["--batch-size", "2", "--chunk-sentences", "2"]
         (["--batch-size", "3"], "with --batch-size 2, not 3, which would leave sentences out"),
         (["--chunk-sentences", "4"], "with --chunk-sentences 2, not 4"),
         (["--seed", "7"], "with --seed 1, not 7"),
-        (["--random-chunk"], "with --random-chunk False, not True"),
+        (["--sample-chunk-sentences"], "with --sample-chunk-sentences False, not True"),
         (["--max-source-positions", "20"], "with --max-source-positions 1024, not 20"),
     ],
 )

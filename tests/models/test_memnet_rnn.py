@@ -20,7 +20,7 @@ from fairseq_docmt.models.memnet_rnn import NEW_PARAMETERS
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 
 VARIANTS = {
-    f"{memory}, {place}": tiny.memnet("--memory", memory, "--memory-to", place)
+    f"{memory}, {place}": tiny.memnet("--context-side", memory, "--context-integration", place)
     for memory in ("source", "target", "both")
     for place in ("context", "output")
 }

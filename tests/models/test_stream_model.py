@@ -25,8 +25,8 @@ from fairseq_docmt.errors import UserError
 
 MEMORIES = {
     "both": [],
-    "source": ["--memory-side", "source"],
-    "target": ["--memory-side", "target"],
+    "source": ["--context-side", "source"],
+    "target": ["--context-side", "target"],
     "all layers": ["--memory-layers", "0,1", "--encoder-layers", "2", "--decoder-layers", "2"],
     "two sentences": ["--memory-gradient-sentences", "2"],
 }
@@ -34,7 +34,7 @@ ARCHITECTURES = {
     **{f"memory, {name}": tiny.memory(*options) for name, options in MEMORIES.items()},
     "cache": tiny.cache("--cache-size", "40"),
     "cache, layers": tiny.cache("--cache-size", "40", "--decoder-layers", "2", "--no-overwrite"),
-    "cache, shallow": tiny.cache("--cache-size", "40", "--fusion", "shallow"),
+    "cache, shallow": tiny.cache("--cache-size", "40", "--context-integration", "shallow"),
     "cache, few slots": tiny.cache("--cache-size", "9"),
     "previous target": tiny.context(),
     "previous source": tiny.context("--context", "previous-source-attention"),

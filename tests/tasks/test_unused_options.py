@@ -61,8 +61,8 @@ def warnings(caplog):
         ),
         (
             ["--task", "document_rows_translation", "--gold-drafts"],
-            tiny.memnet("--memory", "target", "--sentence-lm", "a:b"),
-            "no effect with --memory target: --sentence-lm",
+            tiny.memnet("--context-side", "target", "--sentence-lm", "a:b"),
+            "no effect with --context-side target: --sentence-lm",
         ),
     ],
 )

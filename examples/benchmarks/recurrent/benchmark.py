@@ -68,7 +68,7 @@ SYSTEMS: Dict[str, System] = {
     },
     **{
         f"memnet_rnn, {memory}, {place}": System(
-            [*DOCUMENT, *MEMNET, "--memory", memory, "--memory-to", place]
+            [*DOCUMENT, *MEMNET, "--context-side", memory, "--context-integration", place]
         )
         for place in ("context", "output")
         for memory in ("source", "target", "both")

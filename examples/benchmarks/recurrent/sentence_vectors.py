@@ -21,7 +21,7 @@ import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import document_task  # noqa: E402
 
-COMMAND = "--task document_rows_translation --arch memnet_rnn --memory source"
+COMMAND = "--task document_rows_translation --arch memnet_rnn --context-side source"
 
 
 def build(types: int):

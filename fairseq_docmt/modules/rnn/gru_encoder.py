@@ -32,10 +32,10 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         dropout: dropout of embeddings, between layers and of the output.
 
     Attributes:
-        forget_context: whether every sentence is read as a document of its own.
+        no_context: whether every sentence is read as a document of its own.
     """
 
-    forget_context = False
+    no_context = False
 
     def __init__(
         self, dictionary, embed_tokens: nn.Embedding, hidden_size: int, layers: int, dropout: float
@@ -77,7 +77,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
             :class:`SharedSource`) and ``remembered``, a dict for values that the decoder computes
             from the source once.
         """
-        starts = None if self.forget_context else starts
+        starts = None if self.no_context else starts
         return self.encode(src_tokens, Stream.of(src_tokens, starts, lanes, doc_state, row_groups))
 
     def encode(self, src_tokens: Tensor, stream: Stream, initial: Optional[Tensor] = None) -> dict:
