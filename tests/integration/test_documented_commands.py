@@ -166,7 +166,6 @@ PAGES: Dict[str, List[Block]] = {
         INSTALLS,
         "builds packages; tests/system/test_wheel.py does it",
     ],
-    "examples/guide/adding_a_system.md": ["overwrites golden files; tests/golden/ calls the same"],
     "examples/benchmarks/decoding_speed/results.md": [MEASURES],
     "examples/benchmarks/document_length/results.md": [MEASURES],
     "examples/benchmarks/recurrent/results.md": [MEASURES, MEASURES],
