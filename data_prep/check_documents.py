@@ -297,7 +297,9 @@ def warn_of_symbols(path: str) -> None:
 
 def main() -> None:
     """Check the files named on the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__.replace("``", ""), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("source", help="source text")
     parser.add_argument("target", help="target text")
     args = parser.parse_args()

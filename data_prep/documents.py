@@ -174,9 +174,12 @@ def reader_parser(description: str) -> argparse.ArgumentParser:
     """Create the parser of a reader, with the options that all readers share.
 
     Args:
-        description: docstring of the reader, whose first paragraph is shown.
+        description: docstring of the reader, with an example.
     """
-    parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        description=description.replace("``", ""),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add = parser.add_argument
     add("--out", nargs=2, required=True, metavar=("SOURCE", "TARGET"), help="files to write")
     add(

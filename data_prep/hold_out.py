@@ -81,13 +81,15 @@ def output_paths(args: argparse.Namespace) -> Dict[str, List[str]]:
 
 def parse_args(arguments=None) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__.replace("``", ""), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("source", help="source text, e.g. corpus/all.en")
     add("target", help="target text")
     add("--valid", type=int, required=True, metavar="N", help="documents for validation")
     add("--test", type=int, required=True, metavar="N", help="documents for test")
-    add("--seed", type=int, default=1, help="random seed")
+    add("--seed", type=int, default=1, help="random seed; default: 1")
     add("--out", required=True, metavar="FOLDER", help="folder for train, valid and test")
     return parser.parse_args(arguments)
 

@@ -1,7 +1,7 @@
 """Average the parameters of checkpoints of one training (Vaswani et al., 2017, section 6.1).
 
-    average_checkpoints --inputs FOLDER --num-epoch-checkpoints 5 --output FILE
-    average_checkpoints --inputs FILE FILE ... --output FILE
+    fairseq-docmt average --inputs FOLDER --num-epoch-checkpoints 5 --output FILE
+    fairseq-docmt average --inputs FILE FILE ... --output FILE
 
 The output translates like any checkpoint, and --finetune-from-model starts from it.  All else in
 it, such as options and counts, is that of the last input; the state of the optimizer is left out.

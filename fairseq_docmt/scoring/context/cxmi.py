@@ -1,5 +1,7 @@
 """Measure how much a model uses its context: CXMI of references (Fernandes et al., 2021).
 
+    fairseq-docmt cxmi --path checkpoint_best.pt --source test.zh --reference test.en --context 1 3
+
 Conditional cross-mutual information (CXMI) is the gain in log-probability of a reference due to
 context, ``log p(y | x, context) - log p(y | x)``; positive values mean that context helps.  Two
 figures are given:

@@ -1,5 +1,7 @@
 """Measure accuracy on contrastive test sets: is the translation that fits the context preferred?
 
+    fairseq-docmt contrastive --path checkpoint_best.pt --context 3 deixis_test.json
+
 Sets are read as published by Voita et al. (2019), Müller et al. (2018, ContraPro), Lopes et al.
 (2020) and Bawden et al. (2018).  Any other set can be converted to JSON lines, described in
 fairseq_docmt/scoring/contrastive/items.py.  Ties count as wrong; the chance level is the exact
