@@ -14,11 +14,11 @@ FOLDER = tiny.ROOT / "examples" / "context_probe"
 PHENOMENA = ["pronoun", "formality", "term", "ellipsis"]
 
 
-def run(script, folder, *arguments, **environment):
+def run(script, folder, *arguments):
     """Run a script of the probe and return its questions and outputs."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    command = ["bash", str(FOLDER / script), str(folder), *arguments]
-    subprocess.run(command, env={**os.environ, "PATH": path, **environment}, check=True)
+    command = ["bash", str(FOLDER / script), str(folder), *map(str, arguments)]
+    subprocess.run(command, env={**os.environ, "PATH": path}, check=True)
     return results(folder)
 
 
@@ -31,7 +31,7 @@ def folder_of(tmp_path_factory, name):
     return folder
 
 
-def run_each(script, folder, *systems, **environment):
+def run_each(script, folder, *systems, options=()):
     """Run a script for one system after the other; return its questions and outputs.
 
     Systems that were finished in an earlier run with this folder are not run again.
@@ -41,7 +41,7 @@ def run_each(script, folder, *systems, **environment):
         if not done.exists():
             # The scripts refuse to overwrite the model of an earlier run.
             shutil.rmtree(folder / system, ignore_errors=True)
-            run(script, folder, system, **environment)
+            run(script, folder, system, *options)
             done.touch()
     return results(folder)
 

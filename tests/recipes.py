@@ -10,7 +10,7 @@ import re
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Tuple
+from typing import List, NamedTuple, Tuple
 
 import tiny
 from fairseq import options
@@ -71,36 +71,34 @@ class Run(NamedTuple):
     arguments: str
     system: str = ""
     corpus: str = ""
-    environment: Dict[str, str] = {}
 
     @property
     def recipe(self) -> str:
         """Folder of the script."""
         return self.script.split("/")[0]
 
-    def calls(self, **environment: str) -> List[Call]:
+    def calls(self, *more: str) -> List[Call]:
         """Return the calls of the script, without the one that looks for the package."""
-        given = tuple(sorted({**self.environment, **environment}.items()))
-        return list(_calls(self.script, self.arguments, given))
+        return list(_calls(self.script, (*self.arguments.split(), *more)))
 
     def __str__(self):
         return " ".join(filter(None, [self.script, self.system, self.corpus]))
 
 
 @functools.lru_cache(maxsize=None)
-def _calls(script: str, arguments: str, environment: Tuple) -> List[Call]:
+def _calls(script: str, arguments: Tuple[str, ...]) -> List[Call]:
     with tempfile.TemporaryDirectory() as folder:
         _write_files(Path(folder))
         calls = Path(folder, "calls")
         path = f"{folder}/bin:{os.environ['PATH']}"
         done = subprocess.run(
-            ["bash", str(EXAMPLES / script), *arguments.split()],
+            ["bash", str(EXAMPLES / script), *arguments],
             cwd=folder,
-            env={**dict(environment), "PATH": path, "CALLS": str(calls), "USER_DIR": tiny.USER_DIR},
+            env={"PATH": path, "CALLS": str(calls), "USER_DIR": tiny.USER_DIR},
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 0, f"{script} {arguments}: {done.stderr}"
+        assert done.returncode == 0, f"{script} {' '.join(arguments)}: {done.stderr}"
         noted = [call.split("\037")[:-1] for call in calls.read_text().split("\036")[:-1]]
     found = [_named(*call) for call in noted]
     return [call for call in found if call != Call("fairseq_docmt", [])]
@@ -123,7 +121,7 @@ def _write_files(folder: Path) -> None:
         program.write_text(NOTING)
         program.chmod(0o755)
     for name in ("test", "test1", "zpdev"):
-        for side in ("en", "de"):
+        for side in ("en", "de", "it"):
             text = folder / "WORK" / "data" / "text" / "raw" / f"{name}.{side}"
             text.parent.mkdir(parents=True, exist_ok=True)
             text.write_text("a\n")
@@ -147,32 +145,31 @@ def _wu2022() -> List[Run]:
     train = "wu2022_rfa/train.sh"
     systems = {"transformer": "1 4", "rfa": "1 4", "rfa-sgate": "4", "rfa-sgate-avg": "4"}
     runs = [
-        Run(train, f"WORK {system} {size} SAVE", f"{system}:{size}", "iwslt")
+        Run(train, f"WORK {system} SAVE --window-size {size}", f"{system}:{size}", "iwslt")
         for system, sizes in systems.items()
         for size in sizes.split()
     ]
     for corpus, small in (("opensubtitles", "1"), ("consistency", "1 2 3")):
         for system, sizes in systems.items():
             for size in [*(s for s in small.split() if s != "1" or "1" in sizes), "group"]:
-                arguments = f"WORK {system} {size} SAVE"
-                label, environment = f"{system}:{size}", {"CORPUS": corpus}
-                runs.append(Run(train, arguments, label, corpus, environment))
-    for pair, decoding, corpus in (
-        ("zh-en", "sequential", "iwslt"),
-        ("zh-en", "window", "iwslt"),
-        ("en-ru", "sequential", "opensubtitles"),
-        ("en-ru", "window", "opensubtitles"),
-        ("en-ru", "segment", "opensubtitles"),
+                arguments = f"WORK {system} SAVE --corpus {corpus} --window-size {size}"
+                runs.append(Run(train, arguments, f"{system}:{size}", corpus))
+    for corpus, decoding in (
+        ("iwslt", "sequential"),
+        ("iwslt", "window"),
+        ("opensubtitles", "sequential"),
+        ("opensubtitles", "window"),
+        ("opensubtitles", "segment"),
     ):
-        arguments = f"WORK MODEL {pair} {decoding} OUT"
+        arguments = f"WORK rfa MODEL OUT --corpus {corpus} --decoding {decoding}"
         runs.append(Run("wu2022_rfa/generate.sh", arguments, decoding, corpus))
     for part in ("dev", "test"):
-        arguments = f"WORK SETS {part} 4 MODEL OUT"
+        arguments = f"WORK MODEL OUT --sets SETS --part {part}"
         runs.append(Run("wu2022_rfa/consistency.sh", arguments, part, "consistency"))
-    for size, label in (("2", "2"), ("4", "group")):
-        arguments = f"WORK SETS rfa-sgate {size} SAVE"
+    for size in ("2", "group"):
+        arguments = f"WORK rfa-sgate SAVE --sets SETS --window-size {size}"
         script = "wu2022_rfa/train_consistency.sh"
-        runs.append(Run(script, arguments, f"rfa-sgate:{label}", "consistency"))
+        runs.append(Run(script, arguments, f"rfa-sgate:{size}", "consistency"))
     runs.append(Run("wu2022_rfa/prepare_iwslt15.sh", "zh-en WORK", corpus="iwslt"))
     runs.append(Run("wu2022_rfa/prepare_opensubtitles.sh", "CORPUS WORK", corpus="opensubtitles"))
     return runs
@@ -181,19 +178,16 @@ def _wu2022() -> List[Run]:
 def _herold2023() -> List[Run]:
     runs, systems = [], ["sentence", "concat2", "concat1000", "lst"]
     systems += ["window", "window-abs", "relative1000"]
+    folder = "herold2023_window_attention"
     for corpus in ("news", "ted", "os"):
-        environment = {"CORPUS": corpus}
         for system in systems:
-            arguments = f"DATA {system} SAVE"
-            script = "herold2023_window_attention/train.sh"
-            runs.append(Run(script, arguments, system, corpus, environment))
-        for task in ("window", "document"):
+            arguments = f"WORK {system} SAVE --corpus {corpus}"
+            runs.append(Run(f"{folder}/train.sh", arguments, system, corpus))
+        for system, task in (("concat2", "window"), ("lst", "document")):
             for decoding in ("segment", "sequential"):
-                arguments = f"DATA {task} {decoding} MODEL REFERENCE OUT"
-                script = "herold2023_window_attention/generate.sh"
-                runs.append(Run(script, arguments, f"{task}-{decoding}", corpus, environment))
-        script = "herold2023_window_attention/prepare.sh"
-        runs.append(Run(script, "DOWNLOADS WORK", corpus=corpus, environment=environment))
+                arguments = f"WORK {system} MODEL OUT --corpus {corpus} --decoding {decoding}"
+                runs.append(Run(f"{folder}/generate.sh", arguments, f"{task}-{decoding}", corpus))
+        runs.append(Run(f"{folder}/prepare.sh", f"DOWNLOADS WORK --corpus {corpus}", corpus=corpus))
     return runs
 
 
@@ -201,9 +195,8 @@ def _feng2022() -> List[Run]:
     runs = []
     for system in ("sentence", "both", "source", "target"):
         for corpus in ("ted", "news", "europarl"):
-            environment = {"CORPUS": corpus}
-            arguments = f"WORK {system} SAVE"
-            runs.append(Run("feng2022_memory/train.sh", arguments, system, corpus, environment))
+            arguments = f"WORK {system} SAVE --corpus {corpus}"
+            runs.append(Run("feng2022_memory/train.sh", arguments, system, corpus))
         runs.append(Run("feng2022_memory/generate.sh", f"WORK {system} MODEL OUT", system))
     return [*runs, Run("feng2022_memory/prepare.sh", "CORPUS WORK")]
 
@@ -211,20 +204,22 @@ def _feng2022() -> List[Run]:
 def _tu2018() -> List[Run]:
     systems = ("base", "cache", "cache-shallow", "cache-no-overwrite", "wang2017", "jean2017")
     train, generate = "tu2018_cache/train.sh", "tu2018_cache/generate.sh"
-    runs = [Run(train, f"DATA {system} SAVE", system) for system in systems]
-    return runs + [Run(generate, f"DATA {system} MODEL OUT", system) for system in systems]
+    runs = [Run(train, f"WORK {system} SAVE", system) for system in systems]
+    return runs + [Run(generate, f"WORK {system} MODEL OUT", system) for system in systems]
 
 
 def _maruf2018() -> List[Run]:
     memories = [f"{side}{end}" for side in ("source", "target", "both") for end in ("", "-output")]
     systems = ["base", *memories, "prevtrg", "jean2017", "wang2017"]
     folder = "maruf2018_memnet"
-    runs = [Run(f"{folder}/train.sh", f"DATA {system} SAVE", system) for system in systems]
-    gold = {"DRAFTS": "gold"}
-    runs.append(Run(f"{folder}/train.sh", "DATA target SAVE", "target", environment=gold))
-    runs += [Run(f"{folder}/generate.sh", f"DATA {system} MODEL OUT", system) for system in systems]
-    runs.append(Run(f"{folder}/make_drafts.sh", "DATA de en MODEL OUT train valid test -- --cpu"))
-    runs.append(Run(f"{folder}/prepare.sh", "de en TEXTS WORK"))
+    runs = []
+    for system in systems:
+        drafts = "--drafts DRAFTS" if system.startswith(("target", "both")) else ""
+        runs.append(Run(f"{folder}/train.sh", f"WORK {system} SAVE {drafts}", system))
+        runs.append(Run(f"{folder}/generate.sh", f"WORK {system} MODEL OUT {drafts}", system))
+    runs.append(Run(f"{folder}/train.sh", "WORK target SAVE --gold-drafts", "target", "gold"))
+    runs.append(Run(f"{folder}/make_drafts.sh", "DATA MODEL OUT train valid test --cpu"))
+    runs.append(Run(f"{folder}/prepare.sh", "TEXTS WORK"))
     runs.append(Run(f"{folder}/prepare_ted.sh", "DOWNLOADS WORK"))
     return [*runs, Run(f"{folder}/train_sentence_lm.sh", "train valid DICT OUT")]
 
@@ -232,10 +227,10 @@ def _maruf2018() -> List[Run]:
 def _voita2019() -> List[Run]:
     folder = "voita2019_docrepair"
     return [
-        Run(f"{folder}/round_trips.sh", "DATA en de BACK FORTH MONO WORK"),
-        Run(f"{folder}/train.sh", "DATA SAVE", "docrepair"),
-        Run(f"{folder}/repair.sh", "DATA de MODEL FIRST SOURCE OUT"),
-        Run(f"{folder}/translate.sh", "DATA en de MODEL INPUT OUTPUT"),
+        Run(f"{folder}/round_trips.sh", "MONO WORK DATA BACK FORTH"),
+        Run(f"{folder}/train.sh", "WORK SAVE", "docrepair"),
+        Run(f"{folder}/repair.sh", "WORK MODEL FIRST SOURCE OUT"),
+        Run(f"{folder}/translate.sh", "DATA MODEL INPUT OUTPUT -s en -t de"),
     ]
 
 
@@ -248,9 +243,9 @@ def _bao2021() -> List[Run]:
 
 def _miculicich2018() -> List[Run]:
     folder, systems = "miculicich2018_han", ("sentence", "encoder", "decoder", "joint")
-    runs = [Run(f"{folder}/train.sh", f"DATA {system} SAVE", system) for system in systems]
+    runs = [Run(f"{folder}/train.sh", f"WORK {system} SAVE", system) for system in systems]
     return runs + [
-        Run(f"{folder}/generate.sh", f"DATA {system} MODEL OUT", system) for system in systems
+        Run(f"{folder}/generate.sh", f"WORK {system} MODEL OUT", system) for system in systems
     ]
 
 
@@ -258,8 +253,8 @@ def _li2020() -> List[Run]:
     folder, sides = "li2020_multi_encoder", ("source", "target", "both")
     systems = [f"{place}-{side}" for place in ("outside", "inside") for side in sides]
     systems = ["sentence", *systems]
-    runs = [Run(f"{folder}/train.sh", f"DATA {system} SAVE", system) for system in systems]
-    runs += [Run(f"{folder}/generate.sh", f"DATA {system} MODEL OUT", system) for system in systems]
+    runs = [Run(f"{folder}/train.sh", f"WORK {system} SAVE", system) for system in systems]
+    runs += [Run(f"{folder}/generate.sh", f"WORK {system} MODEL OUT", system) for system in systems]
     return [*runs, Run(f"{folder}/prepare.sh", "CORPUS WORK")]
 
 
@@ -279,24 +274,22 @@ RUNS = [
     ),
     Run("ende_docs/prepare.sh", "CORPUS WORK"),
     *(
-        Run(
-            "tvsub_zh_en/run.sh",
-            "WORK",
-            corpus=corpus,
-            environment={"CORPUS": "CORPUS", "RECIPE": str(EXAMPLES / corpus)},
-        )
+        Run("tvsub_zh_en/run.sh", f"CORPUS WORK --recipe {EXAMPLES / corpus}", corpus=corpus)
         for corpus in ("tvsub_zh_en", "ende_docs")
     ),
     *(
-        Run("tu2018_cache/subtitle.sh", f"WORK --corpus CORPUS --size {size}", size)
+        Run("tu2018_cache/subtitle.sh", f"CORPUS WORK --size {size}", size)
         for size in ("small", "paper")
     ),
 ]
 
 
-def variables(script: str) -> List[str]:
-    """Environment variables with a default in a script."""
-    return sorted(set(re.findall(r"\$\{([A-Z_]+):-", (EXAMPLES / script).read_text())))
+def flags(script: str) -> List[str]:
+    """Options of a script's own."""
+    (declared,) = re.findall(
+        r"^read_arguments (.*?) -- ", (EXAMPLES / script).read_text(), re.M | re.S
+    )
+    return re.findall(r" (--[a-z-]+)=", declared)
 
 
 def parse(program: str, arguments: List[str]):

@@ -1,30 +1,28 @@
 #!/usr/bin/env bash
 # Translate the test documents with one system and score them.
 #
-#   bash generate.sh WORK SYSTEM CHECKPOINT OUT [more options]
+#   bash generate.sh WORK SYSTEM CHECKPOINT OUT [--decoding segment] [options of fairseq-generate]
 #
-# SYSTEM is a system of train.sh.  Environment: BATCH, sentences or parts of documents side by side
-# (16); DECODING of whole documents, segment (as the authors; default), sequential or
-# sequential-full-source.  Before this: train.sh.
+# SYSTEM is a system of train.sh.  --decoding of whole documents: segment (as the authors), sequential
+# or sequential-full-source.  Before this: train.sh.
 set -euo pipefail
-: "${4:?usage: bash generate.sh WORK SYSTEM CHECKPOINT OUT [more options]}"
-work=$1 system=$2 checkpoint=$3 out=$4
-shift 4
+source "$(dirname "$0")/../flags.sh"
+read_arguments WORK SYSTEM CHECKPOINT OUT --decoding=segment "[options of fairseq-generate]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
 
 translate() {
   fairseq-generate "$work/data/bin" --user-dir "$user_dir" --path "$checkpoint" \
-    --beam 5 --lenpen 1 --max-len-a 1.2 --max-len-b 10 --batch-size "${BATCH:-16}" \
-    --remove-bpe --results-path "$out" "$@"
+    --beam 5 --lenpen 1 --max-len-a 1.2 --max-len-b 10 --batch-size 16 \
+    --remove-bpe --results-path "$out" "$@" "${more[@]}"
 }
 
 case $system in
-  sentence) translate --task sliding_window_translation "$@" ;;
+  sentence) translate --task sliding_window_translation ;;
   group | group-scratch)
-    decoding=(--decoding "${DECODING:-segment}")
-    [ "${decoding[1]}" != segment ] || decoding+=(--force-sentence-count)
-    translate --task full_document_translation "${decoding[@]}" "$@" ;;
+    search=(--decoding "$decoding")
+    [ "$decoding" != segment ] || search+=(--force-sentence-count)
+    translate --task full_document_translation "${search[@]}" ;;
   *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac
 

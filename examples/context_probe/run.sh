@@ -2,16 +2,17 @@
 # Quickstart: compare a sentence-level transformer with one that has windows of 4 sentences, on data
 # whose answers are in other sentences.  Prints a table of accuracies.
 #
-#   bash run.sh [WORK_FOLDER]        (environment: UPDATES=1000, SEED=1)
+#   bash run.sh [WORK] [--updates 1000] [--seed 1] [options of fairseq-train]
 #
-# Another architecture of the same size: MODEL_OPTIONS="--arch rfa_transformer" bash run.sh FOLDER
+# Another architecture of the same size: bash run.sh WORK --arch rfa_transformer
 #
 # fairseq_docmt must be installed; `make quickstart` in the project folder installs it first.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-work=${1:-$here/work}
-updates=${UPDATES:-1000}
-read -ra model <<< "--arch transformer --share-decoder-input-output-embed ${MODEL_OPTIONS:-}"
+source "$here/../flags.sh"
+read_arguments "[WORK]" --updates=1000 --seed=1 "[options of fairseq-train]" -- "$@"
+work=${work:-$here/work}
+model=(--arch transformer --share-decoder-input-output-embed "${more[@]}")
 window=(--task sliding_window_translation)
 # shellcheck source=steps.sh
 . "$here/steps.sh"

@@ -3,15 +3,16 @@
 # sentence-level model, then the gate of the cache with all other parameters frozen.  Prints a table of
 # accuracies.
 #
-#   bash run_cache.sh [WORK_FOLDER] [CACHE_SIZE ...]     (environment: UPDATES=2000, SEED=1)
+#   bash run_cache.sh [WORK] [SLOTS ...] [--updates 2000] [--seed 1]
 #
-# Default: one cache of 25 slots.  The data has only terms, the phenomenon that a cache can solve.
+# SLOTS of each cache; default: one cache of 25.  The data has only terms, the phenomenon that a cache
+# can solve.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-work=${1:-$here/work}
-slots=("${@:2}")
+source "$here/../flags.sh"
+read_arguments "[WORK]" "[SLOT...]" --updates=2000 --seed=1 -- "$@"
+work=${work:-$here/work}
 [ ${#slots[@]} -gt 0 ] || slots=(25)
-updates=${UPDATES:-2000}
 stream=(--task sentence_stream_translation)
 # shellcheck source=steps.sh
 . "$here/steps.sh"

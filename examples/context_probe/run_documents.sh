@@ -2,16 +2,16 @@
 # Train and evaluate whole-document systems on the context probe; windows of attention reach only the
 # nearer answers.  Prints a table of accuracies.
 #
-#   bash run_documents.sh [WORK_FOLDER] [SYSTEM ...]     (environment: UPDATES=3000, SEED=1, WINDOW=4)
+#   bash run_documents.sh [WORK] [SYSTEM ...] [--updates 3000] [--seed 1] [--attention-window 4]
 #
-# SYSTEMs: transformer, lst, group, sentences, window; default: all.  Documents have 16 sentences; answers are one, two
-# or eight sentences back.
+# SYSTEMs: transformer, lst, group, sentences, window; default: all.  Documents have 16 sentences; answers
+# are one, two or eight sentences back.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-work=${1:-$here/work}
-systems=("${@:2}")
+source "$here/../flags.sh"
+read_arguments "[WORK]" "[SYSTEM...]" --updates=3000 --seed=1 --attention-window=4 -- "$@"
+work=${work:-$here/work}
 [ ${#systems[@]} -gt 0 ] || systems=(transformer lst group sentences window)
-updates=${UPDATES:-3000}
 documents=(--task full_document_translation)
 # shellcheck source=steps.sh
 . "$here/steps.sh"
@@ -26,7 +26,7 @@ for system in "${systems[@]}"; do
       --cross-context-layers 1) ;;
     sentences) options=(--arch g_transformer --encoder-context-layers 0 --decoder-context-layers 0
       --cross-context-layers 0) ;;
-    window) options=(--arch window_attn_transformer --attention-window "${WINDOW:-4}"
+    window) options=(--arch window_attn_transformer --attention-window "$attention_window"
       --train-alignment sentence) ;;
     *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
   esac

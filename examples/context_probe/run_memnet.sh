@@ -3,20 +3,21 @@
 # stages of the paper: source language models, the sentence-level model, its translations of all
 # splits, then the memories.  Prints a table of accuracies.
 #
-#   bash run_memnet.sh [WORK_FOLDER] [SYSTEM ...]        (environment: UPDATES=1500, SEED=1)
-#   SENTENCES=12 FROM=WORK_FOLDER bash run_memnet.sh OTHER_FOLDER [SYSTEM ...]
+#   bash run_memnet.sh [WORK] [SYSTEM ...] [--updates 1500] [--seed 1] [--phenomena pronoun]
+#       [--sentences 6] [--first-updates 1000] [--lm-epochs 6]
+#   bash run_memnet.sh OTHER [SYSTEM ...] --sentences 12 --from WORK
 #
-# SYSTEMs: source, target and both (memories); default: source.  PHENOMENA (default pronoun) of the data,
-# in documents of SENTENCES (default 6).  FROM continues from the memories of an earlier run on
-# documents of another length, with its dictionaries, language models and rnnsearch.  Others:
-# FIRST_UPDATES of rnnsearch (1000), LM_EPOCHS (6).
+# SYSTEMs: source, target and both (memories); default: source.  --phenomena of the data, in documents
+# of --sentences.  --from continues from the memories of an earlier run on documents of another length,
+# with its dictionaries, language models and rnnsearch.  --first-updates: of rnnsearch.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-work=${1:-$here/work}
-systems=("${@:2}")
+source "$here/../flags.sh"
+read_arguments "[WORK]" "[SYSTEM...]" --updates=1500 --seed=1 --phenomena=pronoun --sentences=6 \
+  --from= --first-updates=1000 --lm-epochs=6 -- "$@"
+work=${work:-$here/work}
 [ ${#systems[@]} -gt 0 ] || systems=(source)
-updates=${UPDATES:-1500}
-from=${FROM:+$(cd "$FROM" && pwd)}
+[ -z "$from" ] || from=$(cd "$from" && pwd)
 lm_size=256
 document=(--task document_rows_translation)
 recipes=$here/../maruf2018_memnet
@@ -26,8 +27,8 @@ sizes=(--encoder-embed-dim 128 --encoder-hidden-size 128 --decoder-layers 1
   --decoder-embed-dim 128 --decoder-hidden-size 128 --attention-dim 128)
 
 [ -z "$from" ] || dictionaries=(--srcdict "$from/bin/dict.src.txt" --tgtdict "$from/bin/dict.tgt.txt")
-prepare --phenomena "${PHENOMENA:-pronoun}" --train-documents 4000 --test-documents 400 \
-  --sentences-per-document "${SENTENCES:-6}"
+prepare --phenomena "$phenomena" --train-documents 4000 --test-documents 400 \
+  --sentences-per-document "$sentences"
 best=checkpoint_best.pt
 keep_earlier "$work/lm"
 keep_earlier "$work/rnnsearch"
@@ -37,11 +38,10 @@ if [ -n "$from" ]; then
   ln -s "$from/rnnsearch" "$work/rnnsearch"
 else
   echo "training language models of the source ..."
-  SIZE=$lm_size EPOCHS=${LM_EPOCHS:-6} quietly language_models \
-    bash "$recipes/train_sentence_lm.sh" \
+  quietly language_models bash "$recipes/train_sentence_lm.sh" \
     "$work/data/train.src" "$work/data/valid.src" "$work/bin/dict.src.txt" "$work/lm" \
-    --num-workers 0 --log-format simple
-  train rnnsearch "${FIRST_UPDATES:-1000}" --task sliding_window_translation --window-size 1 \
+    --lm-size "$lm_size" --max-epoch "$lm_epochs" --num-workers 0 --log-format simple
+  train rnnsearch "$first_updates" --task sliding_window_translation --window-size 1 \
     --max-tokens 1000 --arch rnnsearch
 fi
 translate rnnsearch window --task sliding_window_translation
@@ -52,8 +52,9 @@ for system in "${systems[@]}"; do
     drafts=(--drafts "$work/drafts")
     if [ ! -e "$work/drafts" ]; then
       echo "translating all splits with rnnsearch ..."
-      quietly drafts bash "$recipes/make_drafts.sh" "$work/bin" src tgt \
-        "$work/rnnsearch/checkpoint_last.pt" "$work/drafts" train valid test -- --num-workers 0
+      quietly drafts bash "$recipes/make_drafts.sh" "$work/bin" \
+        "$work/rnnsearch/checkpoint_last.pt" "$work/drafts" train valid test \
+        --source-lang src --target-lang tgt --num-workers 0
     fi
   fi
   # The memories alone are trained, without dropout, and added to the output.
@@ -63,7 +64,7 @@ for system in "${systems[@]}"; do
     schedule=(--lr 0.0015 --lr-scheduler polynomial_decay --total-num-update "$updates")
   fi
   # As many documents in an update, however long they are.
-  train "$system" "$updates" "${document[@]}" --max-tokens $((200 * ${SENTENCES:-6})) "${drafts[@]}" \
+  train "$system" "$updates" "${document[@]}" --max-tokens $((200 * sentences)) "${drafts[@]}" \
     --arch memnet_rnn --context-side "$system" --context-integration output --freeze-pretrained \
     --dropout 0 --memory-dropout 0 "${schedule[@]}" --warmup-updates 0 \
     --sentence-lm "$work/lm/forward/$best:$work/lm/backward/$best" \

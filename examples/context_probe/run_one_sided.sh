@@ -3,15 +3,15 @@
 # only in the source (number) or only in the target (speaker), and memories are on one or both sides.
 # Prints accuracies on contrastive sets with the true translation as context.
 #
-#   bash run_one_sided.sh [WORK_FOLDER] [SYSTEM ...]     (environment: UPDATES=3000, SEED=1)
+#   bash run_one_sided.sh [WORK] [SYSTEM ...] [--updates 3000] [--seed 1]
 #
 # SYSTEMs: both, source, target (sides of the memory); default: all.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-work=${1:-$here/work}
-systems=("${@:2}")
+source "$here/../flags.sh"
+read_arguments "[WORK]" "[SYSTEM...]" --updates=3000 --seed=1 -- "$@"
+work=${work:-$here/work}
 [ ${#systems[@]} -gt 0 ] || systems=(both source target)
-updates=${UPDATES:-3000}
 # shellcheck source=steps.sh
 . "$here/steps.sh"
 

@@ -3,16 +3,14 @@
 # of the same number of tokens: windows of 4 sentences, or documents of 16.  Prints a table of
 # accuracies.
 #
-#   bash run_options.sh FOLDER SYSTEM ...    (environment: UPDATES=1000, SEED=1)
+#   bash run_options.sh WORK SYSTEM ... [--updates 1000] [--seed 1]
 #
 # SYSTEM: window stride2 stride4 sampled coword next mixed attention |
 #         document lengths sampled-lengths document-attention
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-: "${2:?usage: bash run_options.sh FOLDER SYSTEM ...}"
-work=$1
-shift
-updates=${UPDATES:-1000}
+source "$here/../flags.sh"
+read_arguments WORK SYSTEM... --updates=1000 --seed=1 -- "$@"
 # shellcheck source=steps.sh
 . "$here/steps.sh"
 
@@ -34,8 +32,8 @@ options() {
   esac
 }
 
-for system in "$@"; do options "$system"; done
-case $1 in
+for system in "${systems[@]}"; do options "$system"; done
+case ${systems[0]} in
   document | lengths | sampled-lengths | document-attention)
     task=(--task full_document_translation)
     decodings=(sequential-full-source sequential)
@@ -52,7 +50,7 @@ case $1 in
 esac
 model=(--arch transformer --share-decoder-input-output-embed --max-tokens 2000)
 scored=()
-for system in "$@"; do
+for system in "${systems[@]}"; do
   options "$system"
   train "$system" "$updates" "${task[@]}" "${model[@]}" "${given[@]}"
   for decoding in "${decodings[@]}"; do

@@ -3,11 +3,12 @@
 # the target side, its weight tuned on the validation set; as a control the language model reads
 # single sentences.  Prints a table of accuracies.
 #
-#   bash run_rerank.sh [WORK_FOLDER]         (environment: UPDATES=1000 of each model, SEED=1)
+#   bash run_rerank.sh [WORK] [--updates 1000] [--seed 1]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-work=${1:-$here/work}
-updates=${UPDATES:-1000}
+source "$here/../flags.sh"
+read_arguments "[WORK]" --updates=1000 --seed=1 -- "$@"
+work=${work:-$here/work}
 window=(--task sliding_window_translation)
 # shellcheck source=steps.sh
 . "$here/steps.sh"

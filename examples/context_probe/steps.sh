@@ -1,6 +1,5 @@
-# Steps shared by the scripts in this folder.  Set `here` (this folder) and `work`, then source it.
+# Steps shared by the scripts in this folder.  Set `here` (this folder), `work` and `seed`, then source it.
 # shellcheck shell=bash
-seed=${SEED:-1}
 # Sizes of a transformer; scripts with other models overwrite them.
 sizes=(--encoder-layers 2 --decoder-layers 2
   --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4

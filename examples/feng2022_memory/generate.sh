@@ -1,26 +1,24 @@
 #!/usr/bin/env bash
 # Translate the test documents with one system and score them.
 #
-#   bash generate.sh WORK SYSTEM CHECKPOINT OUT [more options]
+#   bash generate.sh WORK SYSTEM CHECKPOINT OUT [options of fairseq-generate]
 #
-# SYSTEM is sentence, or the side of the memory: both, source or target.
-# Environment: BATCH, documents or sentences in parallel (32).  Before this: train.sh.
+# SYSTEM is sentence, or the side of the memory: both, source or target.  Before this: train.sh.
 set -euo pipefail
-: "${4:?usage: bash generate.sh WORK SYSTEM CHECKPOINT OUT [more options]}"
-work=$1 system=$2 checkpoint=$3 out=$4
-shift 4
+source "$(dirname "$0")/../flags.sh"
+read_arguments WORK SYSTEM CHECKPOINT OUT "[options of fairseq-generate]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
 
 translate() {
   fairseq-generate "$work/data/bin" --user-dir "$user_dir" --path "$checkpoint" \
-    --beam 5 --lenpen 1 --max-len-a 0 --max-len-b 150 --batch-size "${BATCH:-32}" \
-    --remove-bpe --results-path "$out" "$@"
+    --beam 5 --lenpen 1 --max-len-a 0 --max-len-b 150 --batch-size 32 \
+    --remove-bpe --results-path "$out" "$@" "${more[@]}"
 }
 
 case $system in
-  sentence) translate --task sliding_window_translation "$@" ;;
-  both|source|target) translate --task sentence_stream_translation "$@" ;;
+  sentence) translate --task sliding_window_translation ;;
+  both|source|target) translate --task sentence_stream_translation ;;
   *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac
 

@@ -2,14 +2,14 @@
 # Prepare a corpus of Maruf et al. (2019) as binarised documents: TED, News Commentary or Europarl
 # en-de.
 #
-#   bash prepare.sh CORPUS WORK
+#   bash prepare.sh CORPUS WORK [options of prepare.py, e.g. --bpe-operations 20000]
 #
 # CORPUS is a folder with concatenated_en2de_{train,dev,test}_{en,de}.txt (see README.md for the
 # download).  Next: train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
-: "${2:?usage: bash prepare.sh CORPUS WORK}"
-corpus=$1 work=$2
+source "$top/examples/flags.sh"
+read_arguments CORPUS WORK "[options of prepare.py]" -- "$@"
 
 documents() {
   python "$top/data_prep/marked_documents.py" "$corpus/concatenated_en2de_$1_en.txt" \
@@ -21,4 +21,4 @@ documents dev valid
 documents test test
 python "$top/data_prep/prepare.py" --source-lang en --target-lang de --truecase \
   --train "$work/corpus/train" --valid "$work/corpus/valid" --test "$work/corpus/test" \
-  --destdir "$work/data" --bpe-operations "${BPE:-30000}" --bpe-total-symbols --joined-dictionary
+  --destdir "$work/data" --bpe-operations 30000 --bpe-total-symbols --joined-dictionary "${more[@]}"

@@ -1,36 +1,34 @@
 #!/usr/bin/env bash
 # Translate the test documents with one system and score them.
 #
-#   bash generate.sh DATA TASK DECODING CHECKPOINT REFERENCE OUT [more options]
+#   bash generate.sh WORK SYSTEM CHECKPOINT OUT [--corpus news] [options of fairseq-generate]
 #
-# TASK is window (systems sentence and concat2) or document (all others).  DECODING is segment (FSD in
-# the paper) or sequential (SD).  REFERENCE has detokenized sentences without blank lines.
-# Alignments of window attention: --model-overrides "{'alignment': 'linear'}".
-# Environment: CORPUS is news (default), ted or os, and sets the languages; MAX_TOKENS sets the batch
-# size.  Before this: train.sh.
+# SYSTEM is a system of train.sh, --corpus news, ted or os.  --decoding is segment (FSD in the paper,
+# here the default) or sequential (SD).  Alignments of window attention: --model-overrides
+# "{'alignment': 'linear'}".  Before this: train.sh.
 set -euo pipefail
-: "${6:?usage: bash generate.sh DATA TASK DECODING CHECKPOINT REFERENCE OUT [more options]}"
-data=$1 task=$2 decoding=$3 checkpoint=$4 reference=$5 out=$6
-shift 6
+source "$(dirname "$0")/../flags.sh"
+read_arguments WORK SYSTEM CHECKPOINT OUT --corpus=news "[options of fairseq-generate]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
-case ${CORPUS:-news} in
+case $corpus in
   news | os) target=de ;;
   ted) target=it ;;
-  *) echo "error: unknown corpus $CORPUS; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown corpus $corpus; see the head of $0" >&2; exit 1 ;;
 esac
 
 translate() {
-  fairseq-generate "$data" --user-dir "$user_dir" --source-lang en --target-lang "$target" \
-    --decoding "$decoding" --path "$checkpoint" --beam 12 --lenpen 1 --max-len-a 2 --max-len-b 50 \
-    --max-tokens "${MAX_TOKENS:-4096}" --remove-bpe --tokenizer moses --results-path "$out" "$@"
+  fairseq-generate "$work/data/bin" --user-dir "$user_dir" --source-lang en --target-lang "$target" \
+    --decoding segment --path "$checkpoint" --beam 12 --lenpen 1 --max-len-a 2 --max-len-b 50 \
+    --max-tokens 4096 --remove-bpe --tokenizer moses --results-path "$out" "$@" "${more[@]}"
 }
 
-case $task in
-  window) translate --task sliding_window_translation "$@" ;;
-  document) translate --task full_document_translation "$@" ;;
-  *) echo "error: unknown task $task; see the head of $0" >&2; exit 1 ;;
+case $system in
+  sentence | concat2) translate --task sliding_window_translation ;;
+  concat1000 | lst | window | window-abs | relative1000) translate --task full_document_translation ;;
+  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac
 # D- lines hold detokenized text; sorting by line number restores the order of the documents.
 grep '^D-' "$out/generate-test.txt" | LC_ALL=C sort -t- -k2,2n | cut -f3 > "$out/test.txt"
-sacrebleu "$reference" -i "$out/test.txt" -m bleu ter
+grep . "$work/data/text/raw/test.$target" > "$out/reference"
+sacrebleu "$out/reference" -i "$out/test.txt" -m bleu ter

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Train one system of Herold and Ney (2023): transformer base, hyper-parameters of appendix A.2.
 #
-#   bash train.sh DATA SYSTEM SAVE [options of fairseq-train, e.g. --fp16]
+#   bash train.sh WORK SYSTEM SAVE [--corpus news] [options of fairseq-train, e.g. --fp16]
 #
-# DATA is a binarised folder with documents.  SYSTEM is one of
+# SYSTEM is one of
 #   sentence      sentence level
 #   concat2       each sentence with the previous one
 #   concat1000    documents in parts of up to 1000 target tokens
@@ -11,52 +11,49 @@
 #   window        the same with window attention and relative positions
 #   window-abs    the same with window attention and absolute positions
 #   relative1000  concat1000 with relative positions and no window ("concat-adj. rel." of table 4)
-# Environment: CORPUS is news (default), ted or os; it sets DROPOUT and LABEL_SMOOTHING, which may also
-# be set directly.  WINDOW is the size of the attention window and the maximum relative position (20;
-# in the paper also 10 and 30).  MAX_TOKENS and UPDATE_FREQ set the batch size.
+# --corpus is news, ted or os; it sets --dropout and --label-smoothing.  --attention-window, also the
+# maximum relative position, is 20; in the paper also 10 and 30.
 # Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
-: "${3:?usage: bash train.sh DATA SYSTEM SAVE [options of fairseq-train]}"
-data=$1 system=$2 save=$3
-shift 3
+source "$(dirname "$0")/../flags.sh"
+read_arguments WORK SYSTEM SAVE --corpus=news "[options of fairseq-train]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
-window=${WINDOW:-20}
-case ${CORPUS:-news} in
+case $corpus in
   news | ted) dropout=0.3 smoothing=0.2 ;;
   os) dropout=0.1 smoothing=0.1 ;;
-  *) echo "error: unknown corpus $CORPUS; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown corpus $corpus; see the head of $0" >&2; exit 1 ;;
 esac
 
 # Select the best checkpoint by validation perplexity, whose logarithm is nll_loss.
 train() {
-  fairseq-train "$data" --user-dir "$user_dir" --save-dir "$save" \
-    --share-all-embeddings --dropout "${DROPOUT:-$dropout}" \
+  fairseq-train "$work/data/bin" --user-dir "$user_dir" --save-dir "$save" \
+    --share-all-embeddings --dropout "$dropout" \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 0.0 \
     --lr 0.0005 --lr-scheduler inverse_sqrt --warmup-updates 4000 \
-    --criterion label_smoothed_cross_entropy --label-smoothing "${LABEL_SMOOTHING:-$smoothing}" \
-    --max-tokens "${MAX_TOKENS:-4096}" --update-freq "${UPDATE_FREQ:-8}" \
-    --best-checkpoint-metric nll_loss --patience 10 --no-epoch-checkpoints --seed 1 "$@"
+    --criterion label_smoothed_cross_entropy --label-smoothing "$smoothing" \
+    --max-tokens 4096 --update-freq 8 \
+    --best-checkpoint-metric nll_loss --patience 10 --no-epoch-checkpoints --seed 1 "$@" "${more[@]}"
 }
 
 # Systems with context get a symbol at the beginning of each document (<bod>, section 3.1).
 case $system in
-  sentence) train --task sliding_window_translation --window-size 1 --arch transformer "$@" ;;
+  sentence) train --task sliding_window_translation --window-size 1 --arch transformer ;;
   concat2) train --task sliding_window_translation --window-size 2 --mark-document-start \
-    --arch transformer "$@" ;;
+    --arch transformer ;;
   concat1000) train --task full_document_translation --max-document-tokens 1000 \
-    --mark-document-start --arch transformer "$@" ;;
+    --mark-document-start --arch transformer ;;
   lst) train --task full_document_translation --max-document-tokens 1000 \
-    --mark-document-start --arch lst_transformer "$@" ;;
+    --mark-document-start --arch lst_transformer ;;
   window) train --task full_document_translation --max-document-tokens 1000 \
     --mark-document-start --arch window_attn_transformer \
-    --attention-window "$window" --position relative "$@" ;;
+    --attention-window 20 --position relative ;;
   window-abs) train --task full_document_translation --max-document-tokens 1000 \
     --mark-document-start --arch window_attn_transformer \
-    --attention-window "$window" --position absolute "$@" ;;
+    --attention-window 20 --position absolute ;;
   relative1000) train --task full_document_translation --max-document-tokens 1000 \
     --mark-document-start --arch window_attn_transformer \
-    --attention-window "$window" --position relative --full-encoder-attention \
-    --full-decoder-attention --full-cross-attention "$@" ;;
+    --attention-window 20 --position relative --full-encoder-attention \
+    --full-decoder-attention --full-cross-attention ;;
   *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac

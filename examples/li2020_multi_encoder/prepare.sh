@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Prepare OpenSubtitles2018 en-ru of Voita et al. (2019) as binarised documents of four sentences.
 #
-#   bash prepare.sh CORPUS WORK
+#   bash prepare.sh CORPUS WORK [options of prepare.py, e.g. --bpe-operations 20000]
 #
 # CORPUS is the folder context_aware with en_train, ru_train, en_dev, ru_dev, en_test and ru_test:
 # four sentences per line, joined by _eos, already tokenized (see README.md for the download).
-# Environment: BPE, the number of merges for each language (32000).  Next: train.sh.
+# Next: train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
-: "${2:?usage: bash prepare.sh CORPUS WORK}"
-corpus=$1 work=$2
+source "$top/examples/flags.sh"
+read_arguments CORPUS WORK "[options of prepare.py]" -- "$@"
 for name in train dev test; do
   python "$top/data_prep/sentence_groups.py" "$corpus/en_$name" "$corpus/ru_$name" \
     --out "$work/corpus/$name.en" "$work/corpus/$name.ru"
@@ -17,4 +17,4 @@ done
 python "$top/data_prep/prepare.py" --source-lang en --target-lang ru \
   --source-tokenizer none --target-tokenizer none \
   --train "$work/corpus/train" --valid "$work/corpus/dev" --test "$work/corpus/test" \
-  --destdir "$work/data" --bpe-operations "${BPE:-32000}" --separate-bpe
+  --destdir "$work/data" --bpe-operations 32000 --separate-bpe "${more[@]}"

@@ -1,29 +1,26 @@
 #!/usr/bin/env bash
 # Translate the test documents with one system and score them.
 #
-#   bash generate.sh DATA SYSTEM CHECKPOINT OUT [more options]
+#   bash generate.sh WORK SYSTEM CHECKPOINT OUT [options of fairseq-generate]
 #
-# SYSTEM is a system of train.sh.  Environment: BEAM (1); DRAFTS, the translations of base from which
-# iterative decoding starts, with one further pass as in the paper.  Before this: train.sh.
+# SYSTEM is a system of train.sh.  --drafts DRAFTS: the translations of base (make_drafts.sh) from which
+# the decoding of a target memory starts, with one further pass as in the paper.  Before this: train.sh.
 set -euo pipefail
-: "${4:?usage: bash generate.sh DATA SYSTEM CHECKPOINT OUT [more options]}"
-data=$1 system=$2 checkpoint=$3 out=$4
-shift 4
+source "$(dirname "$0")/../flags.sh"
+read_arguments WORK SYSTEM CHECKPOINT OUT "[options of fairseq-generate]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
-drafts=${DRAFTS:-drafts}
 
 translate() {
-  fairseq-generate "$data" --user-dir "$user_dir" --path "$checkpoint" \
-    --beam "${BEAM:-1}" --max-len-a 2 --max-len-b 0 --results-path "$out" "$@"
+  fairseq-generate "$work/bin" --user-dir "$user_dir" --path "$checkpoint" \
+    --beam 1 --max-len-a 2 --max-len-b 0 --results-path "$out" "$@" "${more[@]}"
 }
 
 case $system in
-  base) translate --task sliding_window_translation --batch-size 64 "$@" ;;
-  source*) translate --task document_rows_translation --batch-size 1 "$@" ;;
-  target* | both*) translate --task document_rows_translation --batch-size 1 \
-    --drafts "$drafts" --decode-passes 1 "$@" ;;
-  prevtrg | jean2017 | wang2017) translate --task sentence_stream_translation --batch-size 32 "$@" ;;
+  base) translate --task sliding_window_translation --batch-size 64 ;;
+  source*) translate --task document_rows_translation --batch-size 1 ;;
+  target* | both*) translate --task document_rows_translation --batch-size 1 --decode-passes 1 ;;
+  prevtrg | jean2017 | wang2017) translate --task sentence_stream_translation --batch-size 32 ;;
   *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
 esac
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"

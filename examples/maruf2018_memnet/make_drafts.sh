@@ -2,20 +2,17 @@
 # Translate whole splits with a sentence-level model.  The translations fill the target memory in
 # training (Maruf and Haffari 2018, section 5), and iterative decoding can start from them.
 #
-#   bash make_drafts.sh DATA SRC TGT CHECKPOINT OUT SPLIT ... [-- options of fairseq-generate]
+#   bash make_drafts.sh DATA CHECKPOINT OUT SPLIT... [--source-lang de] [--target-lang en]
+#       [options of fairseq-generate]
 #
-# Example: bash make_drafts.sh data/bin de en base/checkpoint_best.pt drafts train valid test -- --cpu
+# DATA is a binarised folder.  Example:
+#   bash make_drafts.sh WORK/bin base/checkpoint_best.pt drafts train valid test --cpu
 # Next: --drafts OUT for fairseq-train and fairseq-generate.
 set -euo pipefail
-if [ $# -lt 6 ] || [ "$6" = -- ]; then
-  echo "usage: bash make_drafts.sh DATA SRC TGT CHECKPOINT OUT SPLIT ... [-- options of fairseq-generate]" >&2
-  exit 1
-fi
-data=$1 src=$2 tgt=$3 checkpoint=$4 out=$5
-shift 5
-splits=()
-while [ $# -gt 0 ] && [ "$1" != -- ]; do splits+=("$1"); shift; done
-[ $# -eq 0 ] || shift
+source "$(dirname "$0")/../flags.sh"
+read_arguments DATA CHECKPOINT OUT SPLIT... --source-lang=de --target-lang=en \
+  "[options of fairseq-generate]" -- "$@"
+src=$source_lang tgt=$target_lang
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
 mkdir -p "$out/text"
@@ -25,7 +22,7 @@ for split in "${splits[@]}"; do
   fairseq-generate "$data" --user-dir "$user_dir" -s "$src" -t "$tgt" \
     --task sliding_window_translation --path "$checkpoint" --gen-subset "$split" \
     --beam 1 --max-tokens 4000 --skip-invalid-size-inputs-valid-test \
-    --results-path "$out/generated" "$@"
+    --results-path "$out/generated" "${more[@]}"
   # Line numbers of fairseq-generate count blank lines, which are restored here.
   grep '^H-' "$out/generated/generate-$split.txt" | LC_ALL=C sort -t- -k2,2n \
     | awk -F'\t' '{ n = substr($1, 3) + 0; while (line < n) { print ""; line++ } print $3; line++ }' \

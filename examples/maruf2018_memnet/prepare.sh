@@ -2,15 +2,16 @@
 # Prepare documents as binarised corpora, as in Maruf and Haffari (2018): lower-cased, with words seen
 # less than five times replaced by the unknown word.
 #
-#   bash prepare.sh SRC TGT CORPUS WORK
+#   bash prepare.sh CORPUS WORK [--source-lang de] [--target-lang en]
 #
-# CORPUS has train, valid and test with the suffixes SRC and TGT: one sentence per line, and a blank
+# CORPUS has train, valid and test with the languages as suffixes: one sentence per line, and a blank
 # line between documents (see README.md for TED, Europarl and News Commentary).
-# Next: train_sentence_lm.sh and train.sh with WORK/bin.
+# Next: train_sentence_lm.sh and train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
-: "${4:?usage: bash prepare.sh SRC TGT CORPUS WORK}"
-src=$1 tgt=$2 corpus=$3 work=$4
+source "$top/examples/flags.sh"
+read_arguments CORPUS WORK --source-lang=de --target-lang=en -- "$@"
+src=$source_lang tgt=$target_lang
 export PYTHONWARNINGS=ignore
 mkdir -p "$work/lower"
 

@@ -2,18 +2,16 @@
 # Train forward and backward language models of the source.  Their last states are the sentence vectors
 # of the source memory (Maruf and Haffari 2018, section 4).
 #
-#   bash train_sentence_lm.sh TRAIN_TEXT VALID_TEXT DICT OUT [options of fairseq-train, e.g. --fp16]
+#   bash train_sentence_lm.sh TRAIN VALID DICT OUT [--lm-size 512] [options of fairseq-train, e.g. --fp16]
 #
-# The texts are the source side of the input of fairseq-preprocess; DICT is its dict.*.txt.
-# Environment: SIZE of embeddings and states (512), EPOCHS (10).
+# TRAIN and VALID are the source side of the input of fairseq-preprocess; DICT is its dict.*.txt.
+# --lm-size: embeddings and states.
 # Next: --sentence-lm OUT/forward/checkpoint_best.pt:OUT/backward/checkpoint_best.pt
 set -euo pipefail
-: "${4:?usage: bash train_sentence_lm.sh TRAIN_TEXT VALID_TEXT DICT OUT [options of fairseq-train]}"
-train=$1 valid=$2 dict=$3 out=$4
-shift 4
+source "$(dirname "$0")/../flags.sh"
+read_arguments TRAIN VALID DICT OUT --lm-size=512 "[options of fairseq-train]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
-size=${SIZE:-512}
 
 # With a blank line after it each sentence is a document, so that --sample-break-mode complete_doc
 # yields single sentences (as would the mode eos, which fails with NumPy 2).
@@ -32,8 +30,8 @@ for direction in forward backward; do
     --validpref "$text/valid" --destdir "$out/bin/$direction"
   fairseq-train "$out/bin/$direction" --user-dir "$user_dir" --task language_modeling --sample-break-mode complete_doc \
     --save-dir "$out/$direction" --arch lstm_lm --criterion cross_entropy \
-    --decoder-embed-dim "$size" --decoder-hidden-size "$size" --decoder-out-embed-dim "$size" \
+    --decoder-embed-dim "$lm_size" --decoder-hidden-size "$lm_size" --decoder-out-embed-dim "$lm_size" \
     --tokens-per-sample 1000 --dropout 0.2 --optimizer adam --lr 0.001 --clip-norm 5 --max-tokens 4000 \
     --required-batch-size-multiple 1 \
-    --max-epoch "${EPOCHS:-10}" --no-epoch-checkpoints --seed 1 "$@"
+    --max-epoch 10 --no-epoch-checkpoints --seed 1 "${more[@]}"
 done

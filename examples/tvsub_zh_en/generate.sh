@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Translate the test episodes and zpdev with both systems, and score the detokenized text.
 #
-#   bash generate.sh WORK
+#   bash generate.sh WORK [options of fairseq-generate]
 #
 # Before this: train.sh.
 set -euo pipefail
-: "${1:?usage: bash generate.sh WORK}"
-work=$1
+source "$(dirname "$0")/../flags.sh"
+read_arguments WORK "[options of fairseq-generate]" -- "$@"
 export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 user_dir=$(python -m fairseq_docmt)
 # The second test set, zpdev, is named test1 from preparation on.
@@ -21,7 +21,7 @@ translate() {
     --source-lang zh --target-lang en --gen-subset "$subset" \
     --beam 4 --max-len-a 1.5 --max-len-b 10 \
     --max-tokens 6000 --cpu --num-workers 0 --remove-bpe --tokenizer moses \
-    --results-path "$work/out_$out" > "$work/$out.log" 2>&1
+    --results-path "$work/out_$out" "${more[@]}" > "$work/$out.log" 2>&1
   # D- lines hold detokenized text; sorting by line number restores the order of the documents.
   grep '^D-' "$work/out_$out/generate-$subset.txt" | LC_ALL=C sort -t- -k2,2n | cut -f3 \
     > "$work/$out.en"

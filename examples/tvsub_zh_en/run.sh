@@ -1,24 +1,32 @@
 #!/usr/bin/env bash
 # Train and compare the systems of systems.txt on a corpus: prepare, train, translate, score, tabulate.
 #
-#   CORPUS=FOLDER bash run.sh WORK [SYSTEM ...]
+#   bash run.sh CORPUS WORK [SYSTEM ...] [options]
 #
 # CORPUS is the folder of the corpus (see prepare.sh).  SYSTEMs are names in systems.txt; default: all
-# of it.  tried.txt has further settings, for STAGES=train.
+# of it.  tried.txt has further settings, for --stages train.
 # What is done is not done again; training that was interrupted goes on.  WORK/results.json holds all
-# results so far.
+# results so far.  Several of these commands may run at the same time for different systems, after the
+# bases have been trained.
 #
-# Environment: RECIPE, folder of corpus.sh, prepare.sh and systems.txt (default: this one); TOKENS, the
-# target tokens that each system reads after its base (those of corpus.sh); SETS, how many of the
-# test sets of corpus.sh are used (all); STAGES, some of "memories train translate usage contexts gold
-# score" (all); DEVICE, cpu or cuda (cpu); THREADS (1); WORKERS that load batches for a GPU (2);
-# BEAMS ("4 1"); LIMIT, seconds after which a command is stopped (none).  Several of these commands
-# may run at the same time for different systems, after the bases have been trained.
+#   --recipe FOLDER        with corpus.sh, prepare.sh and systems.txt (default: this one)
+#   --stages "STAGE ..."   some of those below (default: all)
+#   --target-tokens N      that each system reads after its base (default: those of corpus.sh)
+#   --test-sets N          how many of the test sets of corpus.sh are used (default: all)
+#   --beams "N ..."        of translations
+#   --device cpu|cuda
+#   --workers N            that load batches for a GPU
+#   --limit SECONDS        after which a command is stopped (default: none)
+#   --prepare="OPTIONS"    of prepare.sh
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$here/../..
 recipes=$top/examples
-recipe=$(cd "${RECIPE:-$here}" && pwd)
+source "$recipes/flags.sh"
+read_arguments CORPUS WORK "[SYSTEM...]" --recipe= \
+  --stages="memories train translate usage contexts gold score" --target-tokens= --test-sets= \
+  --beams="4 1" --device=cpu --workers=2 --limit= --prepare= -- "$@"
+recipe=$(cd "${recipe:-$here}" && pwd)
 # What corpus.sh may set anew: sizes, options of decoding and of scores, further references of the
 # first test set, and systems whose context is cut -> the same system with its context.
 transformer=(--encoder-layers 3 --decoder-layers 2
@@ -34,33 +42,33 @@ references=()
 declare -A context_of=()
 # previous sentences in the comparison of contexts, as many as windows of 4 have
 context=3
-: "${1:?usage: CORPUS=FOLDER bash run.sh WORK [SYSTEM ...]}"
-work=$1
-shift
+case $device in
+  cpu) placed=(--cpu) loading=(--num-workers 0) ;;
+  cuda) placed=() loading=(--num-workers "$workers") ;;
+  *) echo "error: --device is $device; choose cpu or cuda" >&2; exit 1 ;;
+esac
+[[ ${limit:-1} =~ ^[1-9][0-9]*$ ]] || { echo "error: --limit is $limit; give whole seconds" >&2; exit 1; }
+if [ "$device" = cuda ]; then
+  python - <<< 'import torch; raise SystemExit(not torch.cuda.is_available())' ||
+    { echo "error: torch finds no GPU; give --device cpu" >&2; exit 1; }
+fi
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 bin=$work/data/bin raw=$work/data/text/raw
 source "$recipe/corpus.sh"
-sets=("${sets[@]:0:${SETS:-${#sets[@]}}}")
+sets=("${sets[@]:0:${test_sets:-${#sets[@]}}}")
 settings=("$recipe/systems.txt")
 [ ! -e "$recipe/tried.txt" ] || settings+=("$recipe/tried.txt")
-export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${THREADS:-${OMP_NUM_THREADS:-1}}
+export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 # Products in bfloat16 where oneDNN takes them (not on every processor that has them), in TF32 on a
 # GPU, and memory that is kept between updates: the same for all systems.
 export ONEDNN_DEFAULT_FPMATH_MODE=BF16
-export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 DEVICE=${DEVICE:-cpu}
+export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1
 export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=20000000000 MALLOC_TOP_PAD_=200000000
 # The same as "python -m fairseq_docmt", without importing the package.
 user_dir=$(python -c 'from importlib.util import find_spec
 print(*find_spec("fairseq_docmt").submodule_search_locations)')
-case $DEVICE in
-  cpu) device=(--cpu) loading=(--num-workers 0) ;;
-  cuda) device=() loading=(--num-workers "${WORKERS:-2}") ;;
-  *) echo "error: DEVICE is $DEVICE; choose cpu or cuda" >&2; exit 1 ;;
-esac
-stages=" ${STAGES:-memories train translate usage contexts gold score} "
-
-beams=${BEAMS:-4 1}
+stages=" $stages "
 
 # Prints the name of a test set in the binarised data: test, test1, ...; valid is the validation set.
 subset_of() {
@@ -82,14 +90,18 @@ read_settings() {
   search=(--task "${options[1]}")
 }
 
-# measured RECORD COMMAND ...: within LIMIT
-measured() { python "$here/measured.py" "$work/$1.json" "${@:2}"; }
+# measured RECORD COMMAND ...: within the limit
+measured() { DEVICE=$device LIMIT=$limit python "$here/measured.py" "$work/$1.json" "${@:2}"; }
+
+# made RECORD SCRIPT ...: the same for a script of a recipe, which may have had other arguments when WORK
+# was begun.
+made() { grep -qs '"exit": 0,' "$work/$1.json" || measured "$1" bash "${@:2}"; }
 
 prepare() {
-  [ -e "$work/data.json" ] || : "${CORPUS:?give the folder of the corpus}"
-  [ -e "$work/data.json" ] || measured data bash "$recipe/prepare.sh" "$CORPUS" "$work"
-  [ -z "$marks" ] || [ -e "$work/$marks" ] || cp "$CORPUS/$marks" "$work"
-  local text side
+  local text side options
+  read -ra options <<< "$prepare"
+  [ -e "$work/data.json" ] || measured data bash "$recipe/prepare.sh" "$corpus" "$work" "${options[@]}"
+  [ -z "$marks" ] || [ -e "$work/$marks" ] || cp "$corpus/$marks" "$work"
   text=$work/data/text/subwords/$(subset_of "$limited")
   [ -e "$text.$src_lang" ] || text=$raw/$(subset_of "$limited")  # without subwords
   [ -e "$work/contexts/own.$src_lang" ] || python "$here/contexts.py" make $context \
@@ -126,18 +138,19 @@ make_memories() {
     # An adaptive softmax is faster, and needs more types than its last cutoff.
     softmax=(--adaptive-softmax-cutoff 1000,4000 --criterion adaptive_loss)
     [ "$(wc -l < "$bin/dict.$src_lang.txt")" -gt 4000 ] || softmax=()
-    measured lm/record env SIZE=$lm_size EPOCHS=3 bash "$recipes/maruf2018_memnet/train_sentence_lm.sh" \
+    made lm/record "$recipes/maruf2018_memnet/train_sentence_lm.sh" \
       "$work/data/text/subwords/train.$src_lang" "$work/data/text/subwords/valid.$src_lang" \
       "$bin/dict.$src_lang.txt" \
-      "$work/lm" --max-tokens 16384 "${softmax[@]}" \
-      --ddp-backend legacy_ddp "${device[@]}" "${loading[@]}" --log-format simple ;;
+      "$work/lm" --lm-size "$lm_size" --max-epoch 3 --max-tokens 16384 "${softmax[@]}" \
+      --ddp-backend legacy_ddp "${placed[@]}" "${loading[@]}" --log-format simple ;;
   esac
   case " ${options[*]} " in *" --drafts "*)
-    measured "$start/drafts/record" bash "$recipes/maruf2018_memnet/make_drafts.sh" "$bin" "$src_lang" "$tgt_lang" \
+    made "$start/drafts/record" "$recipes/maruf2018_memnet/make_drafts.sh" "$bin" \
       "$work/$start/checkpoint_best.pt" "$work/$start/drafts" train valid $(for testset in "${sets[@]}"; do
         subset_of "$testset"
       done) \
-      -- --max-len-a 1.5 --max-len-b 10 --max-tokens 6000 "${device[@]}" "${loading[@]}" ;;
+      --source-lang "$src_lang" --target-lang "$tgt_lang" \
+      --max-len-a 1.5 --max-len-b 10 --max-tokens 6000 "${placed[@]}" "${loading[@]}" ;;
   esac
 }
 
@@ -152,7 +165,7 @@ train() {
   else
     if [ ! -e "$work/$1/updates" ]; then
       mkdir -p "$work/$1"
-      most=$(python "$here/updates.py" "${TOKENS:-${tokens[$start]}}" "$bin" --user-dir "$user_dir" \
+      most=$(python "$here/updates.py" "${target_tokens:-${tokens[$start]}}" "$bin" --user-dir "$user_dir" \
         "${common[@]}" --lr-scheduler polynomial_decay --total-num-update 1 \
         --finetune-from-model "$work/$start/checkpoint_best.pt" "${options[@]}" \
         2> "$work/$1/updates.log") || { tail -n 5 "$work/$1/updates.log" >&2; exit 1; }
@@ -164,7 +177,7 @@ train() {
   fi
   # The options of systems.txt come last: they win over those of all systems.
   measured "$1/train" fairseq-train "$bin" --user-dir "$user_dir" "${common[@]}" "${schedule[@]}" \
-    "${device[@]}" "${loading[@]}" --log-format simple --log-interval 50 \
+    "${placed[@]}" "${loading[@]}" --log-format simple --log-interval 50 \
     --save-interval-updates 250 --keep-interval-updates 1 --save-dir "$work/$1" "${options[@]}"
   measured "$1/kept" python "$here/keep_weights.py" "$work/$1/checkpoint_best.pt"
 }
@@ -174,7 +187,7 @@ translate() {
   measured "$1" fairseq-generate "$2" --user-dir "$user_dir" --path "$7" \
     --gen-subset "$3" --decoding "$4" --beam "$5" --lenpen "$6" "${search[@]}" \
     --source-lang "$src_lang" --target-lang "$tgt_lang" --max-len-a 1.5 --max-len-b 10 --max-tokens 6000 \
-    "${device[@]}" "${loading[@]}" "${detokenizing[@]}" --results-path "$work/$1"
+    "${placed[@]}" "${loading[@]}" "${detokenizing[@]}" --results-path "$work/$1"
 }
 
 # Finds the length penalty with the best BLEU of the base on the validation set.
@@ -216,7 +229,7 @@ measure_usage() {
   mkdir -p "$work/$1/scores"
   measured "$1/scores/usage-record" fairseq-docmt cxmi \
     --path "$work/$1/checkpoint_best.pt" --source "$raw/test.$src_lang" --reference "$raw/test.$tgt_lang" \
-    --context $context other-document:$context --max-tokens 6000 "${device[@]}" \
+    --context $context other-document:$context --max-tokens 6000 "${placed[@]}" \
     --format json --out "$work/$1/scores/usage.json"
 }
 
@@ -340,9 +353,8 @@ score() {
 }
 
 prepare
-names=("$@")
-[ ${#names[@]} -gt 0 ] || mapfile -t names < <(grep -v '^#' "$recipe/systems.txt" | cut -d'|' -f1 | tr -d ' ')
-for system in "${names[@]}"; do
+[ ${#systems[@]} -gt 0 ] || mapfile -t systems < <(grep -v '^#' "$recipe/systems.txt" | cut -d'|' -f1 | tr -d ' ')
+for system in "${systems[@]}"; do
   echo "$system"
   read_settings "$system"
   read_memories

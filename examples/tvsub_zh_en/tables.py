@@ -95,7 +95,7 @@ def translation_rows(name: str, system: dict, sets: List[str]) -> List[List[str]
 
 
 def _scores_of(scores: Optional[dict], system: str, *labels: str) -> List[str]:
-    if scores is None:  # run.sh with SETS leaves out some test sets
+    if scores is None:  # run.sh with --test-sets leaves out some test sets
         return [""] * len(labels)
     return [against_control(metric(scores, label), system) for label in labels]
 

@@ -2,12 +2,13 @@
 # Train small transformers for a CPU: a sentence-level model, then two systems finetuned from it for
 # about an epoch, with windows of 1 and 4 sentences (with 4, each sentence occurs in four windows).
 #
-#   bash train.sh WORK
+#   bash train.sh WORK [--updates 1000] [options of fairseq-train]
 #
+# --updates of sentences; windows of 4 get four times as many.
 # Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
-: "${1:?usage: bash train.sh WORK}"
-work=$1
+source "$(dirname "$0")/../flags.sh"
+read_arguments WORK --updates=1000 "[options of fairseq-train]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
 
@@ -21,12 +22,11 @@ train() {
     --optimizer adam --adam-betas '(0.9, 0.98)' --lr-scheduler inverse_sqrt --clip-norm 1.0 \
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
     --max-tokens 4096 --seed 1 --cpu --num-workers 1 --no-epoch-checkpoints \
-    --log-format simple --log-interval 20 "$@"
+    --log-format simple --log-interval 20 "$@" "${more[@]}"
 }
 
 OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} train --window-size 1 --lr 0.002 --warmup-updates 500 \
   --max-epoch 2 --save-dir "$work/start"
-updates=${UPDATES:-1000}
 trainings=()
 for size in 1 4; do
   most=$((updates * size))

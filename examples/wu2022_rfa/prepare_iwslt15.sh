@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Prepare IWSLT 2015 zh-en as binarised talks: dev2010 for validation, tst2010-2013 for test.
 #
-#   bash prepare_iwslt15.sh ARCHIVE WORK
+#   bash prepare_iwslt15.sh CORPUS WORK [options of prepare.py]
 #
-# ARCHIVE is 2015-01.tgz, or the folder zh-en unpacked from it (see README.md for the download).
+# CORPUS is 2015-01.tgz, or the folder zh-en unpacked from it (see README.md for the download).
 # Next: train.sh.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
-: "${2:?usage: bash prepare_iwslt15.sh ARCHIVE WORK}"
-archive=$1 work=$2
+source "$top/examples/flags.sh"
+read_arguments CORPUS WORK "[options of prepare.py]" -- "$@"
+archive=$corpus
 
 if [ -f "$archive" ]; then
   mkdir -p "$work"
@@ -30,4 +31,4 @@ end=.xml talks test "$sets.tst2010.zh-en." "$sets.tst2011.zh-en." "$sets.tst2012
   "$sets.tst2013.zh-en."
 python "$top/data_prep/prepare.py" --source-lang zh --target-lang en --truecase \
   --train "$work/corpus/train" --valid "$work/corpus/valid" --test "$work/corpus/test" \
-  --destdir "$work/data" --bpe-operations 30000
+  --destdir "$work/data" --bpe-operations 30000 "${more[@]}"

@@ -103,9 +103,9 @@ def run_recipe(tmp_path_factory):
     """Function that runs the script of a recipe in bash."""
     shell = Shell(tmp_path_factory.mktemp("recipes"))
 
-    def run(script, *arguments, **environment):
+    def run(script, *arguments):
         command = ["bash", f"examples/{script}", *map(str, arguments)]
-        done = shell.run(shlex.join(command), **environment)
+        done = shell.run(shlex.join(command))
         assert done.returncode == 0, done.stderr
 
     yield run
@@ -571,9 +571,9 @@ def os_files(folder):
 def test_herold2023_is_prepared(run_recipe, tmp_path, corpus, languages, files):
     """The recipe turns small files in the published format into binarised data."""
     expected = files(tmp_path / "downloads")
-    environment = {"CORPUS": corpus, "BPE": "5"}
     script = "herold2023_window_attention/prepare.sh"
-    run_recipe(script, tmp_path / "downloads", tmp_path / "work", **environment)
+    options = ("--corpus", corpus, "--bpe-operations", "5")
+    run_recipe(script, tmp_path / "downloads", tmp_path / "work", *options)
     texts, sides = tmp_path / "work" / "corpus", languages.split("-")
     found = {
         name: tuple((texts / f"{name}.{side}").read_text(encoding="utf-8") for side in sides)
@@ -597,7 +597,7 @@ def test_feng2022_is_prepared(run_recipe, tmp_path):
         for side in ("en", "de"):
             text = f"<d>\nThis is {side} .\nAnd this .\n<d>\nThe end in {side} .\n"
             (corpus / f"concatenated_en2de_{split}_{side}.txt").write_text(text)
-    run_recipe("feng2022_memory/prepare.sh", corpus, tmp_path / "work", BPE="40")
+    run_recipe("feng2022_memory/prepare.sh", corpus, tmp_path / "work", "--bpe-operations", "40")
     assert (tmp_path / "work" / "data" / "bin" / "test.en-de.de.bin").exists()
     text = (tmp_path / "work" / "corpus" / "valid.de").read_text()
     assert text == "This is de .\nAnd this .\n\nThe end in de .\n"
@@ -606,7 +606,7 @@ def test_feng2022_is_prepared(run_recipe, tmp_path):
 def test_maruf2018_checks_the_text_that_is_given(tmp_path):
     write(tmp_path, **{"train.de": "A\n", "train.en": "B\n", "valid.de": "A\n"})
     script = tiny.ROOT / "examples" / "maruf2018_memnet" / "prepare.sh"
-    command = ["bash", str(script), "de", "en", str(tmp_path), str(tmp_path / "work")]
+    command = ["bash", str(script), str(tmp_path), str(tmp_path / "work")]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)

@@ -47,7 +47,7 @@ def train(tmp_path):
     def run():
         script = recipes.EXAMPLES / "wu2022_rfa" / "train_consistency.sh"
         path = f"{tmp_path}/bin:{os.environ['PATH']}"
-        command = ["bash", str(script), *"WORK SETS rfa-sgate 4 SAVE".split()]
+        command = ["bash", str(script), *"WORK rfa-sgate SAVE --sets SETS".split()]
         environment = {**os.environ, "PATH": path}
         return subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True

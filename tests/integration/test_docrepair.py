@@ -54,18 +54,15 @@ def _made(shell, binarised, forth, back) -> Made:
     trips = [
         "bash",
         f"{RECIPE}/round_trips.sh",
-        binarised,
-        "src",
-        "tgt",
-        back,
-        forth,
         "MONO",
         "WORK",
+        binarised,
+        back,
+        forth,
+        *"--source-lang src --target-lang tgt --copies 2 --noise 0.2".split(),
     ]
-    done = shell.run(
-        f"{shlex.join(map(str, trips))}\nWINDOW=3 bash {RECIPE}/train.sh WORK/bin SAVE",
-        **{"COPIES": "2", "NOISE": "0.2"},
-    )
+    train = f"bash {RECIPE}/train.sh WORK SAVE --window-size 3"
+    done = shell.run(f"{shlex.join(map(str, trips))}\n{train}")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return Made(shell, "SAVE/checkpoint_last.pt", back)
 
@@ -102,8 +99,9 @@ def test_a_first_system_is_repaired(made, form, decoding):
     (top / "first.txt").write_text(tiny.text_of(wanted))
     first, source = {"output": ("first.out", "test.src"), "lines": 2 * ("first.txt",)}[form]
     done = made.shell.run(
-        f"bash {RECIPE}/repair.sh WORK/bin tgt {made.checkpoint} {first} {source} {form}",
-        **({"DECODING": decoding} if decoding != "sequential" else {}),
+        f"bash {RECIPE}/repair.sh WORK {made.checkpoint} {first} {source} {form} "
+        + "--target-lang tgt"
+        + (f" --decoding {decoding}" if decoding != "sequential" else "")
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert documents(top / form / "first.tgt") == wanted
@@ -130,8 +128,8 @@ def test_missing_and_mismatching_lines_are_refused(made, change, message, tmp_pa
     broken.mkdir()
     (broken / "first.out").write_text(change(text))
     done = made.shell.run(
-        f"bash ../{RECIPE}/repair.sh ../WORK/bin tgt ../{made.checkpoint} "
-        "first.out ../test.src OUT",
+        f"bash ../{RECIPE}/repair.sh ../WORK ../{made.checkpoint} "
+        "first.out ../test.src OUT --target-lang tgt",
         folder=tmp_path.name,
     )
     errors = done.stderr.strip().splitlines()

@@ -67,7 +67,7 @@ def configuration(run: recipes.Run) -> Configuration:
     own = max(names, key=len, default=OTHERS.get(f"{run.recipe} {run.system}"))
     file = folder / f"{own}.yaml"
     rest = run.system[len(own) :].lstrip(":-") if names else run.system
-    wanted = [rest, run.corpus, run.environment.get("DRAFTS", "")]
+    wanted = [rest, run.corpus]
     known = labels(file)
     return Configuration(file, tuple(word for label in wanted for word in known.get(label, [])))
 

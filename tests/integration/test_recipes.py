@@ -1,5 +1,6 @@
 """The parsers of fairseq accept every command of the recipes."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,8 @@ STOCK = ("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-pr
 TRANSLATE = "fairseq-interactive fairseq-docmt"
 #: how a script finds the package
 NEEDS = "$(python -m fairseq_docmt"
+#: what is said of options that are passed on
+PASSING = re.compile(r"\[options of fairseq-(train|generate|interactive)\]")
 RUNS = [pytest.param(run, id=str(run)) for run in recipes.RUNS]
 
 
@@ -39,7 +42,7 @@ def test_usage_without_arguments(script, tmp_path):
 def test_drafts_of_no_split(tmp_path):
     script = recipes.EXAMPLES / "maruf2018_memnet/make_drafts.sh"
     done = subprocess.run(
-        ["bash", str(script), "bin", "de", "en", "model.pt", "drafts", "--", "--cpu"],
+        ["bash", str(script), "bin", "model.pt", "drafts", "--cpu"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -119,8 +122,7 @@ def test_programs_of_a_script(script, programs):
 
 def test_stages_of_a_comparison_from_one_base():
     """Two test sets and beams; dropped pronouns are marked in the second set."""
-    environment = {"CORPUS": "CORPUS"}
-    run = recipes.Run("tvsub_zh_en/run.sh", "WORK base memory-both", environment=environment)
+    run = recipes.Run("tvsub_zh_en/run.sh", "CORPUS WORK base memory-both")
     scoring, generate = "fairseq-docmt ", "fairseq-generate "
     base = f"fairseq-train keep_weights.py {8 * generate}{scoring}results.py {4 * generate}"
     programs = [
@@ -151,11 +153,10 @@ def own_and_other(call) -> bool:
 
 def test_part_of_a_comparison():
     """The first test set, without translations of limited contexts."""
-    environment = {"CORPUS": "CORPUS", "SETS": "1", "BEAMS": "4"}
-    environment["RECIPE"] = str(recipes.EXAMPLES / "ende_docs")
-    environment["STAGES"] = "train translate usage score"
-    arguments = "WORK base memory-both memory-control"
-    run = recipes.Run("tvsub_zh_en/run.sh", arguments, environment=environment)
+    arguments = "CORPUS WORK base memory-both memory-control --test-sets 1 --beams 4"
+    run = recipes.Run(
+        "tvsub_zh_en/run.sh", f"{arguments} --recipe {recipes.EXAMPLES / 'ende_docs'}"
+    )
     train = "fairseq-train keep_weights.py "
     programs = [
         f"python bash contexts.py fairseq-preprocess {train}{8 * 'fairseq-generate '}",
@@ -163,7 +164,7 @@ def test_part_of_a_comparison():
         f"updates.py {train}fairseq-generate {2 * 'fairseq-docmt '}",
         f"updates.py {train}fairseq-generate {2 * 'fairseq-docmt '}results.py",
     ]
-    calls = run.calls()
+    calls = run.calls("--stages", "train translate usage score")
     assert [call.program for call in calls] == " ".join(programs).split()
     # The last scores compare the memory with the same system whose memory is cut.
     places = [word.split("/WORK/")[1] for word in calls[-2].arguments if "=" in word]
@@ -172,10 +173,11 @@ def test_part_of_a_comparison():
 
 def test_references_as_context():
     """Only for a system that is compared with the same without context."""
-    environment = {"CORPUS": "CORPUS", "RECIPE": str(recipes.EXAMPLES / "ende_docs")}
-    environment["STAGES"] = "translate gold"
-    arguments = "WORK base control memory-both memory-control"
-    calls = recipes.Run("tvsub_zh_en/run.sh", arguments, environment=environment).calls()
+    arguments = "CORPUS WORK base control memory-both memory-control"
+    run = recipes.Run(
+        "tvsub_zh_en/run.sh", f"{arguments} --recipe {recipes.EXAMPLES / 'ende_docs'}"
+    )
+    calls = run.calls("--stages", "translate gold")
     places = [
         words[words.index("--results-path") + 1].split("/WORK/")[1]
         for words in (call.arguments for call in calls)
@@ -192,10 +194,8 @@ def test_every_setting_can_be_trained(recipe):
     """Those that were only tried, too; their updates are counted with the options of training."""
     files = [recipes.EXAMPLES / recipe / f"{name}.txt" for name in ("systems", "tried")]
     names = [name for file in files for name in results.settings(file)]
-    environment = {"CORPUS": "CORPUS", "STAGES": "train"}
-    environment["RECIPE"] = str(recipes.EXAMPLES / recipe)
-    run = recipes.Run("tvsub_zh_en/run.sh", f"WORK {' '.join(names)}", environment=environment)
-    calls = run.calls()
+    run = recipes.Run("tvsub_zh_en/run.sh", f"CORPUS WORK {' '.join(names)}")
+    calls = run.calls("--stages", "train", "--recipe", str(recipes.EXAMPLES / recipe))
     trained = [call.arguments for call in calls if call.program == "fairseq-train"]
     folders = [words[words.index("--save-dir") + 1] for words in trained]
     assert [Path(folder).name for folder in folders] == names
@@ -205,11 +205,11 @@ def test_every_setting_can_be_trained(recipe):
         recipes.parse("fairseq-train", words)
 
 
-def values(script: str, name: str, **environment) -> list:
-    """Values of an option in all calls of a script with this option."""
+def values(script: str, name: str, *more: str) -> list:
+    """Values of an option in all calls of a script with this option; the last counts."""
     runs = [run for run in recipes.RUNS if run.script == script]
-    given = [call.arguments for run in runs for call in run.calls(**environment)]
-    return [words[words.index(name) + 1] for words in given if name in words]
+    given = [call.arguments[::-1] for run in runs for call in run.calls(*more)]
+    return [words[words.index(name) - 1] for words in given if name in words]
 
 
 def test_every_system_of_herold2023_is_trained():
@@ -270,17 +270,19 @@ def test_every_system_of_bao2021_is_trained_and_decoded():
     script = "bao2021_group/train.sh"
     assert values(script, "--arch") == ["transformer", "g_transformer", "g_transformer"]
     assert values(script, "--optimizer") == ["adam", "grouped_adam", "adam"]
+    without = ("--context-layers", "0")
     for part in ("encoder", "decoder", "cross"):
-        assert values(script, f"--{part}-context-layers", CONTEXT="0") == ["0", "0"]
+        assert values(script, f"--{part}-context-layers", *without) == ["0", "0"]
     # Without context, the second stage has no new parameters, but the rate of the others.
-    assert values(script, "--optimizer", CONTEXT="0") == ["adam", "adam", "adam"]
+    assert values(script, "--optimizer", *without) == ["adam", "adam", "adam"]
     script = "bao2021_group/generate.sh"
     tasks = values(script, "--task")
     assert tasks == ["sliding_window_translation"] + 2 * ["full_document_translation"]
     # Only the search over whole outputs can go wrong in their number.
     for run in (run for run in recipes.RUNS if run.script == script and "group" in run.system):
         for decoding, forced in (("segment", True), ("sequential", False)):
-            (call,) = (c for c in run.calls(DECODING=decoding) if c.program == "fairseq-generate")
+            calls = run.calls("--decoding", decoding)
+            (call,) = (c for c in calls if c.program == "fairseq-generate")
             assert ("--force-sentence-count" in call.arguments) == forced
 
 
@@ -302,18 +304,40 @@ def test_every_system_of_li2020_is_trained_and_decoded():
 
 
 @pytest.mark.parametrize(
-    "script, name, value, option",
+    "script, option, value",
     [
-        ("wu2022_rfa/train.sh", "GATE_BIAS", "0.5", "--gate-bias-init"),
-        ("herold2023_window_attention/train.sh", "DROPOUT", "0.7", "--dropout"),
-        ("herold2023_window_attention/prepare.sh", "BPE", "99", "--bpe-operations"),
-        ("feng2022_memory/train.sh", "WARMUP", "99", "--warmup-updates"),
-        ("bao2021_group/generate.sh", "DECODING", "sequential-full-source", "--decoding"),
+        ("wu2022_rfa/train.sh", "--gate-bias-init", "0.5"),
+        ("herold2023_window_attention/train.sh", "--dropout", "0.7"),
+        ("herold2023_window_attention/prepare.sh", "--bpe-operations", "99"),
+        ("feng2022_memory/train.sh", "--warmup-updates", "99"),
+        ("bao2021_group/generate.sh", "--decoding", "sequential-full-source"),
     ],
 )
-def test_a_variable_overrides_the_value_of_the_corpus(script, name, value, option):
-    found = values(script, option, **{name: value})
-    assert value in found and set(found) <= {value, "0"}
+def test_a_given_option_overrides_that_of_the_recipe(script, option, value):
+    assert set(values(script, option, option, value)) == {value}
+
+
+@pytest.mark.parametrize(
+    "script",
+    [s for s in recipes.SCRIPTS if PASSING.search((recipes.EXAMPLES / s).read_text())],
+)
+def test_options_reach_every_training_and_translation(script):
+    """And win over those that the recipe sets."""
+    run = next(run for run in recipes.RUNS if run.script == script)
+    seeds = [
+        recipes.parse(*call).seed
+        for call in run.calls("--seed", "37")
+        if call.program in ("fairseq-train", "fairseq-generate", "fairseq-interactive")
+    ]
+    assert set(seeds) == {37}
+
+
+def test_scripts_read_no_settings_from_the_environment():
+    """Except for what a machine needs."""
+    found = set()
+    for path in recipes.EXAMPLES.glob("**/*.sh"):
+        found |= set(re.findall(r"\$\{?([A-Z][A-Z_]+)", path.read_text()))
+    assert found == {"OMP_NUM_THREADS", "PYTHONPATH"}
 
 
 @pytest.mark.parametrize("name", ["herold2023_window_attention", "feng2022_memory", "wu2022_rfa"])
@@ -321,7 +345,7 @@ def test_an_unknown_corpus_is_refused(name):
     run = next(run for run in recipes.RUNS if run.script == f"{name}/train.sh")
     message = f"error: unknown corpus other; see the head of .*{name}/train.sh"
     with pytest.raises(AssertionError, match=message):
-        run.calls(CORPUS="other")
+        run.calls("--corpus", "other")
 
 
 @pytest.mark.parametrize(
@@ -345,8 +369,9 @@ def test_an_installation_without_the_package_is_noticed(script, tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho No module named fairseq_docmt >&2\nexit 1\n")
     python.chmod(0o755)
+    run = next(run for run in recipes.RUNS if run.script == script)
     run = subprocess.run(
-        ["bash", str(recipes.EXAMPLES / script), *["a"] * 8],
+        ["bash", str(recipes.EXAMPLES / script), *run.arguments.split()],
         cwd=str(tmp_path),
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
         stderr=subprocess.PIPE,

@@ -6,9 +6,9 @@ import score
 from scipy.stats import binom
 
 
-def accuracies(folder, system, **settings):
+def accuracies(folder, system, *options):
     """Return the accuracies of the model without and with its memories."""
-    questions, found = probe.run("run_memnet.sh", folder, system, **settings)
+    questions, found = probe.run("run_memnet.sh", folder, system, *options)
     alone, memory = found["rnnsearch_window"], found[f"{system}_iterative"]
     probe.assert_whole_sentences(memory, equal=score.quality(alone).rate)
     return [score.accuracy(questions, output.hypotheses) for output in (alone, memory)]
@@ -22,9 +22,9 @@ def assert_above_ceiling(result):
 def test_a_source_memory_knows_the_nearest_of_several_nouns(tmp_path):
     """In documents of six sentences and then, from the same model, of twelve."""
     short, long = tmp_path / "six", tmp_path / "twelve"
-    going_on = {"SENTENCES": "12", "FROM": str(short)}
-    for folder, settings in ((short, {}), (long, going_on)):
-        base, memory = accuracies(folder, "source", **settings)
+    going_on = ("--sentences", "12", "--from", short)
+    for folder, options in ((short, ()), (long, going_on)):
+        base, memory = accuracies(folder, "source", *options)
         for distance in (1, 2, 3):
             probe.assert_at_ceiling(base["pronoun", distance])
             assert_above_ceiling(memory["pronoun", distance])
@@ -33,7 +33,8 @@ def test_a_source_memory_knows_the_nearest_of_several_nouns(tmp_path):
 
 @pytest.mark.system
 def test_both_memories_know_how_the_document_begins(tmp_path):
-    base, memory = accuracies(tmp_path, "both", PHENOMENA="formality,pronoun", SENTENCES="5")
+    options = ("--phenomena", "formality,pronoun", "--sentences", "5")
+    base, memory = accuracies(tmp_path, "both", *options)
     for phenomenon in ("formality", "pronoun"):
         probe.assert_at_ceiling(score.pooled(base, phenomenon, 99))
     assert score.pooled(memory, "formality", 99).rate > 0.85

@@ -22,7 +22,9 @@ def documents(tmp_path_factory):
     """Outputs of full-document systems; accuracies of near and far answers."""
     folder = probe.folder_of(tmp_path_factory, "documents")
     systems = ["transformer", "lst", "group", "sentences", "window"]
-    questions, found = probe.run_each("run_documents.sh", folder, *systems, WINDOW=str(WINDOW))
+    questions, found = probe.run_each(
+        "run_documents.sh", folder, *systems, options=("--attention-window", WINDOW)
+    )
     lines = (folder / "data" / "test.src").read_text().splitlines()
 
     def tokens_between(question):

@@ -8,8 +8,8 @@ import score
 LOCAL = {
     "previous-source-attention": 1,
     "hierarchical": 3,
-    "previous-source-attention-forget": 0,
-    "hierarchical-forget": 0,
+    "previous-source-attention-no-context": 0,
+    "hierarchical-no-context": 0,
 }
 
 
@@ -37,7 +37,7 @@ def test_local_contexts_reach_as_far_as_they_look(local_contexts, context, pheno
 @pytest.mark.system
 def test_the_previous_target_state_keeps_context(tmp_path):
     """The previous state depends on all earlier sentences."""
-    questions, found = probe.run("run_stream.sh", tmp_path, "previous-target", UPDATES="4500")
+    questions, found = probe.run("run_stream.sh", tmp_path, "previous-target", "--updates", "4500")
     output = found["previous-target_stream"]
     probe.assert_whole_sentences(output, equal=0.85)
     results = score.accuracy(questions, output.hypotheses)

@@ -8,7 +8,7 @@ import score
 @pytest.fixture(scope="module")
 def memories(tmp_path_factory):
     """Questions, and outputs with memories on both sides, on one side, and without memory."""
-    systems = ["both", "source", "target", "forget"]
+    systems = ["both", "source", "target", "no-context"]
     folder = probe.folder_of(tmp_path_factory, "memory")
     questions, found = probe.run_each("run_stream.sh", folder, *systems)
     return questions, {name: found[f"{name}_stream"] for name in systems}
@@ -37,4 +37,4 @@ def test_whole_sentences_are_written(memories, side):
 @pytest.mark.system
 @pytest.mark.parametrize("phenomenon", probe.PHENOMENA)
 def test_a_memory_that_forgets_is_at_the_ceiling(memories, phenomenon):
-    probe.assert_at_ceiling(pooled(memories, "forget", phenomenon))
+    probe.assert_at_ceiling(pooled(memories, "no-context", phenomenon))

@@ -8,14 +8,14 @@ REACH = 3  # windows of 4 sentences
 SYSTEMS = ["window4_window", "window4_sequential"]
 #: options of run.sh; random matrices drawn anew at every update take longer to learn with
 ARCHITECTURES = {
-    "transformer": {},
-    "rfa_transformer": {"MODEL_OPTIONS": "--arch rfa_transformer", "UPDATES": "2000"},
+    "transformer": (),
+    "rfa_transformer": ("--arch", "rfa_transformer", "--updates", "2000"),
 }
 
 
 def outputs(folder, options):
     """Questions, and outputs of the systems that run.sh trains."""
-    questions, found = probe.run("run.sh", folder, **options)
+    questions, found = probe.run("run.sh", folder, *options)
     # Window decoding has no output outside the window: count answers shown in its sources.
     for question in questions:
         question["distance"] = question["distance_to_first"]

@@ -14,7 +14,7 @@ import tiny
 from commands import Shell
 
 NAMES = "base base2 control2 memory-both2 memory-control2 lst rnnsearch rnn-control memnet-both"
-RUN = f"bash run.sh WORK {NAMES}"
+RUN = f"bash run.sh CORPUS WORK {NAMES}"
 
 
 def write_corpus(folder: Path) -> None:
@@ -42,13 +42,13 @@ def recipe(tmp_path_factory):
     shell = Shell(tmp_path_factory.mktemp("run"))
     folder = shell.top / "examples" / "tvsub_zh_en"
 
-    def run(command: str, **environment: str):
-        done = shell.run(command, str(folder), COMMIT="c", **environment)
+    def run(command: str):
+        done = shell.run(command, str(folder), COMMIT="c")
         assert done.returncode == 0, f"{command}\n{(done.stdout + done.stderr)[-3000:]}"
 
     try:
         write_corpus(folder / "CORPUS")
-        run(RUN, CORPUS="CORPUS", BPE="50")
+        run(f'{RUN} --prepare="--bpe-operations 50"')
         yield folder, run
     finally:
         shell.close()

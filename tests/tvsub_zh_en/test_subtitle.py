@@ -126,18 +126,18 @@ def test_a_corpus_of_another_size_is_refused(corpus, tmp_path):
     [
         ("--size large", "error: --size is large; choose small or paper"),
         ("--limit 1h", "error: --limit is 1h; give whole seconds"),
-        ("--sise small", "error: unknown option --sise; usage: bash subtitle.sh"),
-        ("--corpus", "--corpus needs a value; usage: bash subtitle.sh"),
+        ("--sise small", "error: unknown option --sise; usage: bash run.sh"),
+        ("--size", "error: --size needs a value; usage: bash subtitle.sh"),
         pytest.param(
-            "cuda",
-            "error: torch finds no GPU; give cpu instead of cuda",
+            "--device cuda",
+            "error: torch finds no GPU; give --device cpu",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
         ),
     ],
 )
 def test_wrong_options(tmp_path, arguments, message):
     done = subprocess.run(
-        ["bash", str(SCRIPT), "WORK", *arguments.split()],
+        ["bash", str(SCRIPT), "CORPUS", "WORK", *arguments.split()],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -155,8 +155,8 @@ def recipe(tmp_path_factory):
     shell = Shell(tmp_path_factory.mktemp("run"))
     folder = shell.top / "examples" / "tu2018_cache"
 
-    def run(command: str, status: int = 0, **environment: str):
-        done = shell.run(command, str(folder), COMMIT="c", ANY_SIZE="1", **environment)
+    def run(command: str, status: int = 0):
+        done = shell.run(command, str(folder), COMMIT="c", ANY_SIZE="1")
         assert done.returncode == status, f"{command}\n{(done.stdout + done.stderr)[-3000:]}"
         return done
 
@@ -175,8 +175,8 @@ def files(folder: Path) -> dict:
 @pytest.mark.long  # a few minutes; test_recipes.py has a dry run
 def test_small_size_from_the_text_to_the_tables(recipe):
     folder, run = recipe
-    command = "bash subtitle.sh WORK --corpus CORPUS --limit 600"
-    run(command, BPE="50")
+    command = "bash subtitle.sh CORPUS WORK --limit 600 --prepare='--bpe-operations 50'"
+    run(command)
     results = json.loads((folder / "WORK" / "results.json").read_text())
     assert results["sets"] == ["test", "references", "valid"]
     systems = results["systems"]
@@ -198,7 +198,7 @@ def test_small_size_from_the_text_to_the_tables(recipe):
     assert "### Beside the paper" in text and "| BASE " in text and "32.92" in text
     # The same call does nothing again.
     before = files(folder / "WORK")
-    run(command, BPE="50")
+    run(command)
     again = {path for path, when in files(folder / "WORK").items() if before[path] != when}
     assert again == {folder / "WORK" / "results.json"}
 
@@ -206,7 +206,7 @@ def test_small_size_from_the_text_to_the_tables(recipe):
 @pytest.mark.long
 def test_size_of_the_paper_from_the_text_to_the_tables(recipe):
     folder, run = recipe
-    run("bash subtitle.sh PAPER --size paper --corpus CORPUS", TYPES="6")
+    run("bash subtitle.sh CORPUS PAPER --size paper --prepare='--words 6'")
     systems = json.loads((folder / "PAPER" / "results.json").read_text())["systems"]
     assert len(systems) == 9
     for name, system in systems.items():

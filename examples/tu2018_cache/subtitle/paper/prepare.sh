@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # Check the Subtitle corpus and prepare it in words, with a dictionary for unknown words.
 #
-#   bash prepare.sh CORPUS WORK
+#   bash prepare.sh CORPUS WORK [options of prepare.py, e.g. --words 20000]
 #
-# CORPUS: see ../subtitle_corpus.py.  Environment: TYPES, words of each vocabulary (30000).
+# CORPUS: see ../subtitle_corpus.py.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-: "${2:?usage: bash prepare.sh CORPUS WORK}"
-corpus=$1 work=$2
 top=$here/../../../..
+source "$top/examples/flags.sh"
+read_arguments CORPUS WORK "[options of prepare.py]" -- "$@"
 PYTHONPATH=$top/data_prep${PYTHONPATH:+:$PYTHONPATH} \
   python "$here/../subtitle_corpus.py" "$corpus" "$work/corpus"
 python "$top/data_prep/prepare.py" --source-lang zh --target-lang en \
   --train "$work/corpus/train" --valid "$work/corpus/dev" --test "$work/corpus/test" \
   --source-tokenizer none --target-tokenizer none \
-  --destdir "$work/data" --bpe-operations 0 --words "${TYPES:-30000}"
+  --destdir "$work/data" --bpe-operations 0 --words 30000 "${more[@]}"
 # --replace-unk reads the text itself.
 for split in valid test; do
   for side in zh en; do cp "$work/data/text/raw/$split.$side" "$work/data/bin/$split.zh-en.$side"; done
