@@ -88,18 +88,26 @@ class Run(NamedTuple):
 @functools.lru_cache(maxsize=None)
 def _calls(script: str, arguments: Tuple[str, ...]) -> List[Call]:
     with tempfile.TemporaryDirectory() as folder:
-        _write_files(Path(folder))
-        calls = Path(folder, "calls")
-        path = f"{folder}/bin:{os.environ['PATH']}"
-        done = subprocess.run(
-            ["bash", str(EXAMPLES / script), *arguments],
-            cwd=folder,
-            env={"PATH": path, "CALLS": str(calls), "USER_DIR": tiny.USER_DIR},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, f"{script} {' '.join(arguments)}: {done.stderr}"
-        noted = [call.split("\037")[:-1] for call in calls.read_text().split("\036")[:-1]]
+        write_files(Path(folder))
+        return calls_in(Path(folder), script, *arguments)
+
+
+def calls_in(folder: Path, script: str, *arguments: str) -> List[Call]:
+    """Return the calls of a script in a folder, without the one that looks for the package."""
+    calls = folder / "calls"
+    done = subprocess.run(
+        ["bash", str(EXAMPLES / script), *arguments],
+        cwd=folder,
+        env={
+            "PATH": f"{folder}/bin:{os.environ['PATH']}",
+            "CALLS": str(calls),
+            "USER_DIR": tiny.USER_DIR,
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{script} {' '.join(arguments)}: {done.stderr}"
+    noted = [call.split("\037")[:-1] for call in calls.read_text().split("\036")[:-1]]
     found = [_named(*call) for call in noted]
     return [call for call in found if call != Call("fairseq_docmt", [])]
 
@@ -114,7 +122,8 @@ def _named(program: str, *arguments: str) -> Call:
     return Call(Path(name).name, rest)
 
 
-def _write_files(folder: Path) -> None:
+def write_files(folder: Path) -> None:
+    """Programs that note how they are called, and what the scripts read."""
     (folder / "bin").mkdir()
     for name in PROGRAMS:
         program = folder / "bin" / name

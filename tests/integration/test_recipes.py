@@ -1,5 +1,6 @@
 """The parsers of fairseq accept every command of the recipes."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -169,6 +170,21 @@ def test_part_of_a_comparison():
     # The last scores compare the memory with the same system whose memory is cut.
     places = [word.split("/WORK/")[1] for word in calls[-2].arguments if "=" in word]
     assert places == [f"memory-{x}/stream/test-4/generate-test.txt" for x in ("control", "both")]
+
+
+def test_a_folder_of_earlier_scripts_goes_on(tmp_path):
+    """Which called those of other recipes with other arguments."""
+    recipes.write_files(tmp_path)
+    arguments = "CORPUS WORK rnnsearch memnet-both --stages memories".split()
+    made = [("lm/record", [{"exit": 124}, {"exit": 0, "seconds": 1}])]
+    made += [("rnnsearch/drafts/record", [{"exit": 1}])]
+    for name, runs in made:
+        path = tmp_path / "WORK" / f"{name}.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(runs, indent=1))
+    calls = recipes.calls_in(tmp_path, "tvsub_zh_en/run.sh", *arguments)
+    scripts = [Path(c.arguments[0]).name for c in calls if c.program == "bash"]
+    assert scripts == ["prepare.sh", "make_drafts.sh"]
 
 
 def test_references_as_context():
