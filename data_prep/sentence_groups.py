@@ -62,7 +62,9 @@ def parse_args(arguments=None) -> argparse.Namespace:
     parser = reader_parser(__doc__)
     parser.add_argument("source", help="source text")
     parser.add_argument("target", help="target text")
-    parser.add_argument("--mark", default=" _eos ", help="separator between sentences; default: _eos")
+    parser.add_argument(
+        "--mark", default=" _eos ", help="separator between sentences; default: _eos"
+    )
     parser.set_defaults(complete_documents=True)
     return parser.parse_args(arguments)
 

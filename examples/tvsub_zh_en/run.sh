@@ -10,7 +10,7 @@
 # bases have been trained.
 #
 #   --recipe FOLDER        with corpus.sh, prepare.sh and systems.txt (default: this one)
-#   --stages "STAGE ..."   some of those below (default: all)
+#   --stages "STAGE ..."   of memories, train, translate, usage, contexts, gold, score (default: all)
 #   --target-tokens N      that each system reads after its base (default: those of corpus.sh)
 #   --test-sets N          how many of the test sets of corpus.sh are used (default: all)
 #   --beams "N ..."        of translations
