@@ -1,4 +1,4 @@
-r"""Bring raw text of one language into the form of a binarised folder of prepare.py, or back.
+r"""Preprocess raw text as prepare.py did for a binarised folder, or undo it.
 
     python data_prep/apply_form.py --data data/de-en/bin --language en mono.en prepared/train.en
     python data_prep/apply_form.py --data data/de-en/bin --language en --undo repaired.en raw.en
@@ -24,12 +24,12 @@ from fairseq_docmt.text_form import read_text_forms
 
 
 def line_function(data: str, language: str, undo: bool):
-    """Return the function from raw sentences to prepared ones, or back.
+    """Return a function that preprocesses a raw sentence, or undoes it.
 
     Args:
         data: binarised folder.
         language: language of the text.
-        undo: from prepared to raw sentences; the case of truecased words stays.
+        undo: return the function from preprocessed to raw sentences, which keeps truecased words.
 
     Raises:
         CorpusError: the folder does not say how its text was made, or has no such language.
@@ -49,10 +49,10 @@ def line_function(data: str, language: str, undo: bool):
 
 
 def without_symbols(lines: Iterable[str], file: str) -> Iterator[str]:
-    """Yield prepared lines.
+    """Yield preprocessed lines, checked for symbols of the model.
 
     Args:
-        lines: prepared lines.
+        lines: preprocessed lines.
         file: file of the user, for messages.
 
     Raises:

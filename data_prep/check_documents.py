@@ -208,7 +208,7 @@ def _faults_of_side(lines: List[str], name: str, first: int) -> Iterator[Fault]:
 def _first_mismatch(
     block: List[Row], rest: Iterable[Row], names: Tuple[str, str], first: int
 ) -> Iterator[Fault]:
-    """Yield the first mismatch between the two sides, if there is one.
+    """Yield an error for the first line at which the sides do not match, if any.
 
     Args:
         block: rows of both sides; None in a row means that a side has ended.

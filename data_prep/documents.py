@@ -137,7 +137,7 @@ def select(
 def checked_texts(
     documents: Iterable[Document], out: Sequence[str]
 ) -> Tuple[Counts, Dict[str, List[str]]]:
-    """Check both sides, and return their numbers and their lines by path.
+    """Check both sides; return their counts and, by path, their lines.
 
     Args:
         documents: lists of pairs without empty sides.
@@ -204,7 +204,7 @@ def check_not_read(
 
     Args:
         out: paths to write.
-        given: values of other arguments: paths, lists of paths, and whatever is no path.
+        given: values of other arguments: paths, lists of paths, or other values.
         problem: what the message says after the path.
 
     Raises:

@@ -32,7 +32,7 @@ def _moses(language: str) -> LineFunction:
     from sacremoses import MosesTokenizer
 
     class Tokenizer(MosesTokenizer):
-        """The same tests of characters, by sets that are not made anew for every token."""
+        """Moses tokenizer with faster character tests: sets that are built only once."""
 
         def __init__(self, language: str):
             super().__init__(language)

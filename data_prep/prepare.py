@@ -35,7 +35,7 @@ MODEL_FILES = ("truecaser", "bpe_codes", SENTENCEPIECE)
 
 
 class Step(NamedTuple):
-    """A line function, described by its builder and everything that its results depend on.
+    """A function from line to line: how it is built, and all that its results depend on.
 
     Attributes:
         build: function that builds the line function from ``arguments``.
@@ -267,7 +267,7 @@ class Preparation:
         return self.folder / "bin"
 
     def _text_form(self, language: str) -> Dict[str, Optional[str]]:
-        """Return tokenizer, truecasing model and merges of a side, from which training learns."""
+        """Return the tokenizer, truecasing model and merges of a side, for text_form.json."""
         truecaser = f"truecase.{language}" if self.args.truecase else None
         model = self._subword_model(language).name
         form = {"tokenizer": self._tokenizer_name(language), "truecaser": truecaser}
@@ -275,7 +275,7 @@ class Preparation:
         return {**form, SENTENCEPIECE: model} if self.subwords == SENTENCEPIECE else form
 
     def _write_dictionaries(self, kind: str, folder: Path) -> None:
-        """Write the dictionaries that fairseq-preprocess would make, in a fraction of its time.
+        """Write the same dictionaries as fairseq-preprocess, but faster.
 
         With SentencePiece they have all pieces of the model: other text has no unknown words.
         ``--dictionary`` is copied for both sides.

@@ -1,4 +1,4 @@
-"""Checks that the files of a corpus are what they are given as: sides, splits and documents."""
+"""Checks for mix-ups in a corpus: swapped sides, repeated splits, missing blank lines."""
 
 import re
 import sys
@@ -89,7 +89,7 @@ def _script_of_letter(letter: str) -> str:
 
 
 def main_script(lines: Iterable[str]) -> Optional[str]:
-    """Return the script of most letters at the beginning of a text, None if there is no such."""
+    """Return the script of most letters at the beginning of a text, or None."""
     counts: Counter = Counter()
     seen = 0
     for line in lines:
@@ -181,7 +181,7 @@ def passages(source: Iterable[str], target: Iterable[str]) -> Iterator[Tuple[int
 
 
 def check_repetition(train: Sides, splits: Dict[str, Sides]) -> None:
-    """Warn of each split of which the training text or an earlier split has many passages.
+    """Warn of each split that shares many passages with the training text or an earlier split.
 
     Args:
         train: lines of both sides of the training text.

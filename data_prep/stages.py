@@ -120,7 +120,7 @@ def map_lines(
 def _map(
     lines: Iterable[str], build: Callable, arguments: Sequence, workers: int
 ) -> Iterator[Tuple[str, str]]:
-    """Yield each line with its result."""
+    """Yield each line with the result of the line function."""
     # Build it in this process too: a missing package is reported before workers are started.
     _build(build, arguments)
     blocks = blocks_of(lines, CHUNK)
@@ -282,7 +282,7 @@ class Stages:
         options: dict,
         work: Callable[[Path], None],
     ) -> None:
-        """Make ``output`` unless it was made from the same inputs and options and is unchanged.
+        """Make ``output``, unless it exists, unchanged, from the same inputs and options.
 
         Args:
             name: unique name of the stage.
@@ -339,7 +339,7 @@ def _described(path: Path) -> dict:
 
 
 def _first_change(output: Path, files: Dict[str, dict]) -> Optional[Path]:
-    """Return the first file that is not as it was written, None if all are."""
+    """Return the first file of a result that has changed since it was written, or None."""
     for name, before in files.items():
         path = output / name if name else output
         if not path.is_file() or path.stat().st_size != before["bytes"]:
@@ -357,7 +357,7 @@ def _remove(path: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the checksum of a file, computed once for as long as it does not change."""
+    """Return the SHA-256 checksum of a file, computed again only after the file changes."""
     state = os.stat(path)
     return _sha256(str(path), state.st_mtime_ns, state.st_size)
 

@@ -34,7 +34,7 @@ SIDES = ("source", "target")
 
 
 class Marked(NamedTuple):
-    """A marked word: what marks it, its number ("" without), and its place in the text."""
+    """A marked word: its mark, the number in the mark ("" if it has none), and its place."""
 
     kind: str
     number: str
@@ -53,7 +53,7 @@ def without_marks(text: str) -> Tuple[str, List[Marked]]:
 
 
 def between_marks(text: str) -> Tuple[str, List[Marked]]:
-    """Return a line without its marks, and what stands between two marks that belong together."""
+    """Return a line without marks, and the words between marks that belong together."""
     text = BROKEN.sub(r"\1\2", text)
     plain, words, opened, last = "", [], {}, 0
     for mark in MARK.finditer(text):
@@ -135,7 +135,7 @@ def plain_documents(args: argparse.Namespace) -> Iterator[Document]:
 
 
 def tokens_of(text: str, words: Sequence[Marked], subwords: Sequence[str]) -> List[List[int]]:
-    """Return the subwords of each marked word of a line; none for one that is not found.
+    """Return for each marked word of a line its subwords, an empty list if it is not found.
 
     The letters of the text are aligned with those of its subwords, which the tokenizer may have
     escaped and the truecaser changed in case.

@@ -1,4 +1,4 @@
-"""Hide log messages of fairseq and other libraries that would bury those for the user."""
+"""Hide log messages of fairseq and other libraries that would bury messages for the user."""
 
 import contextlib
 import logging
@@ -36,7 +36,7 @@ def quietly():
 
 @contextlib.contextmanager
 def keep_logging_settings():
-    """Restore level and handlers of the root logger, which some modules of fairseq set."""
+    """Context that restores level and handlers of the root logger, which fairseq modules set."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     try:
@@ -51,7 +51,7 @@ BLEU_ADVICE = ("BLEU score is being computed by", "If you are using BPE on the t
 
 
 def scored_text(cfg) -> str:
-    """Return a sentence that says what the score of ``fairseq-generate`` is of.
+    """Return a sentence that says over which text ``fairseq-generate`` computes its score.
 
     Args:
         cfg: configuration of the command.
@@ -75,9 +75,9 @@ def scored_text(cfg) -> str:
 
 
 class _WithoutDumps(logging.Filter):
-    """Filter of the configuration and the model that a command logs before a document task.
+    """Log filter that drops the dump of configuration and model by commands with a document task.
 
-    The last message of ``fairseq-generate`` also says what its score is of.
+    It also says over which text ``fairseq-generate`` scores, after the number of translations.
     """
 
     def __init__(self):

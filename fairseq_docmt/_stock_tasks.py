@@ -1,7 +1,7 @@
-"""What a command of fairseq says if ``--task`` was forgotten, so that fairseq's default runs.
+"""Warnings and errors for commands in which ``--task`` was forgotten, so fairseq's default runs.
 
-fairseq's ``translation`` reads the blank lines between documents as sentences.  It is no class of
-this package, but a command logs its configuration just before it sets up the task.
+fairseq's ``translation`` reads the blank lines between documents as sentences.  Its class cannot
+check this, but commands log their configuration just before they set up the task.
 """
 
 import logging
@@ -20,10 +20,10 @@ SPLITS = {"train": "train_subset", "generate": "gen_subset", "interactive": None
 
 
 class StockTaskCheck(logging.Filter):
-    """Filter that lets everything pass, and checks the configuration of a command.
+    """Log filter that drops nothing, but checks the configuration that a command logs.
 
     Args:
-        split: name of the option with the split that the command reads; None without one.
+        split: option that names the split which the command reads, or None.
     """
 
     def __init__(self, split):
@@ -61,7 +61,7 @@ def check_stock_tasks() -> None:
 
 
 def _check_checkpoints(paths, is_default: bool) -> None:
-    """Refuse checkpoints that may run a program, and those of documents for the default task."""
+    """Refuse checkpoints that may run a program, or are of a document task if --task is missing."""
     from fairseq import utils
 
     from fairseq_docmt.checkpoint_file import read_checkpoint

@@ -3,8 +3,8 @@
     fairseq-docmt average --inputs FOLDER --num-epoch-checkpoints 5 --output FILE
     fairseq-docmt average --inputs FILE FILE ... --output FILE
 
-The output translates like any checkpoint, and --finetune-from-model starts from it.  All else in
-it, such as options and counts, is that of the last input; the state of the optimizer is left out.
+The output translates like any checkpoint, and --finetune-from-model starts from it.  Everything
+else in it, such as options, is taken from the last input; the optimizer state is left out.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def average(paths: Sequence[str]) -> dict:
 def _mean(values: List[Tensor]) -> Tensor:
     """Return the mean of tensors, computed in single precision or better.
 
-    Of whole numbers, which count what a model has read, it is the last.
+    Integer tensors are counters; for them the last value is returned.
     """
     last = values[-1]
     if not last.is_floating_point():
@@ -85,7 +85,7 @@ def newest(folder: str, pattern: str, number: int, most: Optional[int] = None) -
         most: the last epoch or update to take.
 
     Raises:
-        UserError: the folder has fewer.
+        UserError: the folder has fewer checkpoints.
     """
     found = checkpoint_paths(folder, pattern, keep_match=True)
     paths = [path for path, at in found if most is None or at <= most]
@@ -134,7 +134,7 @@ def check_output(path: str) -> None:
     """Check that a file can be written.
 
     Raises:
-        UserError: it cannot.
+        UserError: the file cannot be written.
     """
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):

@@ -1,4 +1,4 @@
-"""BLEU of sacreBLEU with clear errors, and signs of text that it is not meant for."""
+"""sacreBLEU's BLEU with clear errors, and signs that a text is not fit to be scored."""
 
 import re
 from typing import Optional, Pattern, Sequence
@@ -16,7 +16,7 @@ MANY = 0.05
 
 
 def sign_in(sentences: Sequence[str], sign: Pattern) -> Optional[str]:
-    """Return the first sign in a text if many of its sentences have one, else None."""
+    """Return the first match of ``sign`` if many sentences match (as with BPE marks), else None."""
     found = [match.group() for match in map(sign.search, sentences) if match]
     return found[0] if len(found) > MANY * len(sentences) else None
 

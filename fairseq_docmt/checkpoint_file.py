@@ -122,7 +122,7 @@ def read_language_model(path: str) -> CheckpointFile:
 def load_state(path: str) -> Any:
     """Return all that is in a file saved by torch, without running code from it.
 
-    Neither does fairseq run any when it builds a model from it afterwards.
+    Building a model from it with fairseq runs no code from it either.
 
     Raises:
         UserError: the file is missing or damaged, or has objects or options that may run programs.
@@ -187,10 +187,10 @@ def _loaded(path: str) -> Any:
 
 
 def _check_sums(path: str) -> None:
-    """Check the contents of an archive against its checksums, if it was saved with any.
+    """Check the contents of an archive against its checksums, if it has them.
 
     Raises:
-        BadZipFile: they differ.
+        BadZipFile: a checksum differs.
     """
     with zipfile.ZipFile(path) as archive:
         has_sums = any(content.CRC for content in archive.infolist())
@@ -200,7 +200,7 @@ def _check_sums(path: str) -> None:
 
 
 def _is_pickle(path: str) -> bool:
-    """Return whether a file is intact as a pickle, which torch then has refused for its objects."""
+    """Return whether a file is a readable pickle, so that torch refused it for its objects."""
     with open(path, "rb") as file:
         try:
             return sum(1 for _ in pickletools.genops(file)) > 0
@@ -216,7 +216,7 @@ def _damaged(path: str) -> UserError:
 
 
 def _by_group(settings) -> Dict[str, Dict[str, Any]]:
-    """Return options by group; those of old checkpoints are in one namespace."""
+    """Return options by group (``task``, ``model`` …); old checkpoints have a single namespace."""
     if isinstance(settings, argparse.Namespace):
         options = vars(settings)
         names = {"task": options.get("task"), "model": options.get("arch")}
@@ -301,7 +301,7 @@ def other_checkpoints(settings: Any) -> Iterator[str]:
 
 
 def _options(settings: Any, name: str = "") -> Iterator[Tuple[str, Any]]:
-    """Yield the names and values of all options; those of a list have its name."""
+    """Yield the names and values of all options; elements of a list have the list's name."""
     if OmegaConf.is_config(settings):
         settings = OmegaConf.to_container(settings, resolve=False)
     if isinstance(settings, argparse.Namespace):
@@ -323,7 +323,7 @@ def _is_suspect(value: Any) -> bool:
 
 
 def _is_unsafe(value: Any, texts: Set[str]) -> bool:
-    """Return whether a suspect value can run something, itself or by referring to a text."""
+    """Return whether a value can run something, itself or by reference to one of the texts."""
     if not isinstance(value, str) or "${" not in value:
         return True
     reference = re.fullmatch(r"\$\{([\w.]+)\}", value)
@@ -353,7 +353,7 @@ def _is_text(name: str, texts: Set[str]) -> bool:
 def _names_of_texts() -> Set[str]:
     """Return the names of options that are texts by their type, in fairseq and here.
 
-    fairseq evaluates none of them; ``pipeline_balance`` and the like are lists in truth.
+    fairseq evaluates none of them, except lists written as text such as ``pipeline_balance``.
     """
     classes = [*tasks.TASK_DATACLASS_REGISTRY.values()]
     classes += [field.type for field in dataclasses.fields(FairseqConfig)]

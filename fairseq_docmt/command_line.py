@@ -130,7 +130,7 @@ def _files_in(text: str) -> List[str]:
 
 
 def _same(one: str, other: str) -> bool:
-    """Return whether two paths are the same regular file, or would be."""
+    """Return whether two paths name the same regular file, existing or not."""
     if os.path.isfile(one) and os.path.isfile(other):
         return os.path.samefile(one, other)
     return os.path.realpath(one) == os.path.realpath(other) and not os.path.exists(one)
@@ -171,7 +171,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 
 def _prepare() -> None:
-    """Run data_prep/prepare.py, which is no part of the package.
+    """Run data_prep/prepare.py, which lies outside the package.
 
     Raises:
         UserError: the package was installed without it.
@@ -201,7 +201,7 @@ def overview() -> str:
 
 
 def _first_line(path: Path) -> str:
-    """Return the first line of the docstring of a file, which is not imported for it."""
+    """Return the first line of the docstring of a file, without importing it."""
     if not path.exists():  # the package was installed without data_prep
         return ""
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]

@@ -19,8 +19,8 @@ class DocumentIndex:
         starts: (documents + 1,) first sentence of each document, followed by the number of
             sentences.
         document: (sentences,) number of the document of each sentence.
-        numbers: (documents,) number of each document in the whole corpus, of which :meth:`without`
-            removes some.
+        numbers: (documents,) number of each document in the whole corpus; :meth:`without` removes
+            documents but keeps these numbers.
     """
 
     def __init__(self, line_ids: np.ndarray, starts: np.ndarray, numbers=None):

@@ -107,9 +107,9 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], place: str = "") 
 
 
 def _refused_checkpoint(place) -> Optional[str]:
-    """Return what is wrong with the checkpoint that fairseq has failed to load, None if nothing.
+    """Return what is wrong with the checkpoint that fairseq failed to load, or None.
 
-    fairseq-validate asks a task only after that.
+    fairseq-validate loads it before a task could check it.
     """
     from fairseq_docmt.checkpoint_file import read_checkpoint  # which imports this module
 
@@ -144,10 +144,10 @@ OF_HYDRA = {
 
 
 def reason_of(error: BaseException) -> Optional[str]:
-    """Return the sentence that a user reads instead of a traceback; None if there is none.
+    """Return the sentence that a user reads instead of a traceback; None for other errors.
 
-    Besides :class:`UserError`, fairseq's own refusals of options have one: its commands check some
-    before they set up a task, by assertions.
+    Besides :class:`UserError`, assertions of fairseq have a sentence by which its commands check
+    options before they set up a task.
     """
     text = str(error).split("\n")[0]
     if isinstance(error, UserError):

@@ -53,7 +53,7 @@ class Section(NamedTuple):
 
     Attributes:
         title: what they are options of, such as ``--task sliding_window_translation``.
-        summary: what that is.
+        summary: what the task, architecture … is, in a sentence.
         options: its options.
     """
 
@@ -122,7 +122,7 @@ def _ours(registry: Dict[str, type]) -> List[str]:
 
 
 def _of_task(name: str, alone: bool) -> Section:
-    """Return the options of a task; ``alone``: with those that all document tasks have."""
+    """Return the options of a task; with ``alone`` also the options of all document tasks."""
     ours = _ours(TASK_REGISTRY)
     if name not in ours:
         raise UserError(f"--task {name} is no document task; choose from {', '.join(ours)}")
@@ -134,7 +134,7 @@ def _of_task(name: str, alone: bool) -> Section:
 
 
 def _beside(known: type, config: type) -> List[Field]:
-    """Return the options of a dataclass that another does not have."""
+    """Return the fields of the dataclass ``config`` that the dataclass ``known`` lacks."""
     names = {option.name for option in fields(known)}
     return [option for option in fields(config) if option.name not in names]
 
@@ -200,7 +200,7 @@ def _summary(kind: type) -> str:
 
 
 def _options(own: Iterable[Field], defaults: Optional[Dict[str, Any]] = None) -> List[Option]:
-    """Return the options that have a help text; ``defaults`` complete those of the fields."""
+    """Return the options with a help text; ``defaults`` override the defaults of the fields."""
     defaults = defaults or {}
     return [
         Option(_named(x), _default(x, defaults.get(x.name)), " ".join(x.metadata["help"].split()))

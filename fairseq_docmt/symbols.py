@@ -11,10 +11,10 @@ RESERVED = frozenset(("<s>", "<pad>", "</s>", *DOCUMENT_SYMBOLS))
 
 
 def first_reserved(words: Iterable[str]) -> Optional[str]:
-    """Return the first of the words that is a symbol of the model, None without such a word."""
+    """Return the first word that is a symbol of the model, None if no word is."""
     return next((word for word in words if word in RESERVED), None)
 
 
 def complaint(place: str, word: str) -> str:
-    """Return the message about a word of a text that is a symbol of the model."""
+    """Return the error message for a word of a text that is a symbol of the model."""
     return f"{place} has the word {word}, which is reserved for a symbol of the model"

@@ -1,4 +1,4 @@
-"""The form of the text of a corpus: tokenizer, truecasing and subwords of each language.
+"""How the text of a corpus was preprocessed: tokenizer, truecasing and subwords by language.
 
 ``data_prep/prepare.py`` describes it in a file of the binarised folder.  Training stores it in the
 checkpoint, together with checksums of the models, so that raw text can be brought into this form.
@@ -23,7 +23,7 @@ _BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
 
 
 class TextForm(NamedTuple):
-    """Form of the text of one language.
+    """Preprocessing of the text of one language.
 
     Attributes:
         tokenizer: ``moses``, ``jieba`` or ``none``.
@@ -71,7 +71,7 @@ class TextForm(NamedTuple):
         return lambda sentence: truecase(cut(sentence))
 
     def detokenize(self, language: str) -> Callable[[str], str]:
-        """Return a function from tokens to raw text; their case stays."""
+        """Return a function from tokens to raw text, which does not undo truecasing."""
         if self.tokenizer == "none":
             return str
         if self.tokenizer == "jieba":
@@ -106,7 +106,7 @@ class TextForm(NamedTuple):
         return _joined if self.bpe_codes else str
 
     def encoder(self, language: str) -> Callable[[str], str]:
-        """Return a function that brings a raw sentence of a language into this form.
+        """Return a function that tokenizes, truecases and segments a raw sentence.
 
         Raises:
             UserError: a model is invalid.
@@ -130,7 +130,7 @@ def _spaced(sentence: str) -> str:
 
 
 def _without_spaces(sentence: str) -> str:
-    """Join words of Chinese text, where jieba has put spaces beside its characters."""
+    """Remove the spaces that jieba has put beside Chinese characters."""
     return re.sub(r"(?<=[\u2e80-\uffef]) | (?=[\u2e80-\uffef])", "", sentence)
 
 
@@ -169,10 +169,10 @@ def _pieces(path: str) -> Callable[[str], str]:
 
 
 def read_text_forms(folder: str) -> Dict[str, TextForm]:
-    """Return the form of the text of each language of a binarised folder.
+    """Read how the text of each language of a binarised folder was preprocessed.
 
     Returns:
-        Forms by language; none if the folder does not describe its text.
+        Preprocessing by language; empty if the folder does not describe its text.
 
     Raises:
         UserError: the description is damaged, or a model that it names is missing.

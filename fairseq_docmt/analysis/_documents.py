@@ -72,7 +72,7 @@ def check_folder(out: Path) -> None:
     """Refuse a folder for results that is a file, or is in one, before anything is computed.
 
     Raises:
-        UserError: it is.
+        UserError: the path is a file, or a parent of it is.
     """
     for path in (out, *out.parents):
         if path.exists() and not path.is_dir():
@@ -173,7 +173,7 @@ def _joined(view, task, most: int) -> Iterator[Document]:
 
 
 def _ungrouped(sample: dict) -> dict:
-    """Return a batch without its groups of rows, with which outputs have no row per sentence."""
+    """Return a batch without row groups, so that outputs have a row for each sentence."""
     groups = ("row_groups", "draft_groups")
     net_input = {key: x for key, x in sample["net_input"].items() if key not in groups}
     return {**sample, "net_input": net_input}

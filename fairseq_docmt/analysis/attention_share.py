@@ -59,7 +59,8 @@ def _number_of_layers(model) -> int:
     """Return the number of decoder layers that attend to the source.
 
     Raises:
-        UserError: the decoder, such as fairseq's ``lstm``, does not let choose one.
+        UserError: the decoder, such as fairseq's ``lstm``, cannot return a chosen layer's
+            attention.
     """
     if isinstance(model.decoder, GRUDecoder):
         return 1

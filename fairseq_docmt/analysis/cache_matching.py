@@ -84,7 +84,10 @@ def mean_by_recency(model, documents) -> List[float]:
 
 
 def matrix_of(model, task, document: Document, sentence: int) -> dict:
-    """Return the words of a sentence, the words of the slots from old to new, and their matrix."""
+    """Return ``words`` of a sentence, ``slots`` from old to new, and their ``probabilities``.
+
+    The probabilities (words, slots) say how well the slots match at each word.
+    """
     cache, weights = matching_of(model, document)
     order = cache.ages[sentence].argsort()
     order = order[cache.words[sentence, order] != NO_WORD]

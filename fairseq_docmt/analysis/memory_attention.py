@@ -117,7 +117,10 @@ def _maps(module: SentenceMemory, updates: list, output: tuple, present: Tensor)
 
 
 def information_gain(maps: MemoryMaps) -> Dict[str, float]:
-    """Compute the mean divergence of ``update`` and ``output`` attention from a random memory's."""
+    """Return the mean divergence (nats) from the attention with a random memory.
+
+    The keys are ``update`` and ``output``.
+    """
     update = _divergence(maps.update, maps.random_update).mean()
     output = _divergence(maps.output, maps.random_output)  # (K, H, T)
     at_tokens = maps.present.unsqueeze(1).expand_as(output)

@@ -109,7 +109,7 @@ def _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state):
 
 
 def _attention(extra) -> Optional[Tensor]:
-    """Return the (bsz, T, S) attention among the extra outputs of a decoder, or None."""
+    """Return the (bsz, T, S) source attention in a decoder's extra outputs, None without any."""
     attention = extra.get("attn") if isinstance(extra, dict) else extra
     if isinstance(attention, (list, tuple)):
         attention = attention[0] if attention else None
@@ -146,7 +146,7 @@ def _prefill_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -
 
 @contextlib.contextmanager
 def positions_by_row(decoders) -> Iterator[None]:
-    """Compute positions in incremental steps from the tokens of each row.
+    """Let stock decoders take positions from the tokens of each row, within the context.
 
     With prefixes of different lengths, the column number is not the position.
     """
@@ -172,7 +172,7 @@ def select_state(decoder, state: IncrementalState, order: Tensor) -> Incremental
 
 
 def take_rows(decoder, prefix: DecoderPrefix, order: Tensor) -> DecoderPrefix:
-    """Return a prefix with rows selected by ``order`` (int64)."""
+    """Return the prefix of the rows with the numbers ``order`` (int64), in this order."""
     attention = prefix.attention
     return DecoderPrefix(
         prefix.tokens[order],
@@ -226,7 +226,10 @@ class GrowingDocuments:
         return output
 
     def read(self, tokens: Tensor, encoder_out: dict) -> DecoderPrefix:
-        """Read (B, P) right-padded target tokens that begin with those of the last call."""
+        """Read the (B, P) right-padded target tokens of the documents, and return their prefix.
+
+        The tokens of a row begin with those of the last call.
+        """
         settled = self._settled
         if settled is not None:
             state = self.decoder.with_source(settled.state, encoder_out, self._unchanged)

@@ -1,7 +1,8 @@
 """Scorer ``--scoring document_bleu`` of fairseq-generate: d-BLEU and s-BLEU with their signature.
 
-fairseq passes only texts to a scorer, in the order of its batches, and neither task nor scorer gets
-the other.  The document tasks therefore announce document and line of each text to all scorers.
+fairseq passes only texts to a scorer, in the order of its batches, and neither the task nor the
+scorer has access to the other.  The document
+tasks therefore announce document and line of each text to all scorers.
 """
 
 import weakref
@@ -49,7 +50,7 @@ class DocumentBleuScorer(BaseScorer):
         coming: document and line of each text that will be scored next.
 
     Raises:
-        UserError: sacreBLEU has no such tokenizer, or it lacks a package.
+        UserError: sacreBLEU has no such tokenizer, or a package for the tokenizer is missing.
     """
 
     def __init__(self, cfg):

@@ -76,13 +76,14 @@ class ShallowFusion(nn.Module):
 
         Args:
             before: previous target sentences of each row, without ``</s>``.
-            marks: number of first output tokens of each row that are not scored.
+            marks: number of tokens at the beginning of each output that the language model does not
+                score (language tag, ``<bod>``).
         """
         self._before, self._marks = list(map(list, before)), list(marks)
         self._make_room(0)
 
     def _make_room(self, step: int) -> None:
-        """Leave out the earliest sentences as far as there are too few positions."""
+        """Leave out the earliest sentences until the next step fits the model's positions."""
         self._room = []
         for row, marks in enumerate(self._marks):
             room, kept = self.most_tokens, 0
@@ -95,7 +96,7 @@ class ShallowFusion(nn.Module):
             self._room.append(room + marks)
 
     def reorder(self, order: Tensor) -> None:
-        """Reorder the hypotheses."""
+        """Reorder the state of the hypotheses by ``order``, the new rows."""
         self._rows, self._tokens = self._rows[order], self._tokens[order]
         self._state = decoder_prefix.select_state(self.decoder, self._state, order)
 
@@ -104,7 +105,7 @@ class ShallowFusion(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Return (n, 1, V) log-probabilities of the target word after (n, T) tokens.
 
-        They are 0 for tokens before the sentence, else minus infinity for symbols.
+        All are 0 before the first word of the sentence; after it, symbols have minus infinity.
         """
         step, marked = tokens.size(1) - 1, max(self._marks)
         if step > min(self._room):
@@ -161,7 +162,7 @@ class ShallowFusion(nn.Module):
 
 
 class FusedEnsemble(EnsembleModel):
-    """Stock ensemble beside which a language model may read the same hypotheses.
+    """Stock ensemble and, if given, a language model that reads the same hypotheses.
 
     Args:
         models: models of the ensemble.
@@ -173,7 +174,7 @@ class FusedEnsemble(EnsembleModel):
         self._lm_model = lm_model
 
     def reorder_incremental_state(self, incremental_states, new_order):
-        """Reorder the states, those of the language model too."""
+        """Reorder the states of all models, the language model included."""
         super().reorder_incremental_state(incremental_states, new_order)
         if self._lm_model is not None:
             self._lm_model.reorder(new_order)
@@ -184,7 +185,7 @@ TOKENS_AT_ONCE = 1024
 
 
 class PrefixEnsemble(FusedEnsemble):
-    """Stock ensemble whose decoders have read a prefix, which the generator does not see.
+    """Stock ensemble whose decoders have read target context that the generator does not see.
 
     For the generator the output begins with the current sentence, so that lengths, penalties,
     n-gram blocking and scores do not include the target context.
@@ -249,13 +250,13 @@ class PrefixEnsemble(FusedEnsemble):
         self._growing = []
 
     def extend_documents(self, net_input: dict, tokens: Tensor, documents: List[int]) -> None:
-        """Encode and read documents whose source and target grow from call to call.
+        """Encode documents and read their target so far; both grow from call to call.
 
         Args:
             net_input: encoder input.
             tokens: (bsz, P) target tokens so far, right-padded, at least one in each row.
-            documents: number of the document of each row. After the first call, all of them have
-                been in the call before.
+            documents: number of the document of each row; after the first call, documents may end,
+                but no new ones begin.
         """
         before, self._growing = self._growing, documents
         known = [before.index(number) for number in documents] if before else None
@@ -283,7 +284,7 @@ class PrefixEnsemble(FusedEnsemble):
             self.prefix_scores = scores if known is None else known + scores
 
     def _scores(self, new_tokens: Tensor, before: List[Optional[DecoderPrefix]]) -> Tensor:
-        """Return the (bsz,) log-probability of the latest tokens, without the initial ``</s>``."""
+        """Return the (bsz,) log-probability of the new tokens, without the initial ``</s>``."""
         if before[0] is None:
             new_tokens = new_tokens[:, 1:]
         is_token = new_tokens.ne(self.pad)
@@ -312,7 +313,7 @@ class PrefixEnsemble(FusedEnsemble):
         return torch.logsumexp(torch.stack(lprobs), 0)[:, -1] - math.log(self.models_size)
 
     def keep_rows(self, order: Tensor) -> None:
-        """Keep only the rows ``order`` (int64)."""
+        """Keep only the rows with the numbers ``order`` (int64)."""
         self.encoder_outs = self.reorder_encoder_out(self.encoder_outs, order)
         self.prefixes = [
             decoder_prefix.take_rows(model.decoder, prefix, order)
@@ -340,7 +341,7 @@ class PrefixEnsemble(FusedEnsemble):
         return self.encoder_outs
 
     def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature: float = 1.0):
-        """Return log-probabilities and attention of the next tokens, given prefix and tokens."""
+        """Return log-probabilities and attention of the next token, given prefix and tokens."""
         if tokens.size(1) == 1:
             lprobs, attention = self._first_step(tokens, incremental_states, temperature)
         else:
@@ -360,7 +361,7 @@ class PrefixEnsemble(FusedEnsemble):
         self._ends = self._ends.index_select(0, new_order)
 
     def _first_step(self, tokens, incremental_states, temperature):
-        """Return the probabilities after the prefix, the same for every beam of a row."""
+        """Return log-probabilities and attention of the first token of each hypothesis."""
         rows = len(self.prefixes[0].tokens)
         beams = torch.arange(rows, device=tokens.device).repeat_interleave(len(tokens) // rows)
         self._prefix_tokens = self.prefixes[0].tokens[beams]

@@ -1,4 +1,4 @@
-"""Hypotheses of sentences: splitting of joint ones, scores, alignments, and unknown words."""
+"""Hypotheses of sentences: how joint ones are split, scores, alignments, and unknown words."""
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -32,7 +32,7 @@ class JointHypothesis(NamedTuple):
 
 
 def _as_one(sentences: List[Hypothesis]) -> List[Hypothesis]:
-    """Join sentences into the first of them, ending with the end symbol of the last."""
+    """Return one hypothesis with the words of all sentences and the end symbol of the last."""
     if len(sentences) < 2:
         return sentences
     first, last = sentences[0], sentences[-1]
@@ -55,7 +55,7 @@ def nbest_of_sentences(
     Args:
         ranked: joint hypotheses with the same number of sentences, best first.
         most: maximum number of hypotheses of each sentence.
-        distinct: leave out hypotheses that are there already.  Of samples, equal ones count.
+        distinct: leave out repeated hypotheses; False for samples, where equal ones count.
     """
     rows: List[List[Hypothesis]] = []
     for place in range(len(ranked[0].sentences)):
@@ -87,7 +87,7 @@ def split_hypothesis(
     Args:
         hypothesis: tokens (T,) ending in ``</s>``, positional_scores (T,), alignment as in
             :func:`cut_alignment` or empty.
-        of_source, of_target: places of the sentences in source and hypothesis, see
+        of_source, of_target: (start, end) of each sentence in source and hypothesis, see
             :meth:`~fairseq_docmt.data.SequenceFormat.find`.
         generator: generator or scorer with the options of score normalisation.
 
@@ -137,7 +137,7 @@ def cut_alignment(alignment, source_start: int, source_end: int, start: int, end
 
 
 def empty_hypothesis(eos: int) -> Hypothesis:
-    """Return the hypothesis of a line with nothing to translate."""
+    """Return a hypothesis of ``</s>`` alone, for a line with nothing to translate."""
     return {
         "tokens": torch.tensor([eos]),
         "score": torch.tensor(0.0),
@@ -193,11 +193,12 @@ def read_dictionary(path: str) -> Dict[str, str]:
 class UnknownWords:
     """Replacement of ``<unk>`` by the translation of the source word with the most attention.
 
-    Only words of the sentence's own source count.  A word that the dictionary lacks is copied.
+    Only words of the sentence's own source are considered.  A source word that the dictionary lacks
+    is copied.
 
     Args:
         path: dictionary, see :func:`read_dictionary`.
-        target: target dictionary; it gets the words that it lacks.
+        target: target dictionary; replacements that it lacks are added to it.
     """
 
     def __init__(self, path: str, target):
@@ -208,7 +209,7 @@ class UnknownWords:
 
         Args:
             found: hypotheses of each sentence, with soft alignments to their source.
-            texts: source sentences, in the form of the training text.
+            texts: source sentences, tokenized and in subwords like the training text.
         """
         return [
             [self._replaced(hypothesis, text.split()) for hypothesis in hypotheses]
@@ -229,9 +230,9 @@ class UnknownWords:
 
 
 def attended(weights: Sequence[Sequence[str]], place: int, words: int) -> int:
-    """Return the source word with the most attention of a target token.
+    """Return the number of the source word with the most attention of a target token.
 
-    A surplus sentence has no source; its words are taken for translations of those at their places.
+    A surplus sentence has no source of its own; its word i is taken for the translation of word i.
 
     Args:
         weights: for each target token the weights of source tokens, the end symbol included.

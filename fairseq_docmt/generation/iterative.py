@@ -40,7 +40,7 @@ class MemnetEnsemble(EnsembleModel):
 
 
 class _WithReadings(nn.Module):
-    """Adapter with which a scorer passes the vectors read from the memories to a model."""
+    """Model for a scorer, which passes the vectors read from the memories to the real model."""
 
     def __init__(self, model, readings: Tensor):
         super().__init__()
@@ -119,10 +119,10 @@ class _Memories:
         """Read the memories.
 
         Args:
-            own: whether the memories of a sentence include its own translation.
+            own: True if a sentence also reads its own translation.
 
         Returns:
-            For each model (R, r) vectors.
+            For each model the (R, r) vectors that the R sentences read.
         """
         return [
             model.decoder.recall(encoded, self.documents, cells, own)
@@ -207,7 +207,7 @@ class IterativeSearch(JointSearch):
         return _by_unit([found[i][0] for i in everything], units)
 
     def parts_within(self, unit: DecodingUnit, most: int) -> List[DecodingUnit]:
-        """Return the unit, whose references are scored one by one; see the base class."""
+        """Return the unit itself: its references are scored one by one, so none is too long."""
         for row in range(unit.num_rows):
             super().parts_within(unit.row_alone(row), most)
         return [unit]
@@ -224,14 +224,14 @@ class IterativeSearch(JointSearch):
         return _Memories(models, src_tokens, documents, dictionary.pad())
 
     def _write_memories(self, memories: _Memories, sentences, wave: Sequence[int], current) -> None:
-        """Write the current translations of the given sentences into the target memories."""
+        """Write the current translations of the sentences ``wave`` into the target memories."""
         texts = [current[i] for i in wave]
         previous = self.decoder_input([sentences[i].unit for i in wave], texts)
         device = memories.documents.device
         memories.translate(torch.tensor(list(wave), device=device), previous.to(device))
 
     def _waves(self, sentences: List[_Sentence]) -> Iterator[List[int]]:
-        """Yield the numbers of the sentences to translate between updates of the memories."""
+        """Yield lists of sentence numbers; the memories are updated after each list."""
         if self.task.cfg.decode_order == "together":
             yield list(range(len(sentences)))
             return
@@ -239,13 +239,13 @@ class IterativeSearch(JointSearch):
             yield [i for i, sentence in enumerate(sentences) if sentence.place == place]
 
     def _longest_first(self, sentences, wave: Sequence[int]) -> List[int]:
-        """Return sentence numbers in batch order."""
+        """Return the sentence numbers ``wave``, those with the longest sources first."""
         return sorted(wave, key=lambda i: -len(self.joined_source(sentences[i].unit)))
 
     def _translate_given(
         self, generator, models, sentences, wave: Sequence[int], readings: Optional[List[Tensor]]
     ) -> Dict[int, List[Hypothesis]]:
-        """Translate the given sentences with the vectors read for all sentences."""
+        """Translate the sentences ``wave``; ``readings`` are vectors that all sentences read."""
         order = self._longest_first(sentences, wave)
         context = {}
         if readings is not None:
@@ -265,6 +265,6 @@ def _sentences(units: List[DecodingUnit]) -> List[_Sentence]:
 
 
 def _by_unit(found: List[List[Hypothesis]], units: List[DecodingUnit]) -> List[NBestLists]:
-    """Group the hypotheses of sentences by unit."""
+    """Group the hypotheses of sentences by decoding unit."""
     rows = iter(found)
     return [[next(rows) for _ in unit.line_ids] for unit in units]

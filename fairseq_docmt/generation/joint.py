@@ -31,7 +31,7 @@ class JointSearch(DocumentSearch):
         self._joint_outputs = self._wrong_counts = 0
 
     def begin(self, units: int) -> None:
-        """Prepare for a run over a number of units."""
+        """Begin a run over ``units`` decoding units, with all its counts at 0."""
         super().begin(units)
         self._joint_outputs = self._wrong_counts = 0
 
@@ -48,7 +48,7 @@ class JointSearch(DocumentSearch):
             )
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Search for translations of the rows of each unit."""
+        """Return for each decoding unit the hypotheses of its sentences, best first."""
         return self.translate_spans(generator, models, units)
 
     def translate_spans(
@@ -84,7 +84,7 @@ class JointSearch(DocumentSearch):
         ]
 
     def _repaired(self, generator, models, units, found) -> List[List[JointHypothesis]]:
-        """Keep outputs with the right number of sentences and search for missing ones.
+        """Decode units again that lack outputs with the right number of sentences.
 
         Args:
             found: hypotheses of each unit, best first.
@@ -154,7 +154,7 @@ class JointSearch(DocumentSearch):
         return generator.most_tokens(tokens, len(unit.source))
 
     def _prefixes(self, units, batch: EncoderInput) -> Optional[Tensor]:
-        """Collate the forced prefixes of single sentences, after language tag and ``<bod>``."""
+        """Return the forced first tokens of rows: language tag, ``<bod>``, ``--prefix-size``."""
         rows = []
         for unit in units:
             row = torch.tensor(self.formats.target.start(unit.at_start), dtype=torch.long)

@@ -99,7 +99,7 @@ def refuse_unsupported(task, models, args) -> None:
 
 
 def _refuse_replacement(task, models, args) -> None:
-    """Refuse ``--replace-unk`` where there is no ``<unk>`` or no attention of its own."""
+    """Refuse ``--replace-unk`` without ``<unk>`` or attention to the sentence's own source."""
     if args.score_reference:
         raise UserError("--replace-unk changes translations; leave it out with --score-reference")
     if args.print_alignment:
@@ -144,12 +144,12 @@ def _warn_without_translations(task, models) -> None:
 
 
 def _reads_lines(task) -> bool:
-    """Return whether the task is that of fairseq-interactive, which loads no dataset."""
+    """Return whether the command is fairseq-interactive, which loads no dataset."""
     return bool(task.cfg.checkpoint_to_decode) and not task.datasets
 
 
 def _refuse_without_input(task, args) -> None:
-    """Refuse options that name words or translations which the input does not have."""
+    """Refuse options that the input cannot serve, as ``--prefix-size`` without references."""
     with_references = (getattr(data, "tgt", None) is not None for data in task.datasets.values())
     if args.prefix_size > 0 and not any(with_references):
         raise UserError(
@@ -278,7 +278,7 @@ IN_SCORING += ("no_seed_provided", "replace_unk", "lm_path", "lm_weight", *DEPRE
 
 
 def _complete(args) -> Namespace:
-    """Return generation options with all names; ``--eval-bleu-args`` has only those given."""
+    """Return options with defaults for those not given, as in ``--eval-bleu-args``."""
     return Namespace(**{name: getattr(args, name, value) for name, value in DEFAULTS.items()})
 
 

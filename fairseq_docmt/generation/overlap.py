@@ -1,4 +1,4 @@
-"""Translation of all windows of a document, of which the surest translates a sentence."""
+"""Translation of all windows of a document; each sentence is taken from the surest window."""
 
 from dataclasses import replace
 from typing import Dict, Iterator, List
@@ -32,7 +32,7 @@ class OverlapSearch(JointSearch):
         return np.stack([index.starts[:-1], index.starts[1:]], axis=1)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Search for translations of the rows of each unit."""
+        """Return for each decoding unit the hypotheses of its sentences, best first."""
         spans = [self._spans(unit) for unit in units]
         windows = [self._window(unit, *span) for unit, cut in zip(units, spans) for span in cut]
         found = self._outputs(generator, models, windows, sum(map(_size, units)))

@@ -58,7 +58,7 @@ class DecodingProgress:
         self._bar.update(sentences)
 
     def finish_batch(self, sentences: int) -> None:
-        """Count those of all sentences of a batch that have not been counted before."""
+        """Count the sentences of a finished batch that :meth:`advance` has not counted."""
         self._bar.update(max(sentences - self._in_batch, 0))
         self._in_batch = 0
 
@@ -89,7 +89,7 @@ class EncoderInput(NamedTuple):
         return self.net_input["src_tokens"].device
 
     def in_order_of_units(self, found: Sequence) -> list:
-        """Reorder the results of the rows by unit."""
+        """Return the results of the rows in the order of their units."""
         results: list = [None] * len(self.order)
         for number, of_row in zip(self.order, found):
             results[number] = of_row
@@ -97,7 +97,7 @@ class EncoderInput(NamedTuple):
 
 
 class _WithoutAttention(nn.Module):
-    """Adapter without attention weights: a scorer averages them, but not all models have some."""
+    """Model for a scorer, without attention weights, which not all models have."""
 
     def __init__(self, model):
         super().__init__()
@@ -182,10 +182,10 @@ class DocumentSearch:
         """Log statistics after the last unit of a run."""
 
     def forget(self) -> None:
-        """Forget the translations of open documents."""
+        """Forget the translations of documents that have not ended."""
 
     def ensemble_of(self, models, lm_model=None):
-        """Return the ensemble of the generator, None for that of fairseq.
+        """Return the ensemble that the generator decodes with; None for fairseq's own.
 
         Args:
             models: models of the ensemble.
@@ -194,17 +194,17 @@ class DocumentSearch:
         return None
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Search for translations of the rows of each unit."""
+        """Return for each decoding unit the hypotheses of its sentences, best first."""
         raise NotImplementedError
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score the references of the rows of each unit."""
+        """Return for each decoding unit the references of its sentences with their scores."""
         return self.score_spans(scorer, models, units)
 
     # ---- called by tasks -----------------------------------------------------------------------
 
     def begin(self, units: int) -> None:
-        """Prepare for a run over a number of units."""
+        """Begin a run over ``units`` decoding units, with all its counts at 0."""
         self._units_left, self._shortened = units, 0
 
     @torch.no_grad()
@@ -321,7 +321,7 @@ class DocumentSearch:
         return [[row for _ in cut for row in next(found)] for cut in parts]
 
     def parts_within(self, unit: DecodingUnit, most: int) -> List[DecodingUnit]:
-        """Return units with the rows of a unit whose references have at most ``most`` tokens.
+        """Cut a unit into units whose joined references have at most ``most`` tokens.
 
         The unit loses its oldest context sentences.  Without context, another unit begins where
         the references so far leave no room for the next one.
@@ -353,7 +353,7 @@ class DocumentSearch:
         return [*parts, rest]
 
     def _first_rows(self, unit: DecodingUnit, rows: int) -> DecodingUnit:
-        """Return the first rows of a unit without context."""
+        """Return a unit of the first ``rows`` sentences of a unit that has no context."""
         number = self.task.options.get("next_sentences", 0)
         return replace(
             unit,
@@ -387,7 +387,7 @@ def device_of(models) -> torch.device:
 
 
 def _with_forced_tokens(units, prefixes, constraints) -> List[DecodingUnit]:
-    """Return units with their rows of the prefixes and constraints of a sample."""
+    """Return the units with the forced prefixes and constraints of their sentences."""
     if prefixes is None and constraints is None:
         return units
     sizes = [unit.num_rows for unit in units]
@@ -402,5 +402,5 @@ def _with_forced_tokens(units, prefixes, constraints) -> List[DecodingUnit]:
 
 
 def stacked(given: Sequence[Optional[Tensor]]) -> Optional[Tensor]:
-    """Stack the tensors of the rows; return None if they are None."""
+    """Stack the tensors of all rows; return None if the rows have None."""
     return None if given[0] is None else torch.stack(list(given))

@@ -112,7 +112,10 @@ class SentenceSearch(search.Search):
         self.nothing_new = torch.zeros_like(limits, dtype=torch.bool)
 
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
-        """Return candidates as in the base class; mask lprobs (bsz, beam, vocabulary) in place."""
+        """Return the candidates (scores, words, beams) of each row, as fairseq's strategies do.
+
+        ``lprobs`` (bsz, beam, vocabulary) is masked in place.
+        """
         rows = original_batch_idxs
         ended = (self.limits[rows] <= step).view(-1, 1).expand(lprobs.shape[:2])
         if self.counts[rows].any():
@@ -132,8 +135,8 @@ class SentenceSearch(search.Search):
     def _sampled(self, step: int, lprobs: Tensor, *rest):
         """Return sampled candidates, also where only words of vanishing probability are allowed.
 
-        As fairseq draws from probabilities, which are 0 in single precision from e^-104 on, the
-        probabilities of the allowed words are drawn from where they are less than e^-20 together.
+        fairseq draws from probabilities, which are 0 in single precision below e^-104.  Where the
+        allowed words have less than e^-20 together, their probabilities are therefore normalised.
         """
         total = lprobs.logsumexp(dim=2)
         total = total.masked_fill(total > -20, 0.0)
@@ -199,7 +202,7 @@ class SentenceSearch(search.Search):
         return self.inner.init_constraints(batch_constraints, beam_size)
 
     def prune_sentences(self, batch_idxs: Tensor):
-        """Drop the constraints of sentences that are done."""
+        """Keep the constraints of the rows ``batch_idxs`` only; all other rows are done."""
         return self.inner.prune_sentences(batch_idxs)
 
     def update_constraints(self, active_hypos: Tensor):
@@ -234,7 +237,7 @@ class FewWordsBeamSearch(BeamSearch):
     """
 
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
-        """Return candidates as in the base class; lprobs is (bsz, beams, vocabulary)."""
+        """Return the candidates of fairseq's beam search; lprobs is (bsz, beams, vocabulary)."""
         rest = (scores, prev_output_tokens, original_batch_idxs)
         # fairseq chooses twice as many candidates as beams, and at most all words but one.
         few = 2 * lprobs.size(1) + 1
@@ -248,8 +251,8 @@ class FewWordsBeamSearch(BeamSearch):
 def most_likely(lprobs: Tensor, number: int):
     """Return the highest of (..., V) values and their indices, like ``topk``.
 
-    They are in the blocks with the highest maxima or after the last whole block.  V must be
-    several times ``number * BLOCK``.
+    Only the blocks of BLOCK values with the highest maxima are searched, and what follows the last
+    whole block.  V must be several times ``number * BLOCK``.
     """
     blocks = lprobs.size(-1) // BLOCK
     body = lprobs[..., : blocks * BLOCK].unflatten(-1, (blocks, BLOCK))

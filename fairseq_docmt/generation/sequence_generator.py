@@ -44,7 +44,7 @@ class _DocumentGenerator:
         nbest: number of hypotheses to print for each sentence.
         ensemble: ensemble that replaces the stock one, or None.
         forbidden: indices of symbols that are never generated within a translation.
-        lm_model: language model, which is also that of the ensemble; or None.
+        lm_model: language model, the same as in the ensemble; or None.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class _DocumentGenerator:
         src_lengths: Tensor,
         max_len: int,
     ) -> List[int]:
-        """Keep the best ``beam_size`` hypotheses instead of the first; see the base class."""
+        """Add finished hypotheses; a row keeps its best ``beam_size``, in fairseq its first."""
         batch = (tokens, scores, finalized, finished, beam_size, attn, src_lengths, max_len)
         if not self.search.keeps_best:
             known = [len(hypotheses) for hypotheses in finalized]
@@ -156,7 +156,7 @@ class _DocumentGenerator:
         return newly_finished
 
     def _count_context(self, new: Iterable[List[Dict[str, Tensor]]]) -> None:
-        """Replace the scores of the new hypotheses by those with the target context."""
+        """Let the scores of new hypotheses include the target context, if the search has it."""
         if self.search.context is None:
             return
         for row, hypotheses in enumerate(new):
@@ -167,7 +167,7 @@ class _DocumentGenerator:
     def is_finished(
         self, step: int, unfin_idx: int, max_len: int, finalized_sent_len: int, beam_size: int
     ) -> bool:
-        """Return whether a row is done, according to the search if it ranks hypotheses."""
+        """Return whether a row is done: for the search, or with ``beam_size`` hypotheses."""
         if self.search.keeps_best:
             return step == max_len or self._done[unfin_idx]
         return super().is_finished(step, unfin_idx, max_len, finalized_sent_len, beam_size)

@@ -41,11 +41,11 @@ class SequentialSearch(DocumentSearch):
 
     @property
     def keeps_order(self) -> bool:
-        """Whether units are windows with the translations of earlier ones."""
+        """Whether units are windows, which need the translations of earlier windows."""
         return self.window is not None and self.window > 1
 
     def begin(self, units: int) -> None:
-        """Prepare for a run over a number of units."""
+        """Begin a run over ``units`` decoding units, with all its counts at 0."""
         super().begin(units)
         self._cuts = 0
 
@@ -69,7 +69,7 @@ class SequentialSearch(DocumentSearch):
         return PrefixEnsemble(models, *symbols, score_prefix, lm_model)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Search for translations of the rows of each unit."""
+        """Return for each decoding unit the hypotheses of its sentences, best first."""
         units = [self._with_room(generator, unit) for unit in units]
         results: List[NBestLists] = [[] for _ in units]
         waiting = list(range(len(units)))
@@ -85,7 +85,7 @@ class SequentialSearch(DocumentSearch):
         return results
 
     def _with_room(self, generator, unit: DecodingUnit) -> DecodingUnit:
-        """Return a unit without the oldest sentences that leave too few target positions."""
+        """Return a unit without its oldest context, so that its sentence fits the positions."""
         shorter = unit
         while shorter.num_context and not self._has_room(
             generator, shorter, 0, self._context(shorter)
@@ -95,7 +95,7 @@ class SequentialSearch(DocumentSearch):
         return shorter
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:
-        """Translate at least the first row of each unit, and as many of the next rows as fit."""
+        """Translate the first sentence of each unit, and the next ones as long as they fit."""
         generator.model.begin_documents()
         return self._without_future(
             units,
@@ -104,7 +104,7 @@ class SequentialSearch(DocumentSearch):
         )
 
     def _has_room(self, generator, unit: DecodingUnit, row: int, before: List[Tensor]) -> bool:
-        """Return whether the positions are enough for a row after its target context.
+        """Return whether sentence ``row`` fits the target positions after its target context.
 
         A sentence may take up to its limit, but seldom has twice as many tokens as its source.
         """
@@ -114,7 +114,7 @@ class SequentialSearch(DocumentSearch):
         return generator.max_len - 1 - read >= wanted
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score the references of the rows of each unit."""
+        """Return for each decoding unit the references of its sentences with their scores."""
         return self._without_future(units, lambda shown, _: self.score_spans(scorer, models, shown))
 
     def _without_future(
@@ -180,7 +180,7 @@ class SequentialSearch(DocumentSearch):
         return batch.in_order_of_units(self._write(generator, in_batch, batch.net_input))
 
     def _write(self, generator, units: List[DecodingUnit], net_input: dict) -> List[NBestLists]:
-        """Search for the rows of each unit and append each result to the prefix."""
+        """Search for the sentences of each unit; append each translation to the prefix."""
         ensemble, device = generator.model, net_input["src_tokens"].device
         results: List[NBestLists] = [[] for _ in units]
         before = [list(self._context(unit)) for unit in units]
@@ -306,7 +306,7 @@ class FullSourceSearch(SequentialSearch):
     description = "the same as sequential, given the source of the whole document or part"
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score the references of the rows of each unit."""
+        """Return for each decoding unit the references of its sentences with their scores."""
         return self.score_spans(scorer, models, units)
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:
@@ -314,5 +314,5 @@ class FullSourceSearch(SequentialSearch):
 
 
 def _of_rows(given):
-    """Stack one row of each tensor, given pairs of a (rows, n) tensor or None and a row."""
+    """Stack row ``row`` of each tensor, given pairs (tensor or None, row)."""
     return stacked([None if rows is None else rows[row] for rows, row in given])

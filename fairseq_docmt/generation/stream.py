@@ -25,7 +25,8 @@ class StreamEnsemble(FusedEnsemble):
     ``net_input`` has ``streams``: a list with ``starts`` (bsz,) and ``doc_state`` for each model.
 
     Args:
-        models, lm_model: see the base class.
+        models: models of the ensemble.
+        lm_model: language model that reads the same hypotheses, or None.
     """
 
     def __init__(self, models, lm_model=None):
@@ -54,7 +55,7 @@ class StreamEnsemble(FusedEnsemble):
 
 
 class _WithStream(nn.Module):
-    """Adapter with which a scorer passes the document state to a model and keeps the next one."""
+    """Model for a scorer, which passes the document state to the real model and keeps the next."""
 
     def __init__(self, model, stream: dict):
         super().__init__()
@@ -91,7 +92,7 @@ class StreamSearch(JointSearch):
         self._checks_gold = task.cfg.gold_context
 
     def forget(self) -> None:
-        """Forget open documents."""
+        """Forget the states of documents that have not ended."""
         self.doc_states, self.translated = {}, {}
 
     def ensemble_of(self, models, lm_model=None) -> StreamEnsemble:
@@ -119,12 +120,12 @@ class StreamSearch(JointSearch):
         return self._by_waves(units, translate)
 
     def _states_after(self, generator, wave, chosen: List[Tensor]) -> List[DocumentState]:
-        """Return the document states of each model after target sentences."""
+        """Return for each model the document state after the sentences ``chosen``."""
         previous = self.decoder_input(wave, chosen)
         return generator.model.next_doc_state(previous.to(device_of(generator.model.models)))
 
     def _warn_if_equal(self, states, of_own, chosen: List[Tensor], own: List[Tensor]) -> None:
-        """Warn once if the document states of a wave do not depend on its target sentences."""
+        """Warn once if the states are the same after references and after own translations."""
         if all(map(torch.equal, chosen, own)):
             return
         self._checks_gold = False
@@ -133,7 +134,7 @@ class StreamSearch(JointSearch):
             logger.warning("--gold-context has no effect: this model reads no target context")
 
     def _translated(self, unit: DecodingUnit) -> List[Tensor]:
-        """Return the list of the translations before a sentence, which may be extended."""
+        """Return the list of the translations before a unit's sentence; the caller may append."""
         if unit.position == 0:
             self.translated[unit.document] = []
         return self.translated.setdefault(unit.document, [])
@@ -163,7 +164,7 @@ class StreamSearch(JointSearch):
         return results
 
     def _streams(self, models, wave) -> List[dict]:
-        """Return ``starts`` and ``doc_state`` of the rows for each model."""
+        """Return for each model a dict with ``starts`` and ``doc_state`` of the rows of a wave."""
         device = device_of(models)
         continues = [u.position > 0 and u.document in self.doc_states for u in wave]
         stream = {"starts": torch.tensor([not on for on in continues], device=device)}
@@ -186,7 +187,7 @@ class StreamSearch(JointSearch):
 
 
 def _waves(units) -> List[List[int]]:
-    """Group the numbers of units into waves with at most one unit of each document."""
+    """Group unit numbers into lists, waves, with at most one unit of each document."""
     waves, seen = [], set()
     for number, unit in enumerate(units):
         if not waves or unit.document in seen:

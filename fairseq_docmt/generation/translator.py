@@ -68,7 +68,7 @@ class Translation(NamedTuple):
 
 
 class _Conversion(NamedTuple):
-    """Tokenizer or BPE in the form that the hub interface calls."""
+    """Tokenizer or BPE with the methods that fairseq's hub interface calls."""
 
     encode: Callable[[str], str]
     decode: Callable[[str], str]
@@ -121,7 +121,7 @@ class DocumentTranslator:
                 ``bpe="subword_nmt"``, ``bpe_codes="codes"`` or ``bpe="sentencepiece"``,
                 ``sentencepiece_model="sentencepiece.model"``.  By default ``translate`` takes and
                 returns raw text if ``data`` was made by data_prep/prepare.py; with
-                ``tokenizer=None, bpe=None``, and for other data, text in the form of the input of
+                ``tokenizer=None, bpe=None``, and for other data, text as it was given to
                 ``fairseq-preprocess``.
 
         Raises:
@@ -312,7 +312,7 @@ class DocumentTranslator:
         return tokens
 
     def _tokens_of_lines(self, documents: List[List[str]]) -> List[Tensor]:
-        """Return the tokens of all sentences, and those of a blank line after each document.
+        """Return the token ids of each sentence, and ``</s>`` alone after each document.
 
         Raises:
             UserError: see :meth:`tokens_of`.
@@ -351,7 +351,7 @@ def _check_types(options: dict) -> None:
 
 
 def _is_of(value, kind) -> bool:
-    """Return whether a value has the type of an option; whole numbers are numbers too."""
+    """Return whether a value has the type of an option; an int also is a float."""
     if kind is bool:
         return isinstance(value, bool)
     if value is None:
@@ -361,7 +361,7 @@ def _is_of(value, kind) -> bool:
 
 
 def _loaded(files: List[CheckpointFile], data: str, options: dict) -> dict:
-    """Return what fairseq loads: configuration, task and models (``args``, ``task``, ``models``).
+    """Load an ensemble as fairseq does; return a dict with ``args``, ``task`` and ``models``.
 
     Args:
         files: checkpoints of an ensemble.

@@ -29,7 +29,7 @@ _FIELD = re.compile(r"(doc|segment|text|system)=(.+)")
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option whose value is ``plain`` of :func:`read_input`."""
+    """Add ``--input-format``, whose value ``text`` becomes ``plain`` of :func:`read_input`."""
     parser.add_argument(
         "--input-format",
         choices=["auto", "text"],
@@ -102,7 +102,7 @@ def _by_content(text: str, path: str, wanted: records.Wanted) -> Input:
 
 
 def _records(text: str, path: str, wanted: records.Wanted) -> Optional[record_files.Records]:
-    """Return the records of a file, None if it has none."""
+    """Return the records of a JSON file or table, None for a text in another format."""
     found = record_files.json_of(text, path)
     if found is not None:
         return found
@@ -115,7 +115,7 @@ def _records(text: str, path: str, wanted: records.Wanted) -> Optional[record_fi
 
 
 def unknown_format(text: str) -> Optional[str]:
-    """Return what a text seems to be that is neither plain text nor a format that is read."""
+    """Return what a text seems to be, for a message, if it has a format that is not read."""
     if re.match(r"\s*<(!doctype|html|mteval|srcset|refset|tstset|doc)\b", text, flags=re.I):
         return "mark-up without documents and segments"
     if record_files.has_tabs_throughout(text):
@@ -151,7 +151,7 @@ def with_selection(path: str) -> Tuple[str, Optional[str]]:
 
 
 def _fields(chosen: Optional[str], path: str) -> Dict[str, str]:
-    """Return the fields of ``doc=FIELD,text=FIELD``, none if another name was chosen.
+    """Return the fields of ``doc=FIELD,text=FIELD``, an empty dict for any other name.
 
     Raises:
         UserError: a part is no such field, or names one again.

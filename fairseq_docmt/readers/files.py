@@ -52,7 +52,7 @@ def line_end_of(path: str) -> str:
 
 
 def _check_line_ends(text: str, path: str) -> None:
-    """Raise a UserError if only some lines end with CR alone, which other programs do not count."""
+    """Raise a UserError if only some lines end with CR alone; programs count them differently."""
     alone = re.search(r"\r(?!\n)", text)
     # The progress bar of fairseq-generate, which may stand between its lines, has such ends.
     if alone and "\n" in text and not re.search(r"(^|[\r\n])[DHT]-\d+\t", text):
@@ -129,7 +129,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def _umask() -> int:
-    """Return the umask: a temporary file has fewer permissions than a new file should have."""
+    """Return the umask, by which new files get their permissions."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -139,7 +139,7 @@ def files_below(folder: str) -> List[Path]:
     """Return the files of a folder and of its folders, in alphabetical order, without hidden ones.
 
     Raises:
-        UserError: there is none.
+        UserError: the folder has no files.
     """
     root = Path(folder)
     found = [

@@ -69,7 +69,7 @@ def separator_of(text: str, columns: Sequence[str] = ()) -> Optional[str]:
 
 
 def separator_with(text: str, columns: Sequence[str]) -> Optional[str]:
-    """Return what separates most of the named columns in the first line, None without any."""
+    """Return the separator with which the first line has most of the named columns, or None."""
 
     def found(cells: List[str]) -> int:
         numbers = map(str, range(1, len(cells) + 1))
@@ -81,7 +81,7 @@ def separator_with(text: str, columns: Sequence[str]) -> Optional[str]:
 
 
 def _cells(text: str) -> Dict[str, List[str]]:
-    """Return the cells of the first line by what may separate them."""
+    """Return the cells of the first line for each possible separator."""
     header = text.lstrip("\n").split("\n", 1)[0]
     return {mark: [name.strip('"') for name in header.split(mark)] for mark in "\t,;"}
 

@@ -29,7 +29,7 @@ BAD_FIELD = "is_bad_source"
 
 
 class Lacks(UserError):
-    """A record or a document has not the wanted text, which references may lack."""
+    """A record or document lacks the wanted text; references may have such gaps."""
 
 
 class Row(NamedTuple):
@@ -37,10 +37,10 @@ class Row(NamedTuple):
 
     Attributes:
         where: place in the file, for messages.
-        number: name of the segment, None without.
+        number: number or name of the segment, None if the file has none.
         text: None if the text is missing.
         bad: whether the segment is marked as bad.
-        group: value of the field by which scores are grouped, None without.
+        group: value of the field by which scores are grouped, None if none is wanted.
     """
 
     where: str
@@ -97,9 +97,9 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
 
 
 def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, list]:
-    """Return the records of the wanted system, of files with a field that names the system.
+    """Return the records of the wanted system, if a field names the system of each record.
 
-    The source and the reference stand beside each system; those of the first are read.
+    Source and reference are repeated for each system; the first system's records are read.
     """
     names = [wanted.fields["system"]] if "system" in wanted.fields else SYSTEM_FIELDS
     systems = [value_of(record, names) for _, record in records]
@@ -123,7 +123,7 @@ def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, li
 
 
 def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False) -> Tuple[str, Row]:
-    """Return the document of a record, and its segment.
+    """Return the document id of a record, and its segment as a row.
 
     Args:
         where: place in the file.
@@ -188,7 +188,7 @@ def numbered_document(name: str, rows: List[Row]) -> Document:
 
 
 def _segments(rows: List[Row]) -> tuple:
-    """Return the fields of a document without numbers."""
+    """Return the fields of a Document after its id, from rows without segment numbers."""
     missing = tuple(place for place, row in enumerate(rows) if row.text is None)
     bad = tuple(place for place, row in enumerate(rows) if row.bad)
     groups = tuple(row.group or "" for row in rows) if any(row.group for row in rows) else ()

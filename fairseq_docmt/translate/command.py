@@ -175,7 +175,7 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
 
 
 def _settings(args: argparse.Namespace, others: List[str], device: str) -> Settings:
-    """Return what the processes need; options of a search and of the model are told apart."""
+    """Return the settings of the processes, with options of the search and of the model apart."""
     options = _other_options(others)
     for name in options:
         if name in OF_OTHER_COMMANDS:
@@ -209,7 +209,7 @@ def _has_gpu() -> bool:
 
 
 def _sizes(device: str) -> Tuple[int, int, int]:
-    """Return the sizes of batches on a device.
+    """Return the sizes of batches that suit a device.
 
     Raises:
         UserError: there is no such device.
@@ -305,7 +305,7 @@ def _target_language(args: argparse.Namespace) -> Optional[str]:
 
 
 def _below(inputs: List[str]) -> Iterator[Tuple[str, str, bool]]:
-    """Yield the files of all inputs, their names below the output, and if each is one document."""
+    """Yield the path of each input file, its path below the output, and if it is one document."""
     for path in inputs:
         if os.path.isdir(path):
             for file in files_below(path):
@@ -315,7 +315,7 @@ def _below(inputs: List[str]) -> Iterator[Tuple[str, str, bool]]:
 
 
 def _new(target: Optional[str], args: argparse.Namespace) -> Optional[str]:
-    """Refuse an output that is already there, unless the same run has begun it."""
+    """Refuse an output that exists, unless the same run has begun it; return its path."""
     if target and os.path.exists(target) and not os.path.exists(_partial(args)):
         raise UserError(f"{target} is already there; remove it, or give another --out")
     return target
@@ -379,7 +379,7 @@ def _run(files, documents, journal, settings, args, size) -> None:
 
 
 def _segments(documents: Iterable[Tuple[int, Document]]) -> int:
-    """Return the number of segments of numbered documents."""
+    """Return the number of segments of all documents."""
     return sum(len(document.segments) for _, document in documents)
 
 

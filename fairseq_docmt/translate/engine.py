@@ -33,7 +33,7 @@ class Settings(NamedTuple):
 
 
 def _translator(settings: Settings):
-    """Load the model; only a checkpoint needs fairseq and torch."""
+    """Load a checkpoint or an exported model; only the former imports fairseq and torch."""
     if is_exported(settings.model):
         return ExportedTranslator(settings.model, **settings.options)
     fairseq_docmt.register()
@@ -108,11 +108,12 @@ def _translate(some: List[Tuple[int, Document]]) -> List[Tuple[int, Finished]]:
 
 @contextlib.contextmanager
 def running(settings: Settings, workers: int) -> Iterator:
-    """Give a function that translates batches of numbered documents and yields them in order.
+    """Context with a function that translates batches of numbered documents, in their order.
 
     Args:
         settings: model and options.
-        workers: number of processes, each with the model; 1: this process, 0: nothing is left.
+        workers: number of processes, each with its model; 1: this process; 0: no model is loaded,
+            as all documents are done.
     """
     global _engine
     if workers == 0:
@@ -133,7 +134,7 @@ def running(settings: Settings, workers: int) -> Iterator:
 def batches(
     documents: Iterable[Tuple[int, Document]], most_documents: int, most_segments: int
 ) -> List[List[Tuple[int, Document]]]:
-    """Collect documents that are translated side by side, in their order.
+    """Group documents into batches that are translated side by side, in their order.
 
     Args:
         documents: numbers and documents.

@@ -117,7 +117,7 @@ def _converter(file, hub):
 
 
 def _words(dictionary) -> list:
-    """Return the words of a dictionary under the names that the engine expects."""
+    """Return the words of a dictionary, special symbols under the engine's names."""
     return ["<blank>" if word == "<pad>" else word for word in dictionary.symbols]
 
 

@@ -41,7 +41,7 @@ def ctranslate2():
 
 @dataclass
 class ExportedModel:
-    """What translation has to know of a model.
+    """Languages, windows and limits of an exported model.
 
     Attributes:
         source_lang, target_lang: its languages.
@@ -83,7 +83,7 @@ def is_exported(path: str) -> bool:
 
 
 def read_info(folder: str) -> ExportedModel:
-    """Return what translation has to know of the model in a folder."""
+    """Read the languages, windows and limits of the exported model in a folder."""
     with open(os.path.join(folder, INFO), encoding="utf-8") as stream:
         return ExportedModel(**json.load(stream))
 
@@ -99,7 +99,7 @@ class ExportedTranslator:
         precision: numbers of the computation, see ``compute_type`` of CTranslate2; ``fp32``: those
             of the export.
         batch_size, max_tokens: sentences, or else tokens of sources, of a batch.
-        data: no use; the folder has the vocabularies.
+        data: not used; the folder has the vocabularies.
         **others: options that exported models do not have.
 
     Raises:
@@ -199,7 +199,7 @@ class ExportedTranslator:
     # ---- spans ---------------------------------------------------------------------------------
 
     def _source(self, document: List[List[str]], first: int, place: int) -> List[str]:
-        """Return the subwords of a span: sentences ``first`` to ``place``, and those after."""
+        """Return the source subwords of sentences ``first`` to ``place`` and those that follow."""
         end = place + 1 + self._model.next_sentences
         joined: List[str] = []
         for sentence in document[first:end]:
@@ -207,11 +207,11 @@ class ExportedTranslator:
         return [*self._start(first), *joined]
 
     def _start(self, first: int) -> List[str]:
-        """Return the words before the first sentence of a span, on both sides."""
+        """Return ``['<bod>']`` if the model has it and sentence ``first`` begins a document."""
         return [self._model.document_start] if self._model.document_start and first == 0 else []
 
     def _spans(self, document: List[List[str]]) -> List[Tuple[int, int]]:
-        """Return the window of each sentence, or the parts of a document."""
+        """Return the spans (first, end) of a document: a window for each sentence, or its parts."""
         if self._model.window_size is not None:
             return [(self._first(document, place), place + 1) for place in range(len(document))]
         sizes = np.array([len(sentence) + 1 for sentence in document])
@@ -221,7 +221,7 @@ class ExportedTranslator:
         return [(int(a), int(b)) for a, b in part_spans(index, length, [(sizes, most)])]
 
     def _first(self, document: List[List[str]], place: int) -> int:
-        """Return the first sentence of the window of a sentence, which has to fit the model."""
+        """Return the first sentence of the longest window up to ``place`` that fits the model."""
         first = max(0, place + 1 - self._model.window_size)
         while first < place and len(self._source(document, first, place)) >= self._model.max_tokens:
             first += 1
@@ -274,14 +274,14 @@ class ExportedTranslator:
         return found
 
     def _different(self, outputs) -> List[Found]:
-        """Return the different translations of a sentence, the best first."""
+        """Return the translations of a sentence without repetitions, the best first."""
         best = {}
         for words, score in outputs:
             best.setdefault(tuple(words), score)
         return [self._found(list(words), score) for words, score in best.items()]
 
     def _forced(self, documents, spans: list, search: dict) -> List[List[List[Found]]]:
-        """Translate spans sentence by sentence, as their outputs had another number of them.
+        """Translate spans sentence by sentence whose joint outputs had a wrong sentence count.
 
         Args:
             documents: subwords of all sentences.
@@ -309,7 +309,7 @@ class ExportedTranslator:
         return results
 
     def _sequential(self, documents, search: dict) -> List[List[List[Found]]]:
-        """Translate sentence by sentence, after the translations of the sentences before."""
+        """Translate sentence by sentence, each given the translations of earlier sentences."""
         found: List[list] = [[] for _ in documents]
         written: List[list] = [[] for _ in documents]
         begins = [self._begins(document) for document in documents]
@@ -356,7 +356,7 @@ class ExportedTranslator:
 
     @staticmethod
     def _ranked(result, prefix: int, search: dict) -> list:
-        """Rank hypotheses by their scores without the prefix, which the engine takes for words."""
+        """Rank hypotheses by their scores without the prefix, which the engine counts too."""
         power, ranked = search.get("length_penalty", 1), []
         for words, score in zip(result.hypotheses, result.scores):
             length = len(words) + 1
@@ -365,7 +365,7 @@ class ExportedTranslator:
         return sorted(ranked, key=lambda each: -each[1])[: search["num_hypotheses"]]
 
     def _prefix(self, first: int, sentences: List[List[str]]) -> List[str]:
-        """Return the words before the next sentence of a window that begins at ``first``."""
+        """Return the prefix of the next sentence: translations of the window from ``first`` on."""
         words = (word for sentence in sentences for word in (*sentence, self._model.separator))
         return [*self._start(first), *words]
 

@@ -1,7 +1,7 @@
 """Files with documents to translate, which get their translations in the same format.
 
-A file knows its documents, and puts their translations where they belong.  The format is found by
-the content, as by the commands of the evaluation.
+Each class reads the documents of a file and writes the file with their translations in it.  The
+format is found by the content, as in the evaluation commands.
 """
 
 import copy
@@ -300,7 +300,7 @@ def read_source(
 
 
 def _refuse_other(text: str, path: str) -> None:
-    """Raise a UserError if the text has a format that is scored, but not translated, or unknown."""
+    """Raise a UserError if the text has a format that cannot be translated."""
     kind = unknown_format(text)
     if record_files.is_json(text):
         kind = "JSON in another form than one object per line"
@@ -319,7 +319,7 @@ def _refuse_field(is_there: bool, where: str) -> None:
 
 
 def _ordered(rows: Dict[str, List[Tuple[int, Row]]]):
-    """Put the rows of each document in order.
+    """Return documents whose rows are in the order of their segment numbers.
 
     Args:
         rows: document -> number of each record in the file, and its row.

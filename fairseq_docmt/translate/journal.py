@@ -21,7 +21,7 @@ def fingerprint(values: dict, files: Iterable[str]) -> str:
 
 
 class Finished(NamedTuple):
-    """A finished document: the translations of each segment, and what was said about them."""
+    """A finished document: the translations of each segment, and the notes on them."""
 
     translations: List[List[Hypothesis]]
     notes: List[str]
@@ -58,7 +58,7 @@ class Journal:
             self._write({"run": run})
 
     def _read(self, run: str) -> int:
-        """Read finished documents; return the place after the last whole line."""
+        """Read finished documents; return the file position after the last complete line."""
         end = 0
         if not os.path.isfile(self._path):
             raise UserError(f"{self._path} is no file; remove it to begin anew")

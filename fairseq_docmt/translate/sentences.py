@@ -14,7 +14,7 @@ _CUTS = (r"(?<=[;；:：])", r"(?<=[,，、])", r"\s", "")
 
 
 def is_without_spaces(language: str) -> bool:
-    """Return whether sentences of a language stand beside each other without a space."""
+    """Return whether a language puts no space between sentences, as Chinese and Japanese."""
     return re.split("[-_]", language or "")[0].lower() in WITHOUT_SPACES
 
 
@@ -49,7 +49,7 @@ def splitter(language: str) -> Callable[[str], List[str]]:
 
 
 def _repaired(text: str, starts: List[int]) -> List[str]:
-    """Cut a text where spaCy's sentences start, but for quotes.
+    """Cut a text where spaCy's sentences start, with corrections at quotes.
 
     spaCy leaves an opening quote or bracket at the end of the sentence before, and cuts after
     direct speech in the middle of a sentence ("Why?" he asked).
@@ -64,7 +64,7 @@ def _repaired(text: str, starts: List[int]) -> List[str]:
 
 
 class Parts(NamedTuple):
-    """A segment in the parts that are translated.
+    """The parts of a segment, which are translated one by one.
 
     Attributes:
         sentences: the parts.
