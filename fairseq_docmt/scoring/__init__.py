@@ -1,1 +1,1 @@
-"""Evaluation of translated documents: ``fairseq-docmt --help``."""
+"""Commands that evaluate and rerank translations of documents, see ``fairseq-docmt --help``."""

@@ -1,4 +1,4 @@
-"""Confidence intervals of scores of a test set, and of differences between systems."""
+"""Bootstrap confidence intervals of proportions, and of their differences between systems."""
 
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -11,16 +11,17 @@ RESAMPLES, SEED = 1000, 0
 #: How intervals are computed, as in a signature.
 PROCEDURE = f"bs:{RESAMPLES}|seed:{SEED}"
 
-#: Counts of a system by unit, two (units,): a part and the whole of which its sum is a share.
+#: Counts of a system, two (units,): numerator and denominator for each unit that the bootstrap
+#: resamples, a document or a sentence.  The score is the sum of the first over that of the second.
 Counts = Tuple[np.ndarray, np.ndarray]
 
 
 class Interval(NamedTuple):
-    """A share or the difference of two, with its 95 % confidence interval.
+    """A proportion, or the difference between two, with its 95 % confidence interval.
 
     Attributes:
-        value: the share or difference.
-        low, high: ends of the interval; None for a single unit.
+        value: the proportion or difference, as a fraction of 1.
+        low, high: ends of the interval; None if there is a single document or sentence to resample.
     """
 
     value: float
@@ -34,15 +35,15 @@ def bootstrap_interval(
     """Return the 95 % confidence interval of a statistic, by bootstrap over documents or sentences.
 
     Args:
-        counts: several (units,), where a unit is a document or a sentence.
-        statistic: computes the statistic from counts, whose units are along ``axis``.
+        counts: one or more arrays (units,), where a unit is a document or a sentence.
+        statistic: called as ``statistic(*counts, axis=axis)`` with resampled units along ``axis``.
 
     Returns:
-        Both ends; None for a single unit.
+        Lower and upper end of the interval; both are None for a single unit.
     """
     if len(counts[0]) < 2:
         return None, None
-    from scipy.stats import bootstrap  # takes a second
+    from scipy.stats import bootstrap  # the import takes a second
 
     low, high = bootstrap(
         counts,
@@ -57,12 +58,21 @@ def bootstrap_interval(
 
 
 def share_interval(counts: Counts) -> Interval:
-    """Return the share of a system and its interval."""
+    """Return the proportion of a system, numerators over denominators, with its interval.
+
+    Args:
+        counts: numerators (units,) and denominators (units,); a unit is a document or a sentence.
+    """
     return Interval(float(_share(*counts)), *bootstrap_interval(counts, _share))
 
 
 def difference_interval(counts: Counts, counts_of_first: Counts) -> Interval:
-    """Return the difference between the shares of two systems, by paired bootstrap."""
+    """Return the proportion of a system minus that of the first one, with a paired interval.
+
+    Args:
+        counts: numerators (units,) and denominators (units,); a unit is a document or a sentence.
+        counts_of_first: the same counts of the first system, for the same units.
+    """
     both = (*counts, *counts_of_first)
     return Interval(float(_difference(*both)), *bootstrap_interval(both, _difference))
 
@@ -76,13 +86,14 @@ def _difference(part, whole, part_of_first, whole_of_first, axis=-1):
 
 
 def compare(parts: Dict[str, Dict[str, Counts]]) -> Dict[str, Dict[str, Dict[str, Interval]]]:
-    """Compute intervals of all shares, and of the differences to the first system.
+    """Compute the scores of systems and their differences from the first one, with intervals.
 
     Args:
-        parts: phenomenon -> system -> counts.
+        parts: phenomenon -> system -> numerators and denominators of its score, as in
+            :func:`share_interval`.
 
     Returns:
-        Phenomenon -> system -> ``score`` and, for all but the first, ``difference``.
+        Phenomenon -> system -> ``score`` and, except for the first system, ``difference``.
     """
     found: Dict[str, Dict[str, Dict[str, Interval]]] = {}
     for part, systems in parts.items():
@@ -96,12 +107,12 @@ def compare(parts: Dict[str, Dict[str, Counts]]) -> Dict[str, Dict[str, Dict[str
 
 
 def table_of(found: Dict[str, Dict[str, Dict[str, Interval]]], score: str, unit: str) -> Table:
-    """Return a table of the intervals that :func:`compare` found.
+    """Return a table of the scores and differences computed by :func:`compare`.
 
     Args:
-        found: intervals.
-        score: name of the score.
-        unit: plural of what is drawn, such as ``sentences``.
+        found: result of :func:`compare`.
+        score: name of the score, such as ``F1``.
+        unit: plural of what the bootstrap resamples, such as ``sentences``.
     """
     first = next(iter(next(iter(found.values()))))
     rows = [
@@ -122,12 +133,17 @@ def _cells(found: Optional[Interval], sign: str) -> List[str]:
 
 
 def ends_of(low: Optional[float], high: Optional[float], sign: str = "") -> str:
-    """Return the ends of an interval in per cent, with signs if ``sign`` is ``+``."""
+    """Format an interval in per cent, as ``12.1 to 15.3``, or as "" if its ends are None.
+
+    Args:
+        low, high: ends of the interval, as fractions of 1.
+        sign: ``+`` to show the sign of positive numbers too.
+    """
     return "" if low is None else f"{100 * low:{sign}.1f} to {100 * high:{sign}.1f}"
 
 
 def as_json(found: Dict[str, Dict[str, Dict[str, Interval]]]) -> dict:
-    """Return the intervals that :func:`compare` found in a form that JSON can represent."""
+    """Return the result of :func:`compare` as nested dictionaries, ready to be written as JSON."""
     return {
         part: {
             name: {key: interval._asdict() for key, interval in values.items()}

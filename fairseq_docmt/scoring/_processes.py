@@ -1,4 +1,4 @@
-"""Work shared by processes that are copies of this one."""
+"""Parallel map over forked copies of this process."""
 
 import multiprocessing
 import os
@@ -7,12 +7,12 @@ from typing import Callable, Iterable, List, Optional, TypeVar
 
 Item, Result = TypeVar("Item"), TypeVar("Result")
 
-#: Function of :func:`forked_map`, which the processes inherit: its data are not sent to them.
+#: Function of :func:`forked_map`.  The forked processes inherit it, so it is never pickled.
 _function: Optional[Callable] = None
 
 
 def can_fork() -> bool:
-    """Return whether there are several processors, and a process can be copied safely."""
+    """Return whether there are several CPUs and forking is safe: on Linux, torch not loaded."""
     # A copy of a process with threads of torch may wait for them without end.
     return _processors() > 1 and sys.platform == "linux" and "torch" not in sys.modules
 
@@ -22,11 +22,14 @@ def _processors() -> int:
 
 
 def forked_map(function: Callable[[Item], Result], items: Iterable[Item]) -> List[Result]:
-    """Return the results of a function for items, by a process for each processor.
+    """Apply a function to each item in parallel, with one forked process per CPU.
 
     Args:
-        function: any function, which sees the data of this process.
-        items: what it is given, which is sent to the processes, as its results are.
+        function: any function of one item, also a closure: it is inherited, not pickled.
+        items: arguments of the calls, which are pickled, as are the results.
+
+    Returns:
+        The results in the order of the items.
     """
     global _function
     _function = function

@@ -1,4 +1,4 @@
-"""Output of tables and numbers as text, Markdown or JSON."""
+"""Output of results as tables in text or Markdown, or as JSON."""
 
 import argparse
 import json
@@ -20,19 +20,18 @@ class Table(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that :func:`show` uses."""
+    """Add the options ``--format`` and ``--out``, which :func:`show` reads."""
     parser.add_argument("--format", choices=[*STYLES, "json"], default="text", help="default: text")
     parser.add_argument("--out", metavar="FILE", help="output file; default: standard output")
 
 
 def show(args: argparse.Namespace, tables: List[Table], notes: List[str], results: Any) -> None:
-    """Print the results, or write them to a file.
+    """Print results, or write them to the file of ``--out``.
 
     Args:
-        args: options ``format`` and ``out``.
-        tables: shown as text or Markdown.
-        notes: lines below the tables.
-        results: written as JSON.
+        args: options ``format`` (``text``, ``markdown`` or ``json``) and ``out`` (a file or None).
+        tables, notes: tables and the lines below them, for text and Markdown.
+        results: the same results for JSON.
 
     Raises:
         UserError: the file cannot be written.
@@ -50,12 +49,12 @@ def show(args: argparse.Namespace, tables: List[Table], notes: List[str], result
 
 
 def p_value(p: float) -> str:
-    """Return a p-value with four digits."""
+    """Format a p-value with four decimals, ``<0.0001`` if it is smaller."""
     return f"{p:.4f}" if p >= 0.0001 else "<0.0001"
 
 
 def escape_bars(rows: Sequence[Sequence[Any]]) -> List[list]:
-    """Escape the bars of text cells, which would end a cell in Markdown."""
+    """Return rows with ``|`` escaped in their text cells, where it would end a cell in Markdown."""
     return [
         [cell.replace("|", "\\|") if isinstance(cell, str) else cell for cell in row]
         for row in rows

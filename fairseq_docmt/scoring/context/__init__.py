@@ -1,1 +1,1 @@
-"""Scores of references by a model, with and without context."""
+"""Log-probabilities that a model gives to references, with and without context."""

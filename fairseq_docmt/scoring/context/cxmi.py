@@ -4,17 +4,17 @@
 
 Conditional cross-mutual information (CXMI) is the gain in log-probability of a reference due to
 context, ``log p(y | x, context) - log p(y | x)``; positive values mean that context helps.  Two
-figures are given:
+definitions are reported:
 
-  bits per sentence  log2, summed over the tokens of a sentence without its end symbol, mean over
-                     sentences; also the mean over all tokens
-  as published       the figure of the authors' code: natural logarithm, mean over the tokens of a
-                     sentence with its end symbol, then mean over sentences
+  bits per sentence  base-2 logarithm, summed over the tokens of a sentence without its end symbol,
+                     averaged over sentences; also averaged over all tokens
+  as published       as in the authors' code: natural logarithm, averaged over the tokens of a
+                     sentence with its end symbol, then over sentences
 
-The same gain for single tokens is called pointwise CXMI.  Without context each sentence is scored
-as a document of its own, by the same model or by that of --baseline.  --context other-document is
-a control: a model that gains as much from sentences of another document does not use what they say.
-The gain of the other contexts over this control is given too.
+The same gain for a single token is called pointwise CXMI.  Without context, each sentence is scored
+as a document of its own, by the same model or by the one of --baseline.  --context other-document
+is a control: a model that gains as much from the sentences of another document makes no use of the
+content of its context.  The gain of the other contexts over this control is reported too.
 """
 
 import argparse
@@ -42,8 +42,8 @@ class Documents(NamedTuple):
     """A parallel corpus with document boundaries.
 
     Attributes:
-        index: document of each sentence.
-        source, target: sentences of all documents, one after the other.
+        index: document boundaries.
+        source, target: (sentences,) source and reference sentences of all documents in order.
     """
 
     index: DocumentIndex
@@ -51,17 +51,26 @@ class Documents(NamedTuple):
     target: List[str]
 
     def with_context(self, sentences: int) -> List[Tuple[List[str], List[str]]]:
-        """Return for each sentence a document of itself and up to ``sentences`` previous ones."""
+        """Return, for each sentence, a document of up to ``sentences`` previous ones and itself.
+
+        Returns:
+            Source and target sentences of each of these documents.
+        """
         position = self.index.position
         spans = [(i - min(position[i], sentences), i + 1) for i in range(len(self.source))]
         return [(self.source[a:b], self.target[a:b]) for a, b in spans]
 
     def with_other_context(self, most: Optional[int] = None) -> List[Tuple[List[str], List[str]]]:
-        """Return for each sentence a document of sentences of another document and itself.
+        """Return, for each sentence, a document of context from another document and itself.
 
-        The context is the sentences before the same position in the next document (after the
-        last, in the first), as far as that reaches: as many as the sentence has in its own
-        document, and at most ``most``.
+        The context of a sentence at position ``i`` is the first ``i`` sentences of the next
+        document (of the first one, for the last document), or all if that document is shorter.
+
+        Args:
+            most: keep only so many of these sentences, the last ones; None keeps all.
+
+        Returns:
+            Source and target sentences of each of these documents.
         """
         starts, position = self.index.starts.tolist(), self.index.position.tolist()
         pairs = []
@@ -75,15 +84,15 @@ class Documents(NamedTuple):
         return pairs
 
     def whole(self) -> List[Tuple[List[str], List[str]]]:
-        """Return the source and target sentences of each document."""
+        """Return each complete document as its source sentences and its target sentences."""
         return [(self.source[a:b], self.target[a:b]) for a, b in self.index.spans]
 
 
 class Scores(NamedTuple):
-    """Log-probabilities of the tokens of a sentence, to base 2.
+    """Base-2 log-probabilities of the n tokens of a reference sentence.
 
     Attributes:
-        words: (n,) tokens.
+        words: (n,) tokens, without the end symbol.
         bits: (n,) log-probability of each token.
         end: log-probability of the end symbol.
     """
@@ -94,10 +103,10 @@ class Scores(NamedTuple):
 
 
 class Gain(NamedTuple):
-    """A mean over sentences with its 95 % confidence interval, by bootstrap over documents.
+    """A mean gain with its 95 % confidence interval, by bootstrap over documents.
 
     Attributes:
-        mean: mean over sentences.
+        mean: mean over sentences or tokens.
         low, high: ends of the interval; None for a single document.
     """
 
@@ -107,13 +116,13 @@ class Gain(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """Gain due to context.
+    """CXMI of a test set: mean gain in log-probability due to context.
 
     Attributes:
-        sentence: CXMI in bits for each sentence, without the end symbol.
-        token: mean of the bits over tokens.
-        published: CXMI as in the code of Fernandes et al.: nats for each token with the end symbol,
-            mean over the tokens of a sentence.
+        sentence: bits per sentence, without the end symbol.
+        token: bits per token, without end symbols, averaged over all tokens.
+        published: as in the code of Fernandes et al. (2021): nats per token with the end symbol,
+            averaged over the tokens of a sentence, then over sentences.
     """
 
     sentence: Gain
@@ -148,13 +157,14 @@ def read_documents(source: str, reference: str) -> Documents:
 
 
 def score(scorer: ReferenceScorer, documents: Documents, context: str) -> List[Scores]:
-    """Score all reference sentences.
+    """Compute the log-probabilities of all reference sentences, in the order of the corpus.
 
     Args:
         scorer: scorer of the model.
-        documents: B documents.
+        documents: the corpus.
         context: number of previous sentences; ``all`` to score whole documents with the context
-            that the model has in decoding; or ``other-document``, perhaps with ``:`` and a number.
+            that the model has in decoding; ``other-document`` for sentences of another document,
+            or ``other-document:K`` for at most K of them.
     """
     other, _, most = context.partition(":")
     if other == OTHER:
@@ -199,14 +209,14 @@ def usage(
 def over_other_documents(
     found: Dict[str, Sequence[Scores]], document: Sequence[int]
 ) -> Dict[str, Usage]:
-    """Compute the gain of each context over sentences of another document, where both were scored.
+    """Compute the gain of each real context over each control, sentences of another document.
 
     Args:
-        found: scores of each sentence, by context.
+        found: context, such as ``10`` or ``other-document:10`` -> scores of each sentence.
         document: (sentences,) number of the document of each sentence.
 
     Returns:
-        Gains by names such as ``10 over other-document:10``.
+        Gains of all pairs, by names such as ``10 over other-document:10``; empty without controls.
     """
     others = [context for context in found if context.startswith(OTHER)]
     own = [context for context in found if context not in others]
@@ -214,11 +224,11 @@ def over_other_documents(
 
 
 def mean_gain(values: Sequence[float], document: Sequence[int]) -> Gain:
-    """Return the mean of values with its interval.
+    """Return the mean of N gains with its 95 % interval, by bootstrap over documents.
 
     Args:
-        values: (values,) gains of sentences or of tokens.
-        document: (values,) number of the document of each.
+        values: (N,) gains of sentences or of tokens.
+        document: (N,) number of the document that each belongs to.
     """
     numbers = np.unique(np.asarray(document), return_inverse=True)[1]
     sums, counts = np.bincount(numbers, weights=values), np.bincount(numbers)
@@ -229,7 +239,11 @@ def mean_gain(values: Sequence[float], document: Sequence[int]) -> Gain:
 
 
 def by_word(without: Sequence[Scores], with_context: Sequence[Scores]) -> Dict[str, List[float]]:
-    """Compute the pointwise CXMI of each occurrence of each token, in bits."""
+    """Return, for each distinct token, the pointwise CXMI of its occurrences, in bits.
+
+    Args:
+        without, with_context: scores of each sentence without and with context.
+    """
     found: Dict[str, List[float]] = defaultdict(list)
     for one, other in zip(without, with_context):
         for word, gain in zip(one.words, other.bits - one.bits):
@@ -238,7 +252,7 @@ def by_word(without: Sequence[Scores], with_context: Sequence[Scores]) -> Dict[s
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of ``fairseq-docmt cxmi``."""
     add = parser.add_argument
     add("--path", required=True, help="checkpoint, or several joined by ':'")
     add("--baseline", metavar="PATH", help="model without context; default: --path")
@@ -265,7 +279,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run ``fairseq-docmt cxmi``: score the references, and print or write the gains."""
     for context in args.context:
         _check_context(context)
     if args.words < 0 or args.min_count < 1:
@@ -315,7 +329,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _check_context(context: str) -> None:
-    """Refuse a value of ``--context`` that is none of those described in its help."""
+    """Refuse a value of ``--context`` that its help text does not describe."""
     kind, colon, most = context.partition(":")
     other = kind == OTHER and colon and _is_positive(most)
     if not (context in (ALL, OTHER) or _is_positive(context) or other):
@@ -325,7 +339,11 @@ def _check_context(context: str) -> None:
 
 
 def _load_scorers(args: argparse.Namespace) -> Tuple[ReferenceScorer, ReferenceScorer]:
-    """Load the model of ``--path`` and that of ``--baseline``, by default the same."""
+    """Load the scorers of ``--path`` and of ``--baseline``, which is ``--path`` by default.
+
+    Raises:
+        UserError: the models have different target dictionaries, or one cannot be loaded.
+    """
     scorer = load_scorer(args.path, args)
     base = load_scorer(args.baseline, args) if args.baseline else scorer
     if not base.task.target_dictionary == scorer.task.target_dictionary:
@@ -337,13 +355,27 @@ def _load_scorers(args: argparse.Namespace) -> Tuple[ReferenceScorer, ReferenceS
 
 
 def _most_improved(words: Dict[str, List[float]], min_count: int) -> List[str]:
-    """Return the words with enough occurrences, those with the highest mean gain first."""
+    """Return the tokens with at least ``min_count`` occurrences, by decreasing mean gain.
+
+    Args:
+        words: token -> gains of its occurrences.
+        min_count: least number of occurrences.
+    """
     frequent = [word for word, gains in words.items() if len(gains) >= min_count]
     return sorted(frequent, key=lambda word: -np.mean(words[word]))
 
 
 def _of_sentences(without: Sequence[Scores], found: Dict[str, Sequence[Scores]]) -> List[dict]:
-    """Return the words of each sentence, and their scores with their end symbol by context."""
+    """Return, for JSON, the tokens of each sentence and their scores for each context.
+
+    Args:
+        without: scores of each sentence without context.
+        found: context -> scores of each sentence.
+
+    Returns:
+        For each sentence: ``words``, and lists of base-2 log-probabilities, the last one of the
+        end symbol, under ``without`` and the name of each context.
+    """
     everything = {"without": without, **found}
     return [
         {

@@ -1,8 +1,8 @@
 """Scores of reference translations: log-probabilities of their tokens in forced decoding.
 
-Documents are scored as by ``fairseq-generate --score-reference``, so every task and architecture is
-scored with the same context as in its own decoding.  Candidates of contrastive sets are treated as
-references of small documents.
+Documents are scored as by ``fairseq-generate --score-reference``, so that each task and
+architecture sees the same context as in its own decoding.  Candidates of contrastive sets are
+treated as references of short documents.
 """
 
 import contextlib
@@ -30,17 +30,19 @@ logger = logging.getLogger(__name__)
 VOITA_SMOOTHING = 0.1
 
 Sentences = Tuple[Tensor, ...]
-#: Above this share of unknown tokens the text was probably not segmented as the training data.
+#: Above this proportion of unknown tokens, the text probably differs from the training data in its
+#: tokenizer or BPE.
 MANY_UNKNOWN = 0.1
 
 
 class Protocol(NamedTuple):
-    """Definition of the score of a candidate.
+    """How a candidate of a contrastive item is scored.
 
     Attributes:
-        whole_window: if True, the mean over all target tokens that the model sees; otherwise the
-            sum over the tokens of the current sentence, including its end symbol.
-        smoothing: label smoothing of the log-probabilities.
+        whole_window: if True, the score is the mean log-probability of all target tokens that the
+            model sees at once; otherwise the sum over the tokens of the current sentence,
+            including its end symbol.
+        smoothing: label smoothing of the log-probabilities, 0 for none.
         equal: how candidates with the same text are judged, see
             :func:`~fairseq_docmt.scoring.contrastive.accuracy.judge`.
     """
@@ -59,11 +61,11 @@ PROTOCOLS = {
 
 
 class Scored(NamedTuple):
-    """Scores of items.
+    """Scores of the candidates of contrastive items.
 
     Attributes:
         scores: for each item, the score of each candidate; higher is better.
-        unknown: share of the target tokens that are not in the dictionary.
+        unknown: proportion of the target tokens that are not in the dictionary, from 0 to 1.
     """
 
     scores: List[List[float]]
@@ -71,15 +73,18 @@ class Scored(NamedTuple):
 
 
 class ReferenceScorer:
-    """Scorer of candidates with the models of a hub interface.
+    """Scorer of reference translations by a model, or an ensemble of models.
 
     Args:
         hub: hub interface of fairseq with one or more models, as in
             :class:`~fairseq_docmt.generation.DocumentTranslator`.
-        encode_source, encode_target: functions from a sentence of a test set to the text that was
-            the input of ``fairseq-preprocess``.
-        max_tokens: maximum number of source tokens of a batch, with padding.
-        batch_size: maximum number of candidates of a batch, None for no limit.
+        encode_source, encode_target: preprocessing of a sentence: tokenizer, truecasing and BPE,
+            as applied to the training data before ``fairseq-preprocess``.
+        max_tokens: maximum number of source tokens in a batch, with padding.
+        batch_size: maximum number of candidates in a batch; None for no limit.
+
+    Raises:
+        UserError: the model needs following sentences as context (``--next-sentences``).
     """
 
     def __init__(
@@ -105,11 +110,15 @@ class ReferenceScorer:
         self._known: Dict[Tuple[str, bool], Tensor] = {}
 
     def score(self, items: Sequence[Item], protocol: Protocol = PROTOCOLS["plain"]) -> Scored:
-        """Score all candidates of all items.
+        """Score all candidates of contrastive items.
+
+        Args:
+            items: the items.
+            protocol: how the score of a candidate is computed.
 
         Raises:
-            UserError: a candidate does not fit the model, a sentence has a symbol of the model as
-                a word, or the protocol does not apply.
+            UserError: a candidate is too long for the model, a sentence contains a special symbol
+                of the model as a word, or the protocol needs a single model.
         """
         if protocol.smoothing and len(self.hub.models) > 1:
             raise UserError("--protocol voita is defined for one model; give a single checkpoint")
@@ -143,14 +152,14 @@ class ReferenceScorer:
 
         Args:
             documents: documents with the same number of sentences on both sides.
-            last_only: score only the last sentence of each document.
+            last_only: if True, score only the last sentence of each document.
 
         Returns:
-            For each document, for each of its sentences: its target tokens, including the end
-            symbol, and their log-probabilities.
+            For each document, for each scored sentence of n target tokens with the end symbol:
+            (n,) token ids and (n,) natural log-probabilities.
 
         Raises:
-            UserError: a sentence does not fit the model.
+            UserError: a sentence is too long for the model, or contains one of its special symbols.
         """
         pairs = [
             (self._encoded(source, True), self._encoded(target, False))
@@ -174,13 +183,16 @@ class ReferenceScorer:
     def _sentences(
         self, pairs: Sequence[Tuple[Sentences, Sentences]], smoothing: float, last_only: bool
     ) -> List[List[Tensor]]:
-        """Compute log-probabilities of the target tokens of all sentences, by document.
+        """Compute the log-probabilities of the target tokens of the sentences of each document.
 
         Args:
-            pairs: documents, each as source and target sentences.
-            smoothing: label smoothing of the log-probabilities.
-            last_only: skip work that only the scores of earlier sentences need, and those
-                sentences where each is scored by itself.
+            pairs: documents, each as token ids of its source and of its target sentences.
+            smoothing: label smoothing of the log-probabilities, 0 for none.
+            last_only: whether only the score of the last sentence is needed; scores of earlier
+                sentences may then be missing.
+
+        Returns:
+            For each document, the (n,) log-probabilities of its scored sentences of n tokens.
         """
         if self._is_document_task:
             batches = self._document_batches(pairs, last_only)
@@ -202,13 +214,21 @@ class ReferenceScorer:
         return [[scores[row] for row in sorted(scores)] for scores in found]
 
     def _any_order(self):
-        """Return a context manager for scoring windows in any order; other tasks need none."""
+        """Return a context manager in which the task accepts sentences in any order."""
         if self._is_document_task:
             return self.task.scoring_references()
         return contextlib.nullcontext()
 
     def _document_batches(self, pairs, last_only: bool):
-        """Yield batches of decoding units, and the document of each row, in decoding order."""
+        """Yield the batches of a document-level task, in the order in which it decodes.
+
+        Args:
+            pairs: documents, each as token ids of its source and of its target sentences.
+            last_only: whether only the score of the last sentence of each document is needed.
+
+        Yields:
+            A batch, and the number of the document of each row in it.
+        """
         task = self.task
         starts = np.concatenate([[0], np.cumsum([len(source) for source, _ in pairs])])
         index = DocumentIndex(np.arange(starts[-1]), starts)
@@ -232,7 +252,15 @@ class ReferenceScorer:
             yield sample, index.document[sample["id"].numpy()].tolist()
 
     def _sentence_batches(self, pairs, last_only: bool):
-        """Yield batches of single sentences, and the document of each row, for other tasks."""
+        """Yield the batches of a sentence-level task, sorted by length.
+
+        Args:
+            pairs: documents, each as token ids of its source and of its target sentences.
+            last_only: whether to leave out all but the last sentence of each document.
+
+        Yields:
+            A batch, and the number of the document of each row in it.
+        """
         kept = slice(-1, None) if last_only else slice(None)
         src = [sentence for source, _ in pairs for sentence in source[kept]]
         tgt = [sentence for _, target in pairs for sentence in target[kept]]
@@ -255,7 +283,12 @@ class ReferenceScorer:
             yield sample, documents
 
     def _rows_of(self, spans: np.ndarray) -> np.ndarray:
-        """Return the spans that a model reads in one row: the given ones, or single sentences."""
+        """Return the (n, 2) spans of sentences that the model reads as one sequence.
+
+        Args:
+            spans: first sentence and end of each span to decode, which a document-level model
+                reads as a whole and other models sentence by sentence.
+        """
         if not any(reads_documents(model) for model in self.hub.models):
             return spans
         return np.concatenate(
@@ -288,16 +321,16 @@ class ReferenceScorer:
 
 
 def _score(sentences: List[Tensor], current: int, protocol: Protocol) -> float:
-    """Compute the score of a candidate.
+    """Compute the score of a candidate from the log-probabilities of its tokens.
 
     Args:
-        sentences: log-probabilities of the tokens of the sentences that the model sees at once, up
-            to the last one of the document.
-        current: index of the scored sentence, from the end.
-        protocol: definition of the score.
+        sentences: log-probabilities of the tokens of each sentence that the model sees at once,
+            the last of which ends the document.
+        current: index of the scored sentence, counted from the end: -1 is the last one.
+        protocol: how the score is computed.
 
     Raises:
-        UserError: the model does not see the current sentence together with all that follow it.
+        UserError: the model sees too few sentences at once for the scored one and all after it.
     """
     if -current > len(sentences):
         raise UserError(
@@ -308,11 +341,11 @@ def _score(sentences: List[Tensor], current: int, protocol: Protocol) -> float:
 
 
 class _Smoothed(nn.Module):
-    """A model whose token scores are negative label-smoothed losses.
+    """Wrapper of a model that returns negative label-smoothed losses as log-probabilities.
 
     The loss is ``LossXent`` in the code of Voita et al. (2019): the cross-entropy with a
-    distribution that gives ``1 - smoothing`` to the reference token and shares the rest equally
-    among all other tokens, minus the entropy of that distribution.
+    distribution that gives ``1 - smoothing`` to the reference token and ``smoothing`` in equal
+    parts to all other tokens, minus the entropy of that distribution.
     """
 
     def __init__(self, model, smoothing: float):

@@ -1,4 +1,4 @@
-"""Options of commands that score references with trained models, and the scorer they describe."""
+"""Command-line options for scoring references with a trained model."""
 
 from typing import List, Sequence
 
@@ -33,23 +33,27 @@ def add_model_arguments(parser) -> None:
     add(
         "--as-prepared",
         action="store_true",
-        help="the text is already in the form of the training text. Without this option, the "
-        "tokenizer, truecasing and BPE of the training data are used if none of the options above "
-        "is given, and its BPE if no codes are given",
+        help="the text is already tokenized, truecased and split by BPE like the training text. "
+        "Without this option, the tokenizer, truecasing and BPE of the training data are used if "
+        "none of the options above is given, and its BPE if no codes are given",
     )
     add(
         "--max-tokens",
         type=int,
         default=4096,
-        help="source tokens of a batch with padding; default: 4096",
+        help="maximum number of source tokens in a batch, with padding; default: 4096",
     )
-    add("--batch-size", type=int, help="maximum number of documents of a batch")
+    add("--batch-size", type=int, help="maximum number of documents in a batch")
     add("--cpu", action="store_true", help="use the CPU even if there is a GPU")
     add("--fp16", action="store_true", help="half precision (GPU only)")
 
 
 def load_scorer(path: str, args) -> ReferenceScorer:
-    """Load one or more models (paths joined by ``:``) and the preprocessing of their training data.
+    """Return a scorer of one or more models with the preprocessing of their training data.
+
+    Args:
+        path: checkpoint, or several joined by ``:``.
+        args: options of :func:`add_model_arguments`.
 
     Raises:
         UserError: a checkpoint, BPE codes or a truecasing model is missing, or an option is
@@ -74,7 +78,7 @@ def load_scorer(path: str, args) -> ReferenceScorer:
 
 
 def _given_forms(args) -> List[TextForm]:
-    """Return the form of the source and the target text that the options describe.
+    """Return the preprocessing of the source and of the target text that the options ask for.
 
     Raises:
         UserError: a file is missing, or options contradict each other.
@@ -103,7 +107,15 @@ def _given_forms(args) -> List[TextForm]:
 
 
 def _completed(given: List[TextForm], languages: Sequence[str], data: str) -> List[TextForm]:
-    """Complete the form of both sides by that of the training data, where it is known.
+    """Return the preprocessing of both sides, completed by that of the training data.
+
+    Nothing is completed if the folder of the training data does not record its preprocessing.
+
+    Args:
+        given: preprocessing of source and target by the options.  If they ask for none, that of
+            the training data is returned; otherwise only its subword model is filled in.
+        languages: source and target language.
+        data: folder of the training data.
 
     Raises:
         UserError: the BPE codes or the SentencePiece model are not those of the training data.

@@ -1,1 +1,1 @@
-"""Accuracy on contrastive test sets."""
+"""Accuracy of models on contrastive test sets."""

@@ -1,8 +1,8 @@
 """Accuracy on contrastive items.
 
-An item is correct if its correct candidate scores higher than all others.  Ties count as wrong and
-are counted separately: in most published sets the correct candidate comes first, so taking the
-first of several best candidates would give a constant scorer almost perfect accuracy.
+An item is answered correctly if its correct candidate scores higher than all others.  Ties count as
+wrong, and their number is reported: in most published sets the correct candidate comes first, so
+choosing the first of several best candidates would give a constant scorer almost perfect accuracy.
 """
 
 import math
@@ -13,12 +13,12 @@ from fairseq_docmt.scoring.contrastive.items import Item
 
 
 class Verdict(NamedTuple):
-    """Result of one item.
+    """Result of one contrastive item.
 
     Attributes:
         correct: whether the correct candidate scores higher than all others.
         tie: whether the correct candidate shares the highest score with another one.
-        chance: probability that independent random scores of the distinct texts get the item right.
+        chance: probability of a correct answer if the distinct texts had independent random scores.
     """
 
     correct: bool
@@ -27,7 +27,12 @@ class Verdict(NamedTuple):
 
 
 class Accuracy(NamedTuple):
-    """Accuracy over several items; ``correct`` and ``ties`` are numbers of items."""
+    """Accuracy over one or more contrastive items.
+
+    Attributes:
+        items, correct, ties: numbers of all items, of correct answers and of ties.
+        chance: expected accuracy of random scores, from 0 to 1.
+    """
 
     items: int
     correct: int
@@ -36,21 +41,21 @@ class Accuracy(NamedTuple):
 
     @property
     def accuracy(self) -> float:
-        """Share of correct items, from 0 to 1."""
+        """Proportion of items that are answered correctly, from 0 to 1."""
         return self.correct / self.items
 
 
 def judge(where: str, item: Item, scores: Sequence[float], equal: str = "merged") -> Verdict:
-    """Judge an item.
+    """Return whether the correct candidate of an item has the highest score.
 
     Args:
         where: name of the item in error messages.
         item: the item.
         scores: scores of its candidates, higher is better.
-        equal: how candidates with the same text are judged: ``merged`` takes them for one;
-            ``wrong`` (ContraPro) calls an item wrong whose correct candidate occurs twice;
-            ``first`` (Voita et al., 2019) is as ``merged``, but if all have the same text, the
-            first one counts.
+        equal: how candidates with the same text are judged.  ``merged``: as a single candidate.
+            ``wrong`` (ContraPro): an item whose correct text occurs twice is wrong.  ``first``
+            (Voita et al., 2019): as ``merged``, but if all candidates have the same text, the
+            first one is chosen.
 
     Raises:
         UserError: a score is not a finite number.
@@ -70,13 +75,13 @@ def judge(where: str, item: Item, scores: Sequence[float], equal: str = "merged"
     if not others:  # all candidates have the same text
         return Verdict(False, True, 0.0)
     right, best = max(own), max(others)
-    if equal == "wrong" and len(own) > 1:  # whatever the scores, which may differ by rounding
+    if equal == "wrong" and len(own) > 1:  # scores of identical texts may differ by rounding
         return Verdict(False, right >= best, 0.0)
     return Verdict(right > best, right == best, 1 / distinct)
 
 
 def summarise(verdicts: Sequence[Verdict]) -> Accuracy:
-    """Compute the accuracy over one or more verdicts."""
+    """Compute the accuracy over the results of one or more items."""
     return Accuracy(
         items=len(verdicts),
         correct=sum(v.correct for v in verdicts),
@@ -86,7 +91,15 @@ def summarise(verdicts: Sequence[Verdict]) -> Accuracy:
 
 
 def by_label(items: Sequence[Item], verdicts: Sequence[Verdict]) -> Dict[str, Dict[str, Accuracy]]:
-    """Compute the accuracy for each value of each label; numbers come first, in their order."""
+    """Compute the accuracy for each value of each label, such as ``distance``.
+
+    Args:
+        items: contrastive items with labels.
+        verdicts: result of each item.
+
+    Returns:
+        Label -> value -> accuracy; numeric values come first, in increasing order.
+    """
     found: Dict[str, Dict[str, List[Verdict]]] = {}
     for item, verdict in zip(items, verdicts):
         for name, value in item.labels.items():

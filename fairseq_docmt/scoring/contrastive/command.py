@@ -2,9 +2,9 @@
 
     fairseq-docmt contrastive --path checkpoint_best.pt --context 3 deixis_test.json
 
-Sets are read as published by Voita et al. (2019), Müller et al. (2018, ContraPro), Lopes et al.
-(2020) and Bawden et al. (2018).  Any other set can be converted to JSON lines, described in
-fairseq_docmt/scoring/contrastive/items.py.  Ties count as wrong; the chance level is the exact
+The test sets of Voita et al. (2019), Müller et al. (2018, ContraPro), Lopes et al. (2020) and
+Bawden et al. (2018) are read as published.  Any other set can be converted to JSON lines, described
+in fairseq_docmt/scoring/contrastive/items.py.  Ties count as wrong; the chance level is the exact
 expected accuracy of random guessing.  --protocol sets the score of a candidate (higher is better):
 
   plain      log-probability of the current sentence, given its context in both languages
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class SetResult(NamedTuple):
-    """Items of a set, the scores of their candidates and the verdicts."""
+    """Items of a contrastive set, the scores of the candidates of each, and the result of each."""
 
     items: List[Item]
     scores: List[List[float]]
@@ -45,7 +45,7 @@ class SetResult(NamedTuple):
 
 
 def add_arguments(parser) -> None:
-    """Add the options of the command."""
+    """Add the options of ``fairseq-docmt contrastive``."""
     add = parser.add_argument
     add("sets", nargs="+", metavar="SET", help="test sets: .json as published, or .jsonl")
     scores = parser.add_mutually_exclusive_group(required=True)
@@ -81,7 +81,7 @@ def add_arguments(parser) -> None:
 
 
 def main(args) -> None:
-    """Run the command."""
+    """Run ``fairseq-docmt contrastive``: judge the items, and print or write the accuracies."""
     for path in filter(None, (args.convert, args.items, args.out and Path(args.out))):
         if not path.parent.is_dir():
             raise UserError(f"folder {path.parent} not found; create it first")
@@ -120,10 +120,10 @@ def main(args) -> None:
 
 
 def _refuse_unused(args) -> None:
-    """Refuse options that nothing reads.
+    """Refuse options that have no effect with ``--losses`` or ``--convert``.
 
     Raises:
-        UserError: naming the option.
+        UserError: such an option is given, or ``--documents`` is no folder.
     """
     unused = []
     if args.convert:
@@ -161,7 +161,11 @@ def _scores(args, items: List[Item]) -> Scored:
 
 
 def read_losses(path: str, items: List[Item]) -> Scored:
-    """Read scores from a file of losses, in the order of the candidates of a set.
+    """Read the losses of all candidates of a set, and return them with opposite sign as scores.
+
+    Args:
+        path: file with one loss per line, in the order of the candidates of the items.
+        items: the items of the set.
 
     Raises:
         UserError: the file does not exist or is not UTF-8, a line is not a number, or there is not
@@ -187,12 +191,13 @@ def read_losses(path: str, items: List[Item]) -> Scored:
 def judge_sets(
     sets: Dict[str, List[Item]], scores: List[List[float]], equal: str
 ) -> Dict[str, SetResult]:
-    """Judge the candidates of several sets.
+    """Return the results of several contrastive sets, by the name of the set.
 
     Args:
         sets: items by name of the set.
-        scores: scores of the candidates of all items, one set after the other.
-        equal: see :func:`~fairseq_docmt.scoring.contrastive.accuracy.judge`.
+        scores: scores of the candidates of each item, for all sets in order.
+        equal: how candidates with the same text are judged, see
+            :func:`~fairseq_docmt.scoring.contrastive.accuracy.judge`.
     """
     results, rest = {}, iter(scores)
     for name, items in sets.items():
@@ -207,13 +212,13 @@ def judge_sets(
 
 
 class Comparison(NamedTuple):
-    """A set compared with another model.
+    """Comparison of this model with another one on a contrastive set.
 
     Attributes:
-        accuracy: that of the other model.
-        difference, low, high: what is gained over it, with the 95 % confidence interval.
-        better, worse: items that only this model, and only the other one has right.
-        p: two-sided sign test over them.
+        accuracy: accuracy of the other model, from 0 to 1.
+        difference, low, high: gain in accuracy over it, with its 95 % confidence interval.
+        better, worse: numbers of items that only this model, or only the other one, gets right.
+        p: p-value of a two-sided sign test of ``better`` against ``worse``.
     """
 
     accuracy: float
@@ -226,7 +231,14 @@ class Comparison(NamedTuple):
 
 
 def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bool]]:
-    """Read for each set whether the items are right, as ``--items`` wrote it for another model.
+    """Read which items another model gets right, from a file that ``--items`` wrote for it.
+
+    Args:
+        path: file written by ``--items``.
+        results: results of this model, by name of the set.
+
+    Returns:
+        Name of the set -> for each of its items, whether the other model gets it right.
 
     Raises:
         UserError: the file was not written by ``--items``, or has other items.
@@ -252,8 +264,13 @@ def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bo
 
 
 def compare(results: Dict[str, SetResult], others: Dict[str, List[bool]]) -> Dict[str, Comparison]:
-    """Compare each set with the verdicts of another model."""
-    from scipy.stats import binomtest  # takes a second
+    """Compare this model with another one on each set.
+
+    Args:
+        results: results of this model, by name of the set.
+        others: for each set, whether the other model gets each of its items right.
+    """
+    from scipy.stats import binomtest  # the import takes a second
 
     found = {}
     for name, right in others.items():
@@ -289,10 +306,10 @@ def _table_of_comparison(compared: Dict[str, Comparison]) -> Table:
 
 
 def _signature(name: str, args, result: SetResult) -> str:
-    """Return the settings that the results of a set depend on, in the format of sacreBLEU.
+    """Return the settings behind the results of a set, like the signatures of sacreBLEU.
 
-    Context and protocol of losses are those of the program that computed them; only the rules
-    of ContraPro and Voita et al. for equal texts are applied here.
+    With ``--losses`` the context is not named, since another program chose it; the protocol is
+    named only if it decides how candidates with the same text are judged.
     """
     parts = [f"set:{name}", f"items:{len(result.items)}"]
     if not args.losses or PROTOCOLS[args.protocol].equal != "merged":

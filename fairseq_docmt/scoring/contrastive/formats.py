@@ -2,10 +2,10 @@
 
 * Consistency sets of Voita et al. (2019), English-Russian: ``deixis_test.json`` and others.
 * ContraPro of Müller et al. (2018), English-German pronouns: ``contrapro.json``.  The file has no
-  context; it is taken from the OpenSubtitles documents that the scripts of ContraPro extract.
+  context; this is taken from the OpenSubtitles documents that the scripts of ContraPro extract.
 * The set of Lopes et al. (2020), English-French pronouns: ``testset-en-fr.json``.  It looks like
-  ContraPro, but counts lines from 0, names documents without a suffix, and its references are
-  tokenized; they are taken from the documents as well.
+  ContraPro, but counts lines from 0 and names documents without a suffix.  Its references are
+  tokenized, so they are taken from the documents as well.
 * The sets of Bawden et al. (2018), English-French: ``anaphora.json``, ``lexical-choice.json``.
 """
 
@@ -21,26 +21,27 @@ from fairseq_docmt.scoring.contrastive.items import Item, checked_item, field, r
 #: Separator between the sentences of a text of Voita et al.
 VOITA_SEPARATOR = " _eos "
 
-#: Larger distances are grouped, as in the script of ContraPro.
+#: Larger distances of antecedents are grouped as ``>3``, as in the script of ContraPro.
 LARGEST_DISTANCE = 3
 
 
 def read_set(
     path: str, context: Optional[int] = None, documents: Optional[str] = None, after: int = 0
 ) -> List[Item]:
-    """Read a test set and detect its format.
+    """Read the items of a contrastive test set, detecting its format.
 
     Args:
         path: JSON as published, or JSON lines (see :mod:`fairseq_docmt.scoring.contrastive.items`)
             in a file ending in ``.jsonl``.
-        context: maximum number of context sentences before the current one; None for all in the
-            set.
-        documents: folder of the documents, for ContraPro.
+        context: maximum number of context sentences before the current one; None keeps all that
+            the set has.
+        documents: folder with the documents that hold the context of ContraPro and of the set of
+            Lopes et al. (2020).
         after: maximum number of context sentences after the current one.
 
     Raises:
-        UserError: the file does not exist, has an unknown format or lacks a key, or context is
-            requested that the set does not have.
+        UserError: the file does not exist, has an unknown format or lacks a key, or ``context`` or
+            ``documents`` is missing for a set that has no context of its own.
     """
     file = Path(path)
     if not file.is_file():
@@ -87,7 +88,14 @@ def _read(file: Path, context, documents, after: int) -> List[Item]:
 
 
 def voita(name: str, stem: str, entries: list) -> List[Item]:
-    """Return the items of a consistency set; the file name is the phenomenon."""
+    """Return the items of a consistency set of Voita et al. (2019).
+
+    Args:
+        name: file, for error messages.
+        stem: name of the file without its ending; gives the label ``phenomenon``, e.g. ``deixis``
+            for ``deixis_test``.
+        entries: content of the JSON file.
+    """
     phenomenon = re.sub("_(dev|test)$", "", stem)
     items = []
     for number, entry in enumerate(entries, start=1):
@@ -123,13 +131,23 @@ def _voita_sentences(where: str, text) -> List[str]:
 def contrapro(
     name: str, entries: list, context: Optional[int], documents, after: int = 0
 ) -> List[Item]:
-    """Return the items of ContraPro; the first candidate is the reference.
+    """Return the items of ContraPro (Müller et al., 2018); the first candidate is the reference.
 
-    The scripts of ContraPro extract the context before a segment.  Context after it is taken from
-    the same documents, as in Herold and Ney (2023, appendix A.2).
+    Context after a segment, which the scripts of ContraPro do not extract, is taken from the same
+    documents as the context before it, as in Herold and Ney (2023, appendix A.2).
 
-    The labels are those reported by the script of ContraPro: the pair of pronouns, the distance of
-    the antecedent in sentences, and whether the antecedent is in the same segment.
+    The labels are the ones that the script of ContraPro reports: the pair of pronouns, the distance
+    of the antecedent in sentences, and whether the antecedent is in the same segment.
+
+    Args:
+        name: file, for error messages.
+        entries: content of the JSON file.
+        context: number of context sentences before the current one; must not be None.
+        documents: folder with the OpenSubtitles documents; None without context.
+        after: number of context sentences after the current one.
+
+    Raises:
+        UserError: context or documents are missing, or do not match the items.
     """
     if context is None or (context + after > 0 and documents is None):
         raise UserError(
@@ -163,7 +181,11 @@ def contrapro(
 
 
 def _errors(where: str, entry: dict) -> list:
-    """Return the contrastive translations of an item."""
+    """Return the list of contrastive translations of an item of ContraPro, one dictionary each.
+
+    Raises:
+        UserError: the item has no such list.
+    """
     errors = field(where, entry, "errors")
     if not isinstance(errors, list):
         raise UserError(f'{where}: "errors" must be a list')
@@ -179,7 +201,17 @@ def lopes(
 ) -> List[Item]:
     """Return the items of Lopes et al. (2020); the first candidate is the reference.
 
-    Source, reference and context are the lines of the documents, as in the scripts of the set.
+    Source, reference and context are lines of the documents, as in the scripts of the set.
+
+    Args:
+        name: file, for error messages.
+        entries: content of the JSON file.
+        context: number of context sentences before the current one; must not be None.
+        documents: folder with the OpenSubtitles documents.
+        after: number of context sentences after the current one.
+
+    Raises:
+        UserError: context or documents are missing, or do not match the items.
     """
     if context is None or documents is None:
         raise UserError(
@@ -225,10 +257,10 @@ def _contrapro_labels(where: str, entry: dict) -> dict:
 
 
 class _Documents:
-    """Documents of OpenSubtitles in sub-folders, by the names of their target files.
+    """OpenSubtitles documents in the sub-folders of a folder, found by the names of target files.
 
-    The two sides of ``YEAR/NAME.de`` and ``YEAR/NAME.en`` are line-aligned; the suffix of the
-    source is found in the folder.
+    Each document is a pair of line-aligned files such as ``YEAR/NAME.en`` and ``YEAR/NAME.de``; the
+    source is the only other file with the name of the target file and another suffix.
     """
 
     def __init__(self, folder: str):
@@ -241,9 +273,17 @@ class _Documents:
     def around(
         self, where: str, name, line, before: int, after: int
     ) -> Tuple[List[Tuple[str, str]], Tuple[str, str], List[Tuple[str, str]]]:
-        """Return up to ``before`` sentence pairs before a line (from 1), its pair, and those after.
+        """Return the sentence pairs before a line, the pair of the line, and the pairs after it.
 
-        Pairs of the context with an empty side are left out.
+        Args:
+            where: name of the item in error messages.
+            name: name of the target file, such as ``NAME.de``.
+            line: line number, from 1.
+            before, after: numbers of lines before and after; pairs among them with an empty side
+                are left out.
+
+        Raises:
+            UserError: the folder lacks the document or the line.
         """
         pairs = self._pairs(where, str(name))
         if not str(line).isdecimal() or not 1 <= int(line) <= len(pairs):
@@ -287,7 +327,14 @@ class _Documents:
 
 
 def bawden(name: str, entries: dict) -> List[Item]:
-    """Return the items of the sets for anaphora or lexical choice, with one previous sentence."""
+    """Return the items of a set of Bawden et al. (2018): anaphora or lexical choice.
+
+    Each item has one previous sentence as context.
+
+    Args:
+        name: file, for error messages.
+        entries: content of the JSON file.
+    """
     items = []
     for block, entry in entries.items():
         where = f"{name}: example {block}"
@@ -307,10 +354,15 @@ def bawden(name: str, entries: dict) -> List[Item]:
 
 
 def _list(where: str, entry, name: str) -> List[dict]:
-    """Return the value of a key, a list of dictionaries.
+    """Return ``entry[name]``, which must be a list of dictionaries.
+
+    Args:
+        where: place of the entry in error messages.
+        entry: any value read from JSON.
+        name: key.
 
     Raises:
-        UserError: the entry has no such key, or another value.
+        UserError: the entry has no such key, or its value is no list of dictionaries.
     """
     values = field(where, entry, name)
     if not isinstance(values, list):

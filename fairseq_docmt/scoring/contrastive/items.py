@@ -25,9 +25,9 @@ class Item(NamedTuple):
     """A source document and candidate translations, one of which is correct.
 
     Attributes:
-        source: current sentence and its context.
+        source: sentences: previous context, the current sentence, and following context.
         candidates: translations, each with as many sentences as the source.
-        correct: index of the correct candidate.
+        correct: index of the correct candidate, from 0.
         labels: properties by which results are grouped, e.g. ``{"phenomenon": "deixis", "distance":
             "2"}``.
         after: number of context sentences after the current one.
@@ -40,7 +40,12 @@ class Item(NamedTuple):
     after: int = 0
 
     def with_context(self, before: Optional[int], after: int = 0) -> "Item":
-        """Return the item with its context cut to these numbers of sentences; None keeps all."""
+        """Return the item with its context cut to the sentences nearest the current one.
+
+        Args:
+            before: maximum number of context sentences before it; None keeps all.
+            after: maximum number of context sentences after it.
+        """
         current = len(self.source) - 1 - self.after
         first = 0 if before is None else max(current - before, 0)
         keep = slice(first, current + 1 + after)
@@ -54,12 +59,12 @@ class Item(NamedTuple):
 def checked_item(
     where: str, source, candidates, correct, labels: Dict[str, Any], after: int = 0
 ) -> Item:
-    """Build an item from values read from a file.
+    """Build an item from values read from a file, and check their types and sizes.
 
     Args:
         where: name of the item in error messages, e.g. ``set.json: item 3``.
-        source, candidates, correct, labels, after: see :class:`Item`; values of labels may have any
-            type.
+        source, candidates, correct, labels, after: attributes of :class:`Item`; labels may have
+            values of any type, which are converted to text.
 
     Raises:
         UserError: a value is invalid.
@@ -88,10 +93,15 @@ def checked_item(
 
 
 def field(where: str, entry, name: str):
-    """Return the value of a key of an entry read from a file.
+    """Return ``entry[name]`` of a dictionary read from a file.
+
+    Args:
+        where: place of the entry in error messages, e.g. ``set.json: item 3``.
+        entry: any value read from JSON.
+        name: key.
 
     Raises:
-        UserError: the entry has no such key.
+        UserError: the entry is no dictionary, or has no such key.
     """
     if not isinstance(entry, dict):
         raise UserError(f"{where} must be a dictionary, not {str(entry)[:40]!r}")
@@ -124,10 +134,10 @@ def _label(value) -> str:
 
 
 def read_json_lines(path: Path) -> List[Item]:
-    """Read the items of a file in the format of this module; blank lines are skipped.
+    """Read contrastive items from a file with one JSON object per line, skipping blank lines.
 
     Raises:
-        UserError: the file is not UTF-8, or a line is not an item; the message names it.
+        UserError: the file is not UTF-8, or a line is not an item; the message names the line.
     """
     items = []
     for number, line in enumerate(lines_of(read_text(str(path))), start=1):
@@ -144,6 +154,6 @@ def read_json_lines(path: Path) -> List[Item]:
 
 
 def json_lines(items: List[Item]) -> Iterator[str]:
-    """Return items as lines in the format of this module."""
+    """Yield each contrastive item as a line of JSON, which :func:`read_json_lines` reads."""
     for item in items:
         yield json.dumps(item._asdict(), ensure_ascii=False)

@@ -1,9 +1,9 @@
-"""COMET as a metric of sacreBLEU, so that its significance tests apply.
+"""COMET (Rei et al., 2020) as a metric of sacreBLEU, so that its significance tests apply.
 
-Rei et al. (2020); with context as in Vernikos et al. (2022): each sentence is scored together with
-the two before it, which on the target side are taken from the reference, for translations too; and
-over blocks of sentences, after SLIDE (Raunak et al., 2024).  The package unbabel-comet runs in a
-process of its own, because it needs an older NumPy than fairseq.
+There are two variants.  With context (Vernikos et al., 2022), each sentence is scored together with
+the two before it; before a translation, too, their target side is taken from the reference.  After
+SLIDE (Raunak et al., 2024), blocks of sentences are scored.  The package unbabel-comet runs in a
+separate process, because it needs an older NumPy than fairseq.
 """
 
 import argparse
@@ -21,17 +21,18 @@ from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.scoring.corpus.segment_scores import SegmentMean
 from fairseq_docmt.scoring.texts.translations import Translations
 
-#: Previous sentences as context (Vernikos et al., 2022).
+#: Number of previous sentences as context (Vernikos et al., 2022).
 CONTEXT = 2
-#: Sentences of a block (after SLIDE, Raunak et al., 2024; the size is our choice).
+#: Number of sentences in a block (after SLIDE, Raunak et al., 2024; the size is our choice).
 WINDOW = 6
 DEFAULT_MODEL = "Unbabel/wmt22-comet-da"
-#: Scores of samples: dictionaries with ``src``, ``mt`` and, if the model needs it, ``ref``.
+#: Function from samples to their COMET scores.  A sample is a dictionary with ``src``, ``mt`` and,
+#: if the model needs it, ``ref``.
 Scorer = Callable[[List[dict]], List[float]]
 
 
 class CometSignature(Signature):
-    """Signature with the model, its package and the context."""
+    """Signature of sacreBLEU with the model, the version of unbabel-comet and the context size."""
 
     def __init__(self, args: dict):
         super().__init__(args)
@@ -42,15 +43,15 @@ class CometSignature(Signature):
 
 
 class Comet(SegmentMean):
-    """COMET over segments, times 100.
+    """Mean COMET score over segments, times 100.
 
-    With several references, a segment has the mean of the scores with each of them.
+    With several references, the score of a segment is the mean of its scores with each of them.
 
     Args:
         texts: test set with source.
-        model: name or checkpoint of a model.
-        python: Python that has the package; None for this one.
-        context: number of previous sentences.
+        model: name or checkpoint of a COMET model; None for the default.
+        python: Python executable with unbabel-comet installed; None for the running one.
+        context: number of previous sentences to score each sentence with.
 
     Raises:
         UserError: the test set has no source.
@@ -71,7 +72,7 @@ class Comet(SegmentMean):
         self._version = "?"
 
     def get_signature(self) -> Signature:
-        """Return the signature with the name of the model."""
+        """Return the signature of sacreBLEU, with the model by name, without its folder."""
         return CometSignature(
             {
                 "num_refs": len(self._texts.references),
@@ -108,11 +109,12 @@ class Comet(SegmentMean):
 
 
 def windows_of(texts: Translations, size: int = WINDOW) -> Translations:
-    """Return a test set whose segments are blocks of sentences, as in SLIDE.
+    """Return a test set whose texts are blocks of consecutive sentences, as in SLIDE.
 
     Args:
-        texts: test set.
-        size: sentences of a block; the last one of a document may have fewer.
+        texts: test set.  Its systems, references and source are replaced; the other attributes,
+            such as ``index``, still describe sentences.
+        size: number of sentences in a block; the last block of a document may have fewer.
     """
     spans = [
         (begin, min(begin + size, end))
@@ -131,31 +133,31 @@ def windows_of(texts: Translations, size: int = WINDOW) -> Translations:
 
 
 def add_arguments(parser: argparse.ArgumentParser, model: str = DEFAULT_MODEL) -> None:
-    """Add the options for COMET.
+    """Add the options ``--comet-model`` and ``--comet-python``.
 
     Args:
         parser: parser of a command.
-        model: default model.
+        model: default model, for the help text.
     """
     parser.add_argument("--comet-model", metavar="NAME|FILE", help=f"for comet; default: {model}")
     parser.add_argument(
         "--comet-python",
         metavar="FILE",
-        help="Python of an environment with unbabel-comet, which cannot share that of fairseq; "
-        "default: this Python",
+        help="Python of an environment with unbabel-comet, which cannot be installed together "
+        "with fairseq; default: this Python",
     )
 
 
 def refuse_unused(args: argparse.Namespace, used: bool, by: str) -> None:
-    """Refuse the options for COMET where it is not used.
+    """Refuse the options for COMET if COMET is not computed.
 
     Args:
         args: options of the command line.
-        used: whether it is used.
-        by: options with which it would be.
+        used: whether COMET is computed.
+        by: options that would make it so, for the message.
 
     Raises:
-        UserError: naming the option.
+        UserError: such an option is given.
     """
     for option in ("comet_model", "comet_python"):
         if getattr(args, option) is not None and not used:
@@ -163,31 +165,35 @@ def refuse_unused(args: argparse.Namespace, used: bool, by: str) -> None:
 
 
 def scorer(args: argparse.Namespace, model: str = DEFAULT_MODEL) -> Scorer:
-    """Return a function that scores samples by the model named on the command line.
+    """Return a function that scores samples with the COMET model of ``--comet-model``.
 
     Args:
         args: options of the command line.
         model: default model.
+
+    Returns:
+        Function from samples, dictionaries with ``src``, ``mt`` and, if the model needs it,
+        ``ref``, to their scores.
     """
     python, name = args.comet_python or sys.executable, args.comet_model or model
     return lambda samples: run(python, name, samples).scores
 
 
 class Scored(NamedTuple):
-    """Scores of samples, and the version of the package."""
+    """COMET scores of samples, and the version of unbabel-comet that computed them."""
 
     scores: List[float]
     version: str
 
 
 def run(python: str, model: str, samples: List[dict], context: bool = False) -> Scored:
-    """Score samples in a process of its own.
+    """Score samples with COMET, in a separate process.
 
     Args:
-        python: Python that has unbabel-comet.
-        model: name or checkpoint.
-        samples: dictionaries with ``src``, ``mt`` and, if the model needs it, ``ref``; lists of
-            sentences with context.
+        python: Python executable with unbabel-comet installed.
+        model: name or checkpoint of a COMET model.
+        samples: dictionaries with ``src``, ``mt`` and, if the model needs it, ``ref``.  The values
+            are sentences, or with ``context`` lists of sentences, of which the last is scored.
         context: whether samples have context.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Score segments with COMET, in a process of its own: ``python comet_worker.py INPUT OUTPUT``.
+"""Score segments with COMET, in a separate process: ``python comet_worker.py INPUT OUTPUT``.
 
 The package unbabel-comet needs other versions of packages than fairseq, so this file may run in
 another environment and imports nothing from this project.  INPUT and OUTPUT are JSON.
@@ -8,12 +8,17 @@ import json
 import os
 import sys
 
-#: Positions of symbols at both ends of a text.
+#: Number of positions to keep free for the special symbols around a text.
 SPECIAL = 4
 
 
 def main(source: str, target: str) -> None:
-    """Read model and samples from one file, and write scores or an error to the other."""
+    """Score samples from one JSON file with COMET, and write scores or an error to another.
+
+    Args:
+        source: file with the arguments of :func:`score`.
+        target: file for its result.
+    """
     with open(source, encoding="utf-8") as stream:
         wanted = json.load(stream)
     try:
@@ -23,7 +28,7 @@ def main(source: str, target: str) -> None:
             "error": f"unbabel-comet cannot be imported by {sys.executable} ({error}); install it "
             "there, or give --comet-python the Python of an environment that has it"
         }
-    except Exception as error:  # all that the package raises
+    except Exception as error:  # the package may raise any exception
         message = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, KeyError) and error.args == ("ref",):
             message = "it needs references; use one without, e.g. Unbabel/wmt22-cometkiwi-da"
@@ -33,9 +38,17 @@ def main(source: str, target: str) -> None:
 
 
 def score(model: str, samples: list, context: bool, batch_size: int) -> dict:
-    """Return the score of each sample, a dictionary with ``src``, ``mt`` and, if needed, ``ref``.
+    """Score samples with a COMET model.
 
-    With ``context``, texts are lists of sentences; COMET sees all and scores the last.
+    Args:
+        model: name or checkpoint of the model.
+        samples: dictionaries with ``src``, ``mt`` and, if the model needs it, ``ref``.
+        context: whether the texts are lists of sentences, of which COMET reads all and scores the
+            last one.
+        batch_size: number of samples in a batch.
+
+    Returns:
+        Dictionary with ``scores`` and the ``version`` of unbabel-comet, or with an ``error``.
     """
     import comet
     import torch
@@ -54,9 +67,13 @@ def score(model: str, samples: list, context: bool, batch_size: int) -> dict:
 
 
 def with_context(sample: dict, encoder) -> dict:
-    """Join the sentences of each side, without the first ones if a side is too long.
+    """Join the sentences of each text of a sample, dropping the first ones if a text is too long.
 
-    COMET cuts the end of a text, which would be the scored sentence.
+    Otherwise COMET would truncate the end of the text, which is the sentence to score.
+
+    Args:
+        sample: ``src``, ``mt`` and perhaps ``ref``, each a list of sentences.
+        encoder: encoder of the COMET model.
     """
     tokenizer = encoder.tokenizer
     separator = f" {tokenizer.sep_token} "

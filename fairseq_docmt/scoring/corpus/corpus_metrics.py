@@ -1,9 +1,9 @@
 """Corpus metrics at sentence and document level, with significance tests.
 
-s-BLEU, chrF, TER and METEOR are computed over sentences, d-BLEU and d-chrF over documents: their
-n-grams match anywhere in the document (Feng et al., 2022, section 4; Wu et al., 2022).  They ignore
-sentence boundaries and increase with document length.  Signatures give the number of documents;
-report s-BLEU beside d-BLEU.
+s-BLEU, chrF, TER and METEOR are computed over sentences, d-BLEU and d-chrF over documents, whose
+n-grams may match anywhere in the document (Feng et al., 2022, section 4; Wu et al., 2022).  d-BLEU
+and d-chrF ignore sentence boundaries and increase with document length: signatures give the number
+of documents, and s-BLEU should be reported beside d-BLEU.
 """
 
 import math
@@ -23,13 +23,14 @@ from fairseq_docmt.scoring.corpus.segment_scores import Given, SegmentMean
 from fairseq_docmt.scoring.corpus.significance import Comparison, Statistics
 from fairseq_docmt.scoring.texts.translations import Translations
 
-#: Unit of metrics of blocks of sentences.
+#: ``Kind.unit`` of metrics over blocks of sentences.
 WINDOWS = f"{WINDOW} sentences"
-#: Group of documents whose segments have several.
+#: Name of the group of documents whose segments belong to different groups.
 MIXED = "several"
-#: Segments whose references are read at once.
+#: Number of segments whose references are preprocessed at once.
 BLOCK = 1000
-#: Characters of a reference above which processes share the work, and least number of their blocks.
+#: Characters of a reference above which several processes work in parallel, and the least number of
+#: blocks to divide it into then.
 LARGE, BLOCKS = 1_000_000, 32
 
 
@@ -39,8 +40,8 @@ class Options(NamedTuple):
     Attributes:
         tokenize: tokenizer of sacreBLEU for BLEU; None is its default, 13a.
         lowercase: compute BLEU and chrF case-insensitively.  TER and METEOR always are.
-        comet_model: name or checkpoint; None for the default.
-        comet_python: Python that has unbabel-comet; None for this one.
+        comet_model: name or checkpoint of a COMET model; None for the default.
+        comet_python: Python executable with unbabel-comet installed; None for the running one.
     """
 
     tokenize: Optional[str] = None
@@ -53,7 +54,14 @@ DEFAULT_OPTIONS = Options()
 
 
 class Kind(NamedTuple):
-    """A metric: label, unit of a segment, direction and, if it is computed here, constructor."""
+    """Definition of a metric.
+
+    Attributes:
+        label: name in tables, such as ``s-BLEU``.
+        unit: what is scored as one segment: ``sentence``, ``document`` or a block of sentences.
+        higher_is_better: whether a higher score is an improvement.
+        build: constructor of the metric of sacreBLEU; None if other programs give the scores.
+    """
 
     label: str
     unit: str
@@ -62,7 +70,7 @@ class Kind(NamedTuple):
 
 
 def _bleu(options: Options, texts: Translations) -> BLEU:
-    # Silences sacreBLEU's warning about tokenized text; `translations` has notes about it.
+    # `force` silences sacreBLEU's warning about tokenized text; checks.form_notes reports it.
     return build_bleu(options.tokenize, lowercase=options.lowercase, force=True)
 
 
@@ -99,10 +107,14 @@ class MetricResult(NamedTuple):
     """Scores of all systems for one metric.
 
     Attributes:
+        label: name of the metric in tables.
+        signature: settings of the metric, like the signatures of sacreBLEU.
+        higher_is_better: whether a higher score is an improvement.
         scores: system -> score, from 0 to 100 (TER can exceed 100).
         tests: name of the test -> system -> comparison with the baseline.
-        segments: system -> (sentences,) scores, for metrics that are means of them.
-        groups: group -> system -> score, and ``segments``, their number; empty without groups.
+        segments: system -> (sentences,) scores, if the metric is a mean over sentences.
+        groups: group -> system -> score; the key ``segments`` gives the number of segments in the
+            group.  Empty without ``--by``.
     """
 
     label: str
@@ -121,12 +133,12 @@ def corpus_metrics(
     options: Options = DEFAULT_OPTIONS,
     samples: int = 0,
 ) -> List[MetricResult]:
-    """Score systems and compare each with the first one.
+    """Compute the metrics of all systems, and test each system against the first one.
 
     Args:
         translations: translations by any number of systems.
-        metrics: names from METRICS.
-        tests: names from :data:`~fairseq_docmt.scoring.corpus.significance.TESTS`.
+        metrics: names of metrics, such as ``s-bleu``; keys of ``METRICS``.
+        tests: ``bootstrap``, ``randomisation`` or ``sign``, any number of them.
         options: settings of the metrics.
         samples: number of bootstrap resamples or randomisation trials; 0 for 1,000 and 10,000, the
             defaults of sacreBLEU.
@@ -140,12 +152,13 @@ def corpus_metrics(
 def given_metrics(
     translations: Translations, given: Sequence[Given], tests: Sequence[str], samples: int = 0
 ) -> List[MetricResult]:
-    """Average scores of segments that other programs gave, and compare systems with the first.
+    """Average segment scores of other programs, and test each system against the first one.
 
     Args:
-        translations: translations.
-        given: scores.
-        tests, samples: see :func:`corpus_metrics`.
+        translations: test set.
+        given: scores of its segments, for each metric.
+        tests, samples: significance tests and their number of samples, as in
+            :func:`corpus_metrics`.
     """
     found = []
     for scores in given:
@@ -168,17 +181,17 @@ def bleu_of_ranges(
     size: int,
     metric: BLEU,
 ) -> Dict[str, float]:
-    """Compute BLEU for each range of positions.
+    """Compute BLEU for each range of sentence positions in documents, such as ``1-10``.
 
     Args:
         place: (sentences,) position of each sentence in its document, from 0.
-        hypotheses: (sentences,)
-        references: one or more lists of (sentences,).
+        hypotheses: (sentences,) translations.
+        references: one or more references, each (sentences,).
         size: number of positions in a range.
-        metric: BLEU.
+        metric: BLEU of sacreBLEU.
 
     Returns:
-        Scores by range, in order; ranges are named e.g. ``1-10``.
+        Name of the range -> BLEU, in increasing order.
     """
     ranges: Dict[int, List[int]] = defaultdict(list)
     for sentence, at in enumerate(place):
@@ -193,7 +206,7 @@ def bleu_of_ranges(
 
 
 def range_of(number: int, size: int) -> str:
-    """Return the name of a range of positions, e.g. ``1-10``."""
+    """Return the name of a range of sentence positions, e.g. ``1-10`` for number 0 and size 10."""
     return f"{number * size + 1}-{(number + 1) * size}"
 
 
@@ -214,7 +227,21 @@ def _one_metric(translations: Translations, kind: Kind, tests, options, samples)
 def _by_group(
     texts: Translations, kind: Kind, metric: Metric, statistics: Statistics
 ) -> Dict[str, Dict[str, float]]:
-    """Return the scores of each group; documents with several groups and blocks have none."""
+    """Return the score of each system for each group of segments (option ``--by``).
+
+    For metrics over documents, documents with segments of several groups form a group of their own,
+    named ``several``.
+
+    Args:
+        texts: test set.
+        kind: definition of the metric.
+        metric: metric of sacreBLEU.
+        statistics: system -> (segments, statistics).
+
+    Returns:
+        Group -> system -> score; ``segments`` gives the number of segments.  Empty without groups,
+        and for metrics over blocks of sentences.
+    """
     groups = texts.groups
     if groups is None or kind.unit == WINDOWS:
         return {}
@@ -241,7 +268,17 @@ def _result(
     tests: Sequence[str],
     samples: int,
 ) -> MetricResult:
-    """Return scores, tests, scores by group and, for means of segments, the scores of segments."""
+    """Compute the scores and tests of a metric from the statistics of segments.
+
+    Args:
+        translations: test set.
+        kind: definition of the metric.
+        metric: metric of sacreBLEU.
+        statistics: system -> (segments, statistics).
+        signature: signature for the result.
+        tests, samples: significance tests and their number of samples, as in
+            :func:`corpus_metrics`.
+    """
     scores = {
         name: significance.score_of(metric, rows.sum(axis=0)) for name, rows in statistics.items()
     }
@@ -263,16 +300,19 @@ def _result(
 def statistics_of(
     systems: Dict[str, List[str]], references: List[List[str]], metric: Metric
 ) -> Statistics:
-    """Compute the statistics of the segments of systems.
+    """Compute the statistics of each segment, such as numbers of matching n-grams.
 
-    References are read in blocks, as their n-grams need a lot of memory; with a large test set, by
-    as many processes as there are processors.  The statistics are float64, in which counts are
-    exact: numpy has no fast matrix product of integers.
+    Segments are processed in blocks, because the n-grams of references need a lot of memory; large
+    test sets by one process per CPU.
 
     Args:
         systems: name -> segments.
-        references: one or more lists of segments.
+        references: one or more references, each a list of segments.
         metric: metric of sacreBLEU.
+
+    Returns:
+        System -> (segments, statistics) float64, in which counts are exact and matrix products
+        fast.
     """
     size = len(references[0])
     if isinstance(metric, Comet):
@@ -290,7 +330,7 @@ def statistics_of(
     is_large = characters > LARGE and can_fork()
     block = min(BLOCK, math.ceil(size / BLOCKS)) if is_large else BLOCK
     parts = [slice(first, first + block) for first in range(0, size, block)]
-    # Also in this process, the metric learns how many references there are.
+    # The metric in this process also has to know the number of references, for its signature.
     metric._cache_references([texts[:1] for texts in references])
     blocks = forked_map(of_block, parts) if is_large else [*map(of_block, parts)]
     return {name: np.concatenate(rows) for name, rows in zip(systems, zip(*blocks))}

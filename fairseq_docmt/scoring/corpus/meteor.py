@@ -1,7 +1,7 @@
 """METEOR of NLTK as a metric of sacreBLEU, so that the significance tests of sacreBLEU apply.
 
-Banerjee and Lavie (2005): matches of words, stems and WordNet synonyms, for English.  NLTK has
-neither the paraphrases nor the tuned weights of METEOR 1.5; the scores of the two are not
+METEOR (Banerjee and Lavie, 2005) matches words, stems and WordNet synonyms, for English.  NLTK has
+neither the paraphrases nor the tuned weights of METEOR 1.5, so the scores of the two are not
 comparable.  The score of a corpus is the mean over its sentences, times 100.
 """
 
@@ -15,7 +15,7 @@ from fairseq_docmt.errors import UserError
 
 
 class MeteorSignature(Signature):
-    """Signature with the version of NLTK."""
+    """Signature of sacreBLEU with case, tokenizer and the version of NLTK."""
 
     def __init__(self, args: dict):
         import nltk
@@ -25,10 +25,10 @@ class MeteorSignature(Signature):
 
 
 class Meteor(Metric):
-    """METEOR over sentences.
+    """Mean METEOR of NLTK over sentences, times 100, lowercased and with tokenizer 13a.
 
     Args:
-        wordnet: object with a method ``synsets(word)``; default: NLTK's WordNet.
+        wordnet: object with a method ``synsets(word)``; None for NLTK's WordNet.
 
     Raises:
         UserError: NLTK or its WordNet is not installed.

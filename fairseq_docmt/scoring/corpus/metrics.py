@@ -5,7 +5,8 @@ r"""Score systems by s-BLEU, d-BLEU, chrF, TER, METEOR and COMET, with significa
 
 The first system is the baseline of the tests.  Texts have one sentence per line and blank lines
 between documents, or are in a format with document ids, see `convert`.  Translations whose segments
-do not match the reference are aligned by --align, or scored as whole documents by d-bleu, d-chrf.
+do not match the reference can be aligned with --align, or scored as whole documents with d-bleu and
+d-chrf.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from fairseq_docmt.scoring.texts.alignment import NO_SPACES
 from fairseq_docmt.scoring.texts.translations import Translations
 
 SIGNIFICANT = 0.05
-#: Resamples or trials below which p-values say nothing.
+#: Least number of resamples or trials; with fewer, p-values are meaningless.
 MINIMUM_SAMPLES = 5
 #: Other codes of languages that are written without spaces.
 OTHER_CODES = {"zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "cn": "zh", "jpn": "ja"}
@@ -43,7 +44,7 @@ _NO_SPACES = re.compile(f"[{NO_SPACES}]")
 
 
 def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that :func:`measure` uses."""
+    """Add the options for metrics and significance tests, which :func:`measure` reads."""
     parser.add_argument(
         "--metrics",
         type=_names_among(corpus_metrics.METRICS, corpus_metrics.ALIASES),
@@ -95,19 +96,19 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
         "--lower-is-better",
         default="",
         metavar="METRIC,METRIC",
-        help="metrics of --scores of which a lower score is better, such as MetricX",
+        help="metrics of --scores for which a lower score is better, such as MetricX",
     )
     comet_metric.add_arguments(parser)
 
 
 def options_of(args: argparse.Namespace, texts: Translations) -> Options:
-    """Return the settings of the metrics from the command line and the language of the texts."""
+    """Return the settings of the metrics that the options and the target language ask for."""
     tokenize = args.tokenize or _tokenizer_of(args.target_lang or texts.language)
     return Options(tokenize, args.lowercase, args.comet_model, args.comet_python)
 
 
 def _tokenizer_of(language: Optional[str]) -> Optional[str]:
-    """Return the tokenizer of BLEU for a language, None for 13a."""
+    """Return the name of sacreBLEU's tokenizer for a language, or None for the default, 13a."""
     code = (language or "").replace("_", "-").split("-")[0].lower()
     code = OTHER_CODES.get(code, code)
     if code == "ja":
@@ -118,7 +119,10 @@ def _tokenizer_of(language: Optional[str]) -> Optional[str]:
 
 
 def _note_of_tokens(args: argparse.Namespace, texts: Translations) -> Optional[str]:
-    """Return what is to be said of the tokenizer of BLEU."""
+    """Return a note on the tokenizer of BLEU, or None if there is nothing to report.
+
+    The note says that the target language chose it, or that 13a does not suit the text.
+    """
     language = args.target_lang or texts.language
     tokenizer = _tokenizer_of(language)
     if args.tokenize:
@@ -144,7 +148,12 @@ def _language(text: str) -> str:
 def _names_among(
     known: Iterable[str], aliases: Optional[Mapping[str, str]] = None
 ) -> Callable[[str], List[str]]:
-    """Return a parser of names separated by commas."""
+    """Return a ``type`` for argparse that splits names at commas and refuses unknown ones.
+
+    Args:
+        known: valid names.
+        aliases: lowercase alias -> name.
+    """
 
     def read(text: str) -> List[str]:
         names = [(aliases or {}).get(name.lower(), name) for name in text.split(",")]
@@ -158,7 +167,7 @@ def _names_among(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of ``fairseq-docmt metrics``."""
     translations.add_arguments(parser)
     add_metric_arguments(parser)
     parser.add_argument(
@@ -177,11 +186,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]:
-    """Compute the metrics and tests chosen on the command line.
+    """Compute the metrics and significance tests chosen on the command line.
+
+    Args:
+        args: options of :func:`add_metric_arguments`.
+        texts: test set; notes on tokenizer and documents are appended to its ``notes``.
 
     Raises:
-        UserError: tests with a single system, a metric whose resources are missing, or options of
-            one that is not computed.
+        UserError: tests with a single system, a metric whose resources are missing, or options for
+            a metric or test that was not chosen.
     """
     if args.tests and len(texts.names) < 2:
         raise UserError("--tests compare systems with the first one; give two or more systems")
@@ -213,7 +226,15 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
 def by_position(
     texts: Translations, size: int, options: Options = corpus_metrics.DEFAULT_OPTIONS
 ) -> Dict[str, Dict[str, float]]:
-    """Compute BLEU by ranges of sentence positions: system -> range, e.g. ``1-10`` -> score.
+    """Compute BLEU by ranges of sentence positions in documents.
+
+    Args:
+        texts: test set.
+        size: number of positions in a range.
+        options: settings of BLEU.
+
+    Returns:
+        System -> range, e.g. ``1-10`` -> BLEU.
 
     Raises:
         UserError: the size is below 1, or the tokenizer lacks a package or a model.
@@ -229,16 +250,21 @@ def by_position(
 
 
 def counts_of_ranges(texts: Translations, size: int) -> Dict[str, int]:
-    """Return the number of segments in each range of positions: range, e.g. ``1-10`` -> number."""
+    """Return the number of segments in each range of positions in documents, e.g. ``1-10``.
+
+    Args:
+        texts: test set.
+        size: number of positions in a range.
+    """
     counts = np.bincount(texts.index.position // size).tolist()
     return {corpus_metrics.range_of(n, size): count for n, count in enumerate(counts)}
 
 
 def _refuse_unread(args: argparse.Namespace) -> None:
-    """Refuse options of metrics that are not computed.
+    """Refuse ``--tokenize`` and ``--lowercase`` if no metric that they apply to was chosen.
 
     Raises:
-        UserError: naming the option.
+        UserError: such an option is given.
     """
     with_bleu = args.by_position is not None or {"s-bleu", "d-bleu"} & set(args.metrics)
     if args.tokenize and not with_bleu:
@@ -248,7 +274,13 @@ def _refuse_unread(args: argparse.Namespace) -> None:
 
 
 def neural_by_position(texts: Translations, result: MetricResult, size: int) -> Table:
-    """Return the mean scores of segments by ranges of their positions."""
+    """Return a table of the mean segment scores of each system by range of positions in documents.
+
+    Args:
+        texts: test set.
+        result: result of a metric that has scores of segments, such as COMET.
+        size: number of positions in a range.
+    """
     ranges = texts.index.position // size
     rows = [
         [
@@ -263,7 +295,12 @@ def neural_by_position(texts: Translations, result: MetricResult, size: int) -> 
 
 
 def of_groups(field: str, result: MetricResult) -> Table:
-    """Return the scores of a metric by group."""
+    """Return a table of the scores of a metric for each group of segments.
+
+    Args:
+        field: name of the field that defines the groups (option ``--by``), such as ``domain``.
+        result: result of the metric, with groups.
+    """
     names = [*result.scores]
     rows = [
         [group, str(scores["segments"]), *(f"{scores[name]:.2f}" for name in names)]
@@ -274,7 +311,7 @@ def of_groups(field: str, result: MetricResult) -> Table:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run ``fairseq-docmt metrics``: compute the metrics, and print or write tables."""
     by_document = all(corpus_metrics.METRICS[name].unit == "document" for name in args.metrics)
     texts = translations.from_arguments(args, by_document and args.by_position is None)
     _refuse_unread(args)
@@ -319,7 +356,11 @@ def tables_of(results: List[MetricResult]) -> List[Table]:
 
 
 def is_significant(result: MetricResult, system: str) -> bool:
-    """Return whether all tests that were run find a significant difference to the baseline."""
+    """Return whether every test that was run finds a system significantly different.
+
+    The difference to the baseline must also have the same direction in each test as in the scores.
+    Without tests, the result is False.
+    """
     baseline = next(iter(result.scores.values()))
     is_better = (result.scores[system] > baseline) == result.higher_is_better
     found = [test[system] for test in result.tests.values() if system in test]
@@ -327,12 +368,14 @@ def is_significant(result: MetricResult, system: str) -> bool:
 
 
 def finds_difference(test: Comparison, is_better: bool) -> bool:
-    """Return whether a test finds a significant difference, in the direction of the scores.
+    """Return whether a test finds a significant difference in the direction of the scores.
 
-    A sign test can find more segments better in the system with the lower score.
+    A sign test may point the other way: more segments may be better in the system with the worse
+    score.
 
     Args:
-        is_better: whether the system has the better score.
+        test: comparison of the system with the baseline.
+        is_better: whether the system has a better score than the baseline.
     """
     if test.p is None or test.p >= SIGNIFICANT:
         return False
@@ -358,7 +401,7 @@ def _p_value(found: Comparison) -> str:
 
 
 def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
-    """Return the signatures and the legend of the tables."""
+    """Return the notes below the tables: on the texts, signatures, and a legend of the tests."""
     notes = [*texts.notes, *(f"{result.label}: {result.signature}" for result in results)]
     if not results[0].tests:
         return notes
@@ -376,7 +419,7 @@ def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
 
 
 def as_json(result: MetricResult) -> dict:
-    """Return the results of a metric in a form that JSON can represent."""
+    """Return the result of a metric as dictionaries and lists, ready to be written as JSON."""
     tests = {
         test: {name: _known(found) for name, found in systems.items()}
         for test, systems in result.tests.items()
@@ -385,7 +428,12 @@ def as_json(result: MetricResult) -> dict:
 
 
 def alignment_as_json(texts: Translations, name: str) -> dict:
-    """Return the report of an alignment in a form that JSON can represent."""
+    """Return the alignment report of a system as a dictionary, ready to be written as JSON.
+
+    Args:
+        texts: test set.
+        name: name of a system that was aligned.
+    """
     found = texts.aligned[name]
     suspects = [{"place": texts.place(s.segment), **s._asdict()} for s in found.suspects]
     return {**found._asdict(), "suspects": suspects}

@@ -1,6 +1,6 @@
-"""Scores of segments by other programs, such as MetricX, xCOMET, GEMBA, ESA or MQM.
+"""Segment scores from other programs or annotators: MetricX, xCOMET, GEMBA, ESA, MQM and others.
 
-They are read from files and averaged, and take part in significance tests, in scores by position
+They are read from files and averaged, and are included in significance tests, in scores by position
 and in the report.
 """
 
@@ -18,16 +18,16 @@ from fairseq_docmt.readers.record_files import DOCUMENT_FIELDS, SEGMENT_FIELDS
 from fairseq_docmt.readers.records import SYSTEM_FIELDS, value_of
 from fairseq_docmt.scoring.texts.translations import Translations
 
-#: Field with the score of a record, if none is named.
+#: Default name of the field of a record that holds the score.
 FIELD = "score"
 
 
 class SegmentMean(Metric):
-    """A metric that is the mean over segments; its statistics are the score and 1.
+    """Metric of sacreBLEU that averages segment scores; the statistics of a segment are (score, 1).
 
     Args:
         name: name of the metric.
-        scale: factor of the mean.
+        scale: factor by which the mean is multiplied.
     """
 
     _SIGNATURE_TYPE = Signature
@@ -53,11 +53,11 @@ class SegmentMean(Metric):
 
 
 class Given(NamedTuple):
-    """Scores of one metric.
+    """Segment scores of one metric, computed by another program.
 
     Attributes:
         name: name of the metric.
-        higher_is_better: direction.
+        higher_is_better: whether a higher score is an improvement.
         systems: system -> (segments,) scores.
     """
 
@@ -67,15 +67,18 @@ class Given(NamedTuple):
 
 
 def read(arguments: Iterable[str], lower: Sequence[str], texts: Translations) -> List[Given]:
-    """Read the arguments ``METRIC=FILE`` and ``METRIC:SYSTEM=FILE`` of ``--scores``.
+    """Read the segment scores of the files given by ``--scores``.
 
     Args:
-        arguments: arguments; a file without systems needs the name of its system.
-        lower: metrics of which a lower score is better.
+        arguments: ``METRIC=FILE``, or ``METRIC:SYSTEM=FILE`` for files that name no systems.
+        lower: metrics for which a lower score is better.
         texts: test set.
 
+    Returns:
+        The scores of each metric, for all systems of the test set.
+
     Raises:
-        UserError: an argument or a file is not understood, or scores are missing or given twice.
+        UserError: an argument or a file is malformed, or scores are missing or given twice.
     """
     found: Dict[str, Dict[str, List[float]]] = {}
     for argument in arguments:
@@ -106,7 +109,17 @@ def read(arguments: Iterable[str], lower: Sequence[str], texts: Translations) ->
 def _read_file(
     argument: str, metric: str, system: str, texts: Translations
 ) -> Dict[str, List[float]]:
-    """Return the scores of each system in a file."""
+    """Read the segment scores of each system from one file.
+
+    Args:
+        argument: ``FILE``, or ``FILE#FIELD`` to name the field that holds the score.
+        metric: name of the metric, which is also tried as the name of the field.
+        system: system whose scores the file has, "" if the file names its systems.
+        texts: test set.
+
+    Returns:
+        System -> (segments,) scores.
+    """
     path, chosen = with_selection(argument)
     field = chosen or ""
     text = read_text(path)
@@ -140,7 +153,20 @@ def _of_records(
     system: str,
     texts: Translations,
 ) -> Dict[str, List[float]]:
-    """Return the scores of each system in records of segments, or of documents with lists."""
+    """Return the segment scores of each system from records, one per segment or per document.
+
+    Args:
+        records: place in the file and fields of each record; the record of a document holds a list
+            of scores.
+        path: file, for messages.
+        field: field that holds the score, "" to try ``metric`` and ``score``.
+        metric: name of the metric.
+        system: read only this system, also from records that name none; "" for all systems.
+        texts: test set.
+
+    Returns:
+        System -> (segments,) scores, in the order of the test set.
+    """
     places = _places(texts)
     found: Dict[str, Dict[int, float]] = defaultdict(dict)
     for where, record in records:
@@ -181,7 +207,10 @@ def _of_records(
 
 
 def _places(texts: Translations) -> Dict[str, Dict[str, int]]:
-    """Return the place of each segment: document -> name or number from 1 -> place."""
+    """Return the index of each segment in the test set: document -> name of the segment -> index.
+
+    Segments without names are named by their number in the document, from 1.
+    """
     found = {}
     for number, (first, end) in enumerate(texts.index.spans):
         numbers = texts.numbers[first:end] if texts.numbers else range(1, end - first + 1)
@@ -191,7 +220,16 @@ def _places(texts: Translations) -> Dict[str, Dict[str, int]]:
 
 
 def _in_order(scores: List[float], where: str, texts: Translations) -> List[float]:
-    """Return scores that are given in the order of the test set, without left-out segments."""
+    """Return the scores of the segments that are evaluated, from scores in the order of the texts.
+
+    Args:
+        scores: scores of all segments, or only of those that are evaluated.
+        where: place in messages.
+        texts: test set; ``kept`` says which segments are evaluated.
+
+    Raises:
+        UserError: the number of scores is neither of the two.
+    """
     size = texts.index.num_sentences
     if texts.kept is not None and len(scores) == len(texts.kept):
         return [score for score, kept in zip(scores, texts.kept) if kept]
@@ -201,7 +239,17 @@ def _in_order(scores: List[float], where: str, texts: Translations) -> List[floa
 
 
 def _value(record: dict, where: str, field: str, metric: str):
-    """Return the named field, or that of the metric, or ``score``."""
+    """Return the value of the field of a record that holds its score.
+
+    Args:
+        record: fields of a record; ``a.b`` names the field ``b`` of the dictionary ``a``.
+        where: place of the record in messages.
+        field: name of the field; "" to try ``metric``, then ``score``.
+        metric: name of the metric.
+
+    Raises:
+        UserError: the record has no such field.
+    """
     for name in [field] if field else [metric, FIELD]:
         value: Any = record
         for part in [name] if name in record else name.split("."):
@@ -214,10 +262,10 @@ def _value(record: dict, where: str, field: str, metric: str):
 
 
 def _number(value, where: str) -> float:
-    """Return a finite number.
+    """Return a value as a number.
 
     Raises:
-        UserError: it is none, such as ``None`` in files of mt-metrics-eval.
+        UserError: it is no finite number, such as ``None`` in files of mt-metrics-eval.
     """
     try:
         found = float(value)

@@ -1,8 +1,8 @@
 """Significance tests from the statistics of segments, such as numbers of matching n-grams.
 
-The paired tests are those of sacreBLEU, with its random numbers and p-values.  A resample is given
-by how often it has each segment, so that its statistics are a matrix product.  Resamples are drawn
-in blocks, so that memory does not grow with their number.
+The paired tests reproduce the random numbers and p-values of sacreBLEU.  A resample is represented
+by how often each segment occurs in it, so that summing statistics is a matrix product.  Resamples
+are drawn in blocks, so that memory does not grow with their number.
 """
 
 import os
@@ -17,8 +17,8 @@ PAIRED_TESTS = {"bootstrap": "bs", "randomisation": "ar"}
 TESTS = (*PAIRED_TESTS, "sign")
 #: With fewer segments the paired tests of sacreBLEU call almost any difference significant.
 FEWEST_SEGMENTS = 10
-#: Resamples or trials of a block.  numpy draws 32 booleans from each random number and drops the
-#: rest, so only blocks of a multiple of 32 are the same numbers as a single draw.
+#: Number of resamples or trials in a block.  numpy makes 32 booleans of each random number and
+#: drops unused ones, so only blocks of a multiple of 32 give the same values as a single draw.
 BLOCK = 32
 
 #: System -> (segments, statistics).
@@ -29,11 +29,12 @@ class Comparison(NamedTuple):
     """A significance test of a system against the baseline.
 
     Attributes:
-        p: p-value; None where the test is not applicable.
-        interval: half the width of the 95 % confidence interval of the system's score, for
+        p: p-value; None if there are too few segments for the test.
+        interval: half the width of the 95 % confidence interval of the system's score, only for
             bootstrap tests.
-        better, worse: numbers of better and worse segments, for the sign test.
-        procedure: number of samples and seed of a randomised test, as in a signature.
+        better, worse: numbers of segments in which the system is better and worse, only for sign
+            tests.
+        procedure: number of samples and seed of a randomised test, e.g. ``bs:1000|seed:12345``.
     """
 
     p: Optional[float]
@@ -44,7 +45,12 @@ class Comparison(NamedTuple):
 
 
 def score_of(metric: Metric, sums: np.ndarray) -> float:
-    """Return the score of a corpus from the (statistics,) sums over its segments."""
+    """Return the score of a corpus.
+
+    Args:
+        metric: metric of sacreBLEU.
+        sums: (statistics,) statistics of the metric, summed over the segments of the corpus.
+    """
     return float(metric._compute_score_from_stats(sums.tolist()).score)
 
 
@@ -54,14 +60,14 @@ def paired_tests(
     """Compare systems with the first one by a paired test of sacreBLEU.
 
     Args:
-        statistics: statistics of all systems, at least two.
+        statistics: system -> (segments, statistics), for at least two systems.
         metric: metric of sacreBLEU.
         test: ``bootstrap`` (Koehn, 2004) or ``randomisation`` (Riezler and Maxwell, 2005).
         samples: number of resamples or trials; 0 for 1,000 resamples or 10,000 trials.
 
     Returns:
-        Comparison of each system but the first.  ``p`` is None for fewer than 10 segments, which
-        give too few distinct resamples, and 1 for equal scores.
+        System -> comparison, for all systems but the first.  ``p`` is None for fewer than 10
+        segments, which give too few distinct resamples, and 1 for equal scores.
     """
     kind = PAIRED_TESTS[test]
     samples = samples or PairedTest._DEFAULT_SAMPLES[kind]
@@ -83,10 +89,21 @@ def paired_tests(
 
 
 def _bootstrap(statistics: Statistics, metric: Metric, samples: int, rng: np.random.Generator):
-    """Return for each system but the first the centred differences, and the half interval."""
+    """Draw bootstrap resamples, and compare the scores of systems with the first one on them.
+
+    Args:
+        statistics: system -> (segments, statistics).
+        metric: metric of sacreBLEU.
+        samples: number of resamples.
+        rng: random number generator.
+
+    Returns:
+        System -> (samples,) absolute differences from the score of the first system, minus their
+        mean; and half the width of the 95 % interval of the system's score.
+    """
     rows = np.concatenate(list(statistics.values()), axis=1)
     sums = np.concatenate(list(_resampled(rows, samples, rng)))
-    # sacreBLEU adds up in single precision, in which counts are exact.
+    # sacreBLEU sums statistics in single precision, in which counts are exact.
     parts = np.split(sums.astype(np.float32), len(statistics), axis=1)
     base, *others = (
         np.array([metric._compute_score_from_stats(row).score for row in part]) for part in parts
@@ -99,7 +116,16 @@ def _bootstrap(statistics: Statistics, metric: Metric, samples: int, rng: np.ran
 
 
 def _resampled(rows: np.ndarray, samples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield the sums over the segments of resamples, in blocks."""
+    """Draw bootstrap resamples of segments, and yield their sums of statistics block by block.
+
+    Args:
+        rows: (segments, statistics).
+        samples: number of resamples.
+        rng: random number generator.
+
+    Yields:
+        (block, statistics) sums over the segments of each resample.
+    """
     size = len(rows)
     for first in range(0, samples, BLOCK):
         drawn = rng.choice(size, size=(min(BLOCK, samples - first), size), replace=True)
@@ -107,7 +133,18 @@ def _resampled(rows: np.ndarray, samples: int, rng: np.random.Generator) -> Iter
 
 
 def _randomisation(statistics: Statistics, metric: Metric, samples: int, rng: np.random.Generator):
-    """Return for each system but the first the differences of trials, and no interval."""
+    """Swap the outputs of random segments with the first system, and compare the scores.
+
+    Args:
+        statistics: system -> (segments, statistics).
+        metric: metric of sacreBLEU.
+        samples: number of trials.
+        rng: random number generator.
+
+    Returns:
+        System -> (samples,) absolute differences between the scores after swapping; and None in
+        place of an interval.
+    """
     base, *others = statistics.values()
     sums = [base.sum(axis=0) + rows.sum(axis=0) for rows in others]
     found = [[] for _ in others]
@@ -127,20 +164,23 @@ def sign_tests(
 ) -> Dict[str, Comparison]:
     """Compare systems with the first one by the sign test of Collins et al. (2005).
 
-    The translation of one segment at a time is replaced in the baseline's output by that of the
-    system.  The segment counts for the system if the corpus score improves, and against it if the
-    score drops.  The p-value is that of a two-sided binomial test.
+    For one segment at a time, the baseline's translation is replaced by the system's translation.
+    The segment counts for the system if the corpus score improves, and against it if it drops.  The
+    p-value comes from a two-sided binomial test.
 
     Args:
-        statistics: statistics of all systems.
+        statistics: system -> (segments, statistics).
         metric: metric of sacreBLEU.
         higher_is_better: whether a higher score is an improvement.
+
+    Returns:
+        System -> comparison, for all systems but the first.
     """
     sign = 1 if higher_is_better else -1
     (_, base), *others = statistics.items()
     total = base.sum(axis=0)
     reached, results = sign * score_of(metric, total), {}
-    from scipy.stats import binomtest  # takes a second
+    from scipy.stats import binomtest  # the import takes a second
 
     for name, system in others:
         differ = (base != system).any(axis=1)
