@@ -1,10 +1,10 @@
 """Alignment of a translated document with the segments of its reference, by mweralign.
 
-Matusov et al. (2005), Post and Hoang (2025): the translation is cut where the total word error rate
-against the segments of the reference is lowest.  Many cuts are equally good, because words that
-match no word of the reference can be on either side.  So if a segment of the reference ends with a
-sentence, the cut is moved to a sentence end nearby.  Only positions of cuts are taken from the
-alignment: the text between them stays as it is.
+Matusov et al. (2005), Post and Hoang (2025): the translation is cut such that the total word error
+rate against the segments of the reference is lowest.  Many cuts are equally good, because words
+that match no word of the reference can be on either side.  So if a segment of the reference ends
+with a sentence, the cut is moved to a sentence end nearby.  Only the positions of cuts are taken
+from the alignment; the text between them is unchanged.
 """
 
 import bisect
@@ -36,8 +36,8 @@ class Suspect(NamedTuple):
     """A segment whose length suggests over- or under-translation.
 
     Attributes:
-        segment: number of the sentence in the test set, from 0.
-        tokens, expected: length and the length expected from the reference.
+        segment: number of the segment in the test set, from 0.
+        tokens, expected: its number of tokens, and the number expected from the reference.
     """
 
     segment: int
@@ -46,17 +46,17 @@ class Suspect(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """``over`` or ``under``."""
+        """Suspected fault: ``over`` (over-translation) or ``under`` (under-translation)."""
         return "over" if self.tokens > self.expected else "under"
 
 
 class Report(NamedTuple):
-    """What the alignment of a system shows.
+    """Statistics of a system whose text was aligned with the reference.
 
     Attributes:
         segments: number of segments of the reference.
-        empty: segments that got no words.
-        left_over: words beyond the expected length of segments that are suspiciously long.
+        empty: number of segments with words in the reference but none in the translation.
+        left_over: number of tokens by which suspiciously long segments exceed the expected length.
         suspects: segments that are suspiciously long or short.
     """
 
@@ -67,12 +67,12 @@ class Report(NamedTuple):
 
 
 def token_spans(text: str, language: str) -> List[Tuple[int, int]]:
-    """Return start and end of the tokens of a text.
+    """Return the start and end of each token in a text, as offsets of characters.
 
     Args:
         text: any text.
         language: code of the language; ``zh`` is segmented by jieba, all others into words and
-            punctuation marks.
+            punctuation marks, and scripts without spaces into characters.
     """
     if language != "zh":
         return [match.span() for match in _TOKEN.finditer(text)]
@@ -91,7 +91,7 @@ def align_document(reference: Sequence[str], text: str, language: str) -> List[s
         language: code of the target language.
 
     Returns:
-        (segments,) parts of the translation, empty where nothing fits.
+        (segments,) parts of the translation; "" for a segment without a counterpart.
 
     Raises:
         UserError: mweralign is not installed.
@@ -130,10 +130,14 @@ def align_document(reference: Sequence[str], text: str, language: str) -> List[s
 
 
 def _sentence_ends(text: str, spans: Sequence[Tuple[int, int]]) -> List[int]:
-    """Return after how many tokens of a text its sentences end.
+    """Return the positions in a text where sentences may end, as numbers of tokens before them.
 
-    Quotes and brackets belong to the sentence before them; with space on both sides, they may also
-    belong to the next one.
+    Closing quotes and brackets belong to the sentence before them, but one with space on both sides
+    may also belong to the next sentence, so that both positions are returned.
+
+    Args:
+        text: any text.
+        spans: start and end of each token.
     """
     ends, ended = [], False
     for number, (begin, end) in enumerate(spans, 1):
@@ -147,12 +151,12 @@ def _sentence_ends(text: str, spans: Sequence[Tuple[int, int]]) -> List[int]:
 
 
 def _at_sentence_ends(cuts: List[int], whole: Sequence[bool], ends: List[int]) -> List[int]:
-    """Move cuts within a sentence to its nearest end, so that no segment becomes empty.
+    """Return cuts moved to the nearest sentence end, without making a segment empty.
 
     Args:
         cuts: (segments + 1,) number of tokens before each segment and after the last one.
-        whole: (segments,) whether the segment of the reference ends with a sentence.
-        ends: after how many tokens sentences of the translation end.
+        whole: (segments,) whether the segment of the reference ends with a sentence end.
+        ends: numbers of tokens after which sentences of the translation end.
     """
     moved = cuts[:1]
     for place in range(1, len(cuts) - 1):
@@ -170,10 +174,10 @@ def _at_sentence_ends(cuts: List[int], whole: Sequence[bool], ends: List[int]) -
 
 
 def report(reference: Sequence[str], parts: Sequence[str], language: str) -> Report:
-    """Judge the lengths of aligned segments.
+    """Return statistics of the lengths of aligned segments, such as suspected under-translations.
 
     Args:
-        reference, parts: (segments,) of the whole test set.
+        reference, parts: (segments,) references and aligned translations of the whole test set.
         language: code of the target language.
     """
     lengths = [
@@ -201,7 +205,7 @@ def _mweralign(reference: str, hypothesis: str) -> List[str]:
             "--align needs the package mweralign; install it with `pip install mweralign`"
         ) from None
     finally:
-        # The package sets up logging for the whole process.
+        # Importing the package changes the logging of the whole process.
         logging.getLogger().handlers[:] = handlers
     with _quiet_library():
         return align_texts(reference, hypothesis).split("\n")
@@ -209,7 +213,7 @@ def _mweralign(reference: str, hypothesis: str) -> List[str]:
 
 @contextlib.contextmanager
 def _quiet_library() -> Iterator[None]:
-    """Discard what compiled code writes to standard error."""
+    """Context manager that discards what compiled code writes to standard error."""
     sys.stderr.flush()
     saved, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:

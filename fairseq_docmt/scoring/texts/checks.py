@@ -1,7 +1,7 @@
-"""Signs that texts are not what they are taken for; each gives a note.
+"""Checks of texts before they are scored; each returns notes for the user.
 
-Translations may be cut into subwords or hold entities, belong to other lines than their references,
-or lack half of a document.
+Translations may still be split into subwords, contain XML entities, be shifted against the lines of
+the reference, or lack half of a document.
 """
 
 import re
@@ -12,18 +12,25 @@ from fairseq_docmt.bleu import ENTITY, SUBWORD, sign_in
 from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.scoring.texts.layout import named
 
-#: segments in a row that have to fit their neighbours better before lines are said to be shifted
+#: Number of consecutive segments that must fit a neighbouring reference better to report a shift.
 IN_A_ROW = 3
-#: Factor between the length of a document and what is expected that is no accident.
+#: A document is reported if it is this many times longer or shorter than expected.
 LENGTH_FACTOR = 2.0
-#: Characters of a reference below which its length says nothing.
+#: Least number of characters of a reference from which a length is expected.
 FEWEST_CHARACTERS = 200
 #: Punctuation mark that may follow a word, and one that a space separates from its word.
 _MARK, _APART = re.compile(r"[.,]"), re.compile(r"\w [.,](?= |$)")
 
 
 def form_notes(systems: Dict[str, List[str]], references: List[List[str]]) -> List[str]:
-    """Return notes of texts in a form that scores are not meant for, or in different forms."""
+    """Return notes on texts that are not detokenized: with subwords, entities, spaced punctuation.
+
+    Subwords and spaced punctuation are reported only if other texts do not have them.
+
+    Args:
+        systems: system -> translations.
+        references: references, of which the first is checked.
+    """
     texts = {**systems, "the reference": references[0]}
     cut = {name: sign_in(sentences, SUBWORD) for name, sentences in texts.items()}
     notes = [
@@ -57,16 +64,19 @@ def shift_note(
     index: DocumentIndex,
     place: Callable[[int], str],
 ) -> Optional[str]:
-    """Return a note if several segments in a row fit the neighbours of their references better.
+    """Return a note if segments of a system seem shifted by one line against the reference.
 
-    One line too many and one too few, such as a merged and a split sentence, keep the number of
-    lines, but what lies between belongs to other lines.
+    If a system merges one pair of sentences and splits another sentence, the number of lines is
+    right, but all lines between them are shifted.
 
     Args:
         name: name of the system.
-        system, reference: (segments,)
-        index: document of each segment.
-        place: document and number of a segment, for the note.
+        system, reference: (segments,) translations and references.
+        index: document boundaries.
+        place: function from the index of a segment to its document and number, for the note.
+
+    Returns:
+        The note; None if no segments are shifted.
     """
     words = [[_words(text) for text in side] for side in (system, reference)]
     own = [_overlap(*pair) for pair in zip(*words)]
@@ -91,14 +101,14 @@ def shift_note(
 def length_note(
     name: str, system: Sequence[str], reference: Sequence[str], names: Sequence[str]
 ) -> Optional[str]:
-    """Return a note if documents are much longer or shorter than their references suggest.
+    """Return a note if documents are much longer or shorter than expected, otherwise None.
 
-    The expected length is that of the reference times the median ratio of the system.
+    The expected length is the length of the reference, times the median length ratio of the system.
 
     Args:
         name: name of the system.
-        system, reference: (documents,)
-        names: (documents,) names for the note.
+        system, reference: (documents,) translations and references.
+        names: (documents,) names of the documents, for the note.
     """
     pairs = [
         (len(text) / len(wanted), document)
@@ -123,7 +133,7 @@ def length_note(
 
 
 def _words(text: str) -> frozenset:
-    """Return the words of a text, or the characters if it is written without spaces."""
+    """Return the set of lowercased words of a text, or of characters if it has few spaces."""
     words = text.lower().split()
     return frozenset(words if len(text) < 10 * len(words) else text)
 
@@ -134,6 +144,6 @@ def _overlap(one: frozenset, other: frozenset) -> float:
 
 
 def _share_apart(sentences: Sequence[str]) -> float:
-    """Return the share of the sentences with punctuation in which a space precedes it."""
+    """Return the proportion of sentences with punctuation that have a space before a mark."""
     marked = [sentence for sentence in sentences if _MARK.search(sentence)]
     return sum(map(bool, map(_APART.search, marked))) / max(len(marked), 1)

@@ -3,7 +3,7 @@ r"""Convert a text of a test set to JSON lines, a table, WMT XML or plain text.
     fairseq-docmt convert --to jsonl --out system.jsonl system.xml
     fairseq-docmt convert --to text --write-docids docids --out system.txt 'all.csv#text=GPT'
 
-Formats that are read, here and by all other commands, also compressed by gzip:
+Input formats of this and all other commands, optionally compressed by gzip:
 
   text       one sentence per line, a blank line between documents; or with --docids
   JSON       lines or an array, an object for each segment or document with doc_id, segment (its
@@ -14,9 +14,10 @@ Formats that are read, here and by all other commands, also compressed by gzip:
   output     of fairseq-generate or fairseq-interactive, with --source or --reference to say where
              documents end
 
-FILE#NAME chooses one of several texts: a field, a translator or a system.  Other fields than those
-are named as FILE#doc=FIELD,segment=FIELD,text=FIELD,system=FIELD, columns without header by their
-number.  With --reference, the text is also brought into its documents and segments (see --align).
+FILE#NAME chooses one of several texts in a file: a field, a translator or a system.  Fields with
+other names are given as FILE#doc=FIELD,segment=FIELD,text=FIELD,system=FIELD, columns without
+header by their number.  With --reference, the text is also divided into the documents and segments
+of the reference (see --align).
 """
 
 import argparse
@@ -38,7 +39,7 @@ from fairseq_docmt.scoring.texts.translations import read_translations
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of ``fairseq-docmt convert``."""
     parser.add_argument("file", metavar="FILE", help="text in any of the formats above")
     parser.add_argument(
         "--role", choices=TEXT_FIELDS, default="system", help="which text of FILE; default: system"
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run ``fairseq-docmt convert``: read a text, and write it in another format."""
     documents, notes = read_documents(args)
     if args.empty:
         documents = [
@@ -84,7 +85,13 @@ def main(args: argparse.Namespace) -> None:
 
 
 def read_documents(args: argparse.Namespace):
-    """Return the documents of the file, and notes.
+    """Read the documents of the input file.
+
+    Args:
+        args: options of the command.
+
+    Returns:
+        The documents, and notes on how they were read.
 
     Raises:
         UserError: the file cannot be read, does not match the source or reference, or nothing
@@ -122,9 +129,13 @@ def read_documents(args: argparse.Namespace):
 
 
 def json_lines(documents: List[Document], path: str = "", role: str = "system") -> str:
-    """Return documents as JSON lines, the format of this project.
+    """Return documents as JSON lines with ``doc_id``, ``segment`` and ``text``, one per segment.
 
-    An empty document is a record without a segment.
+    An empty document gives a line without ``segment``.
+
+    Args:
+        documents: documents to write.
+        path, role: not used; all functions of ``FORMATS`` have them.
     """
     records = []
     for document in documents:
@@ -136,10 +147,15 @@ def json_lines(documents: List[Document], path: str = "", role: str = "system") 
 
 
 def table(documents: List[Document], path: str, role: str = "system") -> str:
-    """Return documents as a table separated by tabs.
+    """Return documents as a tab-separated table with the columns doc_id, segment and text.
+
+    Args:
+        documents: documents to write.
+        path: output file, for messages.
+        role: not used; all functions of ``FORMATS`` have it.
 
     Raises:
-        UserError: a document is empty.
+        UserError: a document is empty, or an id has a tab or line break.
     """
     _refuse_empty(documents, path)
     _refuse_ids(documents, path)
@@ -152,7 +168,12 @@ def table(documents: List[Document], path: str, role: str = "system") -> str:
 
 
 def xml(documents: List[Document], path: str, role: str = "system") -> str:
-    """Return documents as XML of WMT, its system or translator named as the file.
+    """Return documents in the XML format of WMT.
+
+    Args:
+        documents: documents to write.
+        path: output file; its name, up to the first point, names the system or translator.
+        role: ``source``, ``reference`` or ``system``, which decides the element.
 
     Raises:
         UserError: a document is empty, or a text has characters that XML cannot hold.
@@ -178,10 +199,16 @@ def xml(documents: List[Document], path: str, role: str = "system") -> str:
 
 
 def plain_text(documents: List[Document], path: str, role: str = "system") -> str:
-    """Return documents as lines, with blank lines between documents.
+    """Return documents as text with one segment per line and a blank line between documents.
+
+    Args:
+        documents: documents to write.
+        path: output file, for messages.
+        role: not used; all functions of ``FORMATS`` have it.
 
     Raises:
-        UserError: a segment is empty: it would be the end of a document; or a document is empty.
+        UserError: a segment is empty, which would read as the end of a document, or a document is
+            empty.
     """
     _refuse_empty(documents, path)
     for document in documents:

@@ -1,4 +1,4 @@
-"""Documents and segments of a test set, and how other texts are matched with them."""
+"""Documents and segments of a test set, and matching of other texts with them."""
 
 from collections import Counter
 from itertools import groupby
@@ -10,22 +10,22 @@ from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Document, Documents, Input, Lines, Output
 
-#: Number of segments or documents that notes name.
+#: Maximum number of segments or documents that a note names.
 SHOWN = 5
-#: In notes of translations that a text does not have.
+#: Words in notes on translations that a system lacks.
 TAKEN_FOR_EMPTY = "taken for empty"
 
 
 class Mismatch(UserError):
-    """Segments differ from those of the test set; its documents may still match."""
+    """Error: a text has other segments than the test set, though its documents may still match."""
 
 
 class Gaps(NamedTuple):
-    """Segments that are not to be scored, both (segments,) bool.
+    """Segments of the test set that are not scored because of a text.
 
     Attributes:
-        missing: no text.
-        bad: marked as bad.
+        missing: (segments,) bool, True if the text lacks the segment.
+        bad: (segments,) bool, True if the text marks the segment as bad.
     """
 
     missing: np.ndarray
@@ -36,11 +36,13 @@ class Layout(NamedTuple):
     """Documents and segments of a test set.
 
     Attributes:
-        path: text that defines them, for messages.
-        index: document and line of each segment.
-        ids: (documents,) names of the documents, None if the text has none.
-        numbers: (documents,) names of the segments of each document, None where it has none.
-        by_docids: whether documents come from a file of docids, so that no line is a boundary.
+        path: file of the text that defines them, for messages.
+        index: document boundaries, and line of each segment.
+        ids: (documents,) names of the documents; None if the text has none.
+        numbers: for each document, the names of its segments, or None if they have none; None for
+            plain text.
+        by_docids: whether the documents come from a file of docids (``--docids``), so that no blank
+            lines separate them.
     """
 
     path: str
@@ -50,11 +52,11 @@ class Layout(NamedTuple):
     by_docids: bool = False
 
     def sentences(self, text: Input) -> List[str]:
-        """Return the (segments,) of a text.
+        """Return the (segments,) of another text, in the order of the test set.
 
         Raises:
-            Mismatch: the text has other segments.
-            UserError: the text lacks documents or sentences.
+            Mismatch: the text has other segments than the test set.
+            UserError: the text lacks documents or segments of the test set.
         """
         if isinstance(text, Output):
             return [text.hypotheses[number] for number in self.numbers_of(text)]
@@ -67,16 +69,16 @@ class Layout(NamedTuple):
 
     @property
     def segment_numbers(self) -> Optional[List[str]]:
-        """Names of all segments in their documents, None if some have none."""
+        """(segments,) names of all segments in their documents; None if a segment has none."""
         if not self.numbers or None in self.numbers:
             return None
         return [number for numbers in self.numbers for number in numbers]
 
     def filled(self, text: Input) -> Input:
-        """Return a text with an empty segment for each that it lacks.
+        """Return another text with empty segments added for those that it lacks.
 
-        Only texts with document ids and outputs of ``fairseq-generate`` show what they lack; others
-        are returned as they are.
+        Texts without document ids, except for outputs of ``fairseq-generate``, do not show which
+        these are, and are returned unchanged.
         """
         if isinstance(text, Output):
             for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):
@@ -96,10 +98,10 @@ class Layout(NamedTuple):
         return text._replace(documents=filled)
 
     def gaps(self, text: Input) -> Gaps:
-        """Return the segments that are not to be scored because of a text.
+        """Return the segments of the test set that another text lacks or marks as bad.
 
         Args:
-            text: a :meth:`filled` text, or one that has all segments.
+            text: a text that was completed by :meth:`filled`, or that has all segments.
         """
         size = self.index.num_sentences
         missing, bad = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
@@ -116,10 +118,12 @@ class Layout(NamedTuple):
         return Gaps(missing, bad)
 
     def segments_by_document(self, text: Input) -> List[List[str]]:
-        """Return the segments of each document of a text whose segments may not match.
+        """Return the segments of each document of another text, whatever their number.
+
+        The documents of plain text are blocks between blank lines, or single lines.
 
         Raises:
-            UserError: the documents do not match either.
+            UserError: the text has other documents than the test set.
         """
         if isinstance(text, Documents):
             return [document.segments for document in self._documents(text)]
@@ -135,14 +139,14 @@ class Layout(NamedTuple):
         )
 
     def with_ends(self, segments: Sequence[str]) -> List[str]:
-        """Return segments as lines, with blank lines between documents."""
+        """Return the (segments,) of a text as lines, with a blank line after each document."""
         return [line for a, b in self.index.spans for line in [*segments[a:b], ""]]
 
     def notes(self, name: str, text: Input) -> List[str]:
-        """Return notes on how a text was read.
+        """Return notes on how the text of the system ``name`` was matched with the test set.
 
-        They count documents that the test set lacks and blank lines that were taken for empty
-        translations, and say what was matched by its order, for want of ids or numbers.
+        They report documents that are not in the test set, blank lines that were taken for empty
+        translations, and documents or segments that were matched by order because they have no ids.
         """
         if isinstance(text, Lines):
             lines = self._lines(text)
@@ -162,7 +166,11 @@ class Layout(NamedTuple):
         return notes
 
     def _documents(self, text: Documents) -> List[Document]:
-        """Return the documents of a text in the order of the test set."""
+        """Return the documents of another text in the order of the test set.
+
+        Raises:
+            UserError: the text lacks a document.
+        """
         if self.ids is None:
             if len(text.documents) != self.index.num_documents:
                 raise UserError(
@@ -209,15 +217,17 @@ class Layout(NamedTuple):
         return document.segments
 
     def numbers_of(self, text: Output) -> List[int]:
-        """Return the (segments,) line numbers of an output, which may or may not count blank lines.
+        """Return the (segments,) line number of each segment in an output of ``fairseq-generate``.
+
+        Outputs are recognised whether or not their numbers count the blank lines between documents.
 
         Raises:
-            UserError: the output lacks sentences.
+            UserError: the output lacks segments, or has others than the test set.
         """
         wanted = set(self.index.line_ids.tolist())
         blank = set(range(max(text.hypotheses) + 1)) - wanted
         if not any(text.hypotheses.get(row) for row in blank):
-            # fairseq-interactive writes an empty translation of a blank line.
+            # fairseq-interactive writes an empty translation for each blank line.
             found = {row: line for row, line in text.hypotheses.items() if row not in blank}
             text = text._replace(hypotheses=found)
         for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):
@@ -237,11 +247,15 @@ class Layout(NamedTuple):
         )
 
     def _by_line(self, text: Lines) -> List[str]:
-        """Return the lines of plain text that are sentences in the test set."""
+        """Return the (segments,) of plain text, found by the blank lines or by line number.
+
+        Raises:
+            Mismatch: the lines are not those of the test set.
+        """
         lines, rows = self._lines(text), self.index.line_ids.tolist()
         blocks = [[*block] for filled, block in groupby(lines, key=bool) if filled]
         if not self.by_docids and [*map(len, blocks)] == np.diff(self.index.starts).tolist():
-            return [line for block in blocks for line in block]  # whatever the blank lines between
+            return [line for block in blocks for line in block]  # any number of blank lines between
         wanted = self._num_lines()
         if self._without_ends(text):
             if self._may_be_ends(lines):
@@ -271,16 +285,16 @@ class Layout(NamedTuple):
         return int(self.index.line_ids[-1]) + 1 if self.index.num_sentences else 0
 
     def _lines(self, text: Lines) -> List[str]:
-        """Return the lines of plain text without surplus blank ones at its end."""
+        """Return the lines of plain text without surplus blank lines at its end."""
         lines = text.lines
         while len(lines) > self._num_lines() and not lines[-1]:
             lines = lines[:-1]
         return lines
 
     def _without_ends(self, text: Lines) -> bool:
-        """Return whether a text has a line for each sentence, but none for the ends of documents.
+        """Return whether plain text has a line for each segment, but none between documents.
 
-        With a single document or docids, there are no such lines.
+        False if the test set has no lines between documents: with a single document or docids.
         """
         size = self.index.num_sentences
         return len(self._lines(text)) == size and size < self._num_lines()
@@ -288,8 +302,7 @@ class Layout(NamedTuple):
     def _may_be_ends(self, lines: List[str]) -> bool:
         """Return whether blank lines may be ends of documents, in a text that lost sentences.
 
-        They are not if a block between them is longer than each document; then they must be empty
-        translations.
+        Otherwise they must be empty translations: a block between them is longer than any document.
         """
         blocks = [len(list(group)) for filled, group in groupby(lines, key=bool) if filled]
         longest = np.diff(self.index.starts).max()
@@ -298,11 +311,12 @@ class Layout(NamedTuple):
 
 
 def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> Layout:
-    """Return the documents and segments that a text defines.
+    """Return the documents and segments of a test set, as defined by a text.
 
     Args:
         text: reference or source; None to use the docids alone.
-        docids: document of each line of plain text; None to read blank lines.
+        docids: name of the document of each line of plain text; None if blank lines separate
+            documents.
 
     Raises:
         UserError: the text cannot define documents, or does not match the docids.
@@ -326,10 +340,10 @@ def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> 
 
 
 def by_docids(text: Input, docids: Sequence[str]) -> Input:
-    """Return plain text as documents, and other texts as they are.
+    """Divide plain text into documents by the docid of each line; return other texts unchanged.
 
     Raises:
-        UserError: there are other lines than docids, or the lines of a document are apart.
+        UserError: the numbers of lines and docids differ, or a document has lines in two places.
     """
     if not isinstance(text, Lines):
         return text
@@ -349,7 +363,11 @@ def _check_docids(text: Lines, docids: Sequence[str]) -> None:
 
 
 def _groups(docids: Sequence[str]) -> Tuple[List[str], List[int]]:
-    """Return the documents of lines, and their numbers of lines."""
+    """Return the names of documents and their numbers of lines, from the document of each line.
+
+    Raises:
+        UserError: a document has lines in two places.
+    """
     groups = [(name, len(list(lines))) for name, lines in groupby(docids)]
     names = [name for name, _ in groups]
     for name, count in Counter(names).items():
@@ -361,12 +379,12 @@ def _groups(docids: Sequence[str]) -> Tuple[List[str], List[int]]:
 
 
 def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Document:
-    """Return a document with an empty segment for each that it lacks.
+    """Return a document with an empty segment added for each that it lacks.
 
     Args:
-        document: a document; one without segments lacks all.
-        size: number of segments of the test set.
-        wanted: their numbers, or None.
+        document: a document; if it has no text, it lacks all segments.
+        size: number of its segments in the test set.
+        wanted: names of its segments in the test set; None if they have none.
     """
     if not any(document.segments):
         return Document(document.id, [""] * size, wanted, tuple(range(size)))
@@ -383,7 +401,7 @@ def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Docum
 
 
 def without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[str]]:
-    """Return documents without the segments that are missing or marked as bad, and notes."""
+    """Return documents without segments that are missing or marked as bad, and notes on them."""
     found, notes = [], []
     for document in documents:
         dropped = {*document.missing, *document.bad}
@@ -402,7 +420,7 @@ def without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[st
 
 
 def named(names: Sequence[str]) -> str:
-    """Return the first names, and that there are more."""
+    """Join the first five names, and say how many more there are."""
     more = len(names) - SHOWN
     return "; ".join(names[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
@@ -413,12 +431,12 @@ def documents_of(
     segments: Sequence[str],
     numbers: Optional[Sequence[str]] = None,
 ) -> List[Document]:
-    """Cut segments into documents, named by their ids or by their numbers from 1.
+    """Divide the segments of a test set into documents.
 
     Args:
-        index: document of each segment.
-        ids: (documents,) or None.
-        segments: (segments,)
+        index: document boundaries.
+        ids: (documents,) names of the documents; None to name them by their numbers, from 1.
+        segments: (segments,) text of all documents.
         numbers: (segments,) names of the segments in their documents, or None.
     """
     names = ids or [str(number) for number in range(1, index.num_documents + 1)]

@@ -1,4 +1,4 @@
-"""How the texts of a test set are read, and how systems are matched with its segments."""
+"""Matching of systems with the segments of a test set, and settings for reading its texts."""
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -9,22 +9,22 @@ from fairseq_docmt.scoring.texts.layout import Layout, Mismatch, layout_of, name
 
 
 class Reading(NamedTuple):
-    """How the texts of a test set are read.
+    """Settings for reading the texts of a test set.
 
     Attributes:
-        docids: file with the document of each line, for texts without blank lines.
-        align: code of the target language, to align the documents of systems whose segments do
-            not match.
-        align_all: whether all documents are aligned.
+        docids: file with the document of each line, for texts without blank lines between
+            documents.
+        align: code of the target language, to align documents whose segments do not match the
+            reference; None to refuse them.
+        align_all: whether to align documents with the right number of segments as well.
         missing: ``skip`` to leave out the segments that a system lacks, for all systems; ``empty``
             to take them for empty translations; None to refuse them.
-        strip_wrappers: whether what language models write around translations is removed.
-        by: field of the records of a reference or source, or attribute of its documents, by which
-            scores are grouped.
-        whole_documents: whether systems whose segments do not match are kept as whole documents.
-        role: which text of the files of systems is meant, see
-            :func:`~fairseq_docmt.readers.read_input`.
-        plain: whether all files are plain text.
+        strip_wrappers: whether to remove what language models write around translations.
+        by: field of the records of a reference or source, or attribute of its documents in XML, by
+            which scores are grouped.
+        whole_documents: whether systems whose segments do not match are scored as whole documents.
+        role: text to read from the files of systems: ``source``, ``reference`` or ``system``.
+        plain: whether all files are plain text, whatever they look like.
     """
 
     docids: Optional[str] = None
@@ -48,17 +48,18 @@ def layout_and_references(
     systems: Dict[str, Input],
     notes: List[str],
 ) -> Tuple[Layout, List[Input]]:
-    """Return the layout of the test set and its references.
+    """Return the documents and segments of the test set, and its references.
 
     Args:
-        references: references; without any, the T- lines of the systems are the reference.
+        references: references; if empty, the T- lines of the systems are the reference.
         source: source text, or None.
-        ids: document of each line, or None.
+        ids: document of each line (``--docids``), or None.
         systems: texts of the systems.
-        notes: list to which a note of documents without a reference is added.
+        notes: list to which a note on documents without a reference is appended.
 
     Raises:
-        UserError: see :func:`read_translations`.
+        UserError: nothing defines the documents, the references are unusable, or the text does not
+            match the docids.
     """
     if references:
         first = _without_empty(references[0], notes)
@@ -76,7 +77,7 @@ def layout_and_references(
 
 
 def _has_the_ends(source: Optional[Input], reference: Input) -> bool:
-    """Return whether the source says by blank lines where documents end, and the reference not."""
+    """Return whether blank lines separate documents in the source, but not in the reference."""
     if not (isinstance(source, Lines) and isinstance(reference, Lines)):
         return False
     lines = [line for line in source.lines if line]
@@ -84,7 +85,15 @@ def _has_the_ends(source: Optional[Input], reference: Input) -> bool:
 
 
 def _without_empty(text: Input, notes: List[str]) -> Input:
-    """Return the first reference without empty documents, whose segments are unknown."""
+    """Return the first reference without its empty documents, which define no segments.
+
+    Args:
+        text: the reference.
+        notes: list to which a note on these documents is appended.
+
+    Raises:
+        UserError: all documents are empty.
+    """
     if not isinstance(text, Documents):
         return text
     empty = [document.id for document in text.documents if not document.segments]
@@ -96,7 +105,11 @@ def _without_empty(text: Input, notes: List[str]) -> Input:
 
 
 def _own_references(inputs: Dict[str, Input]) -> Output:
-    """Return the references (T- lines) of outputs of ``fairseq-generate``."""
+    """Return the references (T- lines) in the outputs of ``fairseq-generate``.
+
+    Raises:
+        UserError: a system has no such lines, they differ, or they have unknown words.
+    """
     for text in inputs.values():
         if not isinstance(text, Output) or not text.references:
             raise UserError(f"{text.path} is text without references; give them by --reference")
@@ -116,11 +129,11 @@ def _own_references(inputs: Dict[str, Input]) -> Output:
 
 
 class Matched(NamedTuple):
-    """A system matched with the test set.
+    """Translations of a system, matched with the test set.
 
     Attributes:
-        segments: (segments,), None if only the documents match.
-        documents: (documents,) if only they match.
+        segments: (segments,) translations; None if only the documents match.
+        documents: (documents,) translations if only the documents match, otherwise empty.
         aligned: number of documents that were aligned.
     """
 
@@ -137,10 +150,18 @@ def match_system(
     reading: Reading,
     notes: List[str],
 ) -> Matched:
-    """Match a system with the test set, if need be by alignment.
+    """Match the translations of a system with the test set, by alignment if requested.
+
+    Args:
+        layout: documents and segments of the test set.
+        name: name of the system.
+        text: text of the system.
+        reference: (segments,) reference, with which documents are aligned.
+        reading: settings, such as whether to align.
+        notes: list to which notes on the system are appended.
 
     Raises:
-        UserError: its segments do not match, and nothing says what to do.
+        UserError: segments do not match, and neither alignment nor whole documents are requested.
     """
     if not reading.align_all:
         try:

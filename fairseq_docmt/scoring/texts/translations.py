@@ -1,7 +1,7 @@
 """Translations of documents by several systems, with references and source.
 
-The first reference, or without references the source, defines documents and segments.  All other
-texts must have the same segments, or are aligned with them (``--align``).
+The first reference, or without references the source, defines the documents and segments of the
+test set.  All other texts must have the same segments, or are aligned with them (``--align``).
 """
 
 import argparse
@@ -31,29 +31,30 @@ from fairseq_docmt.scoring.texts.matching import (
     match_system,
 )
 
-#: languages that tokenizer 13a of BLEU does not cut into words
+#: Languages that tokenizer 13a of BLEU does not split into words.
 NOT_BY_SPACES = ("zh", "ja", "ko", "th", "lo", "km", "my")
 MISSING = ("skip", "empty")
 
 
 class Translations(NamedTuple):
-    """Segments of a test set, all lists in the same order.
+    """A test set: translations by several systems, references and source, segment by segment.
 
     Attributes:
-        index: document and line of each segment.
-        systems: name of each system -> its (segments,).
-        references: one or more lists of (segments,).
-        source: (segments,), or None.
-        whole: (documents,) of all systems, if segments of some do not match; ``systems`` lacks
-            those.
-        ids: (documents,) names of the documents, None if the test set has none.
-        numbers: (segments,) names of the segments in their documents, None if some have none.
-        kept: (all segments,) bool, False for those that were left out; None if none was.
-        groups: (segments,) value of the field by which scores are grouped, None without.
-        notes: what was done to make the texts match.
-        aligned: report of each aligned system.
-        language: code of the target language, if a file says it by its content or its ending.
-        procedure: what was done to the texts, as in a signature.
+        index: document boundaries, and line of each segment.
+        systems: name of each system -> (segments,) translations.
+        references: one or more references, each (segments,).
+        source: (segments,) source; None if unknown.
+        whole: system -> (documents,) translations, if the segments of some system do not match;
+            ``systems`` lacks such systems.  Otherwise empty.
+        ids: (documents,) names of the documents; None if the test set has none.
+        numbers: (segments,) names of the segments in their documents; None if a segment has none.
+        kept: (all segments of the files,) bool, False for segments that are left out of the
+            evaluation; None if all are evaluated.
+        groups: (segments,) group of each segment, by which scores are reported; None for no groups.
+        notes: notes for the user on how the texts were matched and what looks wrong.
+        aligned: system -> report, for systems whose text was aligned with the reference.
+        language: code of the target language, if a file shows it by its content or its ending.
+        procedure: changes to the texts, such as ``missing:skip``, for the signature.
     """
 
     index: DocumentIndex
@@ -72,7 +73,7 @@ class Translations(NamedTuple):
 
     @property
     def signature(self) -> str:
-        """Numbers of documents and segments, and what was done to the texts."""
+        """Numbers of documents and segments, and changes to the texts: ``docs:9|sents:99|...``."""
         counts = [f"docs:{self.index.num_documents}", f"sents:{self.index.num_sentences}"]
         return "|".join([*counts, *self.procedure])
 
@@ -82,25 +83,25 @@ class Translations(NamedTuple):
         return [*(self.whole or self.systems)]
 
     def joined(self, sentences: Sequence[str]) -> List[str]:
-        """Join the sentences of each document to one line."""
+        """Join the (segments,) of a text to one line for each document."""
         return [" ".join(sentences[a:b]) for a, b in self.index.spans]
 
     def documents(self, name: str) -> List[str]:
-        """Return the (documents,) of a system, each as one line."""
+        """Return the (documents,) translations of a system, each document as one line."""
         return self.whole[name] if name in self.whole else self.joined(self.systems[name])
 
     def place(self, segment: int) -> str:
-        """Return document and number, from 1, of a segment."""
+        """Return the document of a segment and its number in it, from 1, as in ``talk7, 12``."""
         document = int(self.index.document[segment])
         return f"{self.name_of(document)}, {segment - int(self.index.starts[document]) + 1}"
 
     def name_of(self, document: int) -> str:
-        """Return the id of a document, or its number from 1."""
+        """Return the name of the document with this index, or its number from 1 if it has none."""
         return self.ids[document] if self.ids else str(document + 1)
 
 
 def add_arguments(parser: argparse.ArgumentParser, source_required: bool = False) -> None:
-    """Add the options that :func:`from_arguments` reads."""
+    """Add the options for the texts of a test set, which :func:`from_arguments` reads."""
     parser.add_argument(
         "systems",
         nargs="+",
@@ -121,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser, source_required: bool = False
 
 
 def add_layout_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how texts are read and divided."""
+    """Add the options for the format, documents and alignment of texts, such as ``--docids``."""
     add_format_argument(parser)
     parser.add_argument(
         "--docids",
@@ -142,7 +143,7 @@ def add_layout_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_system_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for what systems lack or write besides translations."""
+    """Add ``--missing`` and ``--strip-wrappers``, options for the translations of systems."""
     parser.add_argument(
         "--missing",
         choices=MISSING,
@@ -158,11 +159,15 @@ def add_system_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def from_arguments(args: argparse.Namespace, whole_documents: bool = False) -> Translations:
-    """Read the translations named on the command line.
+    """Read the texts of the test set named on the command line.
+
+    Args:
+        args: options of :func:`add_arguments`.
+        whole_documents: whether systems whose segments do not match the reference are kept as
+            whole documents instead of being refused.
 
     Raises:
-        UserError: as in :func:`read_translations`; or a system has no name, or a name is used
-            twice.
+        UserError: a system has no name, a name is used twice, or a text cannot be read or matched.
     """
     reading = Reading(
         args.docids,
@@ -178,7 +183,7 @@ def from_arguments(args: argparse.Namespace, whole_documents: bool = False) -> T
 
 
 def named_files(arguments: Sequence[str]) -> Dict[str, str]:
-    """Return the files of arguments ``NAME=FILE``.
+    """Parse arguments ``NAME=FILE`` and return name -> file.
 
     Raises:
         UserError: an argument has no name, or a name is used twice.
@@ -200,14 +205,14 @@ def read_translations(
     source: Optional[str] = None,
     reading: Reading = DEFAULT_READING,
 ) -> Translations:
-    """Read the texts of a test set.
+    """Read the texts of a test set, and match them with its segments.
 
     Args:
         systems: name -> file.
-        references: files; if None, all systems must be outputs of ``fairseq-generate``, and the
-            source or docids say which lines are sentences.
-        source: file.
-        reading: how texts are read and matched.
+        references: files; if None, all systems must be outputs of ``fairseq-generate`` with T-
+            lines, and the source or docids define the documents.
+        source: file, or None.
+        reading: settings for reading and matching.
 
     Raises:
         UserError: a file is missing, empty, not UTF-8 or not in its format, or its documents or
@@ -271,10 +276,10 @@ def read_translations(
 
 
 def _side(layout: Layout, option: str, text: Input) -> List[str]:
-    """Return the segments of a reference or of the source.
+    """Return the (segments,) of a reference or of the source, named by ``option`` in messages.
 
     Raises:
-        UserError: they are not those of the test set.
+        UserError: the text has other segments than the test set.
     """
     try:
         return layout.sentences(text)
@@ -285,7 +290,10 @@ def _side(layout: Layout, option: str, text: Input) -> List[str]:
 
 
 def _groups(layout: Layout, texts: Sequence[Input], field: Optional[str]) -> Optional[List[str]]:
-    """Return the group of each segment by the first text that has the field, None for no field.
+    """Return the (segments,) values of a field such as ``domain``, by which scores are grouped.
+
+    They come from the first text that has the field; ``-`` stands for a missing value.  Without a
+    field, the result is None.
 
     Raises:
         UserError: no text has the field.
@@ -309,7 +317,10 @@ def _groups(layout: Layout, texts: Sequence[Input], field: Optional[str]) -> Opt
 def _stripped(
     inputs: Dict[str, Input], references: Sequence[Input], notes: List[str]
 ) -> Dict[str, Input]:
-    """Return systems without wrappers, and add notes of what changed."""
+    """Return the texts of systems without what language models write around translations.
+
+    Notes on the number of changed segments are appended to ``notes``.
+    """
     found, removed = {}, wrappers.removed_for(references)
     for name, text in inputs.items():
         found[name], changed = wrappers.stripped(text, removed)
@@ -318,12 +329,14 @@ def _stripped(
 
 
 def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -> Translations:
-    """Add the notes of what texts look like, and the signature of what was done to them.
+    """Return a test set with reports of aligned systems and the changes that signatures name.
+
+    Notes on what looks wrong in the texts, such as shifted lines, are appended to ``texts.notes``.
 
     Args:
-        texts: all translations.
-        aligned: number of aligned documents of each aligned system.
-        reading: how texts were read.
+        texts: test set.
+        aligned: system -> number of aligned documents, for aligned systems.
+        reading: settings by which the texts were read.
     """
     reference = texts.references[0]
     reports = {
@@ -362,17 +375,19 @@ def _without_gaps(
     systems: Dict[str, Input],
     reading: Reading,
 ) -> Translations:
-    """Leave out the segments that a text lacks or marks as bad.
+    """Return a test set without the segments that a text lacks or marks as bad.
+
+    Notes on the segments that are left out are appended to ``texts.notes``.
 
     Args:
-        texts: all segments.
-        layout: documents and segments.
+        texts: test set with all segments.
+        layout: its documents and segments.
         others: references and source.
-        systems: texts of the systems whose segments match.
-        reading: whether what systems lack is left out.
+        systems: texts of the systems whose segments match without alignment.
+        reading: settings; ``missing`` says whether segments that a system lacks are left out.
 
     Raises:
-        UserError: nothing is left.
+        UserError: no segment is left.
     """
     missing = np.zeros(layout.index.num_sentences, dtype=bool)
     bad = missing.copy()
@@ -418,7 +433,7 @@ def _without_gaps(
 
 
 def _gap_notes(texts: Translations, gone: np.ndarray, why: str) -> List[str]:
-    """Return a note that counts and names segments that are left out, whole documents first."""
+    """Return a note that names the segments that are left out (True in ``gone``) and says why."""
     if not gone.any():
         return []
     whole = [n for n, (a, b) in enumerate(texts.index.spans) if gone[a:b].all()]
@@ -432,7 +447,10 @@ def _gap_notes(texts: Translations, gone: np.ndarray, why: str) -> List[str]:
 
 
 def _language_of(texts: Sequence[Input]) -> Optional[str]:
-    """Return the language of translations and references by their content or file ending."""
+    """Return the code of the target language that the content or ending of a file shows, or None.
+
+    Only endings for languages without spaces between words count, such as ``.zh``.
+    """
     for text in texts:
         ending = text.path.rpartition(".")[2]
         found = getattr(text, "language", None) or (ending if ending in NOT_BY_SPACES else None)

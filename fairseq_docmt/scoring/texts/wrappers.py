@@ -1,7 +1,9 @@
-"""What language models write around a translation: thoughts, fences, announcements, comments.
+"""Detection and removal of what language models write around a translation.
 
-:func:`stripped` removes what is certain before segments are matched; :func:`notes_on` counts what
-is left.  What the reference has too is part of the text.
+Such wrappers are thoughts (``<think>``), code fences, announcements ("Here is the translation:"),
+offers of help, line numbers and comments.  :func:`stripped` removes the unmistakable ones before
+segments are matched; :func:`notes_on` reports what is left.  Whatever the reference has too is
+taken for text.
 """
 
 import re
@@ -22,15 +24,15 @@ _LABEL = (
 )
 _HERE = r"(?:here(?: is|'s|’s| are)|below is|hier ist|voici|aquí (?:está|tienes)|以下[是は])"
 _SURE = r"(?:(?:sure|certainly|of course|okay)\b[^\n:：.!]{0,40}[,.!:]\s*)?"
-#: ``<think>`` and its like, up to the end of the thoughts.
+#: Thoughts of a reasoning model, with their tags.
 THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>\s*", flags=re.I | re.S)
-#: Announcement of a translation before it.
+#: Announcement before a translation, such as "Here is the translation:".
 ANNOUNCEMENT = re.compile(
     rf"\s*{_SURE}(?:\*\*)?(?:{_HERE}[^\n:：]{{0,60}}?(?:{_TRANSLATION}|\bin [A-Z]\w+)"
     rf"[^\n:：]{{0,60}}|{_LABEL})\s*(?:\*\*)?[:：](?:\*\*)?\s*",
     flags=re.I,
 )
-#: Offer of help after a translation.
+#: Offer of help after a translation, such as "Let me know if ...".
 OFFER = re.compile(
     r"\s*(?:let me know if|i hope this|feel free to|please let me know|is there anything else)\b"
     r"[^\n]*$",
@@ -38,10 +40,10 @@ OFFER = re.compile(
 )
 _FENCED = re.compile(r"```(?:\w*\n|\s*)(.*?)\s*```", flags=re.S)
 _NUMBER = re.compile(r"[(\[]?(\d+)[.):\]]\s+")
-#: Lines of a document below which numbers at their beginning may be chance.
+#: Least number of lines of a document; in fewer, numbers at the beginning may be chance.
 FEWEST_NUMBERED = 3
 _ABOUT = re.compile(_TRANSLATION, flags=re.I)
-#: Scripts by their letters.
+#: Script -> its letters, as ranges in a regular expression.
 _SCRIPTS = {
     "Latin": "A-Za-zÀ-ɏ",
     "Cyrillic": "\u0400-\u04ff",
@@ -54,19 +56,31 @@ _SCRIPTS = {
     "Korean": "\uac00-\ud7af",
 }
 _LETTER = re.compile(r"[^\W\d_]")
-#: Letters or characters below which a text says nothing of its language, or of a repeated source.
+#: Number of letters or characters up to which a text is too short to tell its script, or whether it
+#: is the source.
 FEWEST_LETTERS = 20
 
 
 class Found(NamedTuple):
-    """Signs of wrappers in a system: kind -> segments, and the beginning of the first one."""
+    """Segments of a system with signs of wrappers around the translation.
+
+    Attributes:
+        kinds: kind of sign, such as ``fences`` -> indices of the segments.
+        example: beginning of the first of these segments, "" if there are none.
+    """
 
     kinds: Dict[str, List[int]]
     example: str
 
 
 class Removed(NamedTuple):
-    """Which wrappers are removed; thoughts and fences always are."""
+    """Which wrappers are removed, besides thoughts and fences, which always are.
+
+    Attributes:
+        announcements: whether to remove announcements before a translation.
+        offers: whether to remove offers of help after it.
+        numbers: whether to remove numbers at the beginning of lines.
+    """
 
     announcements: bool = True
     offers: bool = True
@@ -74,7 +88,7 @@ class Removed(NamedTuple):
 
 
 def removed_for(references: Sequence[Input]) -> Removed:
-    """Return what is no part of the text, as the references do not have it."""
+    """Return which wrappers to remove: those of which the references have none, or few."""
     lines = [line for reference in references for line in _lines_of(reference)]
     numbered = sum(map(bool, map(_NUMBER.match, lines)))
     return Removed(
@@ -85,14 +99,14 @@ def removed_for(references: Sequence[Input]) -> Removed:
 
 
 def stripped(text: Input, removed: Removed) -> Tuple[Input, int]:
-    """Remove thoughts, fences, announcements and offers of help around translations.
+    """Remove what a language model wrote around the translations of a system.
 
     Args:
         text: translations of a system.
-        removed: what is removed.
+        removed: which wrappers are removed, besides thoughts and fences.
 
     Returns:
-        The translations, and the number of segments or lines that changed.
+        The translations without wrappers, and the number of segments or lines that changed.
     """
     if isinstance(text, Output):
         kept = {n: _bare([line], removed) for n, line in text.hypotheses.items()}
@@ -119,13 +133,13 @@ def stripped(text: Input, removed: Removed) -> Tuple[Input, int]:
 def _bare_document(document: Document, removed: Removed) -> Document:
     if document.numbers is None and not document.missing and not document.bad:
         return document._replace(segments=_bare(document.segments, removed))
-    # Segments with names or marks stay, if need be empty.
+    # Segments with names or marks are kept even if nothing is left of them.
     bare = [" ".join(_bare([segment], removed)) for segment in document.segments]
     return document._replace(segments=_without_numbers(bare) if removed.numbers else bare)
 
 
 def _bare(lines: List[str], removed: Removed) -> List[str]:
-    """Return the lines of a document, or a single segment, without what is around them."""
+    """Return the lines of a document, or of a single segment, without wrappers and blank lines."""
     text = THOUGHTS.sub("", "\n".join(lines))
     fenced = _FENCED.fullmatch("\n".join(_without_words(text.split("\n"), removed)).strip())
     bare = _without_words((fenced[1] if fenced else text).split("\n"), removed)
@@ -133,7 +147,7 @@ def _bare(lines: List[str], removed: Removed) -> List[str]:
 
 
 def _without_words(lines: List[str], removed: Removed) -> List[str]:
-    """Return lines without announcements, offers and blank lines."""
+    """Return lines without blank lines and, if so chosen, announcements and offers of help."""
     if removed.announcements:
         lines = [
             line[match.end() :] if (match := ANNOUNCEMENT.match(line)) else line for line in lines
@@ -187,12 +201,12 @@ def find(
     source: Optional[Sequence[str]] = None,
     spans: Iterable[Tuple[int, int]] = (),
 ) -> Found:
-    """Find segments that hold more or other than a translation.
+    """Find segments that contain more than a translation, or something else.
 
     Args:
-        system, reference: (segments,)
-        source: (segments,), or None.
-        spans: first segment and end of each document, to find segments that are numbered.
+        system, reference: (segments,) translations and references.
+        source: (segments,) source, or None.
+        spans: first segment and end of each document, to find documents with numbered lines.
     """
     script = _script_of(reference)
     other = re.compile(f"[{_SCRIPTS[script]}]") if script else None
@@ -211,7 +225,16 @@ def find(
 
 
 def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Pattern]) -> str:
-    """Return what a segment holds besides or instead of a translation, "" if nothing is seen."""
+    """Return what a segment contains besides or instead of a translation, such as ``fences``.
+
+    Args:
+        text, wanted: the translation and its reference.
+        source: the source, or None.
+        script: pattern of the letters of the reference's script, or None.
+
+    Returns:
+        A name of the fault for the note; "" if nothing is found.
+    """
     low = text.lower()
     if "<think" in low and "<think" not in wanted.lower() or "</think" in low:
         return "thoughts"
@@ -230,7 +253,7 @@ def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Patter
 
 
 def _script_of(sentences: Sequence[str]) -> Optional[str]:
-    """Return the script of most letters, None if there is none."""
+    """Return the name of the script that most letters belong to, None if there are no letters."""
     text = "".join(sentences[:1000])
     counts = {name: len(re.findall(f"[{letters}]", text)) for name, letters in _SCRIPTS.items()}
     best = max(counts, key=lambda name: counts[name])
@@ -238,12 +261,12 @@ def _script_of(sentences: Sequence[str]) -> Optional[str]:
 
 
 def notes_on(name: str, found: Found, places: Sequence[str]) -> List[str]:
-    """Return a note that counts what is around translations and names the documents.
+    """Return a note on segments that contain more than a translation, or no note.
 
     Args:
         name: name of the system.
         found: result of :func:`find`.
-        places: (segments,) names of the documents.
+        places: (segments,) name of the document of each segment.
     """
     if not found.kinds:
         return []
