@@ -1,1 +1,1 @@
-"""The HTML page that compares systems."""
+"""HTML report that compares systems by scores, plots and their documents side by side."""

@@ -3,8 +3,9 @@ r"""Write an HTML page that compares systems: scores, plots and their documents 
     fairseq-docmt report --out report.html --source test.zh --reference test.en \
         sentence=sentence.out window=window.out
 
-The page is self-contained: it needs no other files and no network.  Scores are those of `metrics`;
---contrastive adds results of `contrastive`, --tags adds phenomena to filter sentences by.
+The page is self-contained: it needs no other files and no network.  Scores are computed as by the
+command `metrics`; --contrastive adds results of `contrastive`, and --tags adds phenomena by which
+sentences can be filtered.
 """
 
 import argparse
@@ -30,9 +31,9 @@ from fairseq_docmt.scoring.texts import translations
 from fairseq_docmt.scoring.texts.translations import Translations
 from fairseq_docmt.scoring.words import tags
 
-#: Number of ranges that the plot of BLEU by position can label.
+#: Maximum number of ranges in the plot of BLEU by position, so that their labels fit.
 MOST_RANGES = 12
-#: Number of segments or items below which a point is not plotted.
+#: Least number of segments or items behind a plotted point.
 FEWEST = 20
 
 
@@ -40,10 +41,11 @@ class Sentence(NamedTuple):
     """A row of the document browser: a sentence with its references and translations.
 
     Attributes:
-        source: source sentence, None if unknown.
+        source: source sentence; None if unknown.
         references: reference translations.
-        systems: translation of each system, with its differences marked.
-        tags: names of phenomena.
+        systems: for each system, its translation in stretches that are marked as different from
+            the reference or the first system.
+        tags: names of the phenomena in the sentence.
         same: whether all systems have the same translation.
     """
 
@@ -54,43 +56,58 @@ class Sentence(NamedTuple):
     same: bool
 
     def as_json(self) -> list:
-        """Return the row as report.js reads it."""
+        """Return the row as a list of its attributes, for report.js."""
         cells = [_cell(found) for found in self.systems]
         return [self.source, self.references, cells, self.tags, self.same]
 
 
 class Document(NamedTuple):
-    """A document of the document browser, with BLEU of each system."""
+    """A document of the document browser.
+
+    Attributes:
+        name: name of the document.
+        bleu: BLEU of each system on the document.
+        sentences: rows of the document.
+    """
 
     name: str
     bleu: List[float]
     sentences: List[Sentence]
 
     def as_json(self) -> dict:
-        """Return the document as report.js reads it."""
+        """Return the document as a dictionary of its attributes, for report.js."""
         sentences = [sentence.as_json() for sentence in self.sentences]
         bleu = [round(score, 2) for score in self.bleu]
         return {"name": self.name, "bleu": bleu, "sentences": sentences}
 
 
 def _cell(found: List[Run]):
-    """Return a translation as text, or if parts are marked as pairs of text and 0 to 3."""
+    """Return a translation in the format that report.js reads.
+
+    Returns:
+        The text, if nothing is marked; otherwise pairs of a stretch of text and a number: 1 if it
+        is not in the reference, plus 2 if it is not in the first system.
+    """
     if all(not (run.off or run.changed) for run in found):
         return "".join(run.text for run in found)
     return [[run.text, run.off + 2 * run.changed] for run in found]
 
 
 class Contrastive(NamedTuple):
-    """Results of `contrastive`: set -> system -> entry of the set in the system's JSON file."""
+    """Results of ``fairseq-docmt contrastive`` for several systems.
+
+    Attributes:
+        sets: name of the set -> system -> entry of the set in the system's JSON file.
+    """
 
     sets: Dict[str, Dict[str, dict]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of ``fairseq-docmt report``."""
     translations.add_arguments(parser)
     metrics.add_metric_arguments(parser)
-    # Reports run a significance test by default; main() chooses it.
+    # If None is left, main() chooses a significance test.
     parser.set_defaults(tests=None)
     parser.add_argument("--out", metavar="FILE", required=True, help="HTML file to write")
     parser.add_argument("--title", default="Translations of documents", help="title of the page")
@@ -121,7 +138,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run ``fairseq-docmt report``: compute scores and plots, and write the HTML page."""
     texts = translations.from_arguments(args)
     if args.documents < 0:
         raise UserError(f"--documents must not be negative, got {args.documents}")
@@ -154,12 +171,16 @@ def main(args: argparse.Namespace) -> None:
 
 
 def enough(counts: Dict[str, int]) -> Dict[str, int]:
-    """Return the points of a plot that have enough segments or items behind them."""
+    """Return the points of a plot that are based on at least 20 segments or items.
+
+    Args:
+        counts: label of the point -> number of segments or items.
+    """
     return {place: count for place, count in counts.items() if count >= FEWEST}
 
 
 def size_of_ranges(texts: Translations) -> int:
-    """Return the size of position ranges, a multiple of ten, that gives a readable plot."""
+    """Return the size of position ranges, a multiple of 10, such that the plot has at most 12."""
     longest = int(texts.index.position.max()) + 1
     return 10 * max(1, math.ceil(longest / MOST_RANGES / 10))
 
@@ -176,10 +197,10 @@ def page_of(
 
     Args:
         title: title of the page.
-        texts: all translations.
-        tables, notes: scores.
-        plots: captions and SVG.
-        documents: documents to show.
+        texts: test set.
+        tables, notes: tables of scores, and the lines below them.
+        plots: caption and SVG of each plot.
+        documents: documents to show in the document browser.
     """
     templates = Environment(
         loader=PackageLoader("fairseq_docmt.scoring.report", "."),
@@ -218,7 +239,7 @@ def page_of(
 
 
 def _json_in_html(data: dict) -> Markup:
-    """Return JSON that cannot end its element or begin another one."""
+    """Serialise data as JSON for a ``<script>`` element, with ``<``, ``>`` and ``&`` escaped."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
@@ -229,12 +250,12 @@ def documents_of(
     """Yield documents for the document browser.
 
     Args:
-        texts: translations.
-        phenomena: (sentences,) names of phenomena.
+        texts: test set.
+        phenomena: (sentences,) list of the phenomena in each sentence.
         options: settings of BLEU.
         most: maximum number of documents; 0 for all.
     """
-    # Documents of fewer than four words have no 4-grams; without them even a perfect one scores 0.
+    # With `effective_order`, documents of fewer than four words do not score 0 for want of 4-grams.
     metric = build_bleu(
         options.tokenize, lowercase=options.lowercase, force=True, effective_order=True
     )
@@ -261,11 +282,13 @@ def _sentence(texts: Translations, phenomena: List[List[str]], i: int) -> Senten
 
 
 def read_contrastive(arguments: List[str]) -> Contrastive:
-    """Read the arguments ``NAME=FILE`` of ``--contrastive``.
+    """Read the results of ``fairseq-docmt contrastive`` from the files of ``--contrastive``.
+
+    Args:
+        arguments: ``NAME=FILE`` for each system, where FILE is the JSON output.
 
     Raises:
-        UserError: an argument has no name, or the file does not exist or was not written by
-            `contrastive`.
+        UserError: an argument has no name, or the file does not exist or has another content.
     """
     sets: Dict[str, Dict[str, dict]] = {}
     for argument in arguments:
@@ -289,7 +312,7 @@ def read_contrastive(arguments: List[str]) -> Contrastive:
 
 
 def contrastive_tables(contrastive: Contrastive) -> List[Table]:
-    """Return a table with the accuracy of each system on each set."""
+    """Return a table with the accuracy of each system on each set; no table without results."""
     rows = [
         [set_name, system, *_cells(figures["all"])]
         for set_name, systems in contrastive.sets.items()
@@ -304,7 +327,11 @@ def _cells(found: dict) -> List[str]:
 
 
 def contrastive_plots(contrastive: Contrastive) -> List[Tuple[str, Markup]]:
-    """Plot accuracy by distance, for sets with more than one distance."""
+    """Plot accuracy by distance of the context, for sets with enough items at several distances.
+
+    Returns:
+        Caption and SVG of each plot.
+    """
     plots = []
     for set_name, systems in contrastive.sets.items():
         distances = {n: f.get("by label", {}).get("distance", {}) for n, f in systems.items()}

@@ -1,4 +1,4 @@
-"""Differences between a translation, its reference and another translation."""
+"""Word-level differences between a translation, its reference and another translation."""
 
 import re
 from difflib import SequenceMatcher
@@ -10,17 +10,18 @@ _CHARACTERS = "\u3040-\u30ff\u3400-\u9fff"
 _TOKEN = re.compile(rf"\s+|[{_CHARACTERS}]|[^\W{_CHARACTERS}]+|[^\w\s]")
 
 
-#: Words above which only words that the other text lacks are marked; aligning takes minutes there.
+#: Maximum number of words that are aligned, which takes minutes for more.  In longer texts, a word
+#: is marked only if it occurs nowhere in the other text.
 MOST_WORDS = 5000
 
 
 class Run(NamedTuple):
-    """A stretch of text with the same marks throughout.
+    """A stretch of a translation that differs throughout from the same texts.
 
     Attributes:
         text: the words and spaces of the stretch.
-        off: whether the stretch is missing from the reference.
-        changed: whether the stretch is missing from the other translation.
+        off: whether the stretch is not in the reference.
+        changed: whether the stretch is not in the other translation.
     """
 
     text: str
@@ -29,12 +30,13 @@ class Run(NamedTuple):
 
 
 def runs(text: str, reference: str, other: Optional[str] = None) -> List[Run]:
-    """Split a translation into stretches that match or differ from the reference and another text.
+    """Split a translation into maximal stretches, each marked by the texts that it differs from.
 
     Args:
         text: translation; the stretches joined give exactly this text.
-        reference: reference translation.
-        other: translation by another system, None for no comparison.
+        reference: reference translation; a stretch that is not in it is marked ``off``.
+        other: translation by another system; a stretch that is not in it is marked ``changed``.
+            None for no comparison.
     """
     tokens = _TOKEN.findall(text)
     off = _missing(tokens, reference)
@@ -51,7 +53,7 @@ def runs(text: str, reference: str, other: Optional[str] = None) -> List[Run]:
 
 
 def _missing(tokens: List[str], text: str) -> List[bool]:
-    """Return for each token whether it matches nothing in the text; spaces always match."""
+    """Return, for each token, whether it has no match in a text; always False for spaces."""
     places = [i for i, token in enumerate(tokens) if not token.isspace()]
     words = [tokens[i] for i in places]
     wanted = [token for token in _TOKEN.findall(text) if not token.isspace()]

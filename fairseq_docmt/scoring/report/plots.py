@@ -15,13 +15,14 @@ def line_plot(
     counts: Dict[str, int],
     dashed: Optional[dict] = None,
 ) -> Markup:
-    """Plot one line per system.
+    """Draw a plot with a line for each system, and return it as SVG.
 
     Args:
-        lines: system -> position on the horizontal axis, in order -> value.
+        lines: system -> label of the point on the horizontal axis -> value.
         across, up: labels of the horizontal and the vertical axis.
-        counts: positions that are shown, with the number of segments or items behind them.
-        dashed: chance level as a dashed line: position -> value; None for no such line.
+        counts: label of the point -> number of segments or items behind it; only these points are
+            shown, in this order.
+        dashed: label of the point -> chance level, drawn as a dashed line; None for no line.
 
     Returns:
         An ``<svg>`` element; names and labels are escaped.
@@ -54,5 +55,5 @@ def line_plot(
 
 
 def _plain(text: str) -> str:
-    """Escape dollar signs, which matplotlib would read as mathematics."""
+    """Return a text with escaped dollar signs, which matplotlib would read as mathematics."""
     return str(text).replace("$", r"\$")

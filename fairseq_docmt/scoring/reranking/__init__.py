@@ -1,1 +1,1 @@
-"""Choice among several translations of a sentence."""
+"""Commands that choose among several translations of each sentence: MBR and reranking."""

@@ -1,4 +1,4 @@
-"""Several translations of each sentence of a test set: n-best lists, or outputs of systems."""
+"""Candidate translations of each sentence of a test set: n-best lists, or outputs of systems."""
 
 import argparse
 import math
@@ -33,13 +33,13 @@ class Candidates(NamedTuple):
     """Candidate translations of the sentences of a test set.
 
     Attributes:
-        layout: document of each sentence.
+        layout: documents and sentences of the test set.
         texts: for each sentence, its candidates.
-        scores: for each sentence, the scores of the model, or None.
-        source: (sentences,) source, None if unknown.
-        log_probabilities: for each sentence, natural log-probabilities of its candidates by the
-            model (P- lines), or None.
-        notes: how the texts were read.
+        scores: for each sentence, the model's scores of its candidates (H- lines); None if unknown.
+        source: (sentences,) source; None if unknown.
+        log_probabilities: for each sentence, the model's natural log-probabilities of its
+            candidates (P- lines); None if unknown.
+        notes: notes for the user on how the texts were read.
     """
 
     layout: Layout
@@ -50,12 +50,16 @@ class Candidates(NamedTuple):
     notes: Sequence[str] = ()
 
     def chosen(self, choice: Sequence[int]) -> List[str]:
-        """Return the (sentences,) of a choice, the index of a candidate for each sentence."""
+        """Return the (sentences,) chosen translations.
+
+        Args:
+            choice: (sentences,) index of the chosen candidate of each sentence.
+        """
         return [texts[number] for texts, number in zip(self.texts, choice)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that :func:`from_arguments` and :func:`write` read."""
+    """Add the options for candidates and output of commands that choose translations."""
     parser.add_argument(
         "candidates",
         nargs="+",
@@ -66,18 +70,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format_argument(parser)
     parser.add_argument("--source", metavar="FILE", help="source: says where documents end")
     parser.add_argument(
-        "--docids", metavar="FILE", help="document of each line, without blank lines"
+        "--docids", metavar="FILE", help="document of each line, for texts without blank lines"
     )
     parser.add_argument("--to", choices=convert.FORMATS, default="text", help="default: text")
     parser.add_argument("--out", metavar="FILE", required=True, help="file to write")
 
 
 def from_arguments(args: argparse.Namespace) -> Candidates:
-    """Read the candidates named on the command line.
+    """Read the candidates of the files named on the command line.
 
     Raises:
-        UserError: there are no alternatives, nothing says where documents end, or a text does not
-            match the source.
+        UserError: there is only one translation, nothing says where documents end, or a text does
+            not match the source.
     """
     if not (args.source or args.docids):
         raise UserError("candidates need --source or --docids, which say where documents end")
@@ -108,7 +112,13 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
 def _test_set(
     source: Optional[str], docids: Optional[str], plain: bool
 ) -> Tuple[Layout, Optional[List[str]]]:
-    """Read the source, if there is one, which defines the segments; each file is read once."""
+    """Return the documents and segments of the test set, and the (segments,) source if given.
+
+    Args:
+        source: file of the source, or None.
+        docids: file with the document of each line, or None.
+        plain: whether the source is plain text, whatever it looks like.
+    """
     text = read_input(source, "source", plain=plain) if source else None
     layout = layout_of(text, read_docids(docids) if docids else None)
     return layout, layout.sentences(text) if text else None
@@ -117,9 +127,16 @@ def _test_set(
 def read_nbest(
     path: str, source: Optional[str], docids: Optional[str] = None, plain: bool = False
 ) -> Candidates:
-    """Read an output of ``fairseq-generate --nbest``, with detokenized (D-) lines if it has some.
+    """Read n-best lists: an output of ``fairseq-generate --nbest``, or JSON with lists.
 
-    JSON with a list of translations for each segment is read too.
+    Of an output of fairseq-generate, detokenized (D-) lines are preferred to H- lines.
+
+    Args:
+        path: file, or ``FILE#FIELD`` to name the field of JSON with the list of translations.
+        source: file of the source, which defines the documents; None to use the docids alone.
+        docids: file with the document of each line; None if blank lines separate documents.
+        plain: whether the file is an output of fairseq-generate and the source plain text, whatever
+            they look like.
 
     Raises:
         UserError: the file has no n-best lists or lacks sentences.
@@ -173,13 +190,15 @@ def _read_lists(
     layout: Layout,
     source: Optional[List[str]],
 ) -> Candidates:
-    """Read records with a list of translations: texts, or objects with ``text`` and ``score``.
+    """Return the candidates of records that each hold the list of translations of a segment.
 
     Args:
-        given: places and fields of the records.
-        path: their file.
-        field: field with the list; None for one of ``LIST_FIELDS``.
-        layout, source: the test set.
+        given: place in the file and fields of each record.  The list has strings, or objects with
+            ``text`` and perhaps ``score``.
+        path: the file, for messages.
+        field: field with the list; None for the first of ``LIST_FIELDS`` that the record has.
+        layout: documents and segments of the test set.
+        source: (segments,) source, or None.
 
     Raises:
         UserError: a record has no list, or a segment of the test set is missing.
@@ -200,7 +219,7 @@ def _read_lists(
         lists.append([" ".join(each.split()) for each in texts])
         values = [entry.get("score") for entry in entries]
         scores.append(values if all(isinstance(v, (int, float)) for v in values) else None)
-    # The segments are matched by the number of their record in place of a text.
+    # The numbers of records stand in for texts, to match records with segments.
     numbered = ((where, {**record, _PLACE: str(n)}) for n, (where, record) in enumerate(given))
     wanted = records.Wanted("system", fields={"text": _PLACE})
     places = [int(place) for place in layout.sentences(records.read(numbered, path, wanted))]
@@ -212,6 +231,11 @@ def _read_lists(
 
 def write(args: argparse.Namespace, candidates: Candidates, choice: Sequence[int]) -> None:
     """Write the chosen translations to ``--out``, and print notes.
+
+    Args:
+        args: options ``out`` and ``to`` (the format).
+        candidates: candidates of all sentences.
+        choice: (sentences,) index of the chosen candidate of each sentence.
 
     Raises:
         UserError: the file cannot be written, or plain text cannot hold an empty translation.

@@ -2,17 +2,18 @@
 
 from typing import Callable, List, NamedTuple, Sequence, Tuple
 
-#: Log-probabilities of sentences, each given after the previous sentences of its document.
+#: Function from pairs of previous sentences and a sentence to the log-probability of each sentence
+#: after the previous ones.
 LanguageModel = Callable[[Sequence[Tuple[Tuple[str, ...], str]]], List[float]]
 
 
 class Hypothesis(NamedTuple):
-    """Translation of the first sentences of a document.
+    """Partial hypothesis of the beam search: translations of the first sentences of a document.
 
     Attributes:
-        score: sum of the weighted scores.
-        choice: index of the candidate of each sentence.
-        texts: these candidates.
+        score: sum of the weighted scores of these sentences.
+        choice: index of the chosen candidate of each sentence.
+        texts: the chosen candidates.
     """
 
     score: float = 0.0
@@ -27,18 +28,21 @@ def search(
     weight: float,
     beam: int,
 ) -> List[int]:
-    """Return the index of the chosen candidate of each sentence of a document.
+    """Choose the translation of each sentence of a document by beam search over the sentences.
 
-    The score of a document is the sum of the scores of its sentences, each with the weighted
-    log-probability of the sentence after those chosen before it.  Of equal hypotheses the first
-    wins.
+    The score of a document is the sum of the scores of its sentences, plus the weighted
+    log-probability of each sentence after the translations chosen before it.  Of equal hypotheses,
+    the first is kept.
 
     Args:
-        rows: (sentences,) their candidates.
-        scores: (sentences,) weighted scores of the candidates that do not depend on others.
-        language_model: log-probabilities of sentences after others.
+        rows: for each sentence, its candidates.
+        scores: for each sentence, the weighted sum of the other scores of each candidate.
+        language_model: function that returns log-probabilities of sentences after previous ones.
         weight: weight of the language model.
-        beam: number of hypotheses that are kept after each sentence.
+        beam: number of hypotheses to keep after each sentence.
+
+    Returns:
+        (sentences,) index of the chosen candidate of each sentence.
     """
     kept = [Hypothesis()]
     for texts, own in zip(rows, scores):

@@ -1,4 +1,4 @@
-"""Log-probabilities of sentences by a document language model of fairseq."""
+"""Log-probabilities of sentences after their context, by a document language model of fairseq."""
 
 import os
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -11,16 +11,16 @@ from fairseq_docmt.checkpoint_file import read_language_model
 from fairseq_docmt.data.text_checks import Symbols, tokens_of
 from fairseq_docmt.errors import UserError
 
-#: sentences before, and the sentence
+#: Previous sentences of the document, and the sentence to score.
 Pair = Tuple[Tuple[str, ...], str]
 
 
 class Row(NamedTuple):
-    """A sentence after its context.
+    """Input of the language model: a sentence to score, after its context.
 
     Attributes:
-        tokens: (n,) sentences one after another, each with its end symbol.
-        size: number of tokens of the last sentence, which is scored.
+        tokens: (n,) token ids of all sentences, each with its end symbol.
+        size: number of tokens of the last sentence, the one to score.
     """
 
     tokens: Tensor
@@ -28,18 +28,20 @@ class Row(NamedTuple):
 
 
 class DocumentLanguageModel:
-    """Scorer of sentences after the previous sentences of their document.
+    """Language model that scores sentences after the previous sentences of their document.
 
     A document is the sequence ``</s> s1 </s> s2 </s> …``, as fairseq's task ``language_modeling``
-    makes it with ``--sample-break-mode complete_doc`` from text with blank lines between documents.
-    Of the context, the earliest sentences are left out if the model has too few positions.
+    builds it with ``--sample-break-mode complete_doc`` from text with blank lines between
+    documents.  If the context exceeds the positions of the model, its earliest sentences are
+    dropped.  Scores are cached.
 
     Args:
         model: language model of fairseq, in evaluation mode.
-        dictionary: its words.
-        encode: function from a sentence to text in the form of the model's training text.
-        context: number of previous sentences, None for all.
-        max_tokens: maximum number of tokens of a batch, with padding.
+        dictionary: dictionary of the model.
+        encode: preprocessing of a sentence: tokenizer, truecasing and BPE, as applied to the
+            training text of the model.
+        context: maximum number of previous sentences to read; None for all.
+        max_tokens: maximum number of tokens in a batch, with padding.
     """
 
     def __init__(
@@ -59,12 +61,12 @@ class DocumentLanguageModel:
 
     @classmethod
     def load(cls, path: str, data: str = "", **options) -> "DocumentLanguageModel":
-        """Load a checkpoint.
+        """Load a language model from a checkpoint, onto the GPU if there is one.
 
         Args:
-            path: checkpoint.
-            data: folder with its dictionary, ``dict.txt``; by default that of training.
-            **options: of the class.
+            path: checkpoint of fairseq.
+            data: folder with its dictionary, ``dict.txt``; "" for the folder used in training.
+            **options: ``encode``, ``context`` and ``max_tokens`` of the class.
 
         Raises:
             UserError: the checkpoint or the dictionary is missing, or it is no language model.
@@ -84,13 +86,13 @@ class DocumentLanguageModel:
         return cls(model.cuda() if torch.cuda.is_available() else model, task.dictionary, **options)
 
     def score(self, pairs: Sequence[Pair]) -> List[float]:
-        """Compute the log-probabilities of sentences, end symbols included.
+        """Compute the log-probabilities of sentences with their end symbols, after their context.
 
         Args:
-            pairs: previous sentences of the document, and the sentence.
+            pairs: previous sentences of the document, and the sentence to score.
 
         Returns:
-            Natural logarithms, one for each pair.
+            Natural log-probability of the sentence of each pair.
 
         Raises:
             UserError: a sentence alone has more tokens than the model has positions.
@@ -105,7 +107,7 @@ class DocumentLanguageModel:
         return [self._scores[pair] for pair in pairs]
 
     def unknown(self, sentences: Sequence[str]) -> float:
-        """Return the share of the tokens of sentences that are not in the dictionary."""
+        """Return the proportion of the tokens of sentences that are not in the dictionary."""
         tokens = torch.cat([self._encoded(sentence) for sentence in sentences])
         return float(tokens.eq(self.dictionary.unk()).double().mean())
 
@@ -115,7 +117,11 @@ class DocumentLanguageModel:
         return self._known[sentence]
 
     def _shortened(self, before: Sequence[str], sentence: str) -> Pair:
-        """Leave out the context that the model does not read."""
+        """Return a sentence with the previous sentences that the model reads, the nearest ones.
+
+        Raises:
+            UserError: the sentence alone has more tokens than the model has positions.
+        """
         left = self._positions - len(self._encoded(sentence))
         if left < 0:
             raise UserError(
@@ -136,7 +142,15 @@ class DocumentLanguageModel:
         return Row(torch.cat([*map(self._encoded, before), last]), len(last))
 
     def _batches(self, order: List[int], rows: List[Row]) -> List[List[int]]:
-        """Cut rows, the shortest first, into batches."""
+        """Divide inputs into batches of at most ``max_tokens`` tokens with padding.
+
+        Args:
+            order: indices of the inputs by increasing length.
+            rows: the inputs.
+
+        Returns:
+            Indices of the inputs of each batch.
+        """
         batches: List[List[int]] = []
         for i in order:
             if not batches or (len(batches[-1]) + 1) * len(rows[i].tokens) > self.max_tokens:
@@ -146,7 +160,7 @@ class DocumentLanguageModel:
 
     @torch.no_grad()
     def _sums(self, rows: List[Row]) -> List[float]:
-        """Compute the log-probability of the last sentence of each row."""
+        """Compute the natural log-probability of the last sentence of each input of a batch."""
         ends = [len(row.tokens) for row in rows]
         target = torch.full((len(rows), max(ends)), self.dictionary.pad())
         scored = torch.zeros_like(target, dtype=torch.bool)
@@ -160,7 +174,7 @@ class DocumentLanguageModel:
         features, extra = decoder.extract_features(
             torch.cat([first, target[:, :-1]], dim=1), encoder_out=None
         )
-        # The output layer, most of the work, is computed for the scored tokens alone.
+        # The output layer is most of the work, so it is computed for the scored tokens only.
         output = decoder.output_layer(features[scored].unsqueeze(0)), extra
         of_words = self.model.get_normalized_probs(output, log_probs=True)[0]
         of_tokens = of_words.gather(1, target[scored].unsqueeze(1)).squeeze(1).double().cpu()

@@ -3,13 +3,13 @@ r"""Choose translations by minimum Bayes risk from n-best lists or several syste
     fairseq-docmt mbr --source test.zh --out mbr.en nbest.out
     fairseq-docmt mbr --source test.zh --out mbr.en one=one.out two=two.out
 
-Eikema and Aziz (2022): the translation with the highest mean score against all other candidates as
-references.  --by sets what is compared:
+Eikema and Aziz (2022): choose the candidate with the highest mean score, where all candidates serve
+as references.  --by sets what is compared:
 
   sentence   each sentence by itself
-  context    each sentence with the --context sentences before it: those already chosen before
-             the candidate, and those of the same candidate list before the references
-  document   whole documents: the documents of one system, or of one rank in all n-best lists
+  context    each sentence after the --context sentences before it: for a candidate, those already
+             chosen; for a reference, those of the same system or rank
+  document   whole documents: all translations of one system, or of one rank in the n-best lists
 
 `--metric comet` compares sentences; it needs --source.
 """
@@ -28,10 +28,10 @@ from fairseq_docmt.scoring.corpus.comet_metric import Scorer
 from fairseq_docmt.scoring.reranking import candidates as candidate_lists
 from fairseq_docmt.scoring.reranking.candidates import Candidates
 
-#: Sentences of context.
+#: Default number of previous sentences for ``--by context``.
 DEFAULT_CONTEXT = 3
 
-#: Score of hypotheses against references, given as two lists.
+#: Function from hypotheses and references, two lists of n texts, to the n scores of the pairs.
 Utility = Callable[[List[str], List[str]], Sequence[float]]
 
 
@@ -43,7 +43,8 @@ def _utility(metric) -> Utility:
     return score
 
 
-#: Metrics by name.  BLEU of a sentence uses the orders that it has.
+#: Name of a metric -> function from the tokenizer of BLEU to a utility.  In short sentences, BLEU
+#: uses only the n-gram orders that they have.
 UTILITIES: Dict[str, Callable[[str], Utility]] = {
     "chrf": lambda tokenize: _utility(CHRF()),
     "bleu": lambda tokenize: _utility(build_bleu(tokenize, effective_order=True)),
@@ -51,12 +52,12 @@ UTILITIES: Dict[str, Callable[[str], Utility]] = {
 
 
 def best(hypotheses: List[str], references: List[str], utility: Utility) -> int:
-    """Return the index of the hypothesis with the highest mean score against all references.
+    """Return the index of the candidate with the highest mean score against all references.
 
     Args:
         hypotheses: candidates.
-        references: one for each candidate, in the same order; equal candidates have equal ones.
-        utility: metric.
+        references: (candidates,) the candidates as references, perhaps with another context.
+        utility: function that scores hypotheses against references pair by pair.
     """
     distinct = list(dict.fromkeys(hypotheses))
     counts: Dict[str, int] = {}
@@ -68,20 +69,24 @@ def best(hypotheses: List[str], references: List[str], utility: Utility) -> int:
     scores = utility([one for one, _ in pairs], [other for _, other in pairs])
     table = np.reshape(scores, (len(distinct), len(counts)))
     expected = table @ np.array(list(counts.values())) / len(references)
-    # The first of equal candidates: the one that the model prefers.
+    # Of candidates with the same text, the index is that of the first, which the model prefers.
     return hypotheses.index(distinct[int(np.argmax(expected))])
 
 
 def choose(
     candidates: Candidates, utility: Utility, by: str, context: int = DEFAULT_CONTEXT
 ) -> List[int]:
-    """Return the index of the chosen candidate for each sentence.
+    """Choose the translation of each sentence by minimum Bayes risk.
 
     Args:
         candidates: candidates of all sentences.
-        utility: metric.
-        by: ``sentence``, ``context`` or ``document``.
+        utility: function that scores hypotheses against references pair by pair.
+        by: what is compared: ``sentence``; ``context``, a sentence after previous ones; or
+            ``document``.
         context: number of previous sentences for ``context``.
+
+    Returns:
+        (sentences,) index of the chosen candidate of each sentence.
     """
     choice: List[int] = []
     for first, end in tqdm(candidates.layout.index.spans, unit="document", disable=None):
@@ -104,13 +109,16 @@ def choose(
 
 
 def choose_by_comet(candidates: Candidates, comet: Scorer) -> List[int]:
-    """Return the index of the chosen candidate for each sentence, with COMET as utility.
+    """Choose the translation of each sentence by minimum Bayes risk, with COMET as utility.
 
-    All pairs of candidates are scored at once, since loading the model takes long.
+    All pairs of candidates are scored in one call, since loading the model takes long.
 
     Args:
         candidates: candidates of all sentences, with source.
-        comet: metric.
+        comet: function from samples, dictionaries with ``src``, ``mt`` and ``ref``, to scores.
+
+    Returns:
+        (sentences,) index of the chosen candidate of each sentence.
     """
     rows = list(zip(candidates.source, candidates.texts))
     pairs = dict.fromkeys(
@@ -125,7 +133,7 @@ def choose_by_comet(candidates: Candidates, comet: Scorer) -> List[int]:
 
 
 def _ranked(texts: List[str], rank: int) -> str:
-    """Return the candidate of a rank, or the last one."""
+    """Return the candidate of a rank, counted from 0, or the last one if there are fewer."""
     return texts[min(rank, len(texts) - 1)]
 
 
@@ -137,7 +145,7 @@ def _document(rows: List[List[str]], utility: Utility) -> List[int]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of ``fairseq-docmt mbr``."""
     candidate_lists.add_arguments(parser)
     parser.add_argument(
         "--metric", choices=[*UTILITIES, "comet"], default="chrf", help="default: chrf"
@@ -158,7 +166,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run ``fairseq-docmt mbr``: choose translations, and write them."""
     if args.context is not None and args.context < 1:
         raise UserError(f"--context must be at least 1, got {args.context}; or use --by sentence")
     if args.context is not None and args.by != "context":

@@ -1,4 +1,4 @@
-"""Models that score candidates: a document language model and a channel model (Yu et al., 2020)."""
+"""Document language model and channel model, which score candidates (Yu et al., 2020)."""
 
 import argparse
 import logging
@@ -13,28 +13,37 @@ from fairseq_docmt.text_form import read_text_forms
 
 logger = logging.getLogger(__name__)
 
-#: Share of unknown words above which a warning is given.
+#: Proportion of unknown words above which a warning is given.
 MANY_UNKNOWN = 0.1
 
 
 class NoisyChannel(NamedTuple):
-    """Scoring models of `rerank`; None for a model that was not given."""
+    """Scoring models of ``fairseq-docmt rerank``.
+
+    Attributes:
+        language_model: document language model of the target language, or None.
+        channel: model that translates in the opposite direction, or None.
+    """
 
     language_model: Optional[DocumentLanguageModel] = None
     channel: Optional[ReferenceScorer] = None
 
     def sentence_scores(self, pairs: Sequence[Pair]) -> List[float]:
-        """Return the log-probabilities of sentences, each given the sentences before it."""
+        """Return the natural log-probabilities of sentences by the language model.
+
+        Args:
+            pairs: previous sentences of the document, and the sentence to score.
+        """
         return self.language_model.score(pairs)
 
     def source_scores(self, pairs: Sequence[Tuple[str, str]]) -> List[float]:
-        """Return the log-probability of each source sentence given a translation of it.
+        """Return the log-probability of each source sentence given its translation.
 
         Args:
-            pairs: source and translation; each is scored by itself.
+            pairs: source and translation; each pair is scored without context.
 
         Raises:
-            UserError: a sentence does not fit the model.
+            UserError: a sentence is too long for the channel model.
         """
         distinct = list(dict.fromkeys(pairs))
         documents = [([translation], [source]) for source, translation in distinct]
@@ -44,10 +53,10 @@ class NoisyChannel(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that :func:`from_arguments` reads."""
+    """Add the options for the channel and language model, which :func:`from_arguments` reads."""
     add = parser.add_argument
-    add("--channel", metavar="FILE", help="model of the opposite direction, for channel")
-    add("--language-model", metavar="FILE", help="fairseq's language model of documents")
+    add("--channel", metavar="FILE", help="model that translates target to source, for channel")
+    add("--language-model", metavar="FILE", help="document language model of fairseq")
     add("--language-model-data", metavar="DIR", default="", help="folder with its dict.txt")
     add(
         "--language-model-context",
@@ -59,23 +68,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--text-form",
         nargs=2,
         metavar=("DIR", "LANGUAGE"),
-        help="candidates are raw text: prepare them like the text of this language in a folder of "
-        "prepare.py; default: source and candidates have the form of the training text",
+        help="source and candidates are raw text: preprocess the candidates like the text of this "
+        "language in a folder of prepare.py; default: both are preprocessed already",
     )
 
 
 def from_arguments(
     args: argparse.Namespace, names: Sequence[str], candidates: Candidates
 ) -> NoisyChannel:
-    """Load the models that scores need.
+    """Load the language model and the channel model named on the command line.
+
+    A warning is given if the language model does not know many words of the candidates.
 
     Args:
         args: options of the command line.
-        names: names of scores.
-        candidates: candidates of all sentences, to see whether their words are known.
+        names: names of the scores to compute, such as ``language-model``.
+        candidates: candidates of all sentences.
 
     Raises:
-        UserError: a model is missing or is not needed, or an option is invalid.
+        UserError: a model is missing or not needed for the scores, or an option is invalid.
     """
     for name, path in (("channel", args.channel), ("language-model", args.language_model)):
         if (name in names) != (path is not None):
@@ -117,7 +128,7 @@ def from_arguments(
 
 
 def _channel(args: argparse.Namespace) -> ReferenceScorer:
-    """Load the channel model; raw text is brought into the form of its training text."""
+    """Load the channel model, with its own preprocessing if ``--text-form`` says text is raw."""
     parser = argparse.ArgumentParser()
     add_model_arguments(parser)
     return load_scorer(args.channel, parser.parse_args([] if args.text_form else ["--as-prepared"]))

@@ -6,7 +6,7 @@ r"""Choose translations from n-best lists or several systems by a weighted sum o
         nbest.out --language-model lm.pt --channel en-zh.pt --score proposal \
         --score language-model:0.2,0.5,1 --score channel:0.2,0.5,1 --score length:0,0.5
 
-A score is one of these; higher is better:
+A score is one of the following; higher is better:
 
   model           the H- lines of fairseq-generate
   proposal        log-probability of the translation, the P- lines of fairseq-generate
@@ -19,9 +19,9 @@ A score is one of these; higher is better:
   FILE            one number for each candidate, sentence after sentence
 
 `--list FILE` writes the candidates in that order, to be scored by any other tool.  The candidate
-with the highest sum is chosen; of equal ones the first.  With a language model, --beam documents
-are kept after each sentence (Yu et al., 2020).  Of several weights, those with the best BLEU are
-chosen, which needs --reference.
+with the highest sum is chosen, or the first of these if there are several.  With a language model,
+documents are searched with a beam of --beam hypotheses (Yu et al., 2020).  If scores have several
+weights, the combination with the best BLEU is chosen, which needs --reference.
 """
 
 import argparse
@@ -45,30 +45,36 @@ from fairseq_docmt.scoring.reranking.candidates import Candidates
 from fairseq_docmt.scoring.reranking.noisy_channel import NoisyChannel
 from fairseq_docmt.scoring.texts.layout import Layout
 
-#: Model of COMET that needs no reference.
+#: Default COMET model, which needs no reference.
 DEFAULT_MODEL = "Unbabel/wmt22-cometkiwi-da"
 
 
 NO_MODELS = NoisyChannel()
 
-#: Score that depends on the translations of other sentences.
+#: Name of the score that depends on the translations of previous sentences.
 LANGUAGE_MODEL = "language-model"
 
-#: Documents that are kept after each sentence with a language model.
+#: Default number of hypotheses that the beam search with a language model keeps.
 DEFAULT_BEAM = 5
 
+#: For each sentence, the scores of its candidates.
 Table = List[List[float]]
 
 
 class Feature(NamedTuple):
-    """A score and its weight, or the weights to try."""
+    """A score to sum.
+
+    Attributes:
+        name: name of the score, such as ``model``, or a file with scores.
+        weights: its weight, or several weights to try.
+    """
 
     name: str
     weights: Tuple[float, ...]
 
 
 def parse_feature(text: str) -> Feature:
-    """Read ``NAME``, ``NAME:WEIGHT`` or ``NAME:WEIGHT,WEIGHT,...``.
+    """Parse ``NAME``, ``NAME:WEIGHT`` or ``NAME:WEIGHT,WEIGHT,...``; the default weight is 1.
 
     Raises:
         argparse.ArgumentTypeError: a weight is not a finite number.
@@ -86,10 +92,10 @@ def parse_feature(text: str) -> Feature:
 
 
 def read_scores(path: str, candidates: Candidates) -> Table:
-    """Read a file with one number for each candidate.
+    """Read a file with one number per candidate, and return the scores of each sentence.
 
     Raises:
-        UserError: a line is not a finite number, or there is not one for each candidate.
+        UserError: a line is not a finite number, or the file does not have one per candidate.
     """
     values = []
     for number, line in enumerate(read_lines(path), start=1):
@@ -120,17 +126,21 @@ def scores_of(
     comet: Optional[Scorer] = None,
     models: NoisyChannel = NO_MODELS,
 ) -> Table:
-    """Return a score of all candidates that does not depend on the choice for other sentences.
+    """Compute a score of all candidates, any but ``language-model``.
 
     Args:
-        name: name of a score, or a file.
+        name: name of the score, or a file with scores.
         candidates: candidates of all sentences.
-        references: (sentences,) for ``oracle``; None where there is none.
-        comet: metric for ``comet``.
-        models: model for ``channel``.
+        references: (sentences,) references for ``oracle``, None for a sentence without one.
+        comet: function from samples, dictionaries with ``src`` and ``mt``, to scores, for
+            ``comet``.
+        models: models, of which ``channel`` uses one.
+
+    Returns:
+        For each sentence, the scores of its candidates.
 
     Raises:
-        UserError: the score is not available.
+        UserError: the score cannot be computed from the files that were given.
     """
     if name == "model":
         if candidates.scores is None:
@@ -174,14 +184,17 @@ def choose(
     models: NoisyChannel = NO_MODELS,
     beam: int = 1,
 ) -> List[int]:
-    """Return the index of the chosen candidate for each sentence.
+    """Choose the translation of each sentence by the weighted sum of scores.
 
     Args:
         candidates: candidates of all sentences.
-        tables: scores of all candidates by name.
-        weights: weight of each of these scores, and of ``language-model``.
-        models: model for ``language-model``.
-        beam: number of documents that are kept after each sentence.
+        tables: name of a score -> for each sentence, the scores of its candidates.
+        weights: name of a score -> weight, including ``language-model`` if it is used.
+        models: models, of which ``language-model`` uses one.
+        beam: number of hypotheses that the search with a language model keeps.
+
+    Returns:
+        (sentences,) index of the chosen candidate of each sentence.
     """
     sums = [
         [sum(weights[name] * value for name, value in zip(tables, values)) for values in zip(*rows)]
@@ -204,14 +217,16 @@ def tune(
     choose_by,
     metric: BLEU,
 ) -> Dict[str, float]:
-    """Return the weights with the best BLEU; of equal ones the first.
+    """Return the combination of weights with the best BLEU, as name of the score -> weight.
+
+    All combinations are tried and their BLEU is printed; of equal ones, the first is returned.
 
     Args:
         candidates: candidates of all sentences.
-        features: scores with the weights to try, all of which are combined.
-        references: (sentences,); None where there is none.
-        choose_by: function from weights by name to the choice of candidates.
-        metric: BLEU.
+        features: scores with the weights to try.
+        references: (sentences,) references, None for a sentence without one.
+        choose_by: function from weights to the index of the chosen candidate of each sentence.
+        metric: BLEU of sacreBLEU.
     """
     names = [feature.name for feature in features]
     known = [place for place, text in enumerate(references) if text is not None]
@@ -233,7 +248,7 @@ def _written(weights: Dict[str, float]) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of ``fairseq-docmt rerank``."""
     candidate_lists.add_arguments(parser)
     parser.add_argument(
         "--score",
@@ -242,12 +257,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:WEIGHT[,WEIGHT...]]",
         help="a score of the list above; may be repeated; default: model",
     )
-    parser.add_argument("--reference", metavar="FILE", help="reference for oracle and for weights")
+    parser.add_argument(
+        "--reference", metavar="FILE", help="reference for oracle, and to choose among weights"
+    )
     parser.add_argument("--tokenize", choices=BLEU.TOKENIZERS, metavar="NAME", help="for BLEU")
     parser.add_argument(
         "--beam",
         type=int,
-        help=f"documents kept by --score language-model; default: {DEFAULT_BEAM}",
+        help=f"hypotheses kept by --score language-model; default: {DEFAULT_BEAM}",
     )
     noisy_channel.add_arguments(parser)
     comet_metric.add_arguments(parser, DEFAULT_MODEL)
@@ -257,7 +274,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run ``fairseq-docmt rerank``: score the candidates, and write the best ones."""
     features = args.score or [Feature("model", (1.0,))]
     names = [feature.name for feature in features]
     _check(args, features, names)
@@ -289,7 +306,12 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _references(layout: Layout, path: str, plain: bool) -> List[Optional[str]]:
-    """Return the (sentences,) reference; None where it is missing or marked as bad.
+    """Read the (sentences,) reference, None for a sentence that lacks one or is marked as bad.
+
+    Args:
+        layout: documents and sentences of the test set.
+        path: file of the reference.
+        plain: whether the file is plain text, whatever it looks like.
 
     Raises:
         UserError: there is no reference for any sentence.
@@ -305,10 +327,15 @@ def _references(layout: Layout, path: str, plain: bool) -> List[Optional[str]]:
 
 
 def _check(args: argparse.Namespace, features: Sequence[Feature], names: List[str]) -> None:
-    """Refuse options that do not go together.
+    """Refuse options of the command that do not go together.
+
+    Args:
+        args: options of the command line.
+        features: scores and weights of ``--score``.
+        names: their names.
 
     Raises:
-        UserError: they do not.
+        UserError: an option is invalid, has no effect, or needs another one.
     """
     if len(set(names)) < len(names):
         raise UserError("a --score is given twice; give each name once")

@@ -1,1 +1,1 @@
-"""Texts of a test set: outputs, references and sources, matched document by document."""
+"""Reading of a test set: translations, references and sources, matched segment by segment."""

@@ -1,1 +1,1 @@
-"""Words that need context: pronouns, formality, tagged words."""
+"""Accuracy and F1 of words whose translation needs context, such as pronouns and formality."""

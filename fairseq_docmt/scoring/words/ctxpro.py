@@ -3,18 +3,18 @@ r"""Measure accuracy on words that need context in translations, without scores 
     fairseq-docmt ctxpro gender.opensubtitles.en-de.test.json \
         one=one.txt two=two.txt
 
-A translation is right if the expected word is in the sentence that is tested.  Sets are read as
+A translation is correct if the tested sentence contains the expected word.  Sets are read as
 published:
 
   ctxpro   Wicks and Post (2023): gender, formality, auxiliary, inflection, animacy (.json);
-           words are looked for in the last sentence of a translation
+           the tested sentence is the last one of a translation
   genpro   generative use of ContraPro (Müller et al., 2018) and of the set of Lopes et al. (2020)
            (.json), and the tables that the scripts of Post and Junczys-Dowmunt (2023) make (.tsv)
 
 Words are compared as in the scripts of each set.  A system has one translation for each item: of
-the sentence, or of context and sentence.  The sentence is what follows the last --separator, or the
-last one that the package sentence-splitter finds (--last-sentence; default for ctxpro, in the
-language of the name of the set).
+the sentence alone, or of its context and the sentence.  The tested sentence is the part after the
+last --separator, or the last sentence that the package sentence-splitter finds (--last-sentence;
+this is the default for ctxpro, with the language in the name of the set).
 """
 
 import argparse
@@ -41,12 +41,12 @@ SEPARATOR = "<eos>"
 
 
 class Target(NamedTuple):
-    """A word that a translation should have.
+    """An item of a test set: a word that the translation of a sentence should contain.
 
     Attributes:
         expected: the word or words.
-        labels: properties by which results are grouped.
-        place: index of the tested sentence among those of the translation, -1 for the last.
+        labels: properties by which results are grouped, such as ``{"distance": "2"}``.
+        place: index of the tested sentence among the sentences of the translation, -1 for the last.
     """
 
     expected: str
@@ -55,7 +55,12 @@ class Target(NamedTuple):
 
 
 class TargetSet(NamedTuple):
-    """A test set: its kind (a key of ``has_word``) and its items."""
+    """A test set of words that translations should contain.
+
+    Attributes:
+        kind: ``ctxpro`` or ``genpro``, which decides how words are compared.
+        items: the words and where to look for them.
+    """
 
     kind: str
     items: List[Target]
@@ -65,7 +70,7 @@ class TargetSet(NamedTuple):
 
 
 def read_targets(path: str) -> TargetSet:
-    """Read a test set and detect its format.
+    """Read a test set of ctxpro or genpro, detecting its format.
 
     Raises:
         UserError: the file is missing, has an unknown format or lacks a value.
@@ -108,7 +113,18 @@ def _target(where: str, expected, labels: Dict[str, str], place: int = -1) -> Ta
 
 
 def _table(text: str, path: str) -> List[Target]:
-    """Read rows of index (may be missing), distance, correct or contrastive, pronoun, texts."""
+    """Read the items of a tab-separated table of genpro.
+
+    The columns are: index of the tested sentence (may be missing), distance of the antecedent, kind
+    (must be ``correct``), expected pronoun, source and target.
+
+    Args:
+        text: content of the file.
+        path: the file, for messages.
+
+    Raises:
+        UserError: a row is malformed, or there is none.
+    """
     items = []
     for number, line in enumerate(lines_of(text), start=1):
         where, columns = f"{path}: line {number}", line.split("\t")
@@ -131,11 +147,14 @@ def _table(text: str, path: str) -> List[Target]:
 
 
 def has_word(kind: str) -> Callable[[str, str], bool]:
-    """Return a function of sentence and expected word that judges as the scripts of the set.
+    """Return a function that tells whether a sentence contains an expected word.
 
     Args:
-        kind: ``ctxpro``: words between spaces after removing ASCII punctuation; ``genpro``: tokens
-            of the Moses tokenizer for German.
+        kind: how words are found, as in the scripts of the set.  ``ctxpro``: between spaces, after
+            removing ASCII punctuation; ``genpro``: as tokens of the Moses tokenizer for German.
+
+    Returns:
+        Function of the sentence and the word.
     """
     if kind == "genpro":
         tokenizer = MosesTokenizer(lang="de")
@@ -148,7 +167,10 @@ def has_word(kind: str) -> Callable[[str, str], bool]:
 
 
 def last_sentences(language: str) -> Callable[[str], str]:
-    """Return a function that gives the last sentence of a text, split as in the code of ctxpro.
+    """Return a function that returns the last sentence of a text, split as in the code of ctxpro.
+
+    Args:
+        language: code of the language of the text.
 
     Raises:
         UserError: the package sentence_splitter is missing or does not know the language.
@@ -173,13 +195,14 @@ def judge(
     separator: str = SEPARATOR,
     last: Optional[Callable[[str], str]] = None,
 ) -> List[bool]:
-    """Return for each item whether its translation has the expected word.
+    """Return, for each item, whether its translation contains the expected word.
 
     Args:
         targets: test set.
-        lines: (items,) translations.
+        lines: (items,) translations, each with its context if it was translated.
         separator: text between the sentences of a translation.
-        last: function that gives the tested sentence, in place of the separator.
+        last: function from a translation to the tested sentence, instead of splitting it at
+            ``separator``; None to split.
     """
     right = has_word(targets.kind)
     found = []
@@ -199,7 +222,7 @@ def judge(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of ``fairseq-docmt ctxpro``."""
     parser.add_argument(
         "set", metavar="SET", help="test set as published: .json, or .tsv of genpro"
     )
@@ -219,7 +242,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run ``fairseq-docmt ctxpro``: judge the translations, and print or write the accuracies."""
     targets = read_targets(args.set)
     language = language_of(args, targets.kind)
     last = last_sentences(language) if language else None
@@ -246,10 +269,15 @@ def main(args: argparse.Namespace) -> None:
 
 
 def language_of(args: argparse.Namespace, kind: str) -> Optional[str]:
-    """Return the language in which the last sentence of a translation is found; None: no need.
+    """Return the language for splitting translations into sentences, or None to use a separator.
+
+    Args:
+        args: options of the command line.
+        kind: kind of the test set, ``ctxpro`` or ``genpro``.
 
     Raises:
-        UserError: the separator is empty or given with a language, or nothing names the language.
+        UserError: the separator is empty or given together with a language, or neither an option
+            nor the name of the set shows the language.
     """
     if args.separator is not None and not args.separator:
         raise UserError("--separator is empty; give the text between sentences, such as <eos>")
@@ -267,7 +295,12 @@ def language_of(args: argparse.Namespace, kind: str) -> Optional[str]:
 
 
 def read_system(path: str, set_name: str, items: int) -> List[str]:
-    """Read the translations of a test set.
+    """Read the (items,) translations of a test set by one system.
+
+    Args:
+        path: file of the system.
+        set_name: file of the test set, for messages.
+        items: number of items.
 
     Raises:
         UserError: there is not one translation for each item.
@@ -290,7 +323,16 @@ def read_system(path: str, set_name: str, items: int) -> List[str]:
 
 
 def accuracy(targets: TargetSet, right: List[bool]) -> dict:
-    """Count right items: in total (``all``) and ``by label``, label -> value -> counts."""
+    """Return the accuracy over all items and for each value of each label, for JSON.
+
+    Args:
+        targets: test set.
+        right: (items,) whether the translation of each item is correct.
+
+    Returns:
+        ``all``: numbers of items and correct ones, and accuracy; ``by label``: label -> value ->
+        the same numbers.
+    """
     groups: Dict[str, Dict[str, List[bool]]] = {label: {} for label in LABELS}
     for item, verdict in zip(targets.items, right):
         for label, value in item.labels.items():

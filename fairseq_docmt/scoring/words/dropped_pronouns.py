@@ -4,20 +4,21 @@ r"""Measure how well the English translation restores the pronouns that a Chines
         sentence=sentence.out memory=memory.out
 
 Dropped pronouns are marked in the source, as in ``<你>_S要不要去看电影``.  For each person, the
-English forms (I, me, my, mine, myself) in the translation are counted, and the pronouns of that
-person that the source does have are subtracted.  The rest are restored pronouns.  Recall is the
-share of the marks that are restored; precision is the share of the restored pronouns, in all
-sentences, that are marked.  Recall alone rewards pronouns everywhere.  English needs pronouns that
-nobody marks, so that no text has a precision of 1; the reference is scored too.  Recall is
-also given over the marks that the reference restores.  The F1 of each further system is compared
-with that of the first, by bootstrap over sentences, because corpora with marks have few documents,
-of very different lengths.
+English forms (I, me, my, mine, myself) in the translation are counted, and the overt pronouns of
+that person in the source are subtracted; the difference is the number of restored pronouns.  Recall
+is the proportion of marked pronouns that are restored.  Precision is the proportion of restored
+pronouns, in all sentences, that are marked; without it, a system could add pronouns everywhere.
+English also needs pronouns that are not marked, so that even a perfect translation has a precision
+below 1; therefore the reference is scored too.  Recall is also reported over those marked pronouns
+that the reference restores.  The F1 of each system is compared with the first one by bootstrap over
+sentences, because corpora with marks have few documents, of very different lengths.
 
-Only a mark with a suffix (``_S``, ``_O`` ...) counts.  Marks of other words, and pronouns in
-brackets without a suffix, are left out and reported.
+Only marks with a suffix (``_S``, ``_O`` ...) count.  Marks of other words, and pronouns in brackets
+without a suffix, are left out and reported.
 
-``--from-reference`` needs no marks: every pronoun counts that the reference has and the source
-lacks.  Some of these no Chinese sentence would have, such as "it" in "it is late".
+``--from-reference`` needs no marks: a pronoun counts as dropped if the reference has it and the
+source lacks it.  This includes some that no Chinese sentence would have, such as "it" in "it is
+late".
 """
 
 import argparse
@@ -62,14 +63,14 @@ CHINESE = re.compile(r"[我俺咱]们|你们|(?<![其吉])他们|她们|它们|[
 
 
 class Restored(NamedTuple):
-    """Counts of the dropped pronouns of a person.
+    """Counts of the dropped pronouns of one person (such as I, you, he) or of all.
 
     Attributes:
-        marked: marks in the source.
+        marked: dropped pronouns that are marked in the source.
         found: marked pronouns that the translation has.
         produced: pronouns that the translation has and the source lacks, marked or not.
         in_reference: marked pronouns that the reference has.
-        found_too: pronouns in the reference that the translation has as well.
+        found_too: marked pronouns that both the reference and the translation have.
     """
 
     marked: int = 0
@@ -80,17 +81,17 @@ class Restored(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """Share of the produced pronouns that are marked; 0 if there are none."""
+        """Proportion of the produced pronouns that are marked; 0 if none is produced."""
         return self.found / self.produced if self.produced else 0.0
 
     @property
     def recall(self) -> float:
-        """Share of the marks that are restored; 0 if there are none."""
+        """Proportion of the marked pronouns that the translation has; 0 if none is marked."""
         return self.found / self.marked if self.marked else 0.0
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of precision and recall."""
+        """Harmonic mean of precision and recall; 0 without any pronoun."""
         total = self.marked + self.produced
         return 2 * self.found / total if total else 0.0
 
@@ -99,7 +100,12 @@ class Restored(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Difference in F1, with its 95 % confidence interval; None with a single sentence."""
+    """Difference in F1 from the first system, with its 95 % confidence interval.
+
+    Attributes:
+        f1: F1 of the system minus F1 of the first one.
+        low, high: ends of the interval; None if there is a single sentence.
+    """
 
     f1: float
     low: Optional[float]
@@ -107,12 +113,12 @@ class Difference(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """Pronouns of a source sentence, counted by person.
+    """Numbers of dropped and overt pronouns of a source sentence.
 
     Attributes:
-        marked: dropped pronouns.
-        there: pronouns that the sentence does have.
-        left_out: marks that do not count, by their text.
+        marked: person -> number of dropped pronouns.
+        there: person -> number of overt pronouns.
+        left_out: text of a mark -> number, for marks that do not count.
     """
 
     marked: Counter
@@ -121,7 +127,7 @@ class Dropped(NamedTuple):
 
 
 def read_marks(sentence: str) -> Dropped:
-    """Count the pronouns of a marked sentence."""
+    """Count the dropped and overt pronouns of a sentence with marks such as ``<你>_S``."""
     marked: Counter = Counter()
     left_out: Counter = Counter()
 
@@ -156,12 +162,16 @@ def found_in(dropped: Dropped, translation: str) -> Counter:
 def count_restored(
     sentences: Sequence[Dropped], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, Restored]:
-    """Count the restored pronouns of a system by person, and all of them (``all``).
+    """Count the restored pronouns in the translations of a system.
 
     Args:
-        sentences: (sentences,) pronouns of the source.
-        hypotheses: (sentences,)
-        references: lists of (sentences,); the highest count of each person is used.
+        sentences: (sentences,) dropped and overt pronouns of the source.
+        hypotheses: (sentences,) translations.
+        references: one or more references, each (sentences,); for each sentence and person, the
+            highest count is used.
+
+    Returns:
+        Person -> counts, for persons that are marked; and ``all``, their sum.
     """
     counts = dict.fromkeys(FORMS, Restored())
     for number, dropped in enumerate(sentences):
@@ -180,11 +190,14 @@ def count_restored(
 
 
 def f1_differences(sentences: Sequence[Dropped], texts: Translations) -> Dict[str, Difference]:
-    """Compare the F1 of each system with that of the first, by paired bootstrap over sentences.
+    """Compare the F1 of each system with the first one, by paired bootstrap over sentences.
 
     Args:
-        sentences: (sentences,) pronouns of the source.
-        texts: translations by system.
+        sentences: (sentences,) dropped and overt pronouns of the source.
+        texts: test set.
+
+    Returns:
+        System -> difference in F1, for all systems but the first.
     """
     counts = {name: _by_sentence(sentences, found) for name, found in texts.systems.items()}
     first, *others = counts
@@ -192,7 +205,16 @@ def f1_differences(sentences: Sequence[Dropped], texts: Translations) -> Dict[st
 
 
 def _by_sentence(sentences, hypotheses) -> Counts:
-    """Return two (sentences,): twice the restored pronouns; marked and produced ones."""
+    """Return the numerators and denominators of F1 for each sentence.
+
+    Args:
+        sentences: (sentences,) dropped and overt pronouns of the source.
+        hypotheses: (sentences,) translations.
+
+    Returns:
+        (sentences,) twice the number of restored pronouns that are marked, and (sentences,) number
+        of marked plus produced pronouns.
+    """
     restored, total = [], []
     for dropped, hypothesis in zip(sentences, hypotheses):
         produced = produced_in(dropped, hypothesis)
@@ -202,13 +224,13 @@ def _by_sentence(sentences, hypotheses) -> Counts:
 
 
 def from_reference(texts: Translations) -> List[Dropped]:
-    """Take the pronouns for dropped that a reference has and the source lacks.
+    """Return the pronouns of each source sentence, where dropped ones are only in the reference.
 
-    Marks of the source do not count.  With several references, the highest count of each person is
+    Marks in the source do not count.  With several references, the highest count of each person is
     used.
 
     Raises:
-        UserError: there are none.
+        UserError: no pronoun is dropped.
     """
     sentences = []
     for source, *references in zip(texts.source, *texts.references):
@@ -225,10 +247,10 @@ def from_reference(texts: Translations) -> List[Dropped]:
 
 
 def marks_of(texts: Translations) -> List[Dropped]:
-    """Read the marks of the source.
+    """Return the pronouns of each source sentence, where dropped ones are marked (``<你>_S``).
 
     Raises:
-        UserError: nothing is marked.
+        UserError: no pronoun is marked.
     """
     sentences = [read_marks(sentence) for sentence in texts.source]
     if not any(dropped.marked for dropped in sentences):
@@ -240,7 +262,7 @@ def marks_of(texts: Translations) -> List[Dropped]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of ``fairseq-docmt dropped-pronouns``."""
     translations.add_arguments(parser, source_required=True)
     parser.add_argument(
         "--from-reference",
@@ -252,7 +274,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run ``fairseq-docmt dropped-pronouns``: count pronouns, and print or write the scores."""
     texts = translations.from_arguments(args)
     sentences = from_reference(texts) if args.from_reference else marks_of(texts)
     counts = {
@@ -285,7 +307,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _signature(texts: Translations, from_reference: bool) -> str:
-    """Return what the figures depend on, in the format of sacreBLEU."""
+    """Return the settings behind the scores, like the signatures of sacreBLEU."""
     parts = [texts.signature]
     parts += [f"nrefs:{len(texts.references)}"]
     parts += ["marks:reference"] if from_reference else []
@@ -296,7 +318,12 @@ def _signature(texts: Translations, from_reference: bool) -> str:
 def tables_of(
     counts: Dict[str, Dict[str, Restored]], reference: Dict[str, Restored]
 ) -> List[Table]:
-    """Return tables of F1, and of recall over the marks that the reference restores."""
+    """Return tables of F1, and of recall over the marked pronouns that the reference restores.
+
+    Args:
+        counts: system -> person -> counts.
+        reference: person -> counts of the reference itself.
+    """
     columns = {**counts, "(reference)": reference}
     f1 = [
         [person, str(c.marked), *(_cell(found[person]) for found in columns.values())]

@@ -4,10 +4,10 @@ r"""Compute the F1 of words that depend on previous sentences (after MuDA), with
         --reference test.fr --tags tags.jsonl sentence=sentence.out window=window.out
 
 Fernandes et al. (2023): words of the reference and of each system are tagged for lexical cohesion,
-formality, verb form and pronouns, as far as the target language has them.  In each sentence, a
-tagged word is correct as often as hypothesis and reference both have it, tagged for the same
-phenomenon.  Rules replace the neural word alignment and coreference of the published code, so the
-figures differ from its figures; the guide to evaluation lists the differences.
+formality, verb form and pronouns, as far as there are rules for the target language.  In each
+sentence, a tagged word is correct as often as hypothesis and reference both have it with the same
+tag.  Rules replace the neural word alignment and coreference resolution of the published code, so
+scores differ from those of that code; the guide to evaluation lists the differences.
 """
 
 import argparse
@@ -35,15 +35,15 @@ PAIRS = {f"en-{language}": rules for language, rules in LANGUAGES.items()}
 
 
 def analyse(model, sentences: Sequence[str], pos: bool, lemmas: bool) -> List[Sentence]:
-    """Analyse the words of sentences.
+    """Analyse sentences with spaCy, and return the words of each sentence.
 
     Args:
         model: spaCy pipeline.
-        sentences: texts.
-        pos, lemmas: whether parts of speech and lemmas are needed.
+        sentences: (sentences,) texts.
+        pos, lemmas: whether the pipeline must give parts of speech and lemmas.
 
     Raises:
-        UserError: the pipeline does not give what is needed.
+        UserError: the pipeline gives no parts of speech or no lemmas, but they are needed.
     """
     found = []
     given = {"parts of speech": not pos, "lemmas": not lemmas}
@@ -70,12 +70,12 @@ def _word(token) -> Word:
 def tag(
     rules: Rules, texts: Translations, source: List[Sentence], target: List[Sentence]
 ) -> List[Tagged]:
-    """Tag the words of all documents of a test set.
+    """Return the words of each sentence that depend on previous sentences, by phenomenon.
 
     Args:
         rules: rules of the target language.
-        texts: test set, for its documents.
-        source, target: (sentences,) each.
+        texts: test set, for its document boundaries.
+        source, target: (sentences,) analysed sentences of both sides.
     """
     return [
         tagged
@@ -87,11 +87,11 @@ def tag(
 def count(
     rules: Rules, hypotheses: Sequence[Tagged], references: Sequence[Tagged]
 ) -> Dict[str, Counts]:
-    """Count the tagged words of hypotheses, of references, and of both, by phenomenon.
+    """Count the tagged words in hypotheses, in references, and in both, for each phenomenon.
 
     Args:
         rules: rules of the target language.
-        hypotheses, references: (sentences,) each.
+        hypotheses, references: (sentences,) tagged words of each sentence.
     """
     counts = dict.fromkeys(rules.phenomena, Counts())
     for found, wanted in zip(hypotheses, references):
@@ -103,13 +103,13 @@ def count(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of ``fairseq-docmt muda``."""
     pronouns.add_tagging_arguments(parser, PAIRS)
     _tables.add_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run ``fairseq-docmt muda``: tag words, and print or write the F1 of each phenomenon."""
     rules = PAIRS[args.pair]
     # The English models need the parser to tell "this" as a pronoun from "this" as a determiner.
     models = [pronouns.tagger(args.source_model or SOURCE_MODEL, exclude=["ner"])]

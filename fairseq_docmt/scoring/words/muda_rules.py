@@ -1,29 +1,29 @@
-"""Words whose translation depends on previous sentences, by target language.
+"""Rules that find words whose translation depends on previous sentences, by target language.
 
-Fernandes et al. (2023), sections 3 and 4, and the word lists of their code (MuDA).  All phenomena
-are those of translation from English.  A word of a target sentence is tagged for
+They follow Fernandes et al. (2023), sections 3 and 4, with the word lists of their code (MuDA), for
+translation from English.  The tagged words of a target sentence are:
 
-* lexical cohesion: a content word that has been the translation of the same source word REPEATED
-  times or more in previous sentences;
-* formality: a pronoun of the familiar or the polite form, after one of the same form;
-* verb form: a verb in a tense that English does not distinguish, after one in the same tense;
-* pronouns: a translation of a source pronoun that has several, by gender or formality.
+* lexical cohesion: content words that translated the same source word in at least REPEATED previous
+  sentences of the document;
+* formality: familiar or polite pronouns, if the same level of formality occurred before;
+* verb form: verbs in a tense that English does not distinguish, if it occurred before;
+* pronouns: translations of a source pronoun that is ambiguous in gender or formality.
 
-MuDA aligns words and resolves coreference by neural models.  Here, instead:
+MuDA aligns words and resolves coreference with neural models.  Instead, these rules assume that:
 
-* a content word counts as translation of each content word of the source sentence, so a pair is
-  repeated if both words are in the same sentence pairs;
-* a target pronoun is the translation of a source pronoun of the sentence, unless the sentence has
+* a content word translates every content word of the source sentence, so that a pair is repeated
+  whenever both words occur in the same sentence pairs;
+* a target pronoun translates a source pronoun of its sentence, unless the source sentence has
   another word with the same translation;
-* a source pronoun of the third person may have its antecedent in its own sentence if a noun stands
-  before it, and does not count then.
+* a third-person source pronoun with a noun before it in its sentence may have its antecedent there,
+  and is not counted.
 """
 
 import re
 from collections import Counter
 from typing import Dict, FrozenSet, List, NamedTuple, Sequence, Set
 
-#: Number of previous sentences with a pair of words that make the next one cohesive (MuDA).
+#: Number of previous sentences with a pair of words from which its next use is tagged (MuDA).
 REPEATED = 3
 COHESION, FORMALITY, VERB_FORM, PRONOUNS = PHENOMENA = (
     "lexical cohesion",
@@ -36,14 +36,14 @@ _EDGES = re.compile(r"^\W+|\W+$")
 
 
 class Word(NamedTuple):
-    """A word as analysed by spaCy.
+    """A word with its analysis by spaCy.
 
     Attributes:
-        text: the word.
+        text: the word as written.
         lemma: dictionary form, in lower case.
         pos: universal part of speech.
         content: whether it is neither a stop word nor punctuation.
-        tenses: values of the feature Tense.
+        tenses: values of the morphological feature Tense.
     """
 
     text: str
@@ -64,16 +64,16 @@ Tagged = Dict[str, List[str]]
 
 
 class Rules(NamedTuple):
-    """Rules of a target language; all words in lower case.
+    """Rules for a target language; all words are in lower case.
 
     Attributes:
         model: name of the spaCy model.
-        lemmas: whether words have other forms than the lemma.
-        formality: class -> words.
-        capital: words of ``formality`` that must have a capital letter.
+        lemmas: whether words are inflected, so that the model must give lemmas.
+        formality: level, ``familiar`` or ``polite`` -> its pronouns.
+        capital: pronouns of ``formality`` that count only if capitalised, such as German "Sie".
         tenses: tenses that English does not distinguish.
-        pronouns: source pronoun -> translations, words that are always pronouns.
-        persons: source pronouns whose antecedent is not a noun.
+        pronouns: ambiguous source pronoun -> its translations.
+        persons: source pronouns that do not refer to a noun, such as "you".
         blockers: target pronoun -> other source words that it may translate.
     """
 
@@ -88,7 +88,7 @@ class Rules(NamedTuple):
 
     @property
     def phenomena(self) -> List[str]:
-        """Phenomena that the language has rules for."""
+        """Names of the phenomena that the target language has rules for."""
         rules = (True, self.formality, self.tenses, self.pronouns)
         return [name for name, rule in zip(PHENOMENA, rules) if rule]
 
@@ -96,11 +96,14 @@ class Rules(NamedTuple):
 def tag_document(
     rules: Rules, source: Sequence[Sentence], target: Sequence[Sentence]
 ) -> List[Tagged]:
-    """Tag the words of a translated document.
+    """Return the words of each target sentence of a document that depend on previous sentences.
 
     Args:
         rules: rules of the target language.
-        source, target: (sentences,) each.
+        source, target: (sentences,) analysed sentences of the document.
+
+    Returns:
+        For each sentence, phenomenon -> tagged words.
     """
     pairs: Counter = Counter()
     classes: Set[str] = set()
@@ -118,7 +121,13 @@ def tag_document(
 
 
 def _cohesive(source: Sentence, target: Sentence, pairs: Counter) -> List[str]:
-    """Tag by the pairs of previous sentences, and add those of this one."""
+    """Return the content words of a target sentence that continue a repeated translation.
+
+    Args:
+        source, target: the sentence on both sides.
+        pairs: (source lemma, target lemma) -> number of previous sentences with this pair; the
+            pairs of this sentence are added.
+    """
     originals = {word.lemma for word in source if word.content}
     words = [word for word in target if word.content]
     tagged = [
@@ -131,7 +140,13 @@ def _cohesive(source: Sentence, target: Sentence, pairs: Counter) -> List[str]:
 
 
 def _formal(rules: Rules, source: Sentence, target: Sentence, seen: Set[str]) -> List[str]:
-    """Tag words of the classes that were seen, and add those of this sentence."""
+    """Return the pronouns of a target sentence whose level of formality occurred before.
+
+    Args:
+        rules: rules of the target language.
+        source, target: the sentence on both sides.
+        seen: levels that occurred so far in the document; the levels in this sentence are added.
+    """
     class_of = {word: name for name, words in rules.formality.items() for word in words}
     has_you = any(word.form in _YOU for word in source)
     tagged = []
@@ -150,7 +165,13 @@ def _formal(rules: Rules, source: Sentence, target: Sentence, seen: Set[str]) ->
 
 
 def _verbs(rules: Rules, target: Sentence, seen: Set[str]) -> List[str]:
-    """Tag verbs in the tenses that were seen, and add those of this sentence."""
+    """Return the verbs of a target sentence whose tense occurred before.
+
+    Args:
+        rules: rules of the target language; only its ``tenses`` count.
+        target: the sentence.
+        seen: tenses that occurred so far in the document; the tenses in this sentence are added.
+    """
     tagged = []
     for word in target:
         tenses = rules.tenses & word.tenses if word.pos == "VERB" else frozenset()

@@ -1,8 +1,8 @@
 """Ambiguous pronouns and their translations, by language pair.
 
 English-German follows Herold and Ney (2023), appendix A.1.  The paper refers to its code (an
-extension of BlonDe, Jiang et al., 2022) for the word lists; the lists here are those of the code,
-including "ihr" as formal.  To add a language pair, add an entry to PAIRS.
+extension of BlonDe, Jiang et al., 2022) for the word lists, which are copied here, including "ihr"
+as a formal pronoun.  To add a language pair, add an entry to PAIRS.
 """
 
 from typing import Dict, FrozenSet, List, NamedTuple, Tuple
@@ -12,16 +12,17 @@ Tagged = List[Tuple[str, str]]
 
 
 class PronounRules(NamedTuple):
-    """Rules for one phenomenon of a language pair; all words in lower case.
+    """Rules for one phenomenon, pronouns or formality, of a language pair; words in lower case.
 
-    A source sentence is valid if one of its pronouns is a trigger.  For each valid sentence the
-    pronouns of each class are counted on the target side.  The class ``unclear`` is skipped if the
-    source also has a blocker, which would be translated by the same words.
+    A source sentence is valid if it has a trigger.  In the translation of a valid sentence, the
+    pronouns of each class are counted.
 
     Attributes:
-        source_tags, target_tags: part-of-speech tags of pronouns.
-        triggers, blockers: source words.
-        classes: name -> target words.
+        source_tags, target_tags: part-of-speech tags of pronouns on both sides.
+        triggers: ambiguous source pronouns.
+        blockers: source pronouns that are translated like the class ``unclear``, which therefore is
+            not counted in sentences that contain one.
+        classes: name of a class -> target pronouns.
         unclear: name of the class that blockers exclude.
     """
 
@@ -33,7 +34,10 @@ class PronounRules(NamedTuple):
     unclear: str
 
     def classes_of(self, source: Tagged) -> List[str]:
-        """Return the classes to count in translations of a sentence; none if it is not valid."""
+        """Return the names of the classes to count in translations of a tagged source sentence.
+
+        The list is empty if the sentence has no trigger.
+        """
         pronouns = {word.lower() for word, tag in source if tag in self.source_tags}
         if not pronouns & self.triggers:
             return []
@@ -41,13 +45,18 @@ class PronounRules(NamedTuple):
         return [name for name in self.classes if not (blocked and name == self.unclear)]
 
     def count(self, name: str, target: Tagged) -> int:
-        """Count the pronouns of a class in a target sentence."""
+        """Count the pronouns of a class in a tagged target sentence.
+
+        Args:
+            name: name of the class.
+            target: words and part-of-speech tags.
+        """
         words = self.classes[name]
         return sum(word.lower() in words and tag in self.target_tags for word, tag in target)
 
 
 class LanguagePair(NamedTuple):
-    """Names of the spaCy models of both sides, and rules by phenomenon."""
+    """Rules for a language pair: the names of the spaCy models, and phenomenon -> rules."""
 
     source_model: str
     target_model: str

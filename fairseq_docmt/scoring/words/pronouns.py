@@ -3,12 +3,12 @@ r"""Compute the F1 of ambiguous pronouns and of formality, with spaCy's taggers.
     fairseq-docmt pronouns --source test.en --reference test.de \
         sentence=sentence.out window=window.out
 
-Herold and Ney (2023), appendix A.1.  In each valid sentence, pronouns of a class are correct as far
-as hypothesis and reference both have them.  Precision is relative to the pronouns of the
-hypotheses, recall to those of the references (the paper swaps the two names, which does not change
-F1).  `all` is micro F1 over the classes, as in the paper; the code of the paper leaves out neuter
-pronouns, as `without neuter` does.  Texts are tagged with their original case; --lowercase tags
-them in lower case, as the code of the paper does.
+Herold and Ney (2023), appendix A.1.  In each sentence with an ambiguous source pronoun, a pronoun
+of a class is correct as often as hypothesis and reference both have the class.  Precision is
+relative to the pronouns of the hypotheses, recall to the pronouns of the references (the paper
+swaps the two names, which does not change F1).  `all` is micro F1 over the classes, as in the
+paper; the code of the paper leaves out neuter pronouns, as `without neuter` does.  Texts are tagged
+with their original case; --lowercase tags them in lower case, as the code of the paper does.
 """
 
 import argparse
@@ -26,7 +26,12 @@ from fairseq_docmt.scoring.words.pronoun_rules import PAIRS, PronounRules, Tagge
 
 
 class Counts(NamedTuple):
-    """Numbers of pronouns of a class in hypotheses, in references, and in both."""
+    """Numbers of tagged words, such as pronouns of a class, and the scores that follow from them.
+
+    Attributes:
+        hypothesis, reference: number in the hypotheses and in the references.
+        both: number of matches, summed over sentences.
+    """
 
     hypothesis: int = 0
     reference: int = 0
@@ -34,17 +39,17 @@ class Counts(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """Share of the hypotheses' pronouns that are correct; 0 if there are none."""
+        """Proportion of matches among the words of the hypotheses; 0 if there are none."""
         return self.both / self.hypothesis if self.hypothesis else 0.0
 
     @property
     def recall(self) -> float:
-        """Share of the references' pronouns that are found; 0 if there are none."""
+        """Proportion of matches among the words of the references; 0 if there are none."""
         return self.both / self.reference if self.reference else 0.0
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of precision and recall."""
+        """Harmonic mean of precision and recall; 0 if there are no words."""
         total = self.hypothesis + self.reference
         return 2 * self.both / total if total else 0.0
 
@@ -58,11 +63,15 @@ def count_pronouns(
     hypotheses: Sequence[Tagged],
     references: Sequence[Tagged],
 ) -> Dict[str, Counts]:
-    """Count the pronouns of each class, and of all classes together (``all``).
+    """Count the pronouns of each class in a test set.
 
     Args:
-        rules: rules of a language pair.
-        source, hypotheses, references: (sentences,) each.
+        rules: rules for one phenomenon of a language pair.
+        source, hypotheses, references: (sentences,) tagged sentences.
+
+    Returns:
+        Class -> counts; ``all`` is their sum, and ``without neuter``, if there is this class, the
+        sum of the others.
     """
     single = map(count_in_sentence, repeat(rules), source, hypotheses, references)
     return with_all(summed(rules.classes, list(single)))
@@ -71,7 +80,12 @@ def count_pronouns(
 def count_in_sentence(
     rules: PronounRules, source: Tagged, hypothesis: Tagged, reference: Tagged
 ) -> Dict[str, Counts]:
-    """Return the counts of each class in a sentence."""
+    """Return class -> counts for a sentence; a match needs the class, not the same word.
+
+    Args:
+        rules: rules for one phenomenon of a language pair.
+        source, hypothesis, reference: words and part-of-speech tags of the sentence.
+    """
     counts = dict.fromkeys(rules.classes, Counts())
     for name in rules.classes_of(source):
         found, wanted = rules.count(name, hypothesis), rules.count(name, reference)
@@ -80,12 +94,20 @@ def count_in_sentence(
 
 
 def summed(names: Iterable[str], counts: Sequence[Dict[str, Counts]]) -> Dict[str, Counts]:
-    """Return the sums of the counts of sentences by name."""
+    """Sum counts over sentences.
+
+    Args:
+        names: names of classes or phenomena.
+        counts: for each sentence, name -> counts.
+
+    Returns:
+        Name -> counts.
+    """
     return {name: sum((found[name] for found in counts), Counts()) for name in names}
 
 
 def with_all(counts: Dict[str, Counts]) -> Dict[str, Counts]:
-    """Add the sum of all classes (``all``), and the sum ``without neuter``."""
+    """Return counts of classes, extended by their sum (``all``) and the sum ``without neuter``."""
     total = sum(counts.values(), Counts())
     if "neuter" in counts:
         others = (found for name, found in counts.items() if name != "neuter")
@@ -94,7 +116,15 @@ def with_all(counts: Dict[str, Counts]) -> Dict[str, Counts]:
 
 
 def by_sentence(counts: Sequence[Counts]) -> _intervals.Counts:
-    """Return two (sentences,), of which F1 is a share: twice the common ones, and all."""
+    """Return the numerators and denominators of F1 for each sentence.
+
+    Args:
+        counts: (sentences,) counts of each sentence.
+
+    Returns:
+        (sentences,) twice the number of matches, and (sentences,) number in hypothesis plus number
+        in reference.
+    """
     both = np.array([2 * found.both for found in counts])
     return both, np.array([found.hypothesis + found.reference for found in counts])
 
@@ -102,7 +132,12 @@ def by_sentence(counts: Sequence[Counts]) -> _intervals.Counts:
 def pronoun_tags(
     phenomena: Dict[str, PronounRules], source: Sequence[Tagged], references: Sequence[Tagged]
 ) -> List[List[str]]:
-    """Return for each sentence the classes that its reference has, e.g. ``pronouns: feminine``."""
+    """Return the classes found in the reference of each sentence, e.g. ``pronouns: feminine``.
+
+    Args:
+        phenomena: phenomenon -> rules.
+        source, references: (sentences,) tagged sentences.
+    """
     return [
         [
             f"{phenomenon}: {name}"
@@ -115,11 +150,11 @@ def pronoun_tags(
 
 
 def tagger(name: str, exclude: Sequence[str] = ("ner", "lemmatizer", "parser")):
-    """Load a spaCy pipeline for tagging.
+    """Load a spaCy pipeline for tagging words.
 
     Args:
-        name: name of an installed model, or a folder.
-        exclude: parts that are not needed.
+        name: name of an installed model, or its folder.
+        exclude: components of the pipeline that are not needed.
 
     Raises:
         UserError: there is no such model, or a package that it needs is missing.
@@ -141,12 +176,12 @@ def tagger(name: str, exclude: Sequence[str] = ("ner", "lemmatizer", "parser")):
 
 
 def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged]:
-    """Tag the words of sentences.
+    """Return the words of each sentence with their part-of-speech tags.
 
     Args:
         model: spaCy pipeline.
-        sentences: texts.
-        lowercase: convert the texts to lower case first.
+        sentences: (sentences,) texts.
+        lowercase: whether to convert the texts to lower case first.
 
     Raises:
         UserError: the pipeline gives no tags.
@@ -159,11 +194,11 @@ def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged
 
 
 def add_tagging_arguments(parser: argparse.ArgumentParser, pairs: Iterable[str]) -> None:
-    """Add the options of commands that tag both sides: texts, languages and spaCy models.
+    """Add the options of commands that tag both sides: texts, language pair and spaCy models.
 
     Args:
         parser: parser of the command.
-        pairs: pairs of languages that it covers.
+        pairs: language pairs that it supports, such as ``en-de``.
     """
     translations.add_arguments(parser, source_required=True)
     tags.add_argument(parser)
@@ -173,14 +208,14 @@ def add_tagging_arguments(parser: argparse.ArgumentParser, pairs: Iterable[str])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of ``fairseq-docmt pronouns``."""
     add_tagging_arguments(parser, PAIRS)
     parser.add_argument("--lowercase", action="store_true", help="lowercase texts before tagging")
     _tables.add_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run ``fairseq-docmt pronouns``: tag the texts, and print or write the F1 of each class."""
     pair = PAIRS[args.pair]
     models = [tagger(args.source_model or pair.source_model)]
     models.append(tagger(args.target_model or pair.target_model))
@@ -218,7 +253,13 @@ def main(args: argparse.Namespace) -> None:
 
 
 def table(title: str, rows_are: str, systems: Dict[str, Dict[str, Counts]]) -> Table:
-    """Return a table of F1 with a row for each class and a column for each system."""
+    """Return a table of F1 with a row for each class and a column for each system.
+
+    Args:
+        title: what is counted, such as ``pronouns``.
+        rows_are: header of the first column, such as ``class``.
+        systems: system -> class -> counts.
+    """
     first = next(iter(systems.values()))
     rows = [
         [name, str(wanted.reference), *(_cell(found[name]) for found in systems.values())]
@@ -233,7 +274,7 @@ def _cell(found: Counts) -> str:
 
 
 def numbers(by_class: Dict[str, Counts]) -> dict:
-    """Return counts, precision, recall and F1 of each class, for JSON."""
+    """Return the counts, precision, recall and F1 of each class as dictionaries, for JSON."""
     return {
         name: {**c._asdict(), "precision": c.precision, "recall": c.recall, "f1": c.f1}
         for name, c in by_class.items()

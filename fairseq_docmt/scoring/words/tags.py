@@ -1,7 +1,7 @@
-"""Tags of sentences, such as the phenomena that they contain, as JSON lines.
+"""Files of tags of sentences: the phenomena that each contains, by which the report filters.
 
-Each line has the fields ``doc_id`` (or the number of the document, from 1), ``segment`` (from 1)
-and ``tags``, a list of names.  The report filters sentences by them.
+Each line is a JSON object with ``doc_id`` (the name of the document, or its number from 1),
+``segment`` (from 1) and ``tags``, a list of names.
 """
 
 import argparse
@@ -14,19 +14,19 @@ from fairseq_docmt.scoring.texts.translations import Translations
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option with the file for :func:`write`."""
+    """Add the option ``--tags``, the file for :func:`write`."""
     parser.add_argument(
         "--tags", metavar="FILE", help="write which sentences are counted, for --tags of `report`"
     )
 
 
 def write(path: str, texts: Translations, tags: Sequence[Sequence[str]]) -> None:
-    """Write the tags of all sentences that have some.
+    """Write the tags of all sentences that have any.
 
     Args:
         path: file to write.
         texts: test set.
-        tags: (sentences,) names.
+        tags: (sentences,) list of the tags of each sentence.
 
     Raises:
         UserError: the file cannot be written.
@@ -41,10 +41,13 @@ def write(path: str, texts: Translations, tags: Sequence[Sequence[str]]) -> None
 
 
 def read(paths: Sequence[str], texts: Translations) -> List[List[str]]:
-    """Read the tags of the sentences of a test set from all files: (sentences,) lists of names.
+    """Read the tags of the sentences of a test set from one or more files.
+
+    Returns:
+        (sentences,) list of the tags of each sentence.
 
     Raises:
-        UserError: a line is not in the format, or names a sentence that the test set lacks.
+        UserError: a line is malformed, or names a sentence that the test set lacks.
     """
     starts = texts.index.starts.tolist()
     documents = {texts.name_of(number): number for number in range(texts.index.num_documents)}
