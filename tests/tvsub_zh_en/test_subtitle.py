@@ -71,7 +71,8 @@ def test_a_pronoun_that_the_source_has_is_not_marked(tmp_path):
 
 
 SIZE = (
-    r"out/train\.zh has 72 sentences, the one of the paper 2,150,945; give that corpus, or ANY_SIZE"
+    r"out/train\.zh has 72 sentences, the one of the paper 2,150,945; give that corpus, or "
+    '--prepare="--corpus-size any"'
 )
 
 
@@ -156,7 +157,7 @@ def recipe(tmp_path_factory):
     folder = shell.top / "examples" / "tu2018_cache"
 
     def run(command: str, status: int = 0):
-        done = shell.run(command, str(folder), COMMIT="c", ANY_SIZE="1")
+        done = shell.run(command, str(folder), COMMIT="c")
         assert done.returncode == status, f"{command}\n{(done.stdout + done.stderr)[-3000:]}"
         return done
 
@@ -175,7 +176,9 @@ def files(folder: Path) -> dict:
 @pytest.mark.long  # a few minutes; test_recipes.py has a dry run
 def test_small_size_from_the_text_to_the_tables(recipe):
     folder, run = recipe
-    command = "bash subtitle.sh CORPUS WORK --limit 600 --prepare='--bpe-operations 50'"
+    command = (
+        "bash subtitle.sh CORPUS WORK --limit 600 --prepare='--corpus-size any --bpe-operations 50'"
+    )
     run(command)
     results = json.loads((folder / "WORK" / "results.json").read_text())
     assert results["sets"] == ["test", "references", "valid"]
@@ -206,7 +209,7 @@ def test_small_size_from_the_text_to_the_tables(recipe):
 @pytest.mark.long
 def test_size_of_the_paper_from_the_text_to_the_tables(recipe):
     folder, run = recipe
-    run("bash subtitle.sh CORPUS PAPER --size paper --prepare='--words 6'")
+    run("bash subtitle.sh CORPUS PAPER --size paper --prepare='--corpus-size any --words 6'")
     systems = json.loads((folder / "PAPER" / "results.json").read_text())["systems"]
     assert len(systems) == 9
     for name, system in systems.items():

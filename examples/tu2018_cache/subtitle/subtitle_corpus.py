@@ -1,16 +1,15 @@
 """Check the Subtitle corpus of Tu et al. (2018), unpack it, and mark its dropped pronouns.
 
-    python subtitle_corpus.py CORPUS OUT
+    python subtitle_corpus.py CORPUS OUT [paper|any]
 
 CORPUS has train, dev and test with the suffixes zh and en, test.ref1.en and test.ref2.en (further
 references), and test.dp-oracle.zh (the source with the dropped pronouns put back); files may end in
 .xz.  Lines are tokenised; a blank line separates episodes.  OUT gets the same files and
 test.marked.zh, the source with a mark for each dropped pronoun, for `dropped-pronouns`.
-With the environment variable ANY_SIZE, a corpus of another size is taken too.
+With `any`, a corpus of another size is taken too (--corpus-size of prepare.sh).
 """
 
 import lzma
-import os
 import shutil
 import sys
 from collections import Counter
@@ -57,7 +56,8 @@ def check_size(split: str, sentences: int, name: str, any_size: bool) -> None:
     if not any_size and sentences != SENTENCES[split]:
         raise CorpusError(
             f"{name} has {sentences:,} sentences, the one of the paper {SENTENCES[split]:,}; give "
-            "that corpus, or ANY_SIZE=1, with which figures cannot be compared with the paper's"
+            'that corpus, or --prepare="--corpus-size any", with which figures cannot be compared '
+            "with the paper's"
         )
 
 
@@ -111,6 +111,6 @@ def main(corpus: Path, out: Path, any_size: bool) -> None:
 
 if __name__ == "__main__":
     try:
-        main(Path(sys.argv[1]), Path(sys.argv[2]), "ANY_SIZE" in os.environ)
+        main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] == ["any"])
     except CorpusError as error:
         sys.exit(f"error: {error}")
