@@ -1,7 +1,7 @@
 """``--criterion attention_regularization``: attend to the words that translators look at.
 
-The stock layers do not return the weights of self-attention.  Only the rows that are needed are
-computed, from the inputs of fairseq's attention modules, and the layers stay as they are.
+The stock layers do not return the weights of self-attention.  They stay as they are: the weights of
+the words concerned are computed again from the inputs of fairseq's attention modules.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class AttentionInputs(NamedTuple):
         key: (S, B, E) keys.
         key_padding_mask: (B, S) bool, True for padding; None if there is none.
         attn_mask: (T, S) mask that is added to the logits; None if there is none.
-        has_graph: whether the module was called with gradients.
+        has_graph: True if the module was called with gradients.
     """
 
     query: Tensor
@@ -238,7 +238,7 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
         """Return a regularized attention module of a model.
 
         Raises:
-            UserError: the model does not have it.
+            UserError: the model does not have the module.
         """
         side, module = MODULES[name]
         layers = getattr(getattr(model, side), "layers", ())
@@ -308,7 +308,7 @@ def parse_layers(text: str) -> Dict[str, int]:
     """Parse ``encoder:0,cross:0,decoder:-1``.
 
     Raises:
-        UserError: it is not of this form.
+        UserError: the text has another form.
     """
     found: Dict[str, int] = {}
     for part in text.split(","):

@@ -18,7 +18,7 @@ from fairseq_docmt.data.decoding_units import DecodingUnit
 
 
 class RowGrouping(TypedDict):
-    """Rows in groups of similar length."""
+    """Division of the rows of a batch into groups of similar length."""
 
     #: (r,) rows of each group
     rows: List[Tensor]
@@ -31,7 +31,7 @@ class RowGrouping(TypedDict):
 
 
 class RowGroupings(TypedDict):
-    """Groups of the rows of a batch."""
+    """Groups of the rows of a batch, by source and by target length."""
 
     #: sources by their length
     source: RowGrouping

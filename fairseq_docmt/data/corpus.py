@@ -61,7 +61,7 @@ class DocumentCorpus:
         self.tgt_sizes = None if pairs.tgt is None else pairs.tgt_sizes[self.index.line_ids]
 
     def within(self, most: Sequence[int]) -> np.ndarray:
-        """Return (sentences,) bool, True for those that do not exceed a limit of tokens.
+        """Return (sentences,) bool, True for sentences within the limits of tokens.
 
         Args:
             most: maximum numbers of tokens of source and target.
@@ -87,7 +87,7 @@ class DocumentCorpus:
             added: symbols that follow the words of the dictionaries.
 
         Raises:
-            UserError: a line has one, or it has words that are not in the dictionary.
+            UserError: a line has a symbol as a word, or a word that is not in the dictionary.
         """
         pairs = self.pairs
         for side, dictionary in ((pairs.src, pairs.src_dict), (pairs.tgt, pairs.tgt_dict)):
@@ -120,7 +120,7 @@ class DocumentCorpus:
 
 
 class CutSources(BaseWrapperDataset):
-    """Sources of at most ``longest`` tokens, the end symbol included."""
+    """Dataset of sources cut to at most ``longest`` tokens, the end symbol included."""
 
     def __init__(self, dataset, longest: int):
         super().__init__(dataset)
@@ -143,10 +143,10 @@ def cut(sentence: Tensor, longest: int) -> Tensor:
 
 
 def _cut_sources(pairs: LanguagePairDataset, longest: int) -> None:
-    """Cut the sources, as fairseq does with ``--truncate-source``.
+    """Return pairs with cut sources, as fairseq does with ``--truncate-source``.
 
-    Datasets with which fairseq has already done so are unwrapped: they count one token more for
-    every line, so that blank lines look like sentences.
+    Where fairseq has already cut them, its wrapper is removed: it counts one token too many in
+    each line, so that blank lines look like sentences.
     """
     if isinstance(pairs.src, ConcatDataset):
         pairs.src.datasets = [CutSources(_stored(part), longest) for part in pairs.src.datasets]
@@ -238,7 +238,7 @@ def _check_binary_file(dataset) -> None:
 
 
 def parts_of(dataset) -> Iterator[Tuple[int, int, int]]:
-    """Yield the parts of a split, and their repetitions.
+    """Yield the parts of a split: ``train``, ``train1`` ..., repeated parts as often as read.
 
     Args:
         dataset: lines of one side; those of a concatenated split are of ``train``, ``train1``, ...

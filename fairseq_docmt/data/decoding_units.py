@@ -100,7 +100,7 @@ class DecodingUnit:
         )
 
     def starting_at(self, row: int) -> "DecodingUnit":
-        """Return one of the rows and those after it as a unit without context."""
+        """Return the rows from ``row`` on as a unit without context."""
         at = self.num_context + row
         return replace(
             self,
@@ -170,7 +170,7 @@ class OpenDocument:
 
 
 class Lines(NamedTuple):
-    """Lines of a corpus or of interactive input, blank ones included, and what belongs to each.
+    """Lines of a corpus or of interactive input, blank ones included, with their references etc.
 
     Attributes:
         src: 1-D tensors that end in ``</s>``.
@@ -216,8 +216,8 @@ class Cut(NamedTuple):
     Attributes:
         index: sentences and documents.
         spans: (units, 2) sentences of each unit.
-        source_ends: (units,) sentence after the last of each source, which may have more sentences
-            than the span; None if it has not.
+        source_ends: (units,) end of each source, which may have further sentences after the span;
+            None if no source has.
         window: number of sentences of a window, of which the last is translated; None to translate
             all sentences of each span.
         most: maximum number of source tokens of a unit; None without a limit.
@@ -237,9 +237,9 @@ class DecodingUnits(FairseqDataset):
         lines: lines of the corpus or input.
         cut: how they are cut into units.
         empty_lines: ids of lines that get an empty hypothesis, such as blank lines of the input.
-        too_long: those of ``empty_lines`` that exceed the maximum positions of the model, with
-            the number of their document in the whole corpus.
-        opened: document that the first lines continue.
+        too_long: line -> number of its document in the whole corpus, for ``empty_lines`` beyond the
+            maximum positions of the model.
+        opened: document that the first lines continue, or None.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class DecodingUnits(FairseqDataset):
         return int(self.sizes[index])
 
     def num_rows(self, number: int) -> int:
-        """Return the number of lines to translate of an item."""
+        """Return the number of lines that an item translates."""
         if number >= len(self.spans) or self.cut.window:
             return 1
         return int(self.spans[number, 1] - self.spans[number, 0])
@@ -368,7 +368,7 @@ class DecodingUnits(FairseqDataset):
 
 
 def _fill(order, sizes, max_tokens, max_items) -> Iterator[List[int]]:
-    """Fill batches in the given order; the longest item of a batch determines its padded size."""
+    """Return batches of items in the given order, within the limits of padded size and items."""
     batch, longest = [], 0
     for item in order:
         longest = max(longest, sizes[item])

@@ -72,7 +72,7 @@ class DocumentView(LanguagePairDataset):
             function that draws them anew for each epoch, given ``random``.
         seed: seed of what is drawn in each epoch.
         loss_on_last: compute the loss on the last sentence of each span only.
-        id_of_last: the ``id`` of an example is the line id of its last sentence, not of the first.
+        id_of_last: let the ``id`` of an example be the line id of its last sentence, not its first.
         formats: formats of both sides; by default without tags and ``<bod>``.
         fits: (sentences,) bool, False for sentences that are too long to be read; None if all are.
         source_spans: function from the spans to those of their sources, which may have further
@@ -131,7 +131,7 @@ class DocumentView(LanguagePairDataset):
         return [self.seed % 2**32, self.epoch]
 
     def _read(self, spans: np.ndarray) -> None:
-        """Make the examples of the given spans those of the dataset."""
+        """Set the examples of the dataset to the given spans."""
         corpus, pairs = self.corpus, self.corpus.pairs
         of_source = self._source_spans_of
         self.source_spans = of_source(spans) if of_source else spans
@@ -242,13 +242,13 @@ class DocumentView(LanguagePairDataset):
         """Report sentences that do not fit into the model.
 
         Args:
-            lines: their lines, from 0.
+            lines: lines of the sentences, from 0.
             most: maximum number of source and target tokens.
-            ignore: whether they are left out.
+            ignore: True if they are left out.
             kept: number of examples without them.
 
         Raises:
-            UserError: there are some, and they may not be left out, or there are no others.
+            UserError: sentences may not be left out (``ignore`` is False), or no example is left.
         """
         if not lines:
             return

@@ -247,7 +247,7 @@ class StreamView(DocumentView):
         return {**example, "place": place}
 
     def line_ids_of(self, place: Place) -> list:
-        """Return the line id of the sentence at a place, nothing for a filler."""
+        """Return the line id of the sentence at a place in a list, empty for a filler."""
         return [] if place.sentence == FILLER else [int(self.ids[place.sentence])]
 
     def collater(self, samples, pad_to_length=None) -> dict:

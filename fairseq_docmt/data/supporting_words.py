@@ -44,7 +44,10 @@ class Ambiguity(NamedTuple):
 
 
 def path_of(corpus: DocumentCorpus, part: int = 0) -> str:
-    """Return the file of ``train`` (part 0), ``train1``, ...: ``train.zh-en.supporting.jsonl``."""
+    """Return the path of the supporting words of ``train`` (part 0), ``train1`` (part 1) ...
+
+    An example is ``train.zh-en.supporting.jsonl``.
+    """
     split, pair = corpus.name.rsplit(".", 1)
     return f"{split}{part or ''}.{pair}.supporting.jsonl"
 
@@ -111,7 +114,7 @@ def _links(
     """Yield the positions of queries and keys of one attention.
 
     Args:
-        attention: its name.
+        attention: name of the attention, such as ``encoder``.
         line: line of the ambiguous words.
         ambiguity: ambiguous words and their supporting words.
         positions: side -> line -> positions of its tokens.
@@ -156,10 +159,10 @@ class _Check:
         self.document[index.line_ids] = index.document
 
     def word(self, side: str, line: int, token: int, of_line: int) -> Word:
-        """Return a word.
+        """Return a word of a line as text.
 
         Raises:
-            ValueError: it is not in the document of ``of_line``.
+            ValueError: the word is not in the document of ``of_line``.
         """
         if type(token) is not int:
             raise ValueError(f"{token!r} is not the number of a token")

@@ -59,12 +59,12 @@ class Symbols(NamedTuple):
     def of_task(cls, task, dictionary: Dictionary) -> "Symbols":
         """Return the symbols of a dictionary of a task.
 
-        Tasks of fairseq have added none: in their text, ``<sep>`` is a word like any other.
+        Tasks of fairseq have no added symbols: in their text, ``<sep>`` is a word like any other.
         """
         return cls.of(dictionary, getattr(task, "added_symbols", ()))
 
     def among(self, tokens: np.ndarray) -> np.ndarray:
-        """Return which tokens are symbols, or not in the dictionary at all."""
+        """Return a bool array, True for tokens that are symbols or not in the dictionary at all."""
         found = tokens >= self.added
         for symbol in (self.dictionary.bos(), self.dictionary.pad(), self.dictionary.eos()):
             found |= tokens == symbol
@@ -74,8 +74,8 @@ class Symbols(NamedTuple):
         """Refuse a sentence that has a symbol as a word.
 
         Args:
-            tokens: its words, without the end symbol.
-            place: what the message says of its place.
+            tokens: token ids of the sentence, without the end symbol.
+            place: file and line of the sentence, for the message.
 
         Raises:
             UserError: the sentence has a symbol.
@@ -139,7 +139,7 @@ def _tokens(dataset, first: int, last: int, start: int, end: int) -> np.ndarray:
     Args:
         dataset: lines.
         first, last: lines from ``first`` to before ``last``.
-        start, end: the same in tokens from the beginning of the file.
+        start, end: the same range in tokens, counted from the beginning of the file.
     """
     index, buffer = getattr(dataset, "_index", None), getattr(dataset, "_bin_buffer", None)
     if buffer is not None and hasattr(index, "_pointers"):
@@ -220,7 +220,7 @@ def check_side(path: str) -> None:
         path: files without ``.bin`` and ``.idx``.
 
     Raises:
-        UserError: only one of the two is there, or one is empty or cut.
+        UserError: only one of the two files exists, or a file is empty or cut.
     """
     index, tokens = f"{path}.idx", f"{path}.bin"
     for missing, other in ((index, tokens), (tokens, index)):

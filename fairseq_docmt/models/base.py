@@ -53,7 +53,7 @@ NEW = "new"
 
 
 def options_dataclass(architecture: Callable, *configs: type) -> type:
-    """Return a dataclass with the options of several, by the names of their flags.
+    """Return a dataclass with the options of several dataclasses, by the names of their flags.
 
     Args:
         architecture: function that sets the missing options of a namespace, which are None by
@@ -77,7 +77,7 @@ def options_dataclass(architecture: Callable, *configs: type) -> type:
 
 
 def options_of(config: type, prefix: str = "") -> Iterator[Tuple[str, type, Field]]:
-    """Return name, type and field of the options of a dataclass and of those nested in it."""
+    """Return (name, type, field) for each option of a dataclass and of dataclasses nested in it."""
     for option in fields(config):
         flag = prefix + option.name
         if isinstance(option.type, type) and issubclass(option.type, FairseqDataclass):
@@ -102,7 +102,7 @@ def with_defaults(cfg, architecture: Callable) -> Namespace:
     """Return the options of a model, completed by its architecture.
 
     Args:
-        cfg: options by name; what is None is not given. ``_name`` may be a variant.
+        cfg: options by name; None for options that are not given. ``_name`` may be a variant.
         architecture: architecture function of the model.
     """
     if OmegaConf.is_config(cfg):
@@ -158,7 +158,7 @@ class ExtendedModel:
 
     @classmethod
     def check_options(cls, args) -> None:
-        """Check the options of a model, completed by its architecture; it may change them.
+        """Check the complete options of a model, and convert some of them in place.
 
         Raises:
             UserError: an option is invalid or not supported.
@@ -216,7 +216,7 @@ class ExtendedModel:
 
 
 class DocumentTransformer(ExtendedModel, TransformerModel):
-    """Base of transformers with their own encoder and decoder, which know the separator.
+    """Base of transformers with an encoder and decoder of this package.
 
     Attributes:
         encoder_class, decoder_class: classes of encoder and decoder.
@@ -230,12 +230,12 @@ class DocumentTransformer(ExtendedModel, TransformerModel):
 
     @classmethod
     def add_args(cls, parser):
-        """Add the options of the model's dataclass, which include those of fairseq's."""
+        """Add the options of the model's dataclass, fairseq's own options included."""
         super(TransformerModelBase, cls).add_args(parser)
 
     @classmethod
     def check_options(cls, args):
-        """Check the options of a model, completed by its architecture; it may change them.
+        """Check the complete options of a model, and convert some of them in place.
 
         Attention heads must divide the width of their side.
         """
@@ -265,7 +265,7 @@ class DocumentTransformer(ExtendedModel, TransformerModel):
 
 
 class PackedTargets:
-    """Mixin for models whose logits may be those of the positions with loss only."""
+    """Mixin for models that may return logits of the positions with loss only."""
 
     def get_targets(self, sample, net_output):
         """Return the targets of the logits: of all positions, or of those with loss."""

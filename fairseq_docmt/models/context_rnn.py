@@ -90,7 +90,7 @@ class ContextRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
     def upgrade_state_dict_named(self, state_dict, name):
         """Keep the initialisation of new modules that the checkpoint lacks.
 
-        Also drops a layer of older checkpoints.
+        Also drop a layer that only older checkpoints have.
         """
         earlier = [key for key in state_dict if ".context_initial." in key and "encoder" in key]
         for key in earlier:

@@ -71,7 +71,7 @@ class GTransformerModel(DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check the options of a model, completed by its architecture; it may change them."""
+        """Check the complete options of a model, and convert some of them in place."""
         super().check_options(args)
         for part, layers in (
             ("encoder", args.encoder_layers),

@@ -65,7 +65,7 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check the options of a model, completed by its architecture; it may change them."""
+        """Check the complete options of a model, and convert some of them in place."""
         super().check_options(args)
         output_dim = int(args.decoder_output_dim)  # fairseq-train gives it as text
         if args.context_side != "source" and output_dim != args.decoder_embed_dim:

@@ -51,7 +51,7 @@ class DocumentModel(Protocol):
     full_context_alignment: bool
 
     def load_pretrained_parts(self, sentences: Iterable[Tensor], read: Callable) -> None:
-        """Load parts that were trained before.
+        """Load parts of the model that were trained before.
 
         Args:
             sentences: sentences (S,) of the training set, from which statistics may be computed.
@@ -205,7 +205,8 @@ def aligns_whole_outputs(model) -> bool:
 def separate_beams(model) -> None:
     """Undo ``set_beam_size`` of fairseq's BART.
 
-    With it, only fairseq's own search can call the decoder, and training cannot go on.
+    After a call of that method, only fairseq's own search can use the decoder, and the model can no
+    longer be trained.
     """
     set_beam_size = getattr(model, "set_beam_size", None)
     if set_beam_size is not None:

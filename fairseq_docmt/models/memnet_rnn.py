@@ -102,7 +102,7 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
 
     @classmethod
     def build_model(cls, args, task):
-        """Build a model, which remembers the files of its language models."""
+        """Build a model; it keeps the paths of its language models to load them later."""
         model = super().build_model(args, task)
         model.sentence_lm = args.sentence_lm
         return model

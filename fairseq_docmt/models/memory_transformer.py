@@ -112,7 +112,7 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check the options of a model, completed by its architecture; it may change them."""
+        """Check the complete options of a model, and convert some of them in place."""
         super().check_options(args)
         args.memory_layers = {
             side: layers_with_memory(args, side) for side in ("encoder", "decoder")

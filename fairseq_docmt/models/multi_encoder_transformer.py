@@ -82,7 +82,7 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check the options of a model, completed by its architecture; it may change them."""
+        """Check the complete options of a model, and convert some of them in place."""
         super().check_options(args)
         if args.share_context_encoder and args.context_side == "target":
             raise UserError(

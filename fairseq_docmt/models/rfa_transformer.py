@@ -151,7 +151,7 @@ class RFATransformerModel(DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check the options of a model, completed by its architecture; it may change them."""
+        """Check the complete options of a model, and convert some of them in place."""
         super().check_options(args)
         _check_pool(args)
         of_gates = {

@@ -89,7 +89,7 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
         """Build a model.
 
         Raises:
-            UserError: if sizes or dictionaries do not fit together.
+            UserError: sizes or dictionaries do not fit together.
         """
         args = completed(cls, args)
         source, target = cls._embeddings(args, task)

@@ -98,7 +98,7 @@ class WindowAttentionTransformerModel(DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check the options of a model, completed by its architecture; it may change them."""
+        """Check the complete options of a model, and convert some of them in place."""
         super().check_options(args)
         for name in ("encoder_layers", "decoder_layers"):
             if getattr(args, name) < 1:
@@ -112,9 +112,8 @@ class WindowAttentionTransformerModel(DocumentTransformer):
     def upgrade_state_dict_named(self, state_dict, name):
         """Keep the initialisation of new modules that the checkpoint lacks.
 
-        Also converts the token counts of older checkpoints.
-
-        Learned absolute positions are left out if the model has relative ones.
+        Also convert the token counts of older checkpoints, and leave out learned absolute positions
+        if the model has relative ones.
         """
         for part in ("encoder", "decoder"):
             key, absent = f"{part}.embed_positions", getattr(self, part).embed_positions is None

@@ -129,7 +129,7 @@ class DocumentTranslationTask(DocumentDataTask):
         _training_examples.check_word_dropout(self.cfg)
 
     def examples_decided_by(self) -> dict:
-        """Return the values of the options that determine the examples of an epoch, by option."""
+        """Return option name -> value for the options that determine the examples of an epoch."""
         return {
             "--task": self.task_name,
             "--train-subset": self.cfg.train_subset,
@@ -177,19 +177,19 @@ class DocumentTranslationTask(DocumentDataTask):
 
     @property
     def added_symbols(self) -> Tuple[str, ...]:
-        """Symbols that follow the words of the dictionaries."""
+        """Symbols that the task has added at the end of the dictionaries."""
         tags = () if self.tag_options is None else self.tag_options.symbols
         return (*tags, *DOCUMENT_SYMBOLS)
 
     @property
     def formats(self) -> Formats:
-        """Formats of the sequences of both sides, according to the options known so far."""
+        """Formats of source and target sequences, by the options set so far."""
         mark = self.options["mark_document_start"]
         return Formats.of(self.src_dict, self.tgt_dict, self.tags, mark)
 
     @property
     def added_tokens(self) -> Tuple[int, int]:
-        """Number of tokens, at most, around the sentences of a source and of a target."""
+        """Maximum numbers of tags and ``<bod>`` around a source and around a target."""
         source, target = self.formats
         return source.most_added, target.most_added
 
@@ -242,7 +242,7 @@ class DocumentTranslationTask(DocumentDataTask):
 
         Raises:
             UserError: the model would join two dictionaries, or does not fit the checkpoint, or an
-                option of the checkpoint may run programs, or a probability is none.
+                option of the checkpoint may run programs, or a value is no probability.
         """
         if from_checkpoint:
             check_options(cfg, STORED)
@@ -279,7 +279,7 @@ class DocumentTranslationTask(DocumentDataTask):
         Raises:
             UserError: it duplicates the rows of a batch, which together form documents, or it
                 regularizes attention between sentences, which the rows of the model do not have; or
-                an option of the checkpoint may run programs; or a probability is none.
+                an option of the checkpoint may run programs; or a value is no probability.
         """
         if self.trained:
             check_options(cfg, STORED)
@@ -293,7 +293,7 @@ class DocumentTranslationTask(DocumentDataTask):
         return criterion
 
     def use_decoding(self, decoding: Optional[str]) -> None:
-        """Decode by a value of ``--decoding``, None for the default of the task.
+        """Set how to decode: by a value of ``--decoding``, or None for the task's default.
 
         Raises:
             UserError: the task has no such decoding.
@@ -302,7 +302,7 @@ class DocumentTranslationTask(DocumentDataTask):
 
     @contextlib.contextmanager
     def scoring_references(self) -> Iterator[None]:
-        """Score each reference within its whole window, in any order, for any ``--decoding``."""
+        """Let references be scored in whole windows and any order, whatever ``--decoding`` is."""
         before = self.search
         if self.decoding_of_references is not None:
             self.use_decoding(self.decoding_of_references)
@@ -362,7 +362,7 @@ class DocumentTranslationTask(DocumentDataTask):
         return ShallowFusion(model, self.target_dictionary, symbols)
 
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
-        """Return the hypotheses of the original sentences of a sample, in its order."""
+        """Return for each sentence of a sample, in its order, the hypotheses, best first."""
         if "units" not in sample:
             sample = self._decoding_input.typed_sample(sample["net_input"]["src_tokens"])
         document_bleu.announce(sample)
@@ -379,7 +379,7 @@ class DocumentTranslationTask(DocumentDataTask):
         """Run the stock step; ``--amp`` applies to a CPU too, where fairseq ignores it.
 
         Raises:
-            UserError: the gradients of this batch are no numbers.
+            UserError: the gradients of this batch are NaN.
         """
         if self._resuming:
             _option_checks.report_of_optimizer(optimizer)
@@ -407,11 +407,11 @@ class DocumentTranslationTask(DocumentDataTask):
             _validation_bleu.log_d_bleu(logging_outputs)
 
     def _inference_with_bleu(self, generator, sample, model):
-        """Compute BLEU over the original sentences and the statistics of complete documents."""
+        """Return the BLEU of a batch of sentences; collect statistics of completed documents."""
         by_unit = self.validation_units(sample)
         found = self.inference_step(generator, [model], by_unit)
         return self.validation_bleu.score(self, by_unit, found)
 
     def validation_units(self, sample) -> dict:
-        """Return the units of a batch for validation BLEU, with the reference as context."""
+        """Return the decoding units of a validation batch, with references as target context."""
         return _validation_bleu.units_of_view(sample, self)

@@ -9,7 +9,7 @@ from omegaconf import II
 
 
 def stock(option: str, **metadata):
-    """Return the field of an option that fairseq has in another group.
+    """Return a dataclass field for an option that fairseq has in another group of options.
 
     Args:
         option: its name, with the group.

@@ -25,14 +25,17 @@ def refuse_copies_of_rows(criterion) -> None:
 
 
 def in_rows_if_needed(sample: dict, criterion) -> dict:
-    """Keep the logits in rows for a criterion that ignores the first targets of each row."""
+    """Return the batch without row groups if the criterion ignores first targets of each row."""
     if not (getattr(criterion, "ignore_prefix_size", 0) and "row_groups" in sample["net_input"]):
         return sample
     return {**sample, "net_input": {**sample["net_input"], "row_groups": None}}
 
 
 def in_bfloat16(criterion):
-    """Return the criterion under autocast on the CPU, without autocast in the backward pass."""
+    """Return a function that calls the criterion under bfloat16 autocast on the CPU.
+
+    The backward pass runs without autocast.
+    """
 
     @torch.autocast("cpu", torch.bfloat16)
     def computed(model, sample):

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class DocumentDataTask(PreparedTextTask):
-    """Task that reads the documents of a binarised split, or lines, as its subclass says.
+    """Task that reads documents of a binarised split or of input lines.
 
     A subclass defines the spans of documents for training (:meth:`training_spans`) and decoding
     (:meth:`parts`).
@@ -41,12 +41,12 @@ class DocumentDataTask(PreparedTextTask):
 
         Args:
             corpus: corpus of the split.
-            trains: whether it is the training set, whose spans may be drawn anew for each epoch.
+            trains: True for the training set, whose spans may be drawn anew for each epoch.
         """
         raise NotImplementedError
 
     def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Return (parts, 2) consecutive spans that are translated as a whole.
+        """Return the (parts, 2) spans into which documents are cut to be translated as a whole.
 
         Args:
             index: sentences and documents.
@@ -56,13 +56,13 @@ class DocumentDataTask(PreparedTextTask):
 
     @property
     def reads_context(self) -> bool:
-        """Whether a sentence is translated with others of its document."""
+        """Whether sentences are translated together with others of their document."""
         return True
 
     def source_spans(
         self, index: DocumentIndex, src_sizes, tgt_sizes=None
     ) -> Optional[Callable[[np.ndarray], np.ndarray]]:
-        """Return a function from spans to those of their sources; None if they are equal.
+        """Return a function from spans to spans of their sources, which may be longer; or None.
 
         Args:
             index: sentences and documents.
@@ -105,7 +105,7 @@ class DocumentDataTask(PreparedTextTask):
 
     @property
     def longest_source(self) -> Optional[int]:
-        """Number of tokens to which ``--truncate-source`` cuts sources; None without it."""
+        """Length to which ``--truncate-source`` cuts sources; None without the option."""
         if not self.cfg.truncate_source:
             return None
         return self.most_tokens[0]
@@ -144,10 +144,10 @@ class DocumentDataTask(PreparedTextTask):
                 _training_examples.add_to(view, corpus, trains and path == paths[0])
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
-        """Store values estimated from the training corpus."""
+        """Store values that decoding needs, estimated from the training corpus."""
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
-        """Return the limits of a span: maximum positions and, in training, the batch size.
+        """Return the limits of a span as (sizes, maximum): positions and, in training, batch size.
 
         Args:
             src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
@@ -160,20 +160,20 @@ class DocumentDataTask(PreparedTextTask):
         return list(zip((src_sizes, tgt_sizes), most))
 
     def drafts_of(self, corpus: DocumentCorpus) -> Optional[Sequence[torch.Tensor]]:
-        """Return earlier translations of the lines of a corpus, None without any."""
+        """Return earlier translations of the lines of a corpus, None if there are none."""
         return None
 
     def get_interactive_tokens_and_lengths(self, lines, encode_fn):
         """Return the tokens of input lines, and their lengths.
 
         Raises:
-            UserError: a line is not UTF-8, or the tokenizer leaves nothing of it.
+            UserError: a line is not UTF-8, or has no tokens after tokenization.
         """
         encoded = self._decoding_input.encoded(lines, encode_fn)
         return super().get_interactive_tokens_and_lengths(encoded, str)
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, constraints=None):
-        """Return a dataset of input lines, which are cut into units when batches are made.
+        """Return a dataset of input lines, which become decoding units when batches are made.
 
         Raises:
             UserError: a line or its constraints have a symbol of the model as a word.
@@ -240,7 +240,7 @@ class DocumentDataTask(PreparedTextTask):
 
 
 def _decided_by(batching: dict) -> dict:
-    """Return the values of the options that determine the batches of an epoch, by option.
+    """Return option name -> value for the options that determine the batches of an epoch.
 
     Args:
         batching: keyword arguments of ``get_batch_iterator``.

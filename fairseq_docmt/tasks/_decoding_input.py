@@ -47,7 +47,7 @@ class DecodingInput:
     # ---- units ---------------------------------------------------------------------------------
 
     def units_of_corpus(self, corpus: DocumentCorpus, drafts=None) -> DecodingUnits:
-        """Cut a corpus into units.
+        """Cut a corpus into decoding units.
 
         Args:
             corpus: corpus to decode.
@@ -63,10 +63,10 @@ class DecodingInput:
         return Lines(data.src, np.asarray(data.src_sizes), task.source_dictionary, **options)
 
     def _units(self, lines: Lines, index, empty_lines=(), opened=None) -> DecodingUnits:
-        """Cut sentences into units, without those that exceed the maximum positions of the model.
+        """Cut sentences into decoding units; leave out sentences beyond the model's positions.
 
-        The dataset lists the sentences left out, as the option that allows this is given only when
-        batches are made.
+        The dataset lists the sentences left out, because the option that allows this is known only
+        when batches are made.
         """
         task = self.task
         fits = lines.sizes[index.line_ids] <= task.most_tokens[0]
@@ -114,8 +114,7 @@ class DecodingInput:
             encode: function from raw text to words of the dictionary.
 
         Raises:
-            UserError: a line is too long or not UTF-8, or nothing is left of it, which would end
-                its document.
+            UserError: a line is too long, not UTF-8, or has no tokens, which would end a document.
         """
         found = []
         for number, line in enumerate(lines, start=self.lines_read + 1):
@@ -159,7 +158,7 @@ class DecodingInput:
         return [self._typed_text[line] for line in lines]
 
     def check(self, lines: Iterable[Tensor], constraints: Optional[Tensor]) -> None:
-        """Refuse lines that have a symbol of the model as a word, and constraints that have.
+        """Refuse lines and constraints that have a symbol of the model as a word.
 
         Args:
             lines: tokens of each line, with the end symbol.
@@ -217,7 +216,7 @@ class DecodingInput:
         return self._iterator(units, collater, *args, lines_before=before, **options)
 
     def typed_sample(self, src_tokens: Tensor) -> dict:
-        """Return the sample with the given source tokens, all that fairseq-interactive passes on.
+        """Return the sample with the given source tokens, as fairseq-interactive passes no more.
 
         Args:
             src_tokens: (rows, S) padded.
@@ -297,7 +296,7 @@ def _check_constraints(packed: Tensor, symbols: Symbols, lines_before: int) -> N
         lines_before: number of earlier lines of the input.
 
     Raises:
-        UserError: a constraint is one of these.
+        UserError: a constraint is blank or has a symbol as a word.
     """
     bos = symbols.dictionary.bos()
     longest = 1

@@ -22,7 +22,7 @@ class LaneStates:
     document state, and its previous next state is replaced.
 
     Attributes:
-        decided_by: values of the options that determine the size of a document state, by option.
+        decided_by: option name -> value for the options that determine the size of a state.
     """
 
     def __init__(self):
@@ -111,7 +111,7 @@ class LaneStates:
             states: document state of each process, or None at the beginning of an epoch.
 
         Raises:
-            UserError: the checkpoint is of another number of processes.
+            UserError: the checkpoint was written by another number of processes.
         """
         self._before, self._update, self._of_all = {}, None, None
         if states is None:

@@ -30,7 +30,7 @@ def check_precision(cfg) -> None:
 
 
 def check_probabilities(cfg) -> None:
-    """Refuse probabilities of a model or criterion that are none.
+    """Refuse values of probability options (such as dropout) outside of [0, 1].
 
     Args:
         cfg: options of the model or criterion.
@@ -46,7 +46,7 @@ def check_probabilities(cfg) -> None:
 
 
 def check_options(cfg) -> None:
-    """Refuse options that fairseq fails at in decoding, later on; name those without effect.
+    """Refuse options with which fairseq would fail later in decoding; name options without effect.
 
     Args:
         cfg: options of a task of ``fairseq-generate`` or ``fairseq-interactive``.
@@ -99,9 +99,9 @@ OF_START = ("freeze_pretrained", "extend_positions")
 
 
 def check_in_training(task) -> None:
-    """Refuse options of validation BLEU without it, and options of a start without one.
+    """Refuse options of validation BLEU without --eval-bleu, and of a start without a start.
 
-    Training could translate with options of decoding, so that only a warning names them.
+    Options of decoding may be meant for validation, so a warning names them only.
 
     Args:
         task: document task, whose ``start`` is known.

@@ -12,7 +12,7 @@ EARLIER_NAMES = {name: earlier for (earlier, _), name in RENAMED_TASKS.items()}
 
 
 class StoredOptions:
-    """Options of the command line, completed by those of the checkpoint or by defaults.
+    """Options of the command line, completed by values of the checkpoint or by defaults.
 
     Args:
         task_name: registered name of the task, stored with the options.
@@ -31,7 +31,7 @@ class StoredOptions:
         self.loaded = None
 
     def chosen(self) -> Dict[str, Any]:
-        """Return the values to train with and to store."""
+        """Return option name -> value to train with and to store in checkpoints."""
         return {**self.learned, **self.defaults, **self.given, "task": self.task_name}
 
     def adopt(
@@ -78,7 +78,7 @@ class StoredOptions:
         return {**self.chosen(), **stored}
 
     def _of_another_task(self) -> Dict[str, Any]:
-        """Return the values for a checkpoint of a stock task, in which nothing was estimated."""
+        """Return the values for a checkpoint of a stock task, which has no learned values."""
         values = {**self.chosen(), **self.sentence_level, **self.given}
         if self.loaded is not None:
             self._check_ensemble(values)
@@ -87,7 +87,7 @@ class StoredOptions:
         return values
 
     def _known(self, stored: dict) -> Dict[str, Any]:
-        """Return the values of a checkpoint whose names this task has."""
+        """Return the stored values whose option names this task has too."""
         return {name: stored[name] for name in {**self.defaults, **self.learned} if name in stored}
 
     def _check_ensemble(self, stored: dict) -> None:
@@ -105,7 +105,8 @@ def contradiction(name: str, given: Any, trained: Any, resumed: Optional[str] = 
 
     Args:
         name: name of the option.
-        given, trained: its values.
+        given: value on the command line.
+        trained: value in the checkpoint.
         resumed: path of the checkpoint if training resumes from it.
     """
     if resumed:

@@ -23,7 +23,7 @@ def check(cfg) -> None:
     """Check that the data directories are there, and that the languages are known.
 
     Raises:
-        UserError: they are not.
+        UserError: a directory is missing, or a language is unknown.
     """
     if not cfg.data:
         raise UserError("no data directory given; give the folder of fairseq-preprocess")
@@ -51,7 +51,7 @@ def refuse_training_set_in_validation(cfg) -> None:
     """Refuse to validate on the training set with a task whose iterators fairseq keeps.
 
     Raises:
-        UserError: it is one of the validation sets.
+        UserError: a validation set is the training set.
     """
     if not cfg.disable_validation and cfg.train_subset in cfg.valid_subset.split(","):
         raise UserError(
@@ -65,7 +65,7 @@ def _check_languages(cfg) -> None:
     """Refuse a single language option that differs from the data folder; fairseq would ignore it.
 
     Raises:
-        UserError: it differs, or the folder has no corpus that names the languages.
+        UserError: the option differs from the folder, or no file of the folder names languages.
     """
     if cfg.source_lang and cfg.target_lang:
         return
@@ -90,7 +90,7 @@ def _refuse_hyphens(folder: str) -> None:
     """Ask for both languages if names of files do not show them, as in ``train.zh-CN-en.en.idx``.
 
     Raises:
-        UserError: there is such a file.
+        UserError: a name of a file does not show where its languages end.
     """
     for name in sorted(os.listdir(folder)):
         if name.endswith(".idx") and name.split(".")[1].count("-") > 1:
@@ -142,7 +142,7 @@ SINGLE_SENTENCES = 10
 
 
 def check_corpus(task, corpus: DocumentCorpus) -> None:
-    """Warn of a split whose documents or words are probably not as meant.
+    """Warn of a split in which blank lines seem to be missing, or sides swapped.
 
     Args:
         task: document task.
@@ -204,7 +204,7 @@ def check_words(corpus: DocumentCorpus, *unknown: int, most: float = 0.3, lines:
     Args:
         corpus: split.
         unknown: index of ``<unk>`` of source and target.
-        most: share of ``<unk>`` that is not too much.
+        most: share of ``<unk>`` above which a warning is given.
         lines: number of sentences that are looked at, evenly spaced.
     """
     ids = corpus.index.line_ids
@@ -257,7 +257,7 @@ class TypedText:
     def read(self, lines: Iterable[Tensor]) -> None:
         """Warn if many of the first tokens are ``<unk>``.
 
-        The text is in another form than that of training, or in another language.
+        Then the text is preprocessed in another way than in training, or in another language.
         """
         if self.words_known:
             return
@@ -283,8 +283,8 @@ class TypedText:
 
         Args:
             index: documents of some lines.
-            number: number of documents before the first one, which may have begun before.
-            position: number of the sentences that the first one had before.
+            number: number of documents before the first one, which may go on from earlier lines.
+            position: number of sentences of the first document before these lines.
         """
         lengths = np.diff(index.starts)
         lengths[:1] += position

@@ -33,7 +33,7 @@ def check_probability(cfg, name: str) -> None:
     """Check the probability of replacing a word.
 
     Raises:
-        UserError: it is not a probability, or all words would be replaced.
+        UserError: the value is no probability, or all words would be replaced.
     """
     value = getattr(cfg, name)
     if not 0 <= value < 1:
@@ -46,7 +46,7 @@ def check_sentence_data(cfg) -> None:
     """Refuse a ratio that is not a positive number, or has no effect.
 
     Raises:
-        UserError: the ratio is one of these.
+        UserError: the ratio is not positive, or ``--sentence-data`` is missing.
     """
     if cfg.sentence_data is None and cfg.sentence_ratio != 1:
         raise UserError("--sentence-ratio is for --sentence-data; leave it out")
@@ -58,7 +58,7 @@ def check_sentence_data(cfg) -> None:
 
 
 def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, Spans]:
-    """Add sentence pairs to a training set and to its spans.
+    """Return a training set with the pairs of ``--sentence-data``, and its spans with theirs.
 
     Args:
         task: document task.
@@ -125,7 +125,7 @@ def reads_supporting_words(task, criterion, rows_form_documents: bool) -> bool:
     Args:
         task: document task.
         criterion: criterion.
-        rows_form_documents: whether each row of a batch is a single sentence.
+        rows_form_documents: True if each row of a batch is a single sentence.
 
     Raises:
         UserError: the task or the model cannot use them.
@@ -146,17 +146,17 @@ def reads_supporting_words(task, criterion, rows_form_documents: bool) -> bool:
 
 
 def add_to(view: DocumentView, corpus: DocumentCorpus, required: bool) -> None:
-    """Read the supporting words of a corpus from the files beside it; its examples get theirs.
+    """Read supporting words from the files beside a corpus, and add them to its examples.
 
     A warning says if no example has any.
 
     Args:
         view: examples of the training or validation set.
         corpus: the set.
-        required: whether there must be some.
+        required: True to raise an error if there are no supporting words.
 
     Raises:
-        UserError: there are none, or a file does not fit the corpus.
+        UserError: required words are missing, or a file does not fit the corpus.
     """
     words = view.supporting_words = SupportingWords.read(corpus)
     if required and not words.of_line:

@@ -1,4 +1,4 @@
-"""Languages, dictionaries and form of the text that a checkpoint was trained with."""
+"""Languages, dictionaries and preprocessing of the text that a checkpoint was trained with."""
 
 import hashlib
 import logging
@@ -62,10 +62,10 @@ def refuse_other_text(stored: Optional[dict], own: dict, languages: bool = True)
     Args:
         stored: description in the checkpoint, None in checkpoints that have none.
         own: description of the data given.
-        languages: whether the languages have to agree too.
+        languages: True if the languages have to agree too.
 
     Raises:
-        UserError: languages, direction, dictionaries or the form of the text differ.
+        UserError: languages, direction, dictionaries or preprocessing differ.
     """
     if stored is None:
         return
@@ -98,12 +98,12 @@ def refuse_other_text(stored: Optional[dict], own: dict, languages: bool = True)
 
 
 class TextOptions:
-    """Check of ``--tokenizer`` and ``--bpe`` against the text that a checkpoint was trained with.
+    """Checks ``--tokenizer`` and ``--bpe`` against the preprocessing stored in a checkpoint.
 
     Args:
         training_text: description in the checkpoint, or None.
-        typed: whether source text is typed, as in fairseq-interactive; otherwise the options are
-            used for the output alone.
+        typed: True if source text comes from fairseq-interactive; False if the options are used
+            for the output alone.
     """
 
     def __init__(self, training_text: Optional[dict], typed: bool):
@@ -112,7 +112,7 @@ class TextOptions:
         self.text = "source text" if typed else "text"
 
     def report_missing(self, tokenizer: Optional[str], bpe: Optional[str]) -> None:
-        """Warn if typed lines must be in the form of training because options are missing.
+        """Warn that input lines must be preprocessed already, because options are missing.
 
         Args:
             tokenizer, bpe: ``--tokenizer`` and ``--bpe``.
@@ -137,10 +137,10 @@ class TextOptions:
             )
 
     def check_tokenizer(self, name: Optional[str]) -> None:
-        """Refuse a tokenizer that is not that of training.
+        """Refuse a tokenizer other than the training text's.
 
         Raises:
-            UserError: it is another one.
+            UserError: the tokenizer is another one.
         """
         if not name or self.forms is None:
             return
@@ -156,14 +156,14 @@ class TextOptions:
         )
 
     def check_bpe(self, name: Optional[str], model: Optional[str]) -> None:
-        """Refuse subwords that are not those of training.
+        """Refuse other subwords than the training text's.
 
         Args:
             name: ``subword_nmt``, ``sentencepiece`` or another one of fairseq.
             model: file of merges or pieces.
 
         Raises:
-            UserError: they are others.
+            UserError: the subwords are others.
         """
         if not name or self.forms is None:
             return
@@ -211,7 +211,7 @@ def refuse_symbols(dictionary: Dictionary, path: str) -> None:
 
 
 class PreparedTextTask(TranslationTask):
-    """Translation task whose checkpoints store the form of their text.
+    """Translation task whose checkpoints store how their text was preprocessed.
 
     See :mod:`fairseq_docmt.tasks._training_text`.
     """
@@ -259,7 +259,7 @@ class PreparedTextTask(TranslationTask):
         """Build the tokenizer.
 
         Raises:
-            UserError: it is not that of the training text.
+            UserError: the tokenizer is not the training text's.
         """
         self._tokenizer_name = getattr(args, "_name", None)
         self._text_options().check_tokenizer(self._tokenizer_name)
@@ -269,8 +269,7 @@ class PreparedTextTask(TranslationTask):
         """Build the subword encoder.
 
         Raises:
-            UserError: the codes or the model are missing, invalid or not those of the training
-                text.
+            UserError: the codes or the model are missing, invalid or not the training text's.
         """
         name = getattr(args, "_name", None)
         if self.cfg.checkpoint_to_decode and not self.datasets:
@@ -298,7 +297,7 @@ class PreparedTextTask(TranslationTask):
             ) from None
 
     def report_missing_options(self, tokenizer: Optional[str], bpe: Optional[str]) -> None:
-        """Warn if input must be in the form of the training text for lack of options.
+        """Warn that input must be preprocessed already if options are missing.
 
         Args:
             tokenizer, bpe: ``--tokenizer`` and ``--bpe``.

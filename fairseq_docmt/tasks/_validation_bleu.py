@@ -29,7 +29,7 @@ ORDERS = [f"{kind}_{n}" for kind in ("counts", "totals") for n in range(1, 5)]
 
 
 def check_options(cfg) -> None:
-    """Check the options of validation BLEU early, as fairseq reads them late.
+    """Check the options of validation BLEU before training; fairseq reads them much later.
 
     Args:
         cfg: options of the task.
@@ -127,11 +127,11 @@ class ValidationBleu:
         self._warned = False
 
     def begin(self, view: DocumentView, iterator) -> None:
-        """Remember the split whose batches come next, unless another is requested first."""
+        """Remember the split and its batches, which are validated next."""
         self._next = view, iterator
 
     def score(self, task, units: dict, found: list) -> BLEUScore:
-        """Return the BLEU of a batch, and compute :attr:`statistics`.
+        """Return the BLEU of a batch of sentences, and set :attr:`statistics`.
 
         Args:
             task: document task with ``--eval-bleu``.
@@ -154,7 +154,7 @@ class ValidationBleu:
         return metric.corpus_score(hypotheses, [references])
 
     def _warn(self, references: List[str], tokenized: bool) -> None:
-        """Say once if BLEU is not that of words."""
+        """Warn once if BLEU is computed over subwords, tokens or entities."""
         piece, entity = sign_in(references, SUBWORD), sign_in(references, ENTITY)
         if self._warned or not (piece or entity and not tokenized):
             return
@@ -182,7 +182,10 @@ class ValidationBleu:
 
 
 def _text(task, tokens, unknown: str) -> str:
-    """Return the text of target tokens; unknown words of hypothesis and reference do not match."""
+    """Return the text of target tokens, with ``unknown`` for unknown words.
+
+    Hypothesis and reference have different ones, so that they do not match.
+    """
     bpe = task.cfg.eval_bleu_remove_bpe
     text = task.tgt_dict.string(tokens.int().cpu(), bpe, unk_string=unknown)
     return task.tokenizer.decode(text) if task.tokenizer else text
@@ -200,7 +203,7 @@ def _of_all_processes(line_ids: Sequence[int], texts: Sequence[Tuple[str, str]])
 def _statistics(finished: Sequence[Tuple[str, str]], metric: BLEU) -> Dict[str, int]:
     """Return the BLEU statistics of documents, to be summed up by :func:`log_d_bleu`.
 
-    As every process has all documents, the statistics are zero in all but the first one.
+    Every process has all documents, so only the first process returns them; others return zeros.
 
     Args:
         finished: hypothesis and reference of each document.
@@ -239,7 +242,7 @@ def _d_bleu(meters) -> float:
 
 
 def units_of_view(sample: dict, task) -> dict:
-    """Convert joined examples into units with their reference context.
+    """Convert joined examples into decoding units with references as target context.
 
     Args:
         sample: batch of a :class:`~fairseq_docmt.data.DocumentView`.
@@ -271,7 +274,7 @@ def units_of_view(sample: dict, task) -> dict:
 
 
 def units_of_stream(sample: dict, task) -> dict:
-    """Convert a batch of a stream into units whose documents are the lanes, without fillers.
+    """Convert a batch of a stream into decoding units, each lane as a document, without fillers.
 
     Args:
         sample: batch of a :class:`~fairseq_docmt.data.stream_view.StreamView`.
@@ -296,7 +299,7 @@ def units_of_stream(sample: dict, task) -> dict:
 
 
 def units_of_documents(sample: dict, task) -> dict:
-    """Convert a batch whose rows are sentences into units that are the documents.
+    """Convert a batch with a row for each sentence into decoding units, one per document.
 
     Args:
         sample: batch of a :class:`~fairseq_docmt.data.rows_view.RowsView`.

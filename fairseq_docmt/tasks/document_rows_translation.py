@@ -89,8 +89,8 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
         """Build a model.
 
         Raises:
-            UserError: the model reads its sentences in other rows, or its target memory has no
-                translations in training.
+            UserError: the model needs batches of another task, or its target memory has no
+                translations to read in training.
         """
         model = super().build_model(cfg, from_checkpoint)
         if from_checkpoint:
@@ -114,7 +114,7 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
-        """Return the limits of a span: the batch size in training, none in decoding."""
+        """Return the limits of a span: the batch size in training, an empty list in decoding."""
         batch = self.cfg.max_batch_tokens if tgt_sizes is not None else None
         return [(sizes, batch) for sizes in (src_sizes, tgt_sizes)] if batch else []
 
@@ -138,5 +138,5 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
         return open_drafts(self.cfg.drafts, split, self.cfg.target_lang, corpus.index, symbols)
 
     def validation_units(self, sample) -> dict:
-        """Return the documents of a batch as units, for validation BLEU."""
+        """Return the documents of a validation batch as decoding units."""
         return units_of_documents(sample, self)

@@ -99,7 +99,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         return numbers
 
     def examples_decided_by(self) -> dict:
-        """Return the values of the options that determine the examples of an epoch, by option."""
+        """Return option name -> value for the options that determine the examples of an epoch."""
         return {
             **super().examples_decided_by(),
             "--max-document-tokens": self.options["max_document_tokens"],
@@ -110,7 +110,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
-        """Store values estimated from the training corpus."""
+        """Store the ratio of target to source tokens of the training corpus."""
         self.options["target_ratio"] = target_ratio(corpus)
 
     def view_options(self, trains: bool) -> dict:
@@ -129,7 +129,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         return spans_of_several_lengths(*given, numbers)
 
     def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Return (parts, 2) consecutive spans that are translated as a whole."""
+        """Return the (parts, 2) spans of documents, long ones cut into parts of similar length."""
         estimated = src_sizes * self.options["target_ratio"]
         length = (estimated, self.options["max_document_tokens"])
         return part_spans(index, length, self.limits(src_sizes))

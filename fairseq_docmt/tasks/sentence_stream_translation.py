@@ -80,7 +80,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         _option_checks.report_in_streams(self)
 
     def examples_decided_by(self) -> dict:
-        """Return the values of the options that determine the examples of an epoch, by option."""
+        """Return option name -> value for the options that determine the examples of an epoch."""
         return {
             **super().examples_decided_by(),
             "--chunk-sentences": self.cfg.chunk_sentences,
@@ -215,12 +215,12 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         return _without_fillers(sample, criterion, result)
 
     def validation_units(self, sample) -> dict:
-        """Return the units of a batch for validation BLEU, with the reference as context."""
+        """Return the decoding units of a validation batch, with references as target context."""
         return units_of_stream(sample, self)
 
 
 def _without_fillers(sample, criterion, result):
-    """Correct the numbers of sentences in the result of a criterion, which counts fillers."""
+    """Return a criterion's result with numbers of sentences that do not count fillers."""
     loss, sample_size, logging_output = result
     sentences = int(sample["id"].ge(0).sum())
     logging_output["nsentences"] = sentences

@@ -100,7 +100,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
 
     @property
     def reads_context(self) -> bool:
-        """Whether a sentence is translated with others of its document."""
+        """Whether sentences are translated together with others of their document."""
         return self.options["window_size"] > 1 or self.options["next_sentences"] > 0
 
     def check_training_options(self) -> None:
@@ -140,7 +140,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
             )
 
     def examples_decided_by(self) -> dict:
-        """Return the values of the options that determine the examples of an epoch, by option."""
+        """Return option name -> value for the options that determine the examples of an epoch."""
         return {
             **super().examples_decided_by(),
             "--window-size": self.options["window_size"],
@@ -168,7 +168,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         return partial(cut, stride=stride, sample_size=sample_size)
 
     def source_spans(self, index: DocumentIndex, src_sizes, tgt_sizes=None):
-        """Return a function from spans to those of their sources; None if they are equal."""
+        """Return a function that adds ``--next-sentences`` to spans; None without the option."""
         number = self.options["next_sentences"]
         if number == 0:
             return None
@@ -176,5 +176,5 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         return partial(with_next_sentences, index=index, number=number, limit=limit)
 
     def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Return (parts, 2) consecutive spans that are translated as a whole."""
+        """Return the (parts, 2) spans of consecutive windows that do not overlap."""
         return stride_spans(index, self.options["window_size"], self.limits(src_sizes))

@@ -1,4 +1,4 @@
-"""Checkpoints that a training starts from or a command decodes: checks, and the model built."""
+"""Checks of checkpoints that training starts from or a command decodes, and of their models."""
 
 import ast
 import logging
@@ -57,7 +57,7 @@ class Start(NamedTuple):
     resumes: bool
 
     def limit_reached(self, cfg) -> Optional[str]:
-        """Return the option that has ended the training to resume, with its value, None if none.
+        """Return the option and value that have already ended the training to resume, or None.
 
         Args:
             cfg: options of the task.
@@ -97,7 +97,7 @@ def _check_overrides(file: CheckpointFile, overrides: str) -> None:
     """Refuse options of ``--model-overrides`` that a checkpoint does not have.
 
     Raises:
-        UserError: naming the first.
+        UserError: naming the first such option.
     """
     known = {name for group in file.settings.values() for name in group}
     refuse_unknown(ast.literal_eval(overrides), known, " in --model-overrides")
@@ -231,7 +231,7 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
         resumes: whether training resumes.
 
     Raises:
-        UserError: it cannot, or training would go on with other gradients.
+        UserError: the parameters do not fit, or training would go on with other gradients.
     """
     if resumes and file.settings.get("model", {}).get("exact_memory_gradient"):
         raise UserError(
@@ -260,7 +260,7 @@ def count_positions_by_sentence(model: nn.Module, task, arch: str) -> None:
     """Let a model count positions anew in each sentence (``--restart-positions``).
 
     Raises:
-        UserError: it has no positional embeddings.
+        UserError: the model has no positional embeddings.
     """
     parts = (getattr(model, side, None) for side in ("encoder", "decoder"))
     if any(getattr(part, "embed_positions", None) is None for part in parts):
@@ -295,7 +295,7 @@ def check_rows(model: nn.Module, task, arch: str) -> None:
     """Check that a model reads the rows of a batch as the task makes them.
 
     Raises:
-        UserError: naming a task that does.
+        UserError: naming a task whose batches the model reads.
     """
     if reads_documents(model) and not task.rows_are_sentences:
         raise UserError(
@@ -309,7 +309,7 @@ def check_rows(model: nn.Module, task, arch: str) -> None:
 
 
 def let_load(model: nn.Module, task) -> None:
-    """Let a model load checkpoints whose dictionaries lack symbols that the task has added.
+    """Let a model load checkpoints whose vocabularies lack symbols that the task has added.
 
     Raises:
         UserError: the model cannot start from a multilingual model.
@@ -350,7 +350,7 @@ def start_training(model: nn.Module, task, arch: str) -> None:
 def _begin_separator(model: nn.Module, task) -> None:
     """Let ``<sep>`` begin as ``</s>`` if the model reads it and the checkpoint has not learned it.
 
-    Symbols of a multilingual model begin as the mean of the others, see :func:`let_load`.
+    In a multilingual model new symbols begin as the mean of all others, see :func:`let_load`.
     """
     if task.tag_options or not joins_sentences(task.options):
         return

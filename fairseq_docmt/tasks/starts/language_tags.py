@@ -48,7 +48,7 @@ KINDS: Dict[str, Kind] = {
 
 
 class TagOptions(NamedTuple):
-    """What a checkpoint stores about its language tags.
+    """Language tags of a model, as its checkpoint stores them.
 
     Attributes:
         kind: value of ``--language-tags``.
@@ -69,7 +69,7 @@ class TagOptions(NamedTuple):
         return (*self.unknown, *DOCUMENT_SYMBOLS)
 
     def record(self) -> dict:
-        """Return the options as a checkpoint stores them, whose symbols are no longer new."""
+        """Return the options to store in a checkpoint, whose model knows all symbols."""
         return {**self._asdict(), "unknown": []}
 
     def extend(self, dictionary: Dictionary) -> None:
@@ -139,7 +139,7 @@ def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
 
 
 def adopted(cfg, task_state: dict) -> TagOptions:
-    """Return the tags of a checkpoint of this package; another language given gets its own tag.
+    """Return the tags stored in a checkpoint, or the tags of other languages that ``cfg`` gives.
 
     Args:
         cfg: options of the task.
@@ -199,7 +199,7 @@ def _completed(cfg, kind: str, languages: List[str], pretrained: bool) -> TagOpt
 
 
 def _kind_of(task: str, settings: dict) -> Optional[str]:
-    """Return the kind of tags that a task of fairseq has trained with, or None."""
+    """Return the value of ``--language-tags`` for a checkpoint of a fairseq task, or None."""
     if task in MBART25_TASKS:
         return "mbart25"
     if task != MULTILINGUAL_TASK:

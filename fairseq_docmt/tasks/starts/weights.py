@@ -1,4 +1,4 @@
-"""What weights of another model lack: symbols, positions and a trained ``<sep>``."""
+"""Weights of another model completed by symbols, positions and a start of ``<sep>``."""
 
 import logging
 from typing import Optional, Sequence
@@ -32,7 +32,7 @@ def let_vocabulary_grow(
         model: model to load into.
         dictionaries: its dictionaries.
         new: last symbols of the dictionaries, which the weights may lack.
-        as_mean: the missing rows begin as the mean of the others instead.
+        as_mean: initialise the missing rows with the mean of the others instead.
     """
     sizes = {len(dictionary) for dictionary in dictionaries}
 
@@ -81,8 +81,8 @@ def extend_positions(model: nn.Module, how: Optional[str], path: str) -> None:
         path: path of the checkpoint, for messages.
 
     Raises:
-        UserError: the model has no learned positions, or, when a checkpoint is loaded, that has
-            another number of them.
+        UserError: the model has no learned positions; or, when a checkpoint is loaded, the
+            checkpoint has more positions, or fewer and ``how`` is None.
     """
     learned = (isinstance(module, LearnedPositionalEmbedding) for module in model.modules())
     if how is not None and not any(learned):
@@ -160,8 +160,8 @@ def joins_sentences(options: dict) -> bool:
 def begin_as_end(model: nn.Module, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
     """Let ``<sep>`` begin with the parameters of ``</s>`` when weights are loaded.
 
-    A model of single sentences has not learned ``<sep>``, but it has learned ``</s>``, which stands
-    in its place: after a sentence, and before one as the first input of the decoder.
+    A model of single sentences has not learned ``<sep>``, but it has learned ``</s>``, which also
+    follows a sentence and, as first input of the decoder, precedes one.
 
     Args:
         model: model to load into.
