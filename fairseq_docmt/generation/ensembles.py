@@ -198,7 +198,7 @@ class PrefixEnsemble(FusedEnsemble):
         eos, separator: indices of ``</s>`` and ``<sep>``.
         pad: index of padding.
         score_prefix: compute the log-probability of the prefix.
-        lm_model: see the base class.
+        lm_model: language model that reads the same hypotheses, or None.
     """
 
     def __init__(

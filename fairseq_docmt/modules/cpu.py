@@ -64,8 +64,8 @@ def can_pack() -> bool:
 class PackedLinear(nn.Module):
     """Linear layer with packed weights.
 
-    They are used on a CPU, without gradients, and for products that are large enough; otherwise it
-    is a plain layer.
+    The packed weights are used on a CPU, without gradients, for products that are large enough; for
+    all else this is a plain linear layer.
 
     Args:
         linear: layer whose parameters are shared. They must no longer change.
@@ -142,7 +142,7 @@ class PackedGRU(nn.Module):
     def _read(
         self, number: int, data: Tensor, sizes: List[int], state: Tensor
     ) -> Tuple[Tensor, Tensor]:
-        """Return output and last states of one direction of a layer; even numbers run forwards."""
+        """Return output and last states of GRU ``number``; if bidirectional, odd ones run backwards."""
         from_input = self.products[number]["input"](data).split(sizes)
         times = range(len(sizes))
         if self.directions == 2 and number % 2 == 1:
@@ -156,7 +156,7 @@ class PackedGRU(nn.Module):
 
 
 def _pairs(weights):
-    """Return (weight, bias) of the input projection and of the state projection."""
+    """Return (weight, bias) of the input projection, and (weight, bias) of the state projection."""
     of_input, of_state, input_bias, state_bias = weights
     return (of_input, input_bias), (of_state, state_bias)
 

@@ -1,7 +1,7 @@
 """Base class of transformer decoders whose layers define their own incremental state.
 
 fairseq's decoder stores keys and values of all tokens and copies them at every step of beam search.
-Here each layer defines its state, and the states of all layers are reordered as one value.
+Here each layer defines its own state, and all states are reordered together.
 """
 
 import contextlib
@@ -96,7 +96,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         raise NotImplementedError
 
     def init_layers(self, encoder_out: dict) -> tuple:
-        """Return the layer states before the first token, one row per sentence, and ``rest``.
+        """Return the layer states before the first token, a row for each sentence, and ``rest``.
 
         See :class:`DecoderState`; by default there is no ``rest``.
         """
@@ -105,11 +105,11 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return layers, None
 
     def marks(self, tokens: Tensor, rest: Any) -> Tuple[dict, Any]:
-        """Return what layers need to know of (rows, T) tokens, by name, and ``rest`` after them."""
+        """Return tensors by name that layers need of (rows, T) tokens, and ``rest`` after them."""
         return {}, rest
 
     def read(self, x: Tensor, tokens: Tensor, state: DecoderState):
-        """Continue a state by several tokens.
+        """Read several tokens from a state on.
 
         Args:
             x: (rows, T, C) embeddings; in a search the beams of a sentence are adjacent rows.
@@ -123,7 +123,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return (*self.extend_layers(x, state, self._padding(tokens), **marks), rest)
 
     def step(self, x: Tensor, tokens: Tensor, state: DecoderState):
-        """Continue a state by one token of each row, (rows, C) and (rows,); see :meth:`read`."""
+        """Read one token of each row, x (rows, C) and tokens (rows,); return as :meth:`read`."""
         x, layers, rest = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
         return x.squeeze(1), layers, rest
 
@@ -137,7 +137,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return fsdp_wrap(layer, min_num_params=least)
 
     def layer_built(self, layer: DecoderLayer) -> None:
-        """Change a new layer, the first layer first."""
+        """Change a layer after it is built, in subclasses; the first layer comes first."""
 
     def run_layers(
         self,
@@ -172,9 +172,9 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return groups, after, weights
 
     def _run(self, layer: DecoderLayer) -> Callable:
-        """Return the layer, or in training with ``--checkpoint-activations`` a call that does so.
+        """Return the layer, in training with --checkpoint-activations a checkpointed call of it.
 
-        fairseq's wrapper of layers only passes gradients to arguments that are tensors.
+        fairseq's own wrapper cannot be used: it passes gradients to tensor arguments only.
         """
         if not (self.cfg.checkpoint_activations and self.training):
             return layer
@@ -298,7 +298,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return self.dropout_module(x)
 
     def _embedded(self, positions: Tensor, most: int) -> Tensor:
-        """Return the embeddings of positions."""
+        """Return the (..., C) embeddings of positions, of which ``most`` is an upper bound."""
         embed = self.embed_positions
         sinusoidal = isinstance(embed, SinusoidalPositionalEmbedding)
         if sinusoidal and len(embed.weights) <= most + self.padding_idx:

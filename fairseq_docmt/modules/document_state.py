@@ -8,7 +8,7 @@ from fairseq_docmt.modules.stream import DocumentState, of_equal_width
 
 
 def detached(doc_state: DocumentState) -> DocumentState:
-    """Copy a state without its autograd graph and without references to its batch."""
+    """Copy a state without its autograd graph, so that the batch it came from can be freed."""
     return {name: value.detach().clone() for name, value in doc_state.items()}
 
 

@@ -88,7 +88,7 @@ class _GroupAttention(AttentionProjections):
         return outputs
 
     def _gate(self, outputs: List[Tensor]) -> Tensor:
-        """Compute the (B, T, C) share of group attention in combined attention."""
+        """Return the (B, T, C) gate, 1 where only group attention counts and 0 for the document."""
         return self.gate(torch.cat(outputs, dim=-1)).sigmoid()
 
 

@@ -79,7 +79,7 @@ class AttendedSentences(NamedTuple):
     known: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "AttendedSentences":
-        """Select sentences by index."""
+        """Return the values of the sentences with the indices ``sentences`` (n,)."""
         return AttendedSentences(*(x.index_select(0, sentences) for x in self))
 
     def reorder(self, rows: BeamRows) -> "AttendedSentences":
@@ -183,7 +183,8 @@ class HANEncoder(StreamEncoder):
     """Transformer encoder whose output attends to previous source sentences.
 
     Args:
-        cfg, dictionary, embed_tokens, separator: see the base class.
+        cfg, dictionary, embed_tokens: see fairseq's transformer.
+        separator: index of ``<sep>``.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
@@ -193,7 +194,7 @@ class HANEncoder(StreamEncoder):
             self.hierarchical = _build_attention(cfg, cfg.encoder)
 
     def with_context(self, output, src_tokens, stream):
-        """Let the states attend to those of previous sentences."""
+        """Return the output with states that have attended to previous source sentences."""
         if self.hierarchical is None:
             return output
         x, present = output["encoder_out"][0].transpose(0, 1), src_tokens.ne(self.padding_idx)
@@ -207,7 +208,8 @@ class HANDecoder(StatefulDecoder):
     """Transformer decoder whose output attends to previous target sentences.
 
     Args:
-        cfg, dictionary, embed_tokens, separator: see the base class.
+        cfg, dictionary, embed_tokens: see fairseq's transformer.
+        separator: index of ``<sep>``.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
@@ -241,7 +243,10 @@ class HANDecoder(StatefulDecoder):
         return stream.at_loss(x), extra
 
     def init_layers(self, encoder_out):
-        """Return the layer states before the first token, one row per sentence, and ``rest``."""
+        """Return the layer states before the first token, a row for each sentence, and ``rest``.
+
+        ``rest`` is a state that all layers share, or None.
+        """
         layers, _ = super().init_layers(encoder_out)
         if self.hierarchical is None:
             return layers, None
@@ -253,7 +258,7 @@ class HANDecoder(StatefulDecoder):
         return layers, self.hierarchical.attended(previous)
 
     def read(self, x, tokens, state):
-        """Continue a state by several tokens."""
+        """Read (rows, T) tokens from a state on; return features, layer states and ``rest``."""
         x, layers, previous = super().read(x, tokens, state)
         x = super()._project(x)
         return x if previous is None else self.hierarchical(x, previous), layers, previous

@@ -37,7 +37,7 @@ class RecentTokens(NamedTuple):
         return cls(keys, values, padding, sentences)
 
     def followed_by(self, new: "RecentTokens") -> "RecentTokens":
-        """Append new tokens."""
+        """Return the tokens followed by new tokens."""
         return self._each(lambda x, added, dim: torch.cat([x, added], dim), new)
 
     def right_aligned(self, padding: Optional[Tensor]) -> "RecentTokens":
@@ -64,11 +64,11 @@ class RecentTokens(NamedTuple):
         return self._each(lambda x, dim: x.narrow(dim, length - size, size))
 
     def reorder(self, rows: BeamRows) -> "RecentTokens":
-        """Reorder the rows."""
+        """Return the values with the rows in the new order ``rows``."""
         return self._each(lambda x, dim: x.index_select(0, rows.order))
 
     def _each(self, function: Callable[..., Tensor], *others: "RecentTokens") -> "RecentTokens":
-        """Change all parts by a function of the part, those of others, and its token dimension."""
+        """Apply ``function(part, *parts of others, token dimension)`` to each of the tensors."""
         dims = (2, 2, 1, 1)
         return RecentTokens(
             *(None if x[0] is None else function(*x) for x in zip(self, *others, dims))
@@ -125,7 +125,7 @@ class AttendedSource(NamedTuple):
     sentences: Optional[Tensor] = None
 
     def of_sentences(self, sentences: Tensor) -> "AttendedSource":
-        """Select sentences by index."""
+        """Return the values of the sentences with the indices ``sentences`` (n,)."""
         return AttendedSource(*(None if x is None else x.index_select(0, sentences) for x in self))
 
 
@@ -142,11 +142,11 @@ class CachedCausalAttention:
     window: Optional[int] = None
 
     def attend_sequence(self, q: Tensor, k: Tensor, v: Tensor, padding: Optional[Tensor]) -> Tensor:
-        """Attend from the queries of T tokens to the same tokens, giving (rows, T, C)."""
+        """Return (rows, T, C): each of T tokens attends to itself and earlier tokens."""
         raise NotImplementedError
 
     def attend_cached(self, q: Tensor, tokens: RecentTokens) -> Tensor:
-        """Attend from the queries of the latest T cached tokens to the cache: (rows, T, C)."""
+        """Return (rows, T, C): each of the latest T cached tokens attends to the cache up to it."""
         raise NotImplementedError
 
     def forward(
@@ -163,7 +163,7 @@ class CachedCausalAttention:
             x: (rows, T, C) input, right-padded.
             padding: (rows, T) True at padding; None without padding.
             before: previously read tokens, or None.
-            need_state: whether to return the tokens that later ones attend to.
+            need_state: True to return the tokens that later tokens will attend to.
 
         Returns:
             (rows, T, C) output; and these tokens, or None if neither ``before`` nor ``need_state``
@@ -201,14 +201,14 @@ class CausalAttention(CachedCausalAttention, _FullAttention):
     """Attention of target tokens to themselves and all earlier target tokens."""
 
     def attend_sequence(self, q, k, v, padding):
-        """Attend from the queries of T tokens to the same tokens, giving (rows, T, C).
+        """Return (rows, T, C): each of T tokens attends to itself and earlier tokens.
 
         With right padding the causal mask also hides padding.
         """
         return self._attend(q, k, v, None, causal=True)
 
     def attend_cached(self, q, tokens):
-        """Attend from the queries of the latest T cached tokens to the cache: (rows, T, C)."""
+        """Return (rows, T, C): each of the latest T cached tokens attends to the cache up to it."""
         seen = ~tokens.hidden[:, None, None]
         if q.size(2) > 1:
             length, total = q.size(2), tokens.keys.size(2)
@@ -259,7 +259,7 @@ class LayerState(NamedTuple):
     memory: tuple = ()
 
     def reorder(self, rows: BeamRows) -> "LayerState":
-        """Select sentences and reorder, repeat or drop their beams."""
+        """Return the state of selected sentences, their beams reordered, repeated or dropped."""
         recent = None if self.recent is None else self.recent.reorder(rows)
         state = self._replace(recent=recent)
         if rows.sentences is None:
@@ -300,7 +300,7 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
       arguments for the weights.
 
     Marks are further tensors of the same tokens, such as their sentence numbers; each attention
-    takes those that it needs.
+    uses only the marks that it needs.
     """
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):

@@ -39,7 +39,7 @@ class _LongShortTermAttention(AttentionProjections):
                 nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Begin both attentions as the attention of a transformer, if the checkpoint is of one.
+        """Initialise both attentions with the attention of a transformer, if a checkpoint has one.
 
         Each half of the output projection is half of the transformer's. A single sentence is then
         translated as by the transformer.
@@ -66,7 +66,7 @@ class _LongShortTermAttention(AttentionProjections):
         return [torch.cat(pair, dim=1) for pair in zip(parts, own)]
 
     def attend(self, q, k, v, seen, same_sentence) -> Tensor:
-        """Attend to the sentence and to all, and project the concatenated outputs."""
+        """Attend to the sentence and to the whole sequence; project the concatenated outputs."""
         dropout = self.dropout if self.training else 0.0
         parts = zip(*(x.chunk(2, dim=1) if self.separate else (x, x) for x in (q, k, v)))
         outputs = [

@@ -28,7 +28,7 @@ class EncodedContext(NamedTuple):
     known: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "EncodedContext":
-        """Select sentences by index."""
+        """Return the values of the sentences with the indices ``sentences`` (n,)."""
         return EncodedContext(*(x.index_select(0, sentences) for x in self))
 
     def for_rows(self, num_rows: int) -> "EncodedContext":
@@ -59,7 +59,7 @@ class ContextEncoder(TransformerEncoderBase):
         side: ``cfg.encoder`` or ``cfg.decoder``, which gives the sizes of the layers.
         most: maximum positions of a sentence of this side.
         dictionary: dictionary of the sentences.
-        embed_tokens: their embeddings, which remain a module of the model that owns them.
+        embed_tokens: embeddings of the words, which stay a module of another part of the model.
     """
 
     def __init__(self, cfg, side, most: int, dictionary, embed_tokens: nn.Embedding):
@@ -93,7 +93,7 @@ def encode_context(
         embed_tokens: embeddings of their words.
 
     Returns:
-        (R, S, C) states, (R, S) padding, and (R,) whether there are previous sentences.
+        (R, S, C) states, (R, S) True at padding, and (R,) True if there are previous sentences.
     """
     tokens = context_tokens(previous, encoder.padding_idx, encoder.dictionary.eos())
     lengths = tokens.ne(encoder.padding_idx).sum(dim=1)
@@ -116,7 +116,7 @@ class AttendedContext(NamedTuple):
     known: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "AttendedContext":
-        """Select sentences by index."""
+        """Return the values of the sentences with the indices ``sentences`` (n,)."""
         known = self.known.index_select(0, sentences)
         return AttendedContext(self.source.of_sentences(sentences), known)
 
@@ -195,7 +195,8 @@ class MultiEncoderEncoder(StreamEncoder):
     """Transformer encoder with a second encoder for previous source sentences.
 
     Args:
-        cfg, dictionary, embed_tokens, separator: see the base class.
+        cfg, dictionary, embed_tokens: see fairseq's transformer.
+        separator: index of ``<sep>``.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
@@ -207,7 +208,7 @@ class MultiEncoderEncoder(StreamEncoder):
             self.context_encoder = ContextEncoder(cfg, cfg.encoder, most, dictionary, embed_tokens)
 
     def with_context(self, output, src_tokens, stream):
-        """Encode previous source sentences, ``contexts``."""
+        """Return the output with ``contexts``, the encoded previous source sentences."""
         if not self.reads_context:
             return {**output, "contexts": []}
         previous = PreviousSentences.of(src_tokens, stream, self.count, self.padding_idx)
@@ -245,7 +246,8 @@ class MultiEncoderDecoder(StatefulDecoder):
     """Transformer decoder that reads contexts, with an encoder of previous target sentences.
 
     Args:
-        cfg, dictionary, embed_tokens, separator: see the base class.
+        cfg, dictionary, embed_tokens: see fairseq's transformer.
+        separator: index of ``<sep>``.
     """
 
     layer_class = MultiEncoderDecoderLayer
@@ -285,7 +287,10 @@ class MultiEncoderDecoder(StatefulDecoder):
         return stream.at_loss(targets.join(groups, x.size(1))), extra
 
     def init_layers(self, encoder_out):
-        """Return the layer states before the first token, one row per sentence, and ``rest``."""
+        """Return the layer states before the first token, a row for each sentence, and ``rest``.
+
+        ``rest`` is a state that all layers share, or None.
+        """
         contexts, stream = list(encoder_out["contexts"]), encoder_out["stream"]
         if self.context_encoder is not None:
             # The sentence itself is not among those before it, so its tokens do not matter.

@@ -28,7 +28,7 @@ def state_of(key: str, sentences: List[Tensor]) -> DocumentState:
 
 
 def with_previous(batch: Tensor, stream: Stream, count: int, key: str) -> List[Tensor]:
-    """Return the last ``count`` sentences before a batch and those of the batch, step by step.
+    """Return the last ``count`` sentences before a batch, then the batch, a tensor for each step.
 
     Args:
         batch: (rows, W, ...) sentences of the batch.
@@ -61,7 +61,7 @@ def with_previous(batch: Tensor, stream: Stream, count: int, key: str) -> List[T
 
 
 def _swapped(tokens: Tensor, pad: int) -> Tensor:
-    """Exchange padding and 0, the padding of document states, which is the index of ``<s>``."""
+    """Exchange the padding index and 0, with which document states are padded."""
     return tokens.masked_fill(tokens.eq(0), pad).masked_fill(tokens.eq(pad), 0)
 
 

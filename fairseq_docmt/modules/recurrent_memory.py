@@ -30,8 +30,8 @@ class ReadSentence(NamedTuple):
 class MemoryState(NamedTuple):
     """State of a memory between sentences.
 
-    The memory excludes the latest sentences, those that gradients reach: their updates are computed
-    with the next sentence, so that they are part of its graph.
+    The memory excludes the latest sentences, to which gradients flow: their updates are computed
+    together with the next sentence, in the same autograd graph.
 
     Attributes:
         memory: (B, m, C) memory before these sentences.
@@ -214,7 +214,7 @@ class SentenceMemory(nn.Module):
     # ---- output attention ----------------------------------------------------------------------
 
     def states_of(self, x: Tensor) -> Tensor:
-        """Return the states that update the memory, given the input of the sublayer."""
+        """Return the states that update the memory: the input ``x``, normalised if pre-norm."""
         return self.output_norm(x) if self.normalize_before else x
 
     def project_memory(self, memory: Tensor) -> AttendedSource:
@@ -314,7 +314,7 @@ class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
         """Apply the layer to (T, B, C) tokens.
 
         Args:
-            x, encoder_padding_mask, attn_mask: see the base class.
+            x, encoder_padding_mask, attn_mask: see fairseq's encoder layer.
             memory: function of the (rows, S, C) states of each group, or None.
             groups: rows of similar length; None for all rows together.
         """
@@ -348,7 +348,8 @@ class MemoryTransformerEncoder(StreamEncoder):
     """Transformer encoder with memories in some layers.
 
     Args:
-        cfg, dictionary, embed_tokens, separator: see the base class.
+        cfg, dictionary, embed_tokens: see fairseq's transformer.
+        separator: index of ``<sep>``.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
@@ -360,9 +361,9 @@ class MemoryTransformerEncoder(StreamEncoder):
         return wrapped(MemoryEncoderLayer(cfg), cfg)
 
     def encode(self, src_tokens, stream):
-        """Encode sentences without context, groups of rows of similar length one after another.
+        """Encode sentences in groups of similar length.
 
-        The layers read memories, and all groups side by side.
+        All groups go through a layer before the next layer, as its memory needs all sentences.
         """
         reader = MemoryReader("encoder", self.memories, stream, src_tokens.ne(self.padding_idx))
         sublayers = [reader.sublayer(layer) for layer in range(len(self.layers))]
@@ -378,7 +379,8 @@ class MemoryTransformerDecoder(StatefulDecoder):
     """Transformer decoder with memories in some layers (Feng et al. 2022).
 
     Args:
-        cfg, dictionary, embed_tokens, separator: see the base class.
+        cfg, dictionary, embed_tokens: see fairseq's transformer.
+        separator: index of ``<sep>``.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
@@ -409,7 +411,10 @@ class MemoryTransformerDecoder(StatefulDecoder):
         return stream.at_loss(x), extra
 
     def init_layers(self, encoder_out):
-        """Return the layer states before the first token, one row per sentence, and ``rest``."""
+        """Return the layer states before the first token, a row for each sentence, and ``rest``.
+
+        ``rest`` is a state that all layers share, or None.
+        """
         layers, _ = super().init_layers(encoder_out)
         stream = encoder_out["stream"]
         for name, memory in self.memories.items():
@@ -422,7 +427,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         return layers, None
 
     def read(self, x, tokens, state):
-        """Continue a state by several tokens."""
+        """Read (rows, T) tokens from a state on; return features, layer states and ``rest``."""
 
         def sublayer(number):
             if not state.layers[number].memory:

@@ -27,7 +27,7 @@ def restart_positions(model: nn.Module, src_separator: int, tgt_separator: int) 
 
 
 def _of_sentences(separator: int, ends: bool, module: nn.Module, inputs: tuple, _) -> Tensor:
-    """Return the embeddings of the positions in sentences for the tokens that were read."""
+    """Forward hook: return the embeddings of positions that are counted in each sentence."""
     tokens = inputs[0]
     positions = make_positions(tokens, module.padding_idx) - module.padding_idx
     return look_up(module, sentence_positions(positions, tokens.eq(separator), ends))

@@ -1,7 +1,7 @@
 """States of a search: decoder state as one value, and rows of beams.
 
-The beams of a sentence share what depends on the sentence alone.  Beam search reorders the state of
-a decoder as a whole.
+The beams of a sentence share all values that depend on the sentence alone.  Beam search reorders
+the state of a decoder as a whole.
 """
 
 from typing import Any, Dict, NamedTuple, Optional

@@ -1,6 +1,6 @@
 """Attention that knows which tokens are in the same sentence, with its encoder and decoder.
 
-The mixins of attention are combined with one that defines two methods:
+The mixins of attention are combined with a class that defines two methods:
 
 * ``project(x)`` projects inputs (B, T, C) to queries, keys and values, each (B, H, T, d);
 * ``attend(q, k, v, seen, same_sentence)`` computes the (B, T, C) output from them. ``seen`` and
@@ -34,7 +34,7 @@ class EncoderSentenceAttention:
             (S, B, C) output, and None instead of attention weights.
 
         Raises:
-            ValueError: if an attention mask is given.
+            ValueError: an attention mask is given.
         """
         if attn_mask is not None:
             raise ValueError("attention by sentence does not support an attention mask")
@@ -91,7 +91,7 @@ class SentenceNumber(NamedTuple):
     number: Tensor
 
     def reorder(self, rows: BeamRows) -> "SentenceNumber":
-        """Reorder the rows."""
+        """Return the values with the rows in the new order ``rows``."""
         return SentenceNumber(self.number.index_select(0, rows.order))
 
 
@@ -135,12 +135,15 @@ class SentenceDecoder(StatefulDecoder):
         return x, {"attn": weights or [None]}
 
     def init_layers(self, encoder_out):
-        """Return the layer states before the first token, one row per sentence, and ``rest``."""
+        """Return the layer states before the first token, a row for each sentence, and ``rest``.
+
+        ``rest`` is a state that all layers share, or None.
+        """
         layers, _ = super().init_layers(encoder_out)
         return layers, _first_sentences(batch_first_source(encoder_out)[0])
 
     def marks(self, tokens, rest):
-        """Return sentence numbers, which increase at separators, and those of the last tokens."""
+        """Return the sentence number of each token, and of the last token as ``rest``."""
         sentences = rest.number.unsqueeze(1) + tokens.eq(self.separator).cumsum(dim=1)
         return {"sentences": sentences}, SentenceNumber(sentences[:, -1])
 

@@ -101,18 +101,18 @@ class Stream(NamedTuple):
     def groups(self, name: str) -> "RowGroups":
         """Return groups of rows: of the ``source``, the ``target``, or the ``attended`` source.
 
-        The last are the sources in the groups of their targets.
+        ``attended`` are the source rows in the groups of their targets.
         """
         return RowGroups(None if self.row_groups is None else self.row_groups[name])
 
     def at_loss(self, x: Tensor) -> Tensor:
-        """Select the N positions with loss, (1, N, C), from (rows, T, C); all without groups."""
+        """Return the N positions with loss of (rows, T, C), as (1, N, C); without groups ``x``."""
         if self.row_groups is None:
             return x
         return x.flatten(0, 1).index_select(0, self.row_groups["tokens"]).unsqueeze(0)
 
     def positions(self) -> dict:
-        """Return the extra output ``positions`` of a decoder; nothing without groups."""
+        """Return a dict with the extra output ``positions`` of a decoder, empty without groups."""
         return {} if self.row_groups is None else {"positions": self.row_groups["tokens"]}
 
 
@@ -187,7 +187,7 @@ Group = Tuple[Tensor, Optional[slice]]
 
 
 class _Gathered(torch.autograd.Function):
-    """The (rows of the group, its columns, ...) values of each group of (B, T, ...) values."""
+    """The values (rows of the group, its columns, ...) of each group, cut from (B, T, ...)."""
 
     @staticmethod
     def forward(ctx, x, groups):
@@ -201,7 +201,7 @@ class _Gathered(torch.autograd.Function):
 
 
 class _Scattered(torch.autograd.Function):
-    """Values of groups in their places of a tensor; what no group has is zero."""
+    """Tensor with the values of groups in their places, zeros elsewhere."""
 
     @staticmethod
     def forward(ctx, groups, shape, *parts):

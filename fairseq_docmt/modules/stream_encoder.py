@@ -16,8 +16,9 @@ class StreamEncoder(SharedSourceEncoder):
     (:class:`~fairseq_docmt.modules.recurrent_memory.MemoryTransformerEncoder`).
 
     Args:
-        cfg, dictionary, embed_tokens, separator: see the base class; with ``cfg.no_context``
-            every sentence is a document of its own.
+        cfg, dictionary, embed_tokens: see fairseq's encoder; with ``cfg.no_context`` every sentence
+            is a document of its own.
+        separator: index of ``<sep>``.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, separator: int):
@@ -41,8 +42,8 @@ class StreamEncoder(SharedSourceEncoder):
             starts, lanes, doc_state, row_groups: see :class:`Stream`.
 
         Returns:
-            Output of the base class with ``stream``, ``doc_state`` and what subclasses add
-            (:class:`~fairseq_docmt.modules.encoder_output.EncoderOutput`).
+            Output of :class:`SharedSourceEncoder` with ``stream``, ``doc_state`` and what subclasses
+            add (:class:`~fairseq_docmt.modules.encoder_output.EncoderOutput`).
         """
         starts = None if self.no_context else starts
         stream = Stream.of(src_tokens, starts, lanes, doc_state, row_groups)

@@ -27,7 +27,7 @@ SHORTEST = 1e-3
 
 
 def unit_length(x: Tensor, temperature: Union[Tensor, float] = 1.0) -> Tensor:
-    """Scale vectors (..., d) to length 1 / temperature; very short ones become shorter than that.
+    """Scale vectors (..., d) to length 1 / temperature; very short vectors stay shorter.
 
     As in the code of Wu et al. (2022).
     """
@@ -142,7 +142,7 @@ def attend_summary(phi_q: Tensor, summary: Summary, floor: float) -> Tensor:
 
 
 def attend_keys(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor, floor: float) -> Tensor:
-    """Compute the same without a summary, which is cheaper for few keys: :func:`summary_pays`."""
+    """Compute :func:`attend_summary` from keys (H, B, S, F), which is cheaper for few keys."""
     scores = (phi_q @ phi_k.transpose(-1, -2)) * weights.unsqueeze(-2)
     return ratio(scores @ v, scores.sum(dim=-1), floor)
 

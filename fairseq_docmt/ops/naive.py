@@ -49,7 +49,7 @@ def causal_attention(
     log_decay: Optional[Tensor] = None,
     before: Optional[Summary] = None,
 ):
-    """Compute sections 3.1 and 3.2 of Wu et al. (2022) token by token.
+    """Compute causal attention of Wu et al. (2022), sections 3.1 and 3.2, token by token.
 
     ``S_t = f_t S_{t-1} + phi(k_t) v_t``, and likewise for the sums of key features.
 

@@ -1,4 +1,4 @@
-"""Right results in half precision: of sums and softmax, of masked attention, and with autocast."""
+"""Helpers for half precision: sums, softmax, masked attention, and autocast."""
 
 import functools
 from typing import Callable, Optional
@@ -17,8 +17,8 @@ def at_least_single(dtype: torch.dtype) -> torch.dtype:
 def outside_autocast(operation: Callable) -> Callable:
     """Wrap an operation: inputs are cast to the autocast type, then it runs with autocast off.
 
-    Inside the operation autocast would cast some values and not others.  The values saved for the
-    backward pass, which runs without autocast, would then have different types.
+    Inside the operation autocast would cast only some values, so that the values saved for the
+    backward pass, which runs without autocast, would differ in type.
     """
 
     @functools.wraps(operation)

@@ -162,7 +162,7 @@ class BeamMemory(NamedTuple):
         return self._replace(shares=self.shares * gate, weights=weights)
 
     def merged(self) -> "BeamMemory":
-        """Merge summaries and recent tokens into one summary for each beam."""
+        """Return a memory in which summaries and recent tokens are one summary for each beam."""
         sums, norms = self._summaries_of_beams()
         if self.used > 0:
             keys, values, weights = self._tokens_of_beams()
@@ -209,7 +209,7 @@ class BeamMemory(NamedTuple):
         return keys[:, sentences, steps, column], values[:, sentences, steps, column], weights
 
     def reorder(self, rows: BeamRows) -> "BeamMemory":
-        """Select sentences and reorder, repeat or drop their beams."""
+        """Return the state of selected sentences, their beams reordered, repeated or dropped."""
         if rows.local is None:
             memory = self if self.used == 0 else self.merged()
             shares = memory.shares.expand(-1, -1, rows.beams, -1)
@@ -232,7 +232,7 @@ class BeamMemory(NamedTuple):
 
 
 def _shares(weight_heads: int, shape: Tuple[int, ...], dtype: torch.dtype, exact: Tensor) -> Tensor:
-    """Return weights of 1.
+    """Return initial weights, all 1, in a suitable precision.
 
     Without a gate, weights stay 0 or 1, so the precision of the model is sufficient.
     """

@@ -131,7 +131,7 @@ class CausalState(NamedTuple):
     token_weight: Optional[Tensor]
 
     def reorder(self, rows: BeamRows) -> "CausalState":
-        """Select sentences and reorder, repeat or drop their beams."""
+        """Return the state of selected sentences, their beams reordered, repeated or dropped."""
         weight = self.token_weight
         if weight is not None and rows.sentences is not None:
             weight = weight.index_select(1, rows.sentences)
@@ -269,7 +269,7 @@ class SourceFeatures(NamedTuple):
     matrices: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "SourceFeatures":
-        """Select sentences by index."""
+        """Return the values of the sentences with the indices ``sentences`` (n,)."""
 
         def take(x):
             return None if x is None else x.index_select(1, sentences)
@@ -391,7 +391,7 @@ class EncoderRFA(CrossRFA):
             (S, B, C) output, and None instead of attention weights.
 
         Raises:
-            ValueError: if an attention mask is given.
+            ValueError: an attention mask is given.
         """
         if attn_mask is not None:
             raise ValueError(

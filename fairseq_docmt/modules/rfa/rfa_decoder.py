@@ -107,7 +107,10 @@ class RFATransformerDecoder(StatefulDecoder):
         return x, {"log_decay": log_decay}
 
     def init_layers(self, encoder_out):
-        """Return the layer states before the first token, one row per sentence, and ``rest``."""
+        """Return the layer states before the first token, a row for each sentence, and ``rest``.
+
+        ``rest`` is a state that all layers share, or None.
+        """
         source, padding, separators = batch_first_source(encoder_out)
         layers = [
             layer.init_state(source, padding, separators=separators, matrices=matrices)
@@ -116,7 +119,7 @@ class RFATransformerDecoder(StatefulDecoder):
         return layers, None
 
     def marks(self, tokens, rest):
-        """Return what layers need to know of (rows, T) tokens, by name, and ``rest`` after them.
+        """Return tensors by name that layers need of (rows, T) tokens, and ``rest`` after them.
 
         There is no ``rest``.
         """
@@ -124,7 +127,7 @@ class RFATransformerDecoder(StatefulDecoder):
         return {"separators": separators, "matrices": self._draw(self.causal_matrices)}, None
 
     def step(self, x, tokens, state):
-        """Continue a state by one token of each row, (rows, C) and (rows,); see :meth:`read`."""
+        """Read one token of each row, x (rows, C) and tokens (rows,); return as :meth:`read`."""
         marks, _ = self.marks(tokens, None)
         if marks["separators"] is not None and not marks["separators"].any():
             marks["separators"] = None

@@ -43,7 +43,7 @@ class CacheGate(nn.Module):
 
 
 class Lookup(NamedTuple):
-    """Caches with every product that does not depend on the decoder state, precomputed.
+    """Caches, and precomputed products with everything but the decoder state.
 
     An attention context is a weighted sum of source states, so its projections are the same sum of
     projected source states, which are computed once for all beams and steps. The same holds for
@@ -80,7 +80,7 @@ class Lookup(NamedTuple):
         return self.gates.size(1) > self.likeness.size(1)
 
     def of_sentences(self, sentences: Tensor) -> "Lookup":
-        """Select sentences by index."""
+        """Return the values of the sentences with the indices ``sentences`` (n,)."""
         return Lookup(*(x.index_select(0, sentences) for x in self))
 
     def read(self, hidden: Tensor, attention: Tensor, gate: CacheGate):
@@ -123,7 +123,7 @@ class CacheDecoder(GRUDecoder):
     and the cache is read for all of them at once.
 
     Args:
-        *args: see the base class.
+        *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
         cache_size: number of slots.
         fusion: ``deep`` interpolates decoder states (equation 6), ``shallow`` word probabilities
             (section 4.4).
@@ -150,7 +150,7 @@ class CacheDecoder(GRUDecoder):
         features_only=False,
         **_,
     ):
-        """Compute (rows, T, V) logits, or features, and extra outputs.
+        """Return (rows, T, V) logits, or with ``features_only`` features, and extra outputs.
 
         For whole sequences the extra outputs include ``doc_state``.
         """
@@ -198,7 +198,7 @@ class CacheDecoder(GRUDecoder):
         return stream.at_loss(features), extra
 
     def _lookup(self, cache: Cache, state: GRUState) -> Lookup:
-        """Return the caches of rows, each with its own, for reading."""
+        """Return the lookup of a cache for each row."""
         sources = state.source.states.repeat_interleave(state.beams, dim=0)
         return Lookup.of(cache, sources, self.cache_gate)
 
@@ -229,7 +229,7 @@ class CacheDecoder(GRUDecoder):
     def next_doc_state(self, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
         """Return the document state after (rows, T) tokens.
 
-        Hypotheses of the preceding search are not computed again.
+        States of hypotheses of the preceding search are reused.
         """
         trace = encoder_out["remembered"].get("trace")
         found = trace and trace.find(prev_output_tokens, self.padding_idx)

@@ -32,7 +32,7 @@ class SourceContext(NamedTuple):
     padding: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "SourceContext":
-        """Select sentences by index."""
+        """Return the values of the sentences with the indices ``sentences`` (n,)."""
         return SourceContext(*(x.index_select(0, sentences) for x in self))
 
 
@@ -40,7 +40,7 @@ class ContextualGRU(AttentiveGRU):
     """Attentive GRU with context added to its gates, computed step by step.
 
     Args:
-        input_dim, source_dim, hidden_dim, attention_dim: see the base class.
+        input_dim, source_dim, hidden_dim, attention_dim: see :class:`AttentiveGRU`.
         context_dim: size l of context states.
     """
 
@@ -55,7 +55,7 @@ class ContextualGRU(AttentiveGRU):
         source: AttendedStates,
         context: Optional[SourceContext] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Run the recurrence. ``context`` is that of the B sentences, or None."""
+        """Run the recurrence; ``context`` is the context of the B sentences, or None."""
         if context is None:
             return super().forward(x, state, source)
         bsz, units = len(source.states), self.attention_dim
@@ -179,7 +179,7 @@ class PreviousSentenceEncoder(ContextGRUEncoder):
         )
 
     def encode(self, src_tokens, stream):
-        """Return the output; ``initial`` (2 layers, B, d) are the first states, default: zeros.
+        """Encode tokens; ``initial`` (2 layers, B, d) are the first states, by default zeros.
 
         Adds ``context`` [(B, W, 2 d), (B, W)] and ``next_doc_state``.
         """
@@ -210,7 +210,7 @@ class HierarchicalEncoder(ContextGRUEncoder):
         self.context_document_gru = nn.GRU(hidden_size, hidden_size, batch_first=True)
 
     def encode(self, src_tokens, stream):
-        """Return the output; ``initial`` (2 layers, B, d) are the first states, default: zeros.
+        """Encode tokens; ``initial`` (2 layers, B, d) are the first states, by default zeros.
 
         ``context`` has one state per sentence, (B, 1, d).
         """
@@ -241,7 +241,7 @@ class SourceContextDecoder(GRUDecoder):
     """GRU decoder whose lowest layer reads previous source sentences.
 
     Args:
-        *args: see the base class.
+        *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
         recurrence: class of that layer.
         context_size: size of context states.
         begins_with_context: whether the initial state of the lowest layer includes the context,

@@ -39,7 +39,7 @@ class AttendedStates(NamedTuple):
         return AttendedStates(*(None if x is None else x[:, columns] for x in self))
 
     def of_sentences(self, sentences: Tensor) -> "AttendedStates":
-        """Select sentences by index."""
+        """Return the values of the sentences with the indices ``sentences`` (n,)."""
         return AttendedStates(*(None if x is None else x.index_select(0, sentences) for x in self))
 
 
@@ -124,7 +124,7 @@ class PerSentence(NamedTuple):
     values: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "PerSentence":
-        """Select sentences by index."""
+        """Return the values of the sentences with the indices ``sentences`` (n,)."""
         return PerSentence(self.values.index_select(0, sentences))
 
     def for_rows(self, num_rows: int) -> Tensor:
@@ -279,7 +279,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         features_only=False,
         **_,
     ):
-        """Compute (rows, T, V) logits, or features, and extra outputs."""
+        """Return (rows, T, V) logits, or with ``features_only`` features, and extra outputs."""
         features, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return features if features_only else self.output_layer(features), extra
 
@@ -312,7 +312,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
 
     @staticmethod
     def _extra(parts: List[Recurrence], stream: Stream) -> dict:
-        """Return the extra outputs: ``attn`` of consecutive rows; ``positions`` with groups."""
+        """Return the extra outputs: ``attn`` of all rows, ``positions`` if rows are in groups."""
         if stream.row_groups is not None:
             return {"attn": [None], **stream.positions()}
         return {"attn": [torch.cat([part.attention for part in parts])]}
@@ -358,7 +358,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return Recurrence(words, *self.attending(words, state.hidden, state.source, context))
 
     def _context_vector(self, history, num_rows: int):
-        """Return the input of the attending layer from earlier sentences; None if there is none."""
+        """Return what earlier sentences add to the attending layer, None if they add nothing."""
         return None
 
     def _features(self, words, hidden, contexts, attention, history):

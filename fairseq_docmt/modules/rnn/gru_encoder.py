@@ -81,7 +81,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         return self.encode(src_tokens, Stream.of(src_tokens, starts, lanes, doc_state, row_groups))
 
     def encode(self, src_tokens: Tensor, stream: Stream, initial: Optional[Tensor] = None) -> dict:
-        """Return the output; ``initial`` (2 layers, B, d) are the first states, default: zeros."""
+        """Encode tokens; ``initial`` (2 layers, B, d) are the first states, by default zeros."""
         output, last = self.read(self.gru, src_tokens, initial)
         return {
             "encoder_out": [self.dropout(output).transpose(0, 1)],

@@ -104,7 +104,7 @@ class SentenceVectors(nn.Module):
         return (vectors - self.mean) / self.deviation
 
     def _words(self, sentence: Tensor) -> Tensor:
-        """Remove ``</s>`` and padding."""
+        """Return the words of a sentence, without ``</s>`` and padding."""
         return sentence[sentence.ne(self.padding_idx)][:-1]
 
     @torch.no_grad()
@@ -160,7 +160,7 @@ class SentenceVectors(nn.Module):
                 end of ours.
 
         Raises:
-            ValueError: if it has another architecture, size or vocabulary.
+            ValueError: the model has another architecture, size or vocabulary.
         """
         at = DIRECTIONS.index(direction)
         lstm, embedding = self.lstms[at], self.embeddings[at].weight
@@ -225,7 +225,7 @@ class MemnetEncoder(GRUEncoder):
     """GRU encoder with the source memory of the document.
 
     Args:
-        *args: see the base class.
+        *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
         memory: source memory, or None.
     """
 
@@ -237,12 +237,12 @@ class MemnetEncoder(GRUEncoder):
         """Encode sentences and compute the source memory.
 
         Args:
-            src_tokens, src_lengths, **kwargs: see the base class.
+            src_tokens, src_lengths, **kwargs: see :class:`GRUEncoder`.
             documents: (rows,) document number of each sentence; the sentences of a document are
                 consecutive. None for isolated sentences.
 
         Returns:
-            Output of the base class with ``source_cells`` [(B, 2 d)], empty without memory or
+            Output of :class:`GRUEncoder` with ``source_cells`` [(B, 2 d)], empty without memory or
             documents, and ``readings``, empty until the memories are read.
         """
         output = super().forward(src_tokens, src_lengths, **kwargs)
@@ -264,7 +264,7 @@ class MemnetDecoder(GRUDecoder):
     """GRU decoder that reads memories of the other sentences of the document.
 
     Args:
-        *args: see the base class.
+        *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
         source_size: size of source cells, 0 without source memory.
         target_memory: whether there is a target memory.
         insertion: ``context`` adds readings to the gates of the attending layer
@@ -322,7 +322,7 @@ class MemnetDecoder(GRUDecoder):
         return hidden[torch.arange(len(last), device=last.device), last]
 
     def _filled_up(self, readings: Tensor) -> Tensor:
-        """Pad readings of the source memory with zeros for the target memory."""
+        """Pad readings of the source memory with zeros in place of target memory readings."""
         return F.pad(readings, (0, self.readings_size - readings.size(1)))
 
     def recall(self, encoder_out: dict, documents: Tensor, cells=None, own: bool = True) -> Tensor:
@@ -363,7 +363,7 @@ class MemnetDecoder(GRUDecoder):
         features_only=False,
         **_,
     ):
-        """Compute (rows, T, V) logits, or features, and extra outputs."""
+        """Return (rows, T, V) logits, or with ``features_only`` features, and extra outputs."""
         output, extra = super().forward(
             prev_output_tokens, encoder_out, incremental_state, features_only
         )

@@ -30,7 +30,7 @@ class LengthRatio(nn.Module):
 
     @torch.no_grad()
     def count(self, sources: Tensor, targets: Tensor) -> None:
-        """Add documents with these numbers of source and target tokens, (B,) each."""
+        """Add B documents with (B,) ``sources`` and ``targets`` tokens to the average."""
         ratios = (2 * self.UNITS * sources + targets).div(2 * targets, rounding_mode="floor")
         self.total += ratios.sum()
         self.documents += len(targets)
@@ -112,7 +112,7 @@ class SourcePointer(NamedTuple):
         return cls(source, source.first - 1, none, none)
 
     def reorder(self, rows: BeamRows) -> "SourcePointer":
-        """Reorder the rows."""
+        """Return the values with the rows in the new order ``rows``."""
         state = (x.index_select(0, rows.order) for x in self[1:])
         return SourcePointer(self.source.of_rows(rows.order), *state)
 

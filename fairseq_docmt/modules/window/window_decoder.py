@@ -53,7 +53,10 @@ class WindowTransformerDecoder(StatefulDecoder):
         return x, {"attn": weights or [None]}
 
     def init_layers(self, encoder_out):
-        """Return the layer states before the first token, one row per sentence, and ``rest``."""
+        """Return the layer states before the first token, a row for each sentence, and ``rest``.
+
+        ``rest`` is a state that all layers share, or None.
+        """
         layers, _ = super().init_layers(encoder_out)
         _, padding, separators = batch_first_source(encoder_out)
         return layers, SourcePointer.init_state(SourceSentences.of(separators, padding))
@@ -66,7 +69,7 @@ class WindowTransformerDecoder(StatefulDecoder):
         return {"centers": centers}, pointer
 
     def step(self, x, tokens, state):
-        """Continue a state by one token of each row, (rows, C) and (rows,); see :meth:`read`."""
+        """Read one token of each row, x (rows, C) and tokens (rows,); return as :meth:`read`."""
         marks, pointer = self.marks(tokens.unsqueeze(1), state.rest)
         return (*self.extend_layers(x, state, centers=marks["centers"].squeeze(1)), pointer)
 

@@ -52,8 +52,9 @@ def encode_growing(
         reach: window size: tokens on each side that a layer attends to.
         embedded: (B, S, C) input of the first layer, right-padded.
         lengths: (B,) number of tokens of each source.
-        before: encoding of the beginnings, whose ending may have changed; None if there is none.
-        ending: number of last tokens that appended sentences change, in every source.
+        before: encoding of the shorter sources; None in the first call.
+        ending: number of last tokens of a source, such as ``</s>``, that change when sentences are
+            appended.
     """
     if before is None:
         changed = embedded.size(1)

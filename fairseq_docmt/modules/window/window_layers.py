@@ -72,11 +72,11 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
         return x.squeeze(1), tokens
 
     def attend_sequence(self, q, k, v, padding):
-        """Attend from the queries of T tokens to the same tokens, giving (rows, T, C)."""
+        """Return (rows, T, C): each of T tokens attends to itself and earlier tokens."""
         return self._attend_columns(q, 0, k, v, padding)
 
     def attend_cached(self, q, tokens):
-        """Attend from the queries of the latest T cached tokens to the cache: (rows, T, C)."""
+        """Return (rows, T, C): each of the latest T cached tokens attends to the cache up to it."""
         first = tokens.keys.size(2) - q.size(2)
         return self._attend_columns(q, first, tokens.keys, tokens.values, tokens.hidden)
 
@@ -149,7 +149,7 @@ class EncoderWindowAttention(_WindowAttention):
             (S, B, C) output, and None instead of attention weights.
 
         Raises:
-            ValueError: if an attention mask is given.
+            ValueError: an attention mask is given.
         """
         if attn_mask is not None:
             raise ValueError("window attention does not support an attention mask")
