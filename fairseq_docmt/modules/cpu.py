@@ -142,7 +142,7 @@ class PackedGRU(nn.Module):
     def _read(
         self, number: int, data: Tensor, sizes: List[int], state: Tensor
     ) -> Tuple[Tensor, Tensor]:
-        """Return output and last states of GRU ``number``; if bidirectional, odd ones run backwards."""
+        """Return output and last states of one direction of a layer; odd numbers run backwards."""
         from_input = self.products[number]["input"](data).split(sizes)
         times = range(len(sizes))
         if self.directions == 2 and number % 2 == 1:

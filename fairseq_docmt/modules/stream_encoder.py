@@ -42,8 +42,8 @@ class StreamEncoder(SharedSourceEncoder):
             starts, lanes, doc_state, row_groups: see :class:`Stream`.
 
         Returns:
-            Output of :class:`SharedSourceEncoder` with ``stream``, ``doc_state`` and what subclasses
-            add (:class:`~fairseq_docmt.modules.encoder_output.EncoderOutput`).
+            Output of :class:`SharedSourceEncoder` with ``stream``, ``doc_state`` and values of
+            subclasses (:class:`~fairseq_docmt.modules.encoder_output.EncoderOutput`).
         """
         starts = None if self.no_context else starts
         stream = Stream.of(src_tokens, starts, lanes, doc_state, row_groups)
