@@ -50,8 +50,8 @@ def learn_codes(
         learn_bpe(counts, codes, operations, is_dict=True, total_symbols=total_symbols)
     if count_lines(output) < 2:  # the version alone
         raise CorpusError(
-            "no two characters stand side by side twice in the training text, so no merges can be "
-            "learned; give more text, or use --bpe-operations 0"
+            "no character pair occurs twice in the training text, so no BPE merges can be learned; "
+            "give more text, or use --bpe-operations 0"
         )
 
 

@@ -182,7 +182,7 @@ def _loaded(path: str) -> Any:
         raise UserError(f"checkpoint {path} cannot be read: {error.strerror}") from None
     except MemoryError:
         raise
-    except Exception:  # whatever the bytes of a damaged file make of the unpickler
+    except Exception:  # a damaged file can make the unpickler raise anything
         raise _damaged(path) from None
 
 
@@ -204,7 +204,7 @@ def _is_pickle(path: str) -> bool:
     with open(path, "rb") as file:
         try:
             return sum(1 for _ in pickletools.genops(file)) > 0
-        except Exception:  # whatever the bytes of a damaged file make of it
+        except Exception:  # as above
             return False
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Options of what an epoch reads, each against training without it, with the same number of updates
+# Data-sampling options, each against training without it, with the same number of updates
 # of the same number of tokens: windows of 4 sentences, or documents of 16.  Prints a table of
 # accuracies.
 #

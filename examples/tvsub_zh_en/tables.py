@@ -27,7 +27,7 @@ MARKS = ("<!-- written by tables.py -->\n", "<!-- end of tables.py -->\n")
 OF_PRONOUNS = (
     "F1 of pronouns: the 95 % interval of the difference to the control leaves out 0 (star)."
 )
-OF_TEST_PRONOUNS = "On `test` all pronouns count that the reference has and the source lacks."
+OF_TEST_PRONOUNS = "On `test` a pronoun counts if the reference has it and the source does not."
 PRONOUNS = ["a dropped pronoun, over another document", "pronouns F1, own context", "other"]
 OF_GAINS = (
     "The gain of dropped pronouns is measured on `test`: {} pronouns of persons that the source "
@@ -341,7 +341,7 @@ def translation_notes(systems: Dict[str, dict]) -> str:
     signatures = [f"{m['label']} `{m['signature']}`" for m in some["scores"]["test"]["metrics"]]
     found = [
         "One star: p < 0.05 against the control in one of bootstrap and sign test; two: in both. "
-        "A sign test that points the other way than the score does not count."
+        "A sign test that favours the system with the lower score does not count."
     ]
     if "pronouns" in some["scores"]:
         found.append(OF_PRONOUNS)

@@ -77,7 +77,7 @@ class RowsView(DocumentView):
         return batch
 
     def _groups(self, rows, side: str, tokens: torch.Tensor) -> Optional[dict]:
-        """Group rows by the lengths of the source and of a side, whose padded rows are given."""
+        """Group rows by the lengths of source and ``side``; ``tokens`` is that side, padded."""
         lengths = ([len(row[name]) for row in rows] for name in ("source", side))
         there = tokens.ne(self.tgt_dict.pad())
         return group_rows(*lengths, len(rows), self.left_pad_source, there)

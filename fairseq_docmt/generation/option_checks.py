@@ -30,8 +30,8 @@ def check_decoding(task) -> None:
     search = task.search
     if task.cfg.gold_context and not search.one_by_one:
         raise UserError(
-            f"--gold-context has no meaning with --decoding {search.decoding}, which does not "
-            "translate sentences one after the other; leave it out"
+            "--gold-context needs a decoding that translates sentences one after the other "
+            f"(sequential, sequential-full-source, stream), not {search.decoding}"
         )
     of_counts = {
         "--force-sentence-count": task.cfg.force_sentence_count,

@@ -1265,8 +1265,8 @@ DECODING = {
     ),
     "gold context of windows": Case(
         (
-            "--gold-context has no meaning with --decoding window, which does not translate "
-            "sentences one after the other; leave it out"
+            "--gold-context needs a decoding that translates sentences one after the other "
+            "(sequential, sequential-full-source, stream), not window"
         ),
         [*WINDOWS, "--gold-context", "--decoding", "window"],
     ),
@@ -2008,8 +2008,8 @@ PREPARATION = {
     ),
     "no pair twice": Case(
         (
-            "no two characters stand side by side twice in the training text, so no merges can "
-            "be learned; give more text, or use --bpe-operations 0"
+            "no character pair occurs twice in the training text, so no BPE merges can be learned; "
+            "give more text, or use --bpe-operations 0"
         ),
         ["--bpe-operations", "9"],
         both(*(write(f"train.{lang}", text) for lang, text in (("de", "ab\n"), ("en", "cd\n")))),

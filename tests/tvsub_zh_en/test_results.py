@@ -335,7 +335,7 @@ def test_tables():
     ] in rows
     assert ["memory-long", "base", "60 of 90", "4.700", GAIN, GAIN, "`--arch m --lr 1`"] in rows
     assert ["memory-short", "base", "5", "5.000", "", "", "`--arch m`"] in rows
-    assert "on `test`: 12 pronouns of persons" in text and "On `test` all pronouns" in text
+    assert "on `test`: 12 pronouns of persons" in text and "On `test` a pronoun counts if" in text
     assert "s-BLEU `sig-s-BLEU`" in text and "12% of the references begin in lower" in text
     (passage,) = (line for line in text.split("\n") if "zh 2" in line)
     assert [cell.strip() for cell in passage.replace("\\|", "/").split("|")[1:-1]] == [

@@ -267,7 +267,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-reference",
         action="store_true",
-        help="count the pronouns that the reference has and the source lacks, instead of marks",
+        help="count a pronoun as dropped if the reference has it and the source does not, "
+        "instead of marks in the source",
     )
     tags.add_argument(parser)
     _tables.add_arguments(parser)
