@@ -2,18 +2,19 @@
 
 import argparse
 import ast
+import contextlib
 import dataclasses
 import os
 import pickle
 import pickletools
 import re
 import zipfile
-from typing import Any, Dict, Iterator, MutableMapping, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
 import torch
 from fairseq import registry, tasks
 from fairseq.dataclass.configs import FairseqConfig
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
 from fairseq_docmt.errors import UserError
@@ -232,11 +233,17 @@ def _by_group(settings) -> Dict[str, Dict[str, Any]]:
     return by_group
 
 
-def rename_options(cfg: MutableMapping[str, Any]) -> None:
-    """Give the options of a model in a checkpoint their names of today, in place."""
-    for stored, name in RENAMED_OPTIONS.get(cfg.get("_name"), {}).items():
-        if stored in cfg:
-            cfg[name] = cfg.pop(stored)
+def rename_options(cfg) -> None:
+    """Give the options of a model in a checkpoint their names of today, in place.
+
+    Args:
+        cfg: options, as a dictionary, configuration or namespace.
+    """
+    options = vars(cfg) if isinstance(cfg, argparse.Namespace) else cfg
+    with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
+        for stored, name in RENAMED_OPTIONS.get(options.get("_name"), {}).items():
+            if stored in options:
+                options[name] = options.pop(stored)
 
 
 def misfit(message: str) -> str:

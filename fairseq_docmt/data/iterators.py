@@ -19,6 +19,8 @@ from fairseq_docmt.errors import UserError
 #: determines which other options there are
 TASK = "--task"
 OTHERS_READ = "which would leave sentences out or read them twice"
+#: option in checkpoints of version 0.1 -> today's option
+RENAMED_FLAGS = {"--random-chunk": "--sample-chunk-sentences"}
 OTHER_STATES = "which the document states in it do not fit"
 #: seconds to wait for threads that load batches; one batch is enough for them to end
 LONGEST_WAIT = 30
@@ -87,6 +89,7 @@ class ResumableIterator(EpochBatchIterator):
             UserError: the options give other batches than those of the interrupted epoch.
         """
         before = state_dict.get("decided_by", {})
+        before = {RENAMED_FLAGS.get(name, name): value for name, value in before.items()}
         self._refuse_another_task(before)
         _refuse_changes(before, self._decided_by, OTHERS_READ)
         super().load_state_dict(state_dict)

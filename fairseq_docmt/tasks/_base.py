@@ -7,7 +7,7 @@ from typing import Iterator, Optional, Tuple
 import torch
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
-from omegaconf import OmegaConf, open_dict
+from omegaconf import open_dict
 
 from fairseq_docmt.checkpoint_file import check_options, rename_options
 from fairseq_docmt.data.sequence_format import NO_TAGS, Formats, LanguageTags
@@ -246,9 +246,7 @@ class DocumentTranslationTask(DocumentDataTask):
         """
         if from_checkpoint:
             check_options(cfg, STORED)
-            if OmegaConf.is_config(cfg):  # as of all models with renamed options
-                with open_dict(cfg):
-                    rename_options(cfg)
+            rename_options(cfg)
         if getattr(cfg, "merge_src_tgt_embed", False) and self.src_dict != self.tgt_dict:
             raise UserError(
                 "--merge-src-tgt-embed changes the dictionaries of text that is already binarised; "
