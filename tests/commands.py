@@ -46,12 +46,14 @@ LEFT_OUT = {"--fp16", "--fp16-no-flatten-grads"}
 TRANSFORMER = "encoder-layers 1 decoder-layers 1 encoder-embed-dim 16 decoder-embed-dim 16 "
 TRANSFORMER += "encoder-ffn-embed-dim 32 decoder-ffn-embed-dim 32 encoder-attention-heads 2 "
 TRANSFORMER += "decoder-attention-heads 2 warmup-updates 1"
+GROUPS = "encoder-context-layers 1 decoder-context-layers 1 cross-context-layers 1"
 RECURRENT = "encoder-embed-dim 12 decoder-embed-dim 12 encoder-hidden-size 8 "
 RECURRENT += "decoder-hidden-size 8 attention-dim 8"
 #: the same for sizes, by the beginning of the architecture's name
 SIZES = {
     **dict.fromkeys(("rnnsearch", "cache_rnn", "memnet_rnn", "context_rnn"), RECURRENT),
     "lstm_lm": "",
+    "g_transformer": f"{TRANSFORMER} {GROUPS}",
     "": TRANSFORMER,
 }
 DECODING = "cpu num-workers 0 beam 2 max-len-a 0 max-len-b 6"

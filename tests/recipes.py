@@ -288,7 +288,7 @@ RUNS = [
     ),
     *(
         Run("tu2018_cache/subtitle.sh", f"CORPUS WORK --size {size}", size)
-        for size in ("small", "paper")
+        for size in ("small", "transformer", "paper")
     ),
 ]
 

@@ -4,7 +4,8 @@
 #   bash subtitle.sh CORPUS WORK [SYSTEM ...] [--size small] [options of ../tvsub_zh_en/run.sh]
 #
 # CORPUS: see subtitle/subtitle_corpus.py.  SYSTEMs are names in subtitle/SIZE/systems.txt; default: all
-# of it.  --size is small (subwords, transformers for a CPU) or paper (recurrent models of the paper).
+# of it.  --size is small (subwords, transformers for a CPU), transformer (base size, for a GPU) or paper
+# (recurrent models of the paper, for a GPU).
 # After --limit SECONDS a command is stopped; the same call goes on where it was.
 # Results: WORK/results.json and, as tables, WORK/tables.md.
 set -euo pipefail
@@ -12,8 +13,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
 read_arguments CORPUS WORK "[SYSTEM...]" --size=small "[options of ../tvsub_zh_en/run.sh]" -- "$@"
 case $size in
-  small | paper) ;;
-  *) echo "error: --size is $size; choose small or paper" >&2; exit 1 ;;
+  small | transformer | paper) ;;
+  *) echo "error: --size is $size; choose small, transformer or paper" >&2; exit 1 ;;
 esac
 bash "$here/../tvsub_zh_en/run.sh" "$corpus" "$work" "${systems[@]}" \
   --recipe "$here/subtitle/$size" "${more[@]}"

@@ -204,7 +204,11 @@ def test_references_as_context():
 
 @pytest.mark.parametrize(
     "recipe",
-    ["tvsub_zh_en", "ende_docs", "tu2018_cache/subtitle/small", "tu2018_cache/subtitle/paper"],
+    [
+        "tvsub_zh_en",
+        "ende_docs",
+        *(f"tu2018_cache/subtitle/{size}" for size in ("small", "transformer", "paper")),
+    ],
 )
 def test_every_setting_can_be_trained(recipe):
     """Those that were only tried, too; their updates are counted with the options of training."""

@@ -137,6 +137,7 @@ RECIPES = (
     tables.HERE,
     EXAMPLES / "ende_docs",
     EXAMPLES / "tu2018_cache/subtitle/small",
+    EXAMPLES / "tu2018_cache/subtitle/transformer",
     EXAMPLES / "tu2018_cache/subtitle/paper",
 )
 

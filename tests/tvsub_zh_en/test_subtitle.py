@@ -125,7 +125,7 @@ def test_a_corpus_of_another_size_is_refused(corpus, tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ("--size large", "error: --size is large; choose small or paper"),
+        ("--size large", "error: --size is large; choose small, transformer or paper"),
         ("--limit 1h", "error: --limit is 1h; give whole seconds"),
         ("--sise small", "error: unknown option --sise; usage: bash run.sh"),
         ("--size", "error: --size needs a value; usage: bash subtitle.sh"),
@@ -219,6 +219,19 @@ def test_size_of_the_paper_from_the_text_to_the_tables(recipe):
         assert not any("<unk>" in text for text in translations.values())
         assert ("contexts" in system["scores"]) == (decoding == "stream")
     assert "| cache of 25 " in (folder / "PAPER" / "tables.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.long
+def test_size_of_base_transformers_from_the_text_to_the_tables(recipe):
+    folder, run = recipe
+    options = "--corpus-size any --bpe-operations 50"
+    run(f"bash subtitle.sh CORPUS BASE --size transformer --prepare='{options}'")
+    systems = json.loads((folder / "BASE" / "results.json").read_text())["systems"]
+    assert len(systems) == 12
+    for name, system in systems.items():
+        assert ("usage" in system["scores"]) == (name not in ("base", "control", "memory-control"))
+    text = (folder / "BASE" / "tables.md").read_text(encoding="utf-8")
+    assert "32.92" in text and "| rfa-decay " in text
 
 
 def test_a_dictionary_of_the_training_text(tmp_path, capsys):
