@@ -101,7 +101,10 @@ PAGES: Dict[str, List[Block]] = {
     "examples/guide/pretrained.md": [
         "needs a published model; test_pretrained.py starts from tiny ones in the same way"
     ],
-    "examples/benchmarks/gpu/results.md": ["needs a GPU; tests/benchmarks/test_gpu.py tries it"],
+    "examples/benchmarks/gpu/results.md": [
+        "needs a GPU; tests/benchmarks/test_gpu.py tries it",
+        "needs a GPU; tests/benchmarks/test_papers.py tries it",
+    ],
     "examples/benchmarks/launches/results.md": [
         "tests/benchmarks/test_launches.py counts the same"
     ],

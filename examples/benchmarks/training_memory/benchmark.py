@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, Iterator, List, Optional
 
 import matplotlib
 import torch
@@ -62,6 +62,7 @@ SYSTEMS = {
         f"window {size}{ONEDNN}": ["--arch", "window_attn_transformer", "--attention-window", size]
         for size in ("10", "20")
     },
+    f"LST{ONEDNN}": ["--arch", "lst_transformer"],
 }
 #: Baselines: fairseq unchanged, with torch's fused attention, and with oneDNN as well.
 BASES = ("transformer", SDPA, SDPA + ONEDNN)
@@ -135,9 +136,9 @@ def measure(job: dict, limit: float) -> Optional[dict]:
     raise RuntimeError(done.stderr)
 
 
-def collect(args, device: str) -> List[dict]:
-    """Measure all systems at all lengths and print each result when it is finished."""
-    rows = []
+def collect(args, device: str) -> Iterator[List[dict]]:
+    """Measure all systems at all lengths; yield and print the rows of each length."""
+    rows: List[dict] = []
     for length in args.lengths:
         found: Dict[str, list] = {name: [] for name in args.systems}
         for _ in range(args.repeats):
@@ -153,7 +154,7 @@ def collect(args, device: str) -> List[dict]:
         ]
         rows += new
         print("\n".join(table(new, rows).splitlines()[2:]), flush=True)
-    return rows
+        yield new
 
 
 def median(row: dict, what: str) -> Optional[float]:
@@ -219,6 +220,7 @@ def main() -> None:
     parser.add_argument(
         "--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="NAME"
     )
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="default: all there are")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--warm-up", type=int, default=1, help="updates before the measured one")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -238,14 +240,16 @@ def main() -> None:
     args.scale = "paper" if args.paper else "small"
     args.out.mkdir(parents=True, exist_ok=True)
     rows, machines = [], []
-    for device in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    for device in [args.device] if args.device else devices:
         machines.append(describe_machine(torch.device(device), args.threads))
         print(machines[-1], flush=True)
-        rows += collect(args, device)
+        for new in collect(args, device):
+            rows += new
+            results = json.dumps({"machines": machines, "rows": rows}, indent=1)
+            (args.out / "results.json").write_text(results)
     text = "\n\n".join([f"scale: {args.scale}", *machines, table(rows, rows)]) + "\n"
     (args.out / "results.md").write_text(text, encoding="utf-8")
-    results = {"machines": machines, "rows": rows}
-    (args.out / "results.json").write_text(json.dumps(results, indent=1))
     plot(rows, args.out / "results.png")
     print(f"\n{text}")
 
