@@ -22,7 +22,7 @@ from typing import (
 import torch
 from fairseq import checkpoint_utils, hub_utils, registry, tasks, utils
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
-from fairseq.dataclass.configs import CommonConfig, DatasetConfig, GenerationConfig
+from fairseq.dataclass.configs import CommonConfig, DatasetConfig, FairseqConfig, GenerationConfig
 from omegaconf import OmegaConf, ValidationError
 from torch import Tensor
 
@@ -377,8 +377,10 @@ def _loaded(files: List[CheckpointFile], data: str, options: dict) -> dict:
         )
     options["data"] = data
     known = {name: value for name, value in options.items() if name in trained}
-    settings = {**trained, **known, "_name": files[0].task}
-    task = tasks.setup_task(OmegaConf.create(settings), from_checkpoint=True)
+    # With the other groups of options, which those of the task follow.
+    whole = OmegaConf.structured(FairseqConfig)
+    whole.task = {**trained, **known, "_name": files[0].task}
+    task = tasks.setup_task(whole.task, from_checkpoint=True)
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(paths, options, task)
     return {"args": cfg, "task": task, "models": models}
 

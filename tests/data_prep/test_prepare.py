@@ -538,7 +538,8 @@ def test_more_characters_than_symbols_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, message", [("a b\n", "no word of two characters"), ("ab cd\n", "side by side twice")]
+    "text, message",
+    [("a b\n", "no word of two characters"), ("ab cd\n", "no character pair occurs twice")],
 )
 def test_text_without_merges_is_refused(tmp_path, text, message):
     (tmp_path / "text").write_text(text)

@@ -1,6 +1,6 @@
-"""Options that had another name in version 0.1.
+"""Options and tasks that had another name in version 0.1.
 
-Covers ``RENAMED_OPTIONS`` of checkpoint_file.py.
+Covers ``RENAMED_OPTIONS`` and ``RENAMED_TASKS`` of checkpoint_file.py.
 """
 
 import dataclasses
@@ -28,8 +28,9 @@ def stored_as(memory_stream_checkpoint, tmp_path):
     return stored
 
 
-def likelihoods(path):
-    best = DocumentTranslator.from_pretrained(path).translate_nbest([DOCUMENT], 1, beam=2)
+def likelihoods(path, **options):
+    translator = DocumentTranslator.from_pretrained(path, **options)
+    best = translator.translate_nbest([DOCUMENT], 1, beam=2)
     return [hypotheses[0] for hypotheses in best[0]]
 
 
@@ -58,3 +59,14 @@ def test_new_names_are_options_and_old_ones_are_not(model):
     options = {field.name for field in dataclasses.fields(MODEL_DATACLASS_REGISTRY[model])}
     assert options.issuperset(RENAMED_OPTIONS[model].values())
     assert options.isdisjoint(RENAMED_OPTIONS[model])
+
+
+def test_memory_networks_had_another_task(memnet_rows_checkpoint, tmp_path):
+    """Options that the stored task lacks follow those of fairseq, as in the commands."""
+    wanted = likelihoods(memnet_rows_checkpoint, decoding="iterative")
+    state = torch.load(memnet_rows_checkpoint, map_location="cpu", weights_only=False)
+    state["cfg"]["task"]["_name"] = "full_document_translation"
+    for name in ("batch_size", "lr", "checkpoint_suffix"):
+        del state["cfg"]["task"][name]
+    torch.save(state, tmp_path / "earlier.pt")
+    assert likelihoods(tmp_path / "earlier.pt", decoding="iterative") == wanted
