@@ -15,8 +15,8 @@ SPEC.loader.exec_module(benchmark)
 
 def test_systems_are_compared_in_turns(tmp_path, monkeypatch, capsys):
     systems = ["transformer", "memory_transformer", "rnnsearch", "cache_rnn"]
-    command = ["--out", str(tmp_path), "--device", "cpu", "--tiny", "--shrink", "16"]
-    command += ["--sizes", "small", "--precisions", "single", "--repeats", "2", "--waits"]
+    command = ["--out", str(tmp_path), "--device", "cpu", "--tiny", "--rows", "0.0625"]
+    command += ["--sizes", "small", "--precisions", "single", "--repeats", "2", "--profile"]
     command += ["--documents", "2", "--length", "4", "--systems", *systems]
     monkeypatch.setattr(sys, "argv", ["benchmark.py", *command])
     benchmark.main()
@@ -24,12 +24,21 @@ def test_systems_are_compared_in_turns(tmp_path, monkeypatch, capsys):
     assert {(row["what"], row["system"]) for row in rows} == {
         (what, name) for what in ("update", "decoding") for name in systems
     }
-    assert all(len(row["runs"]) == 2 and row["waits"] is None for row in rows)
+    assert all(len(row["runs"]) == 2 for row in rows)
+    assert all(row["waits"] is None and row["kernels"] is None for row in rows)
     assert all(row["time"] == 1 for row in rows if row["system"] in ("transformer", "rnnsearch"))
     assert all("time" in row for row in rows)
     printed = capsys.readouterr().out
     assert "small, update, float32" in printed and "| cache_rnn " in printed
     assert printed.strip() == (tmp_path / "results.md").read_text().strip()
+
+
+def test_published_tables_are_made_from_the_results():
+    folder = BENCHMARK.parent
+    made = benchmark.table(json.loads((folder / "results.json").read_text()))
+    page = (folder / "results.md").read_text()
+    for part in made.split("\n\n")[2::2]:
+        assert part.strip() in page
 
 
 def test_every_base_does_what_is_compared_with_it():

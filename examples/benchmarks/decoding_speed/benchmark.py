@@ -58,6 +58,8 @@ TOKENS_PER_SENTENCE = 22  # target side of IWSLT 2015 zh-en, table 2 of the pape
 WINDOWS = (1, 2, 3, 4, 5, 8, 10, 15, 30)
 #: Batch sizes of the paper, table 3, for a 32 GB GPU; those of L = 8 and 30 are not from the paper.
 GPU_BATCHES = {1: 1024, 2: 512, 3: 512, 4: 256, 5: 256, 8: 160, 10: 128, 15: 96, 30: 48}
+#: GB for the runs with the largest batches on a GPU, as the paper's has.
+GPU_MEMORY = 32.0
 #: Names of the ratios of rfa_transformer's speed.
 TO_FASTEST, TO_STOCK = "to the fastest transformer", "to fairseq's"
 PACKED, FUSED = " packed", " fused"
@@ -76,7 +78,7 @@ class Scale(NamedTuple):
         model: options of the models.
         vocabulary: number of types.
         batches: window size L -> batch size of the runs with equal batches.
-        memory: GB for the runs with the largest batches, without the model.
+        memory: GB for the runs with the largest batches on a CPU, without the model.
         repeats: runs of each system.
     """
 
@@ -177,21 +179,27 @@ def compare(decoders: Dict[str, Decoder], window: int, batches: Dict[str, int], 
 # ---- the largest batch ---------------------------------------------------------------------------
 
 
-def largest_batches(scale: Scale, scale_name: str, window: int, device, dtype) -> Dict[str, int]:
+def largest_batches(
+    decoders: Dict[str, Decoder], scale_name: str, window: int, device, dtype
+) -> Dict[str, int]:
     """Find the largest batch of 2^k or 3 * 2^k windows that fits the memory, for each system.
 
-    The memory of each additional window is measured with two small batches, each in its own
-    process.
+    The memory of each additional window is measured with two small batches, on a CPU each in its
+    own process.
     """
     found = {}
-    for name in SYSTEMS[device.type]:
+    memory = GPU_MEMORY if device.type == "cuda" else SCALES[scale_name].memory
+    for name, decoder in decoders.items():
         small, large = (
-            _peak_memory(name, scale_name, window, bsz, device, dtype) for bsz in (4, 12)
+            _peak_memory_on_gpu(decoder, window, bsz)
+            if device.type == "cuda"
+            else _peak_memory(name, scale_name, window, bsz, device, dtype)
+            for bsz in (4, 12)
         )
         each = (large - small) / 8
         if each <= 0:
             raise UserError("the memory of a window could not be measured; give --largest no value")
-        most = max(scale.memory * 1e9 / each, 1)
+        most = max(memory * 1e9 / each, 1)
         found[name] = max(b for k in range(10) for b in (2**k, 3 * 2**k) if b <= most)
     return found
 
@@ -203,6 +211,13 @@ def _peak_memory(name, scale_name, window, bsz, device, dtype) -> float:
     command = [sys.executable, "-W", "ignore", __file__, "--peak-memory", json.dumps(job)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return float(output.splitlines()[-1])
+
+
+def _peak_memory_on_gpu(decoder: Decoder, window: int, bsz: int) -> int:
+    """Return the peak number of bytes while decoding one batch."""
+    before = start_measuring_memory(decoder.device)
+    decoder.seconds(window, bsz)
+    return peak_memory(decoder.device) - before
 
 
 def _print_peak_memory(job: dict) -> None:
@@ -260,16 +275,18 @@ def measure(args, device: torch.device) -> Iterator[dict]:
     decoders = {name: Decoder(name, scale, device, dtype) for name in SYSTEMS[device.type]}
     for decoder in decoders.values():
         decoder.seconds(1, 4)
-    for window in args.windows:
-        batches = GPU_BATCHES if device.type == "cuda" and args.paper else scale.batches
-        plans = {"equal": dict.fromkeys(decoders, batches[window])}
-        if window in args.largest:
-            plans["largest"] = largest_batches(scale, args.scale, window, device, dtype)
-        for kind, sizes in plans.items():
-            row = compare(decoders, window, sizes, args.repeats or scale.repeats)
-            row = {"device": device.type, "kind": kind, **row}
-            print(table([row]).splitlines()[-1], flush=True)
-            yield row
+    batches = GPU_BATCHES if device.type == "cuda" and args.paper else scale.batches
+    plans = [("equal", window) for window in args.windows]
+    plans += [("largest", window) for window in args.windows if window in args.largest]
+    for kind, window in plans:
+        if kind == "equal":
+            sizes = dict.fromkeys(decoders, batches[window])
+        else:
+            sizes = largest_batches(decoders, args.scale, window, device, dtype)
+        row = compare(decoders, window, sizes, args.repeats or scale.repeats)
+        row = {"device": device.type, "kind": kind, **row}
+        print(table([row]).splitlines()[-1], flush=True)
+        yield row
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Compare time and memory of all architectures with those of fairseq's transformer on a GPU.
 
     python benchmark.py --out FOLDER             # one GPU, under 4 minutes
-    python benchmark.py --out FOLDER --waits     # counts how often Python waits for the GPU as well
+    python benchmark.py --out FOLDER --profile   # and what the GPU does meanwhile
 
 Models have random weights, documents have random words.  An update is forward, loss, backward and
 Adam on 4,096 source and 4,096 target tokens; decoding is beam search in the document tasks with
@@ -152,6 +152,7 @@ GROUPS = (
     ("base", "update", "half"),
     ("base", "decoding", "half"),
     ("base", "update", "single"),
+    ("base", "update", "amp"),
     ("small", "update", "half"),
     ("small", "decoding", "half"),
     ("base", "decoding", "single"),
@@ -160,6 +161,8 @@ GROUPS = (
 )
 #: types of ``half`` in training and in decoding; fairseq decodes in float16 only
 HALF = {"update": torch.bfloat16, "decoding": torch.float16}
+#: precision of fairseq's --amp: parameters in single precision, most operations in half precision
+AMP = "amp"
 
 
 # ---- systems -------------------------------------------------------------------------------------
@@ -201,14 +204,15 @@ class Update:
         model: model in training mode on its device.
         dictionary: dictionary of both sides.
         shape: key of :data:`SHAPES`.
-        shrink: divisor of the number of rows, to try the program.
+        times: factor of the number of rows.
+        amp: whether to compute as with ``--amp``.
     """
 
-    def __init__(self, model, dictionary, shape: str, shrink: int = 1):
-        self.model = model
+    def __init__(self, model, dictionary, shape: str, times: float = 1, amp: bool = False):
+        self.model, self.amp = model, amp
         device = next(model.parameters()).device
         rows, length = SHAPES[shape]
-        rows = max(LANES, rows // shrink) if shape == "sentences" else max(1, rows // shrink)
+        rows = max(LANES if shape == "sentences" else 1, int(rows * times))
         source = words(dictionary, rows, length)
         source[:, SENTENCE_LENGTH - 1 : -1 : SENTENCE_LENGTH] = dictionary.index("<sep>")
         previous = torch.cat([source[:, -1:], source[:, :-1]], dim=1)
@@ -226,16 +230,19 @@ class Update:
             self.inputs.update(documents=row // (rows // LANES))
         trained = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(trained, lr=1e-5)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=amp)
         self.units = rows * length
 
     def __call__(self) -> None:
         """Do an update."""
-        logits, _ = self.model(**self.inputs)
+        with torch.autocast(self.target.device.type, enabled=self.amp):
+            logits, _ = self.model(**self.inputs)
         loss = F.cross_entropy(
             logits.flatten(0, 1).float(), self.target.flatten(), label_smoothing=0.1
         )
-        loss.backward()
-        self.optimizer.step()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         self.optimizer.zero_grad()
 
 
@@ -300,14 +307,26 @@ def count_waits(job, device: torch.device) -> Optional[int]:
     return sum("called a synchronizing" in str(warning.message) for warning in caught)
 
 
-def jobs_of_updates(models, names, dtype, device, args) -> Dict[tuple, Update]:
+def kernel_seconds(job, device: torch.device) -> Optional[float]:
+    """Return how long the kernels of a job run, by torch's profiler; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    kinds = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=kinds) as profile:
+        job()
+        wait_for(device)
+    on_gpu = (e for e in profile.key_averages() if e.device_type != torch.autograd.DeviceType.CPU)
+    return sum(event.self_device_time_total for event in on_gpu) / 1e6
+
+
+def jobs_of_updates(models, names, dtype, device, args, amp) -> Dict[tuple, Update]:
     """Return the updates by system and shape."""
     jobs = {}
     for name in names:
         model, dictionary = models[name]
         model = copy.deepcopy(model).to(device, dtype).train()
         for shape in SYSTEMS[name].shapes:
-            jobs[name, shape] = Update(model, dictionary, shape, args.shrink)
+            jobs[name, shape] = Update(model, dictionary, shape, args.rows, amp)
     return jobs
 
 
@@ -354,8 +373,9 @@ def compare(jobs: dict, device: torch.device, args, deadline: float) -> List[dic
             turns = list(zip(runs[key], base))
             row["time"] = statistics.median(a[0] / b[0] for a, b in turns)
             row["memory"] = statistics.median(a[1] / max(b[1], 1) for a, b in turns)
-        if args.waits:
+        if args.profile:
             row["waits"] = count_waits(job, device)
+            row["kernels"] = kernel_seconds(job, device)
         if isinstance(job, Decoding):
             row["tokens"] = job.tokens
         rows.append(row)
@@ -380,8 +400,12 @@ def collect(args) -> dict:
             models[size] = {name: build(SYSTEMS[name], scale) for name in args.systems}
         dtype = HALF[what] if precision == "half" else torch.float32
         given = (models[size], args.systems, dtype, device, args)
-        jobs = jobs_of_updates(*given) if what == "update" else jobs_of_decoding(*given, scale)
-        group = {"size": size, "what": what, "precision": str(dtype).split(".")[1]}
+        if what == "update":
+            jobs = jobs_of_updates(*given, precision == AMP)
+        else:
+            jobs = jobs_of_decoding(*given, scale)
+        name = AMP if precision == AMP else str(dtype).split(".")[1]
+        group = {"size": size, "what": what, "precision": name}
         found = compare(jobs, device, args, begin + args.limit)
         results["rows"] += [{**group, **row} for row in found]
         del jobs
@@ -405,16 +429,21 @@ def table(results: dict) -> str:
         heads = ["system", "rows" if what == "update" else "decoding", speed, "time to stock"]
         heads += ["MB", "memory to stock"]
         waits = any(row.get("waits") is not None for row in rows)
+        kernels = {(r["system"], r["kind"]): r["kernels"] for r in rows if r.get("kernels")}
         lines = []
         for row in rows:
-            median = row["seconds"]
+            median, name, kind = row["seconds"], row["system"], row["kind"]
             value = f"{1000 * median:.1f}" if what == "update" else f"{row['units'] / median:.0f}"
-            line = [row["system"], row["kind"], value, _ratio(row, "time")]
+            line = [name, kind, value, _ratio(row, "time")]
             line += [f"{row['bytes'] / 2**20:.0f}", _ratio(row, "memory")]
-            lines.append([*line, row["waits"]] if waits else line)
-        shown = tabulate(
-            lines, [*heads, *(["waits"] if waits else [])], tablefmt="github", disable_numparse=True
-        )
+            line += [row["waits"]] if waits else []
+            if kernels:
+                own, base = (kernels.get(k) for k in ((name, kind), base_of((name, kind))))
+                line += [f"{1000 * own:.1f}", f"{own / base:.2f}"] if own and base else ["", ""]
+            lines.append(line)
+        heads += ["waits"] if waits else []
+        heads += ["ms of kernels", "kernels to stock"] if kernels else []
+        shown = tabulate(lines, heads, tablefmt="github", disable_numparse=True)
         parts.append(f"{size}, {what}, {precision}\n\n{shown}")
     return "\n\n".join(parts) + "\n"
 
@@ -434,7 +463,7 @@ def main() -> None:
         "--what", nargs="+", default=["update", "decoding"], choices=["update", "decoding"]
     )
     parser.add_argument(
-        "--precisions", nargs="+", default=["half", "single"], choices=["half", "single"]
+        "--precisions", nargs="+", default=["half", "single", AMP], choices=["half", "single", AMP]
     )
     parser.add_argument("--documents", type=int, default=32, help="documents decoded in parallel")
     parser.add_argument("--sentences", type=int, default=3, help="sentences of a document")
@@ -444,9 +473,13 @@ def main() -> None:
     parser.add_argument(
         "--limit", type=float, default=220, help="seconds until the last group may begin"
     )
-    parser.add_argument("--waits", action="store_true", help="count how often Python waits")
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="count how often Python waits, and measure how long kernels run",
+    )
     parser.add_argument("--tiny", action="store_true", help="tiny models, to try the program")
-    parser.add_argument("--shrink", type=int, default=1, help="divisor of the rows of an update")
+    parser.add_argument("--rows", type=float, default=1, help="factor of the rows of an update")
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():
         parser.error("torch.cuda.is_available() is False; this program needs a GPU")

@@ -40,7 +40,7 @@ class Figure(NamedTuple):
 
 # ---- Wu et al. (2022), table 3: decoding in windows of L sentences ------------------------------
 
-WINDOWS = {1: None, 2: None, 4: None, 8: None, 15: 2.09, 30: None}
+WINDOWS = {15: 2.09, 1: None, 2: None, 4: None, 8: None, 30: None}
 
 
 def wu2022(rows: List[dict]) -> Iterator[Figure]:
@@ -107,10 +107,13 @@ def commands(args) -> Dict[str, list]:
     """Return the benchmark's folder and options for each paper."""
     size = [] if args.small else ["--paper"]
     device = ["--device", args.device]
-    windows = ["--windows", *map(str, WINDOWS), "--dtype", args.dtype, "--largest"]
+    windows = ["--windows", *map(str, WINDOWS), "--dtype", args.dtype, "--repeats", "2"]
+    windows += ["--largest", *([] if args.small else ["15"])]
     lengths = ["--lengths", *map(str, LENGTHS), "--systems", *MEMORY]
+    if args.device == "cuda":
+        lengths += ["--repeats", "1", "--warm-up", "3", "--updates", "10"]
     return {
-        "wu2022": ["decoding_speed", *size, *device, *windows, *([] if args.small else ["15"])],
+        "wu2022": ["decoding_speed", *size, *device, *windows],
         "herold2023": ["training_memory", *size, *device, *lengths],
         "tu2018": ["recurrent", *size, *device, "--systems", *SPEEDS],
     }

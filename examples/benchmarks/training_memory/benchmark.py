@@ -4,14 +4,15 @@
     python benchmark.py --out FOLDER --paper     # transformer base, half an hour on 2 cores
 
 One update (forward, backward, Adam) on one document with the same number of source and target
-tokens, as in table 2 of Herold and Ney (2023).  Every run has its own process; systems take turns.
-Memory is the peak minus model and optimizer state.  On a CPU the linear layers of window attention
-are computed by oneDNN, as in the document tasks; fused full attention is measured with and without
-oneDNN.  All systems run with the allocator settings of ``--keep-memory``.  Writes ``results.json``,
+tokens, as in table 2 of Herold and Ney (2023).  Systems take turns, on a CPU each run in its own
+process.  Memory is the peak minus model and optimizer state.  On a CPU the linear layers of window
+attention are computed by oneDNN, as in the document tasks; fused full attention is measured with
+and without oneDNN.  All systems run with the allocator settings of ``--keep-memory``.  Writes ``results.json``,
 ``results.md`` and ``results.png``.
 """
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -86,8 +87,8 @@ def build(name: str, scale: str):
     return model, dictionary
 
 
-def run(job: dict) -> None:
-    """Print seconds and bytes of one update, after warm-up updates."""
+def run(job: dict) -> Dict[str, float]:
+    """Return bytes of an update, and the median seconds of the updates after it."""
     device = torch.device(job["device"])
     torch.set_num_threads(job["threads"])
     model, dictionary = build(job["system"], job["scale"])
@@ -114,18 +115,31 @@ def run(job: dict) -> None:
     peak = peak_memory(device) - before
     for _ in range(job["warm_up"] - 1):
         update()
-    begin = time.perf_counter()
-    update()
-    print(json.dumps({"seconds": time.perf_counter() - begin, "bytes": peak}))
+    seconds = []
+    for _ in range(job["updates"]):
+        begin = time.perf_counter()
+        update()
+        seconds.append(time.perf_counter() - begin)
+    return {"seconds": statistics.median(seconds), "bytes": peak}
 
 
 def measure(job: dict, limit: float) -> Optional[dict]:
-    """Run a job in its own process; return None if it does not fit into ``limit`` GB."""
+    """Run a job; return None if it does not fit into ``limit`` GB, or on the GPU.
+
+    On a CPU it has its own process, because memory is that of the process.
+    """
+    if job["device"] == "cuda":
+        try:
+            return run(job)
+        except torch.OutOfMemoryError:
+            return None
+        finally:
+            gc.collect()
+            torch.cuda.empty_cache()
     most = int(limit * 1e9)
 
     def limit_memory():
-        if job["device"] == "cpu":
-            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
     command = [sys.executable, "-W", "ignore", __file__, "--job", json.dumps(job)]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit_memory)
@@ -146,7 +160,8 @@ def collect(args, device: str) -> Iterator[List[dict]]:
                 if None in results:
                     continue
                 job = {"system": name, "length": length, "device": device}
-                job.update(scale=args.scale, threads=args.threads, warm_up=args.warm_up)
+                job.update(scale=args.scale, threads=args.threads)
+                job.update(warm_up=args.warm_up, updates=args.updates)
                 results.append(measure(job, args.memory))
         new = [
             {"device": device, "length": length, "system": name, "runs": results}
@@ -222,7 +237,8 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], help="default: all there are")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--warm-up", type=int, default=1, help="updates before the measured one")
+    parser.add_argument("--warm-up", type=int, default=1, help="updates before the timed ones")
+    parser.add_argument("--updates", type=int, default=1, help="timed updates; default: 1")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument(
         "--memory", type=float, default=12.0, help="memory limit of a run on a CPU, in GB"
@@ -232,7 +248,7 @@ def main() -> None:
     args = parser.parse_args()
     logging.disable(logging.INFO)
     if args.job:
-        run(args.job)
+        print(json.dumps(run(args.job)))
         return
     if args.out is None:
         raise UserError("--out FOLDER is needed for the results")
