@@ -7,8 +7,8 @@ One update (forward, backward, Adam) on one document with the same number of sou
 tokens, as in table 2 of Herold and Ney (2023).  Systems take turns, on a CPU each run in its own
 process.  Memory is the peak minus model and optimizer state.  On a CPU the linear layers of window
 attention are computed by oneDNN, as in the document tasks; fused full attention is measured with
-and without oneDNN.  All systems run with the allocator settings of ``--keep-memory``.  Writes ``results.json``,
-``results.md`` and ``results.png``.
+and without oneDNN.  All systems run with the allocator settings of ``--keep-memory``.  Writes
+``results.json``, ``results.md`` and ``results.png``.
 """
 
 import argparse
