@@ -8,7 +8,8 @@ grows linearly with the length and does not depend on the window.
 On a GPU this would launch many small kernels.  There every block of queries gets a copy of the keys
 that it can see, and blocks become rows of one batch, in a single call of torch's fused kernel.
 Memory grows linearly with the length too: a block of 64 queries copies 64 + 2 w keys and has a mask
-with as many columns.
+with as many columns.  In self-attention these keys are overlapping stretches of the same width, so
+that no value has to be read from the GPU.
 
 Shapes: B batch rows, H heads, I queries, J keys, head size d.
 """
@@ -16,6 +17,7 @@ Shapes: B batch rows, H heads, I queries, J keys, head size d.
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_docmt.ops.precision import masked_attention, outside_autocast
@@ -34,18 +36,27 @@ class Window(NamedTuple):
 
     Attributes:
         centers: (B, I) int64 key b_i that each query is aligned to; may be outside the range of
-            keys.
+            keys.  None for keys ``first``, ``first`` + 1, ..., as in self-attention.
         size: number w of visible keys on each side of the center.
         causal: whether keys after the center are hidden, as in a decoder.
         key_padding: (B, J) True at padding, None if there is none.
         farthest: maximum relative position r; keys farther away share it.  None for w.
+        first: key that the first query is aligned to, without ``centers``.
     """
 
-    centers: Tensor
+    centers: Optional[Tensor]
     size: int
     causal: bool = False
     key_padding: Optional[Tensor] = None
     farthest: Optional[int] = None
+    first: int = 0
+
+    def with_centers(self, q: Tensor) -> "Window":
+        """Return the same window with the ``centers`` of queries (B, H, I, d)."""
+        if self.centers is not None:
+            return self
+        columns = torch.arange(self.first, self.first + q.size(2), device=q.device)
+        return self._replace(centers=columns.expand(len(q), -1))
 
     @property
     def after(self) -> int:
@@ -108,7 +119,7 @@ def window_attention(
     if q.device.type == "cuda":
         return fused_window_attention(q, k, v, window, relative, dropout, block_size)
     attend = outside_autocast(_BlockwiseAttention.apply)
-    return attend(q, k, v, relative, window, dropout, block_size)
+    return attend(q, k, v, relative, window.with_centers(q), dropout, block_size)
 
 
 class _BlockwiseAttention(torch.autograd.Function):
@@ -218,24 +229,24 @@ def fused_window_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    window,
+    window: Window,
     relative: Optional[Tensor] = None,
     dropout: float = 0.0,
     block_size: int = 64,
 ) -> Tensor:
     """Compute :func:`~fairseq_docmt.ops.window_attention.window_attention`; see its arguments."""
-    length = q.size(2)
-    # Copies of the last query fill the last block; their outputs are cut off at the end.
-    blocks = -(-length // block_size)
-    index = torch.arange(blocks * block_size, device=q.device).clamp(max=length - 1)
-    centers = window.centers[:, index].unflatten(1, (blocks, block_size))
-    queries = q[:, :, index].unflatten(2, (blocks, block_size)).transpose(1, 2)
-    columns, distance, hidden = _seen(window, centers, k.size(2))
-    keys, values = _of_blocks(k, columns), _of_blocks(v, columns)
+    length, blocks = q.size(2), -(-q.size(2) // block_size)
+    queries = F.pad(q, (0, 0, 0, blocks * block_size - length))
+    queries = queries.unflatten(2, (blocks, block_size)).transpose(1, 2)
+    stretch = block_size + window.size + window.after
+    if window.centers is None and stretch < k.size(2):
+        keys, values, distance, hidden = _stretches(window, k, v, blocks, block_size)
+    else:
+        keys, values, distance, hidden = _gathered(window.with_centers(q), k, v, block_size)
     lost = hidden.all(dim=-1, keepdim=True)
-    mask = ~hidden | lost
+    mask = (~hidden | lost).expand(len(q), blocks, -1, -1, -1)
     if relative is not None:
-        offsets = window.relative_index(distance).expand(-1, -1, q.size(1), -1, -1)
+        offsets = window.relative_index(distance).expand(*queries.shape[:-1], -1)
         added = (queries @ relative.t()).gather(-1, offsets)
         mask = added.masked_fill(~mask, -float("inf"))
     output = masked_attention(
@@ -245,29 +256,49 @@ def fused_window_attention(
     return output.transpose(1, 2).flatten(2, 3)[:, :, :length]
 
 
-def _seen(window, centers: Tensor, keys: int) -> Tuple[Tensor, Tensor, Tensor]:
-    """Find the keys that each block of queries can see.
+#: Keys and values of each block, (B * M, H, J', d); distance of each key from the center of each
+#: query, and mask of hidden keys, both broadcastable to (B, M, 1, I', J').
+Seen = Tuple[Tensor, Tensor, Tensor, Tensor]
 
-    Args:
-        window: visible keys of each query.
-        centers: (B, M, I') aligned key of each query, for M blocks of I' queries.
-        keys: number of keys.
 
-    Returns:
-        (B, M, J') key indices of each block; (B, M, 1, I', J') distance of each key from the center
-        of each query; mask of the same shape, True for hidden keys.
-    """
+def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: int) -> Seen:
+    """Return what M blocks of I' queries see that are aligned to consecutive keys."""
+    width = block_size + window.size + window.after
+    before = window.size - window.first
+    pad = before, blocks * block_size + window.after - k.size(2) + window.first
+
+    def stretches(x):
+        return F.pad(x, (0, 0, *pad)).unfold(2, width, block_size).permute(0, 2, 1, 4, 3)
+
+    columns = torch.arange(width, device=k.device)
+    distance = columns - window.size - columns[:block_size].unsqueeze(-1)
+    padding = window.key_padding
+    if padding is None:
+        padding = torch.zeros(1, k.size(2), dtype=torch.bool, device=k.device)
+    outside = F.pad(padding, pad, value=True).unfold(1, width, block_size)
+    hidden = (window.beyond(distance) | outside.unsqueeze(2)).unsqueeze(2)
+    return stretches(k).flatten(0, 1), stretches(v).flatten(0, 1), distance, hidden
+
+
+def _gathered(window: Window, k: Tensor, v: Tensor, block_size: int) -> Seen:
+    """Return what blocks of I' queries see, whatever keys they are aligned to."""
+    length, keys = window.centers.size(1), k.size(2)
+    # Copies of the last query fill the last block.
+    missing = -length % block_size
+    index = torch.arange(length + missing, device=k.device).clamp(max=length - 1)
+    centers = window.centers[:, index].unflatten(1, (-1, block_size))
     first = (centers.amin(dim=-1) - window.size).clamp(0, keys - 1)
     last = (centers.amax(dim=-1) + window.after).clamp(0, keys - 1)
     width = int((last - first).max()) + 1
-    columns = first.unsqueeze(-1) + torch.arange(width, device=centers.device)
+    columns = first.unsqueeze(-1) + torch.arange(width, device=k.device)
     distance = columns.unsqueeze(2) - centers.unsqueeze(-1)
     outside = columns >= keys
     columns = columns.clamp(max=keys - 1)
     if window.key_padding is not None:
         outside = outside | window.key_padding.gather(1, columns.flatten(1)).view_as(columns)
     hidden = window.beyond(distance) | outside.unsqueeze(2)
-    return columns, distance.unsqueeze(2), hidden.unsqueeze(2)
+    seen = _of_blocks(k, columns), _of_blocks(v, columns)
+    return (*seen, distance.unsqueeze(2), hidden.unsqueeze(2))
 
 
 def _of_blocks(x: Tensor, columns: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ def tensors(*lengths):
 def alignment(kind, queries, keys):
     """(centers, keys) by kind of alignment; the two rows differ in length, so one has padding."""
     lengths = torch.tensor([keys, max(1, keys - 3)])
-    if kind == "identity":
+    if kind in ("identity", "causal"):
         return torch.arange(queries).expand(BSZ, -1)
     if kind == "linear":
         return linear_centers(torch.tensor([queries, max(1, queries - 2)]), lengths, queries)
@@ -35,13 +35,16 @@ def alignment(kind, queries, keys):
 
 @pytest.mark.parametrize("kind", ["identity", "causal", "linear", "jumps"])
 @pytest.mark.parametrize("size", [0, 2, 50])
-@pytest.mark.parametrize("queries, keys", [(1, 1), (7, 7), (33, 20), (20, 33)])
+@pytest.mark.parametrize("queries, keys", [(1, 1), (1, 9), (7, 7), (33, 20), (20, 33)])
 @pytest.mark.parametrize("with_relative", [False, True])
 def test_equals_the_loop(kind, size, queries, keys, with_relative):
+    first = None
     if kind in ("identity", "causal"):
-        keys = queries
+        # Queries of self-attention are the latest tokens: of all, or of some after a cache.
+        keys = max(queries, keys)
+        first = keys - queries
     q, k, v = tensors(queries, keys, keys)
-    centers = alignment("identity" if kind == "causal" else kind, queries, keys)
+    centers = alignment(kind, queries, keys) + (first or 0)
     padding = torch.zeros(BSZ, keys, dtype=torch.bool)
     padding[1, max(1, keys - 3) :] = True
     relative = torch.randn(2 * size + 1, DIM, dtype=torch.float64, requires_grad=True)
@@ -51,9 +54,11 @@ def test_equals_the_loop(kind, size, queries, keys, with_relative):
     want = want + 0 * sum(x.sum() for x in inputs)  # queries that see nothing use no input
     generator = torch.randn(want.shape, dtype=torch.float64)
     want_gradients = torch.autograd.grad((want * generator).sum(), inputs)
-    window = Window(centers, size, kind == "causal", padding)
-    for attend, block_size in itertools.product(
-        (window_attention, fused_window_attention), (4, 128)
+    windows = [Window(centers, size, kind == "causal", padding)]
+    if first is not None:
+        windows.append(windows[0]._replace(centers=None, first=first))
+    for attend, block_size, window in itertools.product(
+        (window_attention, fused_window_attention), (4, 128), windows
     ):
         got = attend(q, k, v, window, relative, block_size=block_size)
         torch.testing.assert_close(got, want)

@@ -3,6 +3,7 @@
 from typing import Optional
 
 import torch
+import torch.nn.functional as F
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
@@ -50,9 +51,9 @@ class _WindowAttention(AttentionProjections):
         """Project inputs (B, T, C) to scaled queries (B, H, T, d)."""
         return self.split_heads(self.q_proj(x)) * self.head_dim**-0.5
 
-    def _attend(self, q, k, v, centers, causal, padding) -> Tensor:
+    def _attend(self, q, k, v, centers, causal, padding, first: int = 0) -> Tensor:
         size = k.size(2) if self.window is None else self.window
-        window = Window(centers, size, causal, padding, self.farthest)
+        window = Window(centers, size, causal, padding, self.farthest, first)
         dropout = self.dropout if self.training else 0.0
         output = window_attention(q, k, v, window, self.relative, dropout)
         return self.out_proj(output.transpose(1, 2).flatten(2))
@@ -73,17 +74,27 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
 
     def attend_sequence(self, q, k, v, padding):
         """Return (rows, T, C): each of T tokens attends to itself and earlier tokens."""
-        return self._attend_columns(q, 0, k, v, padding)
+        return self._attend(q, k, v, None, True, padding)
 
     def attend_cached(self, q, tokens):
         """Return (rows, T, C): each of the latest T cached tokens attends to the cache up to it."""
         first = tokens.keys.size(2) - q.size(2)
-        return self._attend_columns(q, first, tokens.keys, tokens.values, tokens.hidden)
+        if q.size(2) == 1:
+            return self._attend_latest(q, tokens, first)
+        return self._attend(q, tokens.keys, tokens.values, None, True, tokens.hidden, first)
 
-    def _attend_columns(self, q, first: int, k, v, padding) -> Tensor:
-        """Attend from the queries of the tokens in columns ``first`` and later."""
-        columns = torch.arange(first, first + q.size(2), device=q.device).expand(len(q), -1)
-        return self._attend(q, k, v, columns, True, padding)
+    def _attend_latest(self, q, tokens, earlier: int) -> Tensor:
+        """Attend from the latest token: the cache holds itself and what is within its window."""
+        logits = q @ tokens.keys.transpose(-1, -2)
+        if self.relative is not None:
+            distance = torch.arange(-earlier, 1, device=q.device)
+            vectors = self.relative[(distance + self.farthest).clamp(min=0)]
+            logits = logits + q @ vectors.t()
+        # Outputs at padding are not used, but without any key they would be NaN.
+        hidden = F.pad(tokens.hidden[:, :-1], (0, 1))
+        weights = logits.masked_fill(hidden[:, None, None], -float("inf")).softmax(dim=-1)
+        weights = F.dropout(weights, self.dropout, self.training)
+        return self.out_proj((weights @ tokens.values).transpose(1, 2).flatten(2))
 
 
 class CrossWindowAttention(_WindowAttention):
@@ -156,8 +167,7 @@ class EncoderWindowAttention(_WindowAttention):
         x = query.transpose(0, 1)
         q = self.queries(x)
         k, v = self.keys_and_values(x)
-        columns = torch.arange(x.size(1), device=x.device).expand(len(x), -1)
-        output = self._attend(q, k, v, columns, False, key_padding_mask)
+        output = self._attend(q, k, v, None, False, key_padding_mask)
         return output.transpose(0, 1), None
 
 
