@@ -71,7 +71,9 @@ class WindowTransformerDecoder(StatefulDecoder):
     def step(self, x, tokens, state):
         """Read one token of each row, x (rows, C) and tokens (rows,); return as :meth:`read`."""
         marks, pointer = self.marks(tokens.unsqueeze(1), state.rest)
-        return (*self.extend_layers(x, state, centers=marks["centers"].squeeze(1)), pointer)
+        source = state.layers[0].source
+        seen = self.layers[0].encoder_attn.around(source, marks["centers"].squeeze(1))
+        return (*self.extend_layers(x, state, centers=seen), pointer)
 
     def independent(self, tokens, encoder_out, incremental_state, final):
         """Count the leading tokens whose outputs do not change when the source grows.

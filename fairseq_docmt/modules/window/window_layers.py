@@ -1,6 +1,6 @@
 """Attention within a window and its layers (Herold and Ney 2023); fairseq's parameter names."""
 
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -104,10 +104,11 @@ class CrossWindowAttention(_WindowAttention):
         """Compute keys and values of a source (B, S, C) with padding mask (B, S)."""
         return AttendedSource(*self.keys_and_values(source), padding)
 
-    def forward(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
+    def forward(self, x: Tensor, memory: AttendedSource, centers) -> Tensor:
         """Attend from queries (B, T, C) aligned to source columns ``centers`` (B, T).
 
-        In a single step they are (B * N, C) and (B * N,); the N beams of a sentence are adjacent.
+        In a single step queries are (B * N, C), the N beams of a sentence adjacent, and
+        ``centers`` is what they see, from :meth:`around`.
         """
         if x.dim() == 2:
             return self._step(x, memory, centers)
@@ -127,23 +128,56 @@ class CrossWindowAttention(_WindowAttention):
             hidden = hidden | memory.padding.unsqueeze(1)
         return logits.masked_fill(hidden.unsqueeze(1), -float("inf")).softmax(dim=-1)
 
-    def _step(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
-        """Attend from one query of each beam; see :meth:`forward`."""
+    def around(self, memory: AttendedSource, centers: Tensor) -> "SourceWindow":
+        """Return what single queries see of the source, by their ``centers`` (B * N,)."""
         bsz, length = memory.keys.size(0), memory.keys.size(2)
+        padding = memory.padding
         if self.window is None or 2 * self.window + 1 >= length:
-            return self(x.unflatten(0, (bsz, -1)), memory, centers.view(bsz, -1)).flatten(0, 1)
-        around = torch.arange(-self.window, self.window + 1, device=x.device)
-        columns = centers.unsqueeze(1) + around
+            hidden = None if padding is None else padding.unsqueeze(1)
+            if self.window is not None:
+                columns = torch.arange(length, device=centers.device)
+                far = (columns - centers.view(bsz, -1, 1)).abs() > self.window
+                hidden = far if hidden is None else far | hidden
+            return SourceWindow(None, None, None if hidden is None else hidden.unsqueeze(1))
+        offsets = torch.arange(-self.window, self.window + 1, device=centers.device)
+        columns = centers.unsqueeze(1) + offsets
         hidden = (columns < 0) | (columns >= length)
         columns = columns.clamp(0, length - 1)
-        owners = torch.arange(bsz, device=x.device).repeat_interleave(len(x) // bsz).unsqueeze(1)
-        if memory.padding is not None:
-            hidden = hidden | memory.padding[owners, columns]
-        keys, values = memory.keys[owners, :, columns], memory.values[owners, :, columns]
-        q = self.queries(x.unsqueeze(1))  # (rows, H, 1, d)
-        logits = q @ keys.permute(0, 2, 3, 1)
-        weights = logits.masked_fill(hidden[:, None, None], -float("inf")).softmax(dim=-1)
-        return self.out_proj((weights @ values.transpose(1, 2)).flatten(1))
+        owners = torch.arange(bsz, device=centers.device).unsqueeze(1)
+        owners = owners.repeat_interleave(len(centers) // bsz, dim=0)
+        if padding is not None:
+            hidden = hidden | padding[owners, columns]
+        return SourceWindow(columns, owners, hidden[:, None, None])
+
+    def _step(self, x: Tensor, memory: AttendedSource, seen: "SourceWindow") -> Tensor:
+        """Attend from one query of each beam; see :meth:`forward`."""
+        if seen.columns is None:
+            q = self.queries(x.unflatten(0, (memory.keys.size(0), -1)))  # (B, H, N, d)
+            keys, values = memory.keys.transpose(-1, -2), memory.values
+        else:
+            q = self.queries(x.unsqueeze(1))  # (B * N, H, 1, d)
+            keys = memory.keys[seen.owners, :, seen.columns].permute(0, 2, 3, 1)
+            values = memory.values[seen.owners, :, seen.columns].transpose(1, 2)
+        logits = q @ keys
+        if seen.hidden is not None:
+            logits = logits.masked_fill(seen.hidden, -float("inf"))
+        output = logits.softmax(dim=-1) @ values
+        return self.out_proj(output.transpose(1, 2).reshape(x.shape))
+
+
+class SourceWindow(NamedTuple):
+    """What the queries of single steps see of the source, the same in all layers.
+
+    Attributes:
+        columns: (B * N, 2 w + 1) source columns of each query; None for all columns.
+        owners: (B * N, 1) source row of each query; None with all columns.
+        hidden: mask of hidden columns, (B * N, 1, 1, 2 w + 1) or, with all columns, broadcastable
+            to (B, H, N, S); None if there are none.
+    """
+
+    columns: Optional[Tensor]
+    owners: Optional[Tensor]
+    hidden: Optional[Tensor]
 
 
 class EncoderWindowAttention(_WindowAttention):
