@@ -69,7 +69,7 @@ class DocumentView(LanguagePairDataset):
     Args:
         corpus: corpus of the split.
         spans: (items, 2) sentences of each example (see :mod:`fairseq_docmt.spans`), or a
-            function that draws them anew for each epoch, given ``random``.
+            function that draws them anew for each epoch from a random generator.
         seed: seed of what is drawn in each epoch.
         loss_on_last: compute the loss on the last sentence of each span only.
         id_of_last: let the ``id`` of an example be the line id of its last sentence, not its first.
@@ -88,6 +88,9 @@ class DocumentView(LanguagePairDataset):
         supporting_words: supporting words of the corpus; examples have theirs as
             ``supporting_words``.
     """
+
+    #: whether the context of a sentence is in its example, and not in a document state
+    has_context = True
 
     too_long: Sequence[int] = ()
     supporting_words: Optional[SupportingWords] = None

@@ -227,6 +227,8 @@ class StreamView(DocumentView):
         index: documents without the sentences that are too long.
     """
 
+    has_context = False
+
     def __init__(self, corpus: DocumentCorpus, fits: np.ndarray, formats: Optional[Formats] = None):
         places = np.flatnonzero(fits)
         spans = np.stack([places, places + 1], axis=1)

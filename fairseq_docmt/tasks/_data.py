@@ -138,7 +138,7 @@ class DocumentDataTask(PreparedTextTask):
             if trains:
                 self.learn_from(corpus)
             view = self.datasets[split] = self.training_view(corpus, trains)
-            if self.reads_context and isinstance(view, DocumentView):
+            if self.reads_context and isinstance(view, DocumentView) and view.has_context:
                 _text_folders.check_examples(view)
             if self._reads_supporting_words:
                 _training_examples.add_to(view, corpus, trains and path == paths[0])

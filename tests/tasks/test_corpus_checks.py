@@ -114,6 +114,12 @@ def test_documents_cut_into_sentences(binarised, tmp_path, caplog, options, spli
     ]
 
 
+def test_a_stream_has_its_context_in_a_state(binarised, tmp_path, caplog):
+    stream = ["--task", "sentence_stream_translation", "--batch-size", "2"]
+    tiny.train(binarised, tmp_path, *stream, updates=1, model=tiny.memory())
+    assert not [text for text in caplog.messages if "no example" in text]
+
+
 @pytest.mark.parametrize("known, warned", [(0, True), (3, False)])
 def test_swapped_sides(window_checkpoint, binarised, tmp_path, caplog, known, warned):
     """Nearly all words are unknown; fairseq-preprocess writes them as <unk>, 3."""
