@@ -29,7 +29,7 @@ def line_function(data: str, language: str, undo: bool):
     Args:
         data: binarised folder.
         language: language of the text.
-        undo: return the function from preprocessed to raw sentences, which keeps truecased words.
+        undo: return the function from preprocessed to raw sentences.
 
     Raises:
         CorpusError: the folder does not say how its text was made, or has no such language.

@@ -71,7 +71,20 @@ class TextForm(NamedTuple):
         return lambda sentence: truecase(cut(sentence))
 
     def detokenize(self, language: str) -> Callable[[str], str]:
-        """Return a function from tokens to raw text, which does not undo truecasing."""
+        """Return a function from tokens to raw text.
+
+        Sentences of truecased text begin with a capital again; other words keep their case.
+        """
+        join = self._joining(language)
+        if not self.truecaser:
+            return join
+        from sacremoses import MosesDetruecaser
+
+        recase = MosesDetruecaser().detruecase
+        return lambda tokens: join(recase(tokens, return_str=True))
+
+    def _joining(self, language: str) -> Callable[[str], str]:
+        """Return a function that joins tokens."""
         if self.tokenizer == "none":
             return str
         if self.tokenizer == "jieba":
