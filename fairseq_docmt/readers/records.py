@@ -60,6 +60,7 @@ class Wanted(NamedTuple):
             joined by dots.
         fields: ``doc``, ``segment``, ``text`` or ``system`` -> the field named after ``#``.
         by: field, or attribute of documents, by which scores are grouped.
+        by_name: whether the command takes a name after ``#``.
     """
 
     role: str
@@ -67,6 +68,17 @@ class Wanted(NamedTuple):
     chosen: Optional[str] = None
     fields: Dict[str, str] = {}
     by: Optional[str] = None
+    by_name: bool = True
+
+    def advice(self, what: str, names: str) -> str:
+        """Return how to name a field of another name."""
+        if self.by_name:
+            return f"name the field {what} as FILE#{names}"
+        fields = f"doc_id and {TEXT_FIELDS[self.role][0]}"
+        return (
+            f"rename the fields to {fields}, or convert the file: fairseq-docmt convert "
+            f"--role {self.role} 'FILE#doc=FIELD,text=FIELD' --out NEW.jsonl"
+        )
 
 
 def read(records: Records, path: str, wanted: Wanted) -> Documents:
@@ -140,7 +152,7 @@ def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False)
     if name is None:
         raise UserError(
             f'{where} has no "{fields.get("doc", "doc_id")}", only {", ".join(map(str, record))}; '
-            "name the field of the document as FILE#doc=FIELD,text=FIELD"
+            + wanted.advice("of the document", "doc=FIELD,text=FIELD")
         )
     if "segment" in fields and number is None:
         raise UserError(f'{where} has no "{fields["segment"]}"')
@@ -211,8 +223,8 @@ def _text(where: str, record: dict, wanted: Wanted) -> str:
         field = _first(record, names)
         if field is None:
             raise Lacks(
-                f"{where} has none of the fields {', '.join(known)}; name the field with the text "
-                "as FILE#FIELD"
+                f"{where} has none of the fields {', '.join(known)}; "
+                + wanted.advice("with the text", "FIELD")
             )
         fields = [field]
     value: Any = record

@@ -66,7 +66,7 @@ class ExportedModel:
 
 
 def has_gpu() -> bool:
-    """Return whether the engine has a GPU."""
+    """Return whether CTranslate2 finds a GPU."""
     return ctranslate2().get_cuda_device_count() > 0
 
 

@@ -18,7 +18,7 @@ from fairseq_docmt.readers.records import Row, Wanted, numbered_document
 
 #: Field or column of a translation.
 HYPOTHESIS = "hypothesis"
-SOURCE = Wanted("source")
+SOURCE = Wanted("source", by_name=False)
 
 
 class Document(NamedTuple):

@@ -229,6 +229,16 @@ MISTAKES = {
         [],
         "line 1 already has a hypothesis; remove or rename it",
     ),
+    "fields of other names": (
+        '{"id": "a", "source": "w1"}',
+        [],
+        "no .doc_id., only id, source; rename the fields to doc_id and source, or convert the file",
+    ),
+    "a text of another name": (
+        '{"doc_id": "a", "words": "w1"}',
+        [],
+        "none of the fields source, .*; rename the fields to doc_id and source, or convert",
+    ),
     "a symbol": ("w1\nw2 <sep>\n", [], "line 2.*reserved for a symbol of the model"),
     "workers": ("w1\n", ["--workers", "0"], "--workers must be 1, or on a CPU more; got 0 on cpu"),
     "a language": ("w1\n", ["--split-sentences", "klingon"], "spaCy has no such language"),
