@@ -7,7 +7,7 @@
 # sets $work, $system, $save and $corpus (news, unless --corpus is given), and the array `more` to all
 # other options with their values.  [NAME] may be missing; NAME... is one word or more, in the array
 # `names`, and [NAME...] any number.  Without "[options of ...]" other options are refused.  --help
-# prints the head of the script.
+# prints the head of the script.  note_start is for systems that start from another model.
 
 read_arguments() {
   local _usage="usage: bash ${0##*/}" _places=() _flags=() _others='' _word _name _value
@@ -63,6 +63,13 @@ read_arguments() {
     fi
     shift
   done
+}
+
+# note_start: say so where $system would train from random parameters
+note_start() {
+  [[ " ${more[*]}" = *" --finetune-from-model"* || " ${more[*]}" = *" --restore-file"* ]] ||
+    echo "note: $system starts from random parameters; for those of the first stage give" \
+      "--finetune-from-model CHECKPOINT" >&2
 }
 
 # _set_flag --SOME-NAME VALUE: sets $some_name

@@ -38,7 +38,8 @@ second=(--optimizer grouped_adam --pretrained-lr-scale 0.2)
 case $system in
   sentence) train --task sliding_window_translation --window-size 1 --arch transformer \
     --optimizer adam --seed 444 ;;
-  group) group "${second[@]}" --word-dropout 0.1 --word-dropout-epochs 39 --seed 444 ;;
+  group) note_start
+    group "${second[@]}" --word-dropout 0.1 --word-dropout-epochs 39 --seed 444 ;;
   group-scratch)
     group --optimizer adam --word-dropout 0.3 --word-dropout-epochs 29 --seed 555 ;;
   *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;

@@ -9,6 +9,8 @@ source "$(dirname "$0")/../flags.sh"
 read_arguments WORK SYSTEM CHECKPOINT OUT "[options of fairseq-generate]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
+raw=$work/data/text/raw/test.de
+[ -f "$raw" ] || { echo "error: $raw is missing; make it by prepare.sh" >&2; exit 1; }
 
 translate() {
   fairseq-generate "$work/data/bin" --user-dir "$user_dir" --path "$checkpoint" \
@@ -30,5 +32,5 @@ for unit in documents sentences; do
     --tokenize none --smooth-method none --force
 done
 echo "sacreBLEU (13a) over sentences, detokenized text: not comparable with the paper"
-grep . "$work/data/text/raw/test.de" > "$out/reference.detokenized"
+grep . "$raw" > "$out/reference.detokenized"
 sacrebleu "$out/reference.detokenized" -i "$out/hypothesis.detokenized" -m bleu

@@ -42,6 +42,7 @@ first() { train --optimizer adam --lr 0.0005 --max-tokens 4096 "$@"; }
 
 # Learning rates: 3e-4 for new parameters, 6e-5 for those of the first stage.
 second() {
+  note_start
   train --task sentence_stream_translation --arch memory_transformer \
     --memory-layers 5 --memory-size 16 \
     --optimizer grouped_adam --lr 0.0003 --pretrained-lr-scale 0.2 \

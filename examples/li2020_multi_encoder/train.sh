@@ -33,6 +33,7 @@ case $system in
   sentence) train --task sliding_window_translation --window-size 1 --arch transformer \
     --max-tokens 4096 --lr 0.0007 --max-epoch 30 ;;
   outside-source | outside-target | outside-both | inside-source | inside-target | inside-both)
+    note_start
     train --task sentence_stream_translation --arch multi_encoder_transformer \
       --context-integration "${system%-*}" --context-side "${system#*-}" \
       --context-sentences 1 --context-layers 1 --context-fusion gate \

@@ -26,6 +26,7 @@ first() {
 }
 
 second() {
+  note_start
   fairseq-train "$work/bin" --user-dir "$user_dir" --save-dir "$save" --dropout "$dropout" \
     --optimizer sgd --lr 0.08 --lr-scheduler fixed --force-anneal 2 --lr-shrink 0.9 --clip-norm 5 \
     --criterion cross_entropy --sentence-avg --best-checkpoint-metric loss \

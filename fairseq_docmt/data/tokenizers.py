@@ -1,4 +1,4 @@
-"""``--tokenizer jieba`` of fairseq, and its ``--bpe sentencepiece`` with errors in one sentence."""
+"""Tokenizers for fairseq: ``--tokenizer jieba``, and ``--bpe sentencepiece`` with clear errors."""
 
 from dataclasses import dataclass, field
 

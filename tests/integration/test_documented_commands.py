@@ -180,6 +180,7 @@ PAGES: Dict[str, List[Block]] = {
     "examples/li2020_multi_encoder/README.md": [Run(LI, said="BLEU over sentences")],
     "examples/feng2022_memory/README.md": [
         Run(FENG),
+        Run(FENG, replaced={"corpus/": "WORK/corpus/", "WORK/data": "OWN"}),
         Run(FENG, said="BLEU as published", replaced=MEMORY),
         Run(FENG, replaced=FENG_FIGURES),
     ],

@@ -119,3 +119,18 @@ def test_heads_name_all_flags(path):
         assert f"#   bash {path.name} " in head
         for flag in recipes.flags(str(path.relative_to(recipes.EXAMPLES))):
             assert flag in head, flag
+
+
+@pytest.mark.parametrize(
+    "options, noted", [((), True), (("--finetune-from-model", "m"), False), (("--lr", "1"), True)]
+)
+def test_a_second_stage_without_the_first_is_noted(tmp_path, options, noted):
+    script = tmp_path / "script.sh"
+    head = SCRIPT.format(more='"[options of fairseq-train]"')
+    script.write_text(f"{head}system=both; note_start")
+    environment = {"PATH": "/usr/bin:/bin", "FLAGS": str(recipes.EXAMPLES / "flags.sh")}
+    command = ["bash", str(script), "W", *options]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    note = "note: both starts from random parameters; for those of the first stage give "
+    note += "--finetune-from-model CHECKPOINT\n"
+    assert (done.returncode, done.stderr) == (0, note if noted else "")
