@@ -1,12 +1,12 @@
-r"""Convert documents with names, of lines or of files, to a corpus of documents.
+r"""Convert named documents to a corpus: a name for each line, or a file for each document.
 
     python data_prep/named_documents.py train.de train.en --docids train.docids \
         --out corpus/train.de corpus/train.en
     python data_prep/named_documents.py talks.de talks.en --out corpus/train.de corpus/train.en
 
-In the first form a file names the document of each line, as contextual-mt and WMT have it; in the
-second the sides are folders with a file for each document, which has the same name on both sides,
-apart from an ending such as ``.de``.
+In the first form a file names the document of each line, as in contextual-mt and WMT.  In the
+second, each side is a folder with a file for each document; files of a document have the same name
+on both sides, apart from an ending such as ``.de``.
 """
 
 import argparse

@@ -140,7 +140,7 @@ class OpenDocument:
         self.sentences: list = list(sentences)
 
     def close(self) -> None:
-        """End the document."""
+        """End the document: the next lines are those of a new one, without context."""
         if self.position > 0:
             self.number += 1
         self.position, self.sentences = 0, []

@@ -95,7 +95,7 @@ class ResumableIterator(EpochBatchIterator):
         super().load_state_dict(state_dict)
 
     def _get_iterator_for_epoch(self, epoch, shuffle, **kwargs):
-        """Return the stock iterator; a kept data loader would keep the order of its first epoch."""
+        """Return fairseq's iterator with a new data loader; an old one repeats its first order."""
         if self.dataloader is not None:
             self.epoch_batch_sampler.shuffle = shuffle
         return super()._get_iterator_for_epoch(epoch, shuffle, **kwargs)

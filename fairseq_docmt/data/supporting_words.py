@@ -6,8 +6,8 @@ Yin et al. (2021) let translators mark them.  A file has a JSON object per line:
      "supporting_source": {"6": [5]}, "supporting_target": {"6": [4, 5], "7": [0]}}
 
 ``source`` and ``target`` are the ambiguous words of a sentence and of its translation, the others
-the words that support them.  Lines and tokens of lines are counted from 0, as in the binarised
-corpus; blank lines count.  Either side may be left out.
+the words that support them, by the line that they are in.  Lines and tokens of lines are counted
+from 0, as in the binarised corpus; blank lines count.  Either side may be left out.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Tokenizers for fairseq: ``--tokenizer jieba``, and ``--bpe sentencepiece`` with clear errors."""
+"""For fairseq: ``--tokenizer jieba``, and ``--bpe sentencepiece`` with clear error messages."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from fairseq_docmt.text_form import TextForm, join_pieces
 
 
 class SentencePieces(SentencepieceBPE):
-    """``--bpe sentencepiece`` of fairseq, which also joins the bytes of characters.
+    """``--bpe sentencepiece`` of fairseq, which also decodes byte pieces (``<0xE4>``).
 
     Raises:
         UserError: the file is missing or not a model.

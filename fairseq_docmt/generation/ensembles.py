@@ -1,8 +1,8 @@
-"""Ensembles of the generator: with a document language model, and after a target context.
+"""Model ensembles for the sequence generator.
 
-In shallow fusion the translation model may read no more than a window or a document state; the
-language model reads the previous target sentences themselves.  Yu et al. (2020) combine the two by
-reranking.
+One is shallow fusion with a document language model: the translation model may see only a window or
+a document state, but the language model reads the previous target sentences themselves (Yu et al.
+2020 combine the two by reranking).  The other continues a given target context.
 """
 
 import contextlib
@@ -337,7 +337,7 @@ class PrefixEnsemble(FusedEnsemble):
     # ---- called by the generator ---------------------------------------------------------------
 
     def forward_encoder(self, net_input):
-        """Return the encoder outputs of :meth:`encode` or :meth:`extend_documents`."""
+        """Return the encoder outputs that :meth:`encode` or :meth:`extend_documents` has computed."""
         return self.encoder_outs
 
     def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature: float = 1.0):

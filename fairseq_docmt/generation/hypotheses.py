@@ -205,7 +205,10 @@ class UnknownWords:
         self.translations, self.target = read_dictionary(path), target
 
     def replaced(self, found: List[List[Hypothesis]], texts: Sequence[str]):
-        """Replace ``<unk>`` in the hypotheses of sentences.
+        """Return the hypotheses with each ``<unk>`` replaced.
+
+        The replacement is the translation, by the dictionary, of the source word with the most
+        attention; a word that the dictionary lacks is copied.
 
         Args:
             found: hypotheses of each sentence, with soft alignments to their source.

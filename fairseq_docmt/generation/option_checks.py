@@ -314,7 +314,7 @@ def _warn_in_scoring(args: Namespace) -> None:
 
 
 def _refuse_impossible(args: Namespace, vocabulary: int, alone: bool) -> None:
-    """Refuse values and combinations of search options.
+    """Refuse impossible values and combinations of search options.
 
     Args:
         args: all generation options.

@@ -94,7 +94,7 @@ def _size(unit: DecodingUnit) -> int:
 
 
 def _surest(hypotheses: List[Hypothesis], generator) -> List[Hypothesis]:
-    """Return the different hypotheses with their mean scores, best first."""
+    """Merge equal hypotheses of a sentence; return each with its mean score, best first."""
     agreeing: Dict[tuple, List[Hypothesis]] = {}
     for hypothesis in hypotheses:
         agreeing.setdefault(tuple(hypothesis["tokens"].tolist()), []).append(hypothesis)

@@ -337,10 +337,10 @@ class DocumentTranslator:
 
 
 def _check_types(options: dict) -> None:
-    """Refuse values of another type than their option has.
+    """Check that values have the types of their options.
 
     Raises:
-        UserError: naming the option.
+        UserError: a value has another type; names its option.
     """
     configs = GenerationConfig, DatasetConfig, CommonConfig
     types = {field.name: field.type for one in configs for field in dataclasses.fields(one)}

@@ -105,7 +105,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return layers, None
 
     def marks(self, tokens: Tensor, rest: Any) -> Tuple[dict, Any]:
-        """Return tensors by name that layers need of (rows, T) tokens, and ``rest`` after them."""
+        """Return what layers need to know of (rows, T) tokens, and ``rest`` after these tokens."""
         return {}, rest
 
     def read(self, x: Tensor, tokens: Tensor, state: DecoderState):

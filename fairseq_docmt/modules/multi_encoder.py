@@ -15,10 +15,10 @@ from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
 
 class EncodedContext(NamedTuple):
-    """Encoded previous sentences of B sentences.
+    """Encoded previous sentences of B sentences, L tokens together.
 
     Attributes:
-        states: (B, L, C).
+        states: (B, L, C) outputs of the context encoder.
         padding: (B, L) True at padding.
         known: (B,) True if there is a previous sentence.
     """

@@ -427,7 +427,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         return layers, None
 
     def read(self, x, tokens, state):
-        """Read (rows, T) tokens from a state on; return features, layer states and ``rest``."""
+        """Read (rows, T) tokens after a state; return features, new layer states and ``rest``."""
 
         def sublayer(number):
             if not state.layers[number].memory:

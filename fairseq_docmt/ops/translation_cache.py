@@ -15,7 +15,7 @@ NO_WORD = -1
 
 
 class Cache(NamedTuple):
-    """Slots of B documents.
+    """Translation cache of B documents with I slots each (Tu et al. 2018); l, d: sizes of vectors.
 
     Attributes:
         keys: (B, I, l) attention contexts.
@@ -31,7 +31,7 @@ class Cache(NamedTuple):
 
     @classmethod
     def empty(cls, like: Tensor, bsz: int, slots: int, key_dim: int, value_dim: int) -> "Cache":
-        """Return the empty slots of ``bsz`` documents, with the type and device of ``like``."""
+        """Return an empty cache of ``bsz`` documents, with the type and device of ``like``."""
         nothing = torch.full((bsz, slots), NO_WORD, dtype=torch.long, device=like.device)
         keys, values = (like.new_zeros(bsz, slots, size) for size in (key_dim, value_dim))
         return cls(keys, values, nothing, nothing.clone())

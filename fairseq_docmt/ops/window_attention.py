@@ -77,18 +77,27 @@ class Window(NamedTuple):
         return (distance + self.reach).clamp(0, 2 * self.reach)
 
     def hidden(self, block: _Block) -> Tensor:
-        """Return a (B', 1, I', J') mask, True for keys of a block that a query does not see."""
+        """Return a mask, True for keys of a block that a query does not see.
+
+        Shape: (B', 1, I', J') for the B' rows, I' queries and J' keys of a block.
+        """
         hidden = self.beyond(self._distance(block))
         if self.key_padding is not None:
             hidden = hidden | self.key_padding[block.rows, block.keys].unsqueeze(1)
         return hidden.unsqueeze(1)
 
     def offsets(self, block: _Block) -> Tensor:
-        """Return the (B', 1, I', J') index of the relative position of each key."""
+        """Return where the relative position of each key stands in the table of vectors.
+
+        Shape: (B', 1, I', J') for the B' rows, I' queries and J' keys of a block.
+        """
         return self.relative_index(self._distance(block)).unsqueeze(1)
 
     def _distance(self, block: _Block) -> Tensor:
-        """Return the (B', I', J') distance of keys from the centers of the queries of a block."""
+        """Return the distance of the keys of a block from the centers of its queries.
+
+        Shape: (B', I', J') for B' rows, I' queries and J' keys.
+        """
         columns = torch.arange(block.keys.start, block.keys.stop, device=self.centers.device)
         return columns - self.centers[block.rows, block.queries].unsqueeze(-1)
 

@@ -29,7 +29,7 @@ _FIELD = re.compile(r"(doc|segment|text|system)=(.+)")
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Add ``--input-format``, whose value ``text`` becomes ``plain`` of :func:`read_input`."""
+    """Add ``--input-format``, stored as ``plain`` (see :func:`read_input`): True for ``text``."""
     parser.add_argument(
         "--input-format",
         choices=["auto", "text"],

@@ -176,7 +176,7 @@ class DocumentDataTask(PreparedTextTask):
         """Return a dataset of input lines, which become decoding units when batches are made.
 
         Raises:
-            UserError: a line or its constraints have a symbol of the model as a word.
+            UserError: a line or its constraints contain a symbol that is reserved for the model.
         """
         self._decoding_input.check(src_tokens, constraints)
         self._decoding_input.text.read(src_tokens)

@@ -127,7 +127,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
             )
 
     def _report_context_options(self) -> None:
-        """Warn of options for several sentences if each example has a single one."""
+        """Warn of context options that have no effect because each example has one sentence."""
         given = {
             "--restart-positions": self.options["restart_positions"],
             "--coword-dropout": self.cfg.coword_dropout,

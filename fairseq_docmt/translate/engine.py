@@ -53,10 +53,10 @@ class Engine:
         self._space = "" if is_without_spaces(self._translator.target_language) else " "
 
     def translate(self, documents: List[Document]) -> List[Finished]:
-        """Translate documents side by side.
+        """Return the translations of documents, which are translated in parallel.
 
         Raises:
-            UserError: naming the file and line of a sentence that cannot be translated.
+            UserError: a sentence cannot be translated; names its file and line.
         """
         parts = [[self._parts(*each) for each in zip(d.segments, d.places)] for d in documents]
         sentences = [[s for part in document for s in part.sentences] for document in parts]

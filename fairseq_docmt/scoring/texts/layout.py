@@ -21,7 +21,7 @@ class Mismatch(UserError):
 
 
 class Gaps(NamedTuple):
-    """Segments of the test set that are not scored because of a text.
+    """Segments of the test set that are not scored because a text lacks them or marks them as bad.
 
     Attributes:
         missing: (segments,) bool, True if the text lacks the segment.

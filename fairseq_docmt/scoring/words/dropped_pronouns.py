@@ -247,7 +247,7 @@ def from_reference(texts: Translations) -> List[Dropped]:
 
 
 def marks_of(texts: Translations) -> List[Dropped]:
-    """Return the pronouns of each source sentence, where dropped ones are marked (``<你>_S``).
+    """Return the pronouns of each source sentence; marks (``<你>_S``) tell which are dropped.
 
     Raises:
         UserError: no pronoun is marked.

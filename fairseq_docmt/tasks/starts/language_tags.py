@@ -54,7 +54,7 @@ class TagOptions(NamedTuple):
         kind: value of ``--language-tags``.
         source, target: names of the languages in the tags.
         symbols: all symbols after the words of the dictionary, before the document symbols.
-        unknown: last of the ``symbols``, which the pre-trained model does not have.
+        unknown: the ``symbols``, at their end, that the pre-trained model does not have.
     """
 
     kind: str
