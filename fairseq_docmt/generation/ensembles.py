@@ -337,7 +337,7 @@ class PrefixEnsemble(FusedEnsemble):
     # ---- called by the generator ---------------------------------------------------------------
 
     def forward_encoder(self, net_input):
-        """Return the encoder outputs that :meth:`encode` or :meth:`extend_documents` has computed."""
+        """Return the encoder outputs that :meth:`encode` or :meth:`extend_documents` computed."""
         return self.encoder_outs
 
     def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature: float = 1.0):
