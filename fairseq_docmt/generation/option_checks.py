@@ -313,6 +313,10 @@ def _warn_in_scoring(args: Namespace) -> None:
         logger.warning("options without effect with --score-reference: %s", ", ".join(names))
 
 
+#: bound of --lenpen: a power of the length that numbers can still express
+MOST_PENALTY = 10
+
+
 def _refuse_impossible(args: Namespace, vocabulary: int, alone: bool) -> None:
     """Refuse impossible values and combinations of search options.
 
@@ -338,6 +342,10 @@ def _refuse_impossible(args: Namespace, vocabulary: int, alone: bool) -> None:
             raise UserError(f"{flag(name)} must not be negative, got {getattr(args, name)}")
     if args.nbest > args.beam:
         raise UserError(f"--nbest {args.nbest} is more than --beam {args.beam}; give a wider beam")
+    if abs(args.lenpen) > MOST_PENALTY:
+        raise UserError(
+            f"--lenpen must be from -{MOST_PENALTY} to {MOST_PENALTY}, got {args.lenpen}"
+        )
     if args.temperature <= 0:
         raise UserError(f"--temperature must be positive, got {args.temperature}")
     if args.unnormalized and args.lenpen != 1:
@@ -359,6 +367,14 @@ def _check_lengths(args: Namespace, alone: bool) -> None:
         raise UserError(
             f"--max-len-a {args.max_len_a} with --max-len-b {args.max_len_b} leaves no room for a "
             "word; give larger ones"
+        )
+    if args.max_len_b < 0:
+        raise UserError(f"--max-len-b must not be negative, got {args.max_len_b}")
+    if not alone and args.min_len > 1:
+        logger.warning(
+            "--min-len %d counts the words of all sentences of an output, which this --decoding "
+            "translates together",
+            args.min_len,
         )
     if alone and args.max_len_a == 0 and args.min_len > args.max_len_b:
         raise UserError(

@@ -190,13 +190,13 @@ def _merge(finalized: List[list], new: List[list], most: int) -> None:
 
 
 class DocumentGenerator(_DocumentGenerator, sequence_generator.SequenceGenerator):
-    """Stock generator that stops when no better hypothesis is possible."""
+    """Stock generator that stops when no better hypothesis is about to end."""
 
 
 class DocumentGeneratorWithAlignment(
     _DocumentGenerator, sequence_generator.SequenceGeneratorWithAlignment
 ):
-    """Stock generator with alignments that stops when no better hypothesis is possible."""
+    """Stock generator with alignments that stops when no better hypothesis is about to end."""
 
     def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
         """Search as fairseq does, within limits of each row."""

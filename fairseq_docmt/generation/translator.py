@@ -74,6 +74,10 @@ class _Conversion(NamedTuple):
     decode: Callable[[str], str]
 
 
+#: options of the search that take effect when a model is loaded
+OF_LOADING = ("retain_dropout", "retain_dropout_modules")
+
+
 class DocumentTranslator:
     """Translator of documents, given as lists of sentences, with a checkpoint.
 
@@ -137,6 +141,11 @@ class DocumentTranslator:
             raise UserError(
                 "skip_invalid_size_inputs_valid_test is an option of the commands; give "
                 "skip_invalid_size_inputs=True to translate instead"
+            )
+        if "model_overrides" in options:
+            raise UserError(
+                "model_overrides is an option of the commands; give the options of the model "
+                'themselves, such as alignment="linear"'
             )
         # Training may have read several folders, whose dictionaries are the same.
         data = utils.split_paths(data or files[0].settings["task"]["data"])[0]
@@ -240,7 +249,8 @@ class DocumentTranslator:
         stock = inspect.signature(self.hub.generate).parameters
         known = {*cfg.generation, *stock}
         for name in options:
-            if name not in known and (name in self.hub.task.cfg or name in cfg.dataset):
+            other = name not in known and (name in self.hub.task.cfg or name in cfg.dataset)
+            if other or name in OF_LOADING:
                 raise UserError(f"{name} is an option of from_pretrained; give it there")
         refuse_unknown(options, known)
         _check_types(options)

@@ -39,12 +39,21 @@ def check_input(path: str) -> None:
     """Check that fairseq-interactive can read its input.
 
     Raises:
-        UserError: there is no such file.
+        UserError: there is no such file, or a line of it is not UTF-8.
     """
     if path != "-" and not os.path.exists(path):
         raise UserError(f"--input {path} not found; give a text file, or - for standard input")
     if os.path.isdir(path):
         raise UserError(f"--input {path} is a folder; give a text file")
+    if os.path.isfile(path):
+        with open(path, "rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    line.decode()
+                except UnicodeDecodeError:
+                    raise UserError(
+                        f"--input {path}: line {number} is not UTF-8; convert the file"
+                    ) from None
 
 
 def refuse_training_set_in_validation(cfg) -> None:

@@ -55,6 +55,7 @@ OF_OTHER_COMMANDS = {
     "fp16": "; give --precision fp16",
     "bf16": "; give --precision bf16",
     "skip_invalid_size_inputs_valid_test": "; give --skip-invalid-size-inputs",
+    "model_overrides": "; give the options of the model themselves, such as --alignment linear",
     "print_alignment": ", whose formats have no place for alignments; use fairseq-generate",
     **dict.fromkeys(
         "gen_subset results_path scoring sacrebleu num_shards shard_id quiet log_format".split(),
@@ -198,7 +199,9 @@ def _options_of_search() -> Set[str]:
     from fairseq.dataclass.configs import GenerationConfig
     from fairseq.hub_utils import GeneratorHubInterface
 
-    options = {field.name for field in dataclasses.fields(GenerationConfig)}
+    from fairseq_docmt.generation.translator import OF_LOADING
+
+    options = {field.name for field in dataclasses.fields(GenerationConfig)} - {*OF_LOADING}
     return options | {*inspect.signature(GeneratorHubInterface.generate).parameters}
 
 

@@ -636,6 +636,13 @@ def test_options_without_meaning_are_refused(binarised, window_checkpoint, optio
         tiny.generate(binarised, window_checkpoint, *options)
 
 
+@pytest.mark.parametrize("decoding, noted", [("window", True), ("sequential", False)])
+def test_a_minimum_of_joint_outputs_is_noted(binarised, window_checkpoint, caplog, decoding, noted):
+    options = [*WINDOW, "--decoding", decoding, "--min-len", "3"]
+    tiny.generate(binarised, window_checkpoint, *options)
+    assert ("--min-len 3 counts the words of all sentences" in caplog.text) == noted
+
+
 @pytest.mark.parametrize("options", [[], ["--score-reference"]], ids=str)
 def test_models_without_attention_weights_have_no_alignments(
     binarised, rfa_window_checkpoint, options

@@ -1371,6 +1371,13 @@ DECODING = {
         "--max-len-a 0.0 with --max-len-b 0 leaves no room for a word; give larger ones",
         [*WINDOWS, "--max-len-b", "0"],
     ),
+    "a negative length": Case(
+        "--max-len-b must not be negative, got -5",
+        [*WINDOWS, "--max-len-a", "1", "--max-len-b", "-5"],
+    ),
+    "a huge length penalty": Case(
+        "--lenpen must be from -10 to 10, got 1000.0", [*WINDOWS, "--lenpen", "1000"]
+    ),
     "lengths below 0": Case(
         "--max-len-a -1.0 with --max-len-b 40 leaves no room for a word; give larger ones",
         [*WINDOWS, "--max-len-a", "-1", "--max-len-b", "40"],
@@ -1433,6 +1440,10 @@ DECODING = {
     "checkpoint of no shards": Case(
         "--checkpoint-shard-count must be at least 1, got 0",
         [*WINDOWS, "--checkpoint-shard-count", "0"],
+    ),
+    "an override of another type": Case(
+        "--model-overrides: dropout must be a number, got 'much'",
+        [*WINDOWS, "--model-overrides", "{'dropout': 'much'}"],
     ),
     "an unknown override": Case(
         "unknown option dropuot in --model-overrides; do you mean dropout?",
@@ -1733,6 +1744,11 @@ INTERACTIVE = {
         "--input {folder}/input not found; give a text file, or - for standard input",
         [],
     ),
+    "input that is not UTF-8": Case(
+        "--input {folder}/input: line 2 is not UTF-8; convert the file",
+        [],
+        lambda place: (place.folder / "input").write_bytes(b"w1\nw\xff\n"),
+    ),
     "folder as input": Case(
         "--input {folder}/input is a folder; give a text file", [], write("input/a", "w1\n")
     ),
@@ -1789,6 +1805,11 @@ LOADING = {
         "skip_invalid_size_inputs_valid_test is an option of the commands; give "
         "skip_invalid_size_inputs=True to translate instead",
         {"skip_invalid_size_inputs_valid_test": True},
+    ),
+    "overrides": Case(
+        "model_overrides is an option of the commands; give the options of the model themselves, "
+        'such as alignment="linear"',
+        {"model_overrides": "{}"},
     ),
     "window": Case(
         "--window-size 2 contradicts the checkpoint, which was trained with --window-size 3; "
@@ -1890,6 +1911,11 @@ TRANSLATING = [
     ([["w1"]], {"max_lenb": 9}, "unknown option max_lenb; do you mean max_len_b?"),
     ([["w1"]], {"max_tokens": 9}, "max_tokens is an option of from_pretrained; give it there"),
     ([["w1"]], {"decoding": "window"}, "decoding is an option of from_pretrained; give it there"),
+    (
+        [["w1"]],
+        {"retain_dropout": True},
+        "retain_dropout is an option of from_pretrained; give it there",
+    ),
     ([["w1"]], {"colour": 9}, "unknown option colour; leave it out"),
     ([["w1"]], {"lenpen": "high"}, "lenpen must be a number, got 'high'"),
     ([["w1"]], {"max_len_b": 1.5}, "max_len_b must be a whole number, got 1.5"),

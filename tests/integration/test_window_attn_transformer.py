@@ -61,6 +61,12 @@ def test_alignment_is_chosen_at_decoding(wordy, tmp_path):
     assert models[0].decoder.train_ratio == pytest.approx(1.8, abs=0.05)
 
 
+def test_an_unknown_alignment_is_refused(binarised, window_attention_document_checkpoint):
+    override = ["--model-overrides", "{'alignment': 'foo'}"]
+    with pytest.raises(UserError, match="--model-overrides: alignment: .*'foo', expected one of"):
+        tiny.generate(binarised, window_attention_document_checkpoint, *DOCUMENT[:2], *override)
+
+
 def test_finetuning_from_a_stock_transformer(binarised, tmp_path):
     start = tiny.train(binarised, tmp_path / "a", "--task", "translation", updates=5)
     arguments = [*DOCUMENT, "--finetune-from-model", str(start), "--lr", "1e-9"]

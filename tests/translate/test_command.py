@@ -229,6 +229,11 @@ MISTAKES = {
         [],
         "line 1 already has a hypothesis; remove or rename it",
     ),
+    "overrides": (
+        "w1\n",
+        ["--model-overrides", "{}"],
+        "--model-overrides has no effect in translate; give the options of the model themselves",
+    ),
     "fields of other names": (
         '{"id": "a", "source": "w1"}',
         [],

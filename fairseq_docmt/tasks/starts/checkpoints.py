@@ -1,6 +1,7 @@
 """Checks of checkpoints that training starts from or a command decodes, and of their models."""
 
 import ast
+import dataclasses
 import logging
 import os
 import sys
@@ -9,6 +10,9 @@ from typing import NamedTuple, Optional
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.data import Dictionary
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
+from omegaconf import OmegaConf, ValidationError
 from torch import nn
 
 from fairseq_docmt.checkpoint_file import (
@@ -94,13 +98,27 @@ def check_checkpoints_to_decode(task) -> None:
 
 
 def _check_overrides(file: CheckpointFile, overrides: str) -> None:
-    """Refuse options of ``--model-overrides`` that a checkpoint does not have.
+    """Refuse options and values of ``--model-overrides`` that a checkpoint cannot have.
 
     Raises:
         UserError: naming the first such option.
     """
-    known = {name for group in file.settings.values() for name in group}
-    refuse_unknown(ast.literal_eval(overrides), known, " in --model-overrides")
+    stored = {name: value for group in file.settings.values() for name, value in group.items()}
+    given = ast.literal_eval(overrides)
+    refuse_unknown(given, stored, " in --model-overrides")
+    for name, value in given.items():
+        if isinstance(value, str) and isinstance(stored[name], (int, float)):
+            kind = "True or False" if isinstance(stored[name], bool) else "a number"
+            raise UserError(f"--model-overrides: {name} must be {kind}, got {value!r}")
+    configs = TASK_DATACLASS_REGISTRY.get(file.task), MODEL_DATACLASS_REGISTRY.get(file.arch)
+    for config in filter(None, configs):
+        options = {field.name for field in dataclasses.fields(config)}
+        for name in options.intersection(given):
+            try:
+                OmegaConf.merge(OmegaConf.structured(config), {name: given[name]})
+            except ValidationError as error:
+                reason = str(error).splitlines()[0]
+                raise UserError(f"--model-overrides: {name}: {reason}") from None
 
 
 def check_language_model(task) -> None:
