@@ -23,7 +23,7 @@ import torch
 from fairseq import checkpoint_utils, hub_utils, registry, tasks, utils
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
 from fairseq.dataclass.configs import CommonConfig, DatasetConfig, FairseqConfig, GenerationConfig
-from omegaconf import OmegaConf, ValidationError
+from omegaconf import MissingMandatoryValue, OmegaConf, ValidationError
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
@@ -132,6 +132,8 @@ class DocumentTranslator:
             UserError: a file is missing, an option is unknown or contradicts the checkpoint, or the
                 checkpoint is of a multilingual task of fairseq.
         """
+        if not isinstance(checkpoint, (str, os.PathLike)):
+            raise UserError(f"give the path of a checkpoint, not {checkpoint!r:.40}")
         paths = os.fspath(checkpoint).split(os.pathsep)
         files = [read_checkpoint(path) for path in paths]
         _refuse_multilingual(files)
@@ -167,10 +169,15 @@ class DocumentTranslator:
             raise UserError(reason) from None
         for file in files:  # fairseq takes the options of the first
             file.limit_positions(loaded["task"].cfg)
-        hub = hub_utils.GeneratorHubInterface(loaded["args"], loaded["task"], loaded["models"])
-        # These refuse what contradicts the checkpoint.
-        hub.tokenizer = hub.task.build_tokenizer(hub.cfg.tokenizer)
-        hub.bpe = hub.task.build_bpe(hub.cfg.bpe)
+        try:
+            hub = hub_utils.GeneratorHubInterface(loaded["args"], loaded["task"], loaded["models"])
+            # These refuse what contradicts the checkpoint.
+            hub.tokenizer = hub.task.build_tokenizer(hub.cfg.tokenizer)
+            hub.bpe = hub.task.build_bpe(hub.cfg.bpe)
+        except MissingMandatoryValue:  # of omegaconf
+            raise UserError(
+                'bpe="subword_nmt" needs bpe_codes, the file of its merges; give both or neither'
+            ) from None
         languages = (hub.task.cfg.source_lang, hub.task.cfg.target_lang)
         forms = read_text_forms(data)
         if all(language in forms for language in languages):
@@ -228,8 +235,8 @@ class DocumentTranslator:
             UserError: see :meth:`translate`.
         """
         beam = self.hub.cfg.generation.beam if beam is None else beam
-        if not isinstance(beam, int):
-            raise UserError(f"beam must be a whole number, got {beam!r}")
+        for name, value in (("beam", beam), ("nbest", nbest)):
+            _check_number(name, value)
         if beam >= 1 and not 1 <= nbest <= beam:  # other beams are refused by the task
             raise UserError(f"nbest must be from 1 to the beam size {beam}, got {nbest}")
         self._check_options(options)
@@ -286,6 +293,7 @@ class DocumentTranslator:
         Raises:
             UserError: see :meth:`translate`; documents are checked as they are read.
         """
+        _check_number("at_once", at_once)
         if at_once < 1:
             raise UserError(f"at_once must be at least 1 document, got {at_once}")
         remaining = iter(documents)
@@ -355,9 +363,16 @@ def _check_types(options: dict) -> None:
     configs = GenerationConfig, DatasetConfig, CommonConfig
     types = {field.name: field.type for one in configs for field in dataclasses.fields(one)}
     for name, value in options.items():
+        if name == "print_alignment" and value not in (None, "hard", "soft"):
+            raise UserError(f'print_alignment must be "hard" or "soft", got {value!r}')
         wanted = _WANTED.get(types.get(name))
         if wanted and not _is_of(value, types[name]):
             raise UserError(f"{name} must be {wanted}, got {value!r}")
+
+
+def _check_number(name: str, value) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UserError(f"{name} must be a whole number, got {value!r}")
 
 
 def _is_of(value, kind) -> bool:

@@ -1806,6 +1806,10 @@ LOADING = {
         "skip_invalid_size_inputs=True to translate instead",
         {"skip_invalid_size_inputs_valid_test": True},
     ),
+    "no merges": Case(
+        'bpe="subword_nmt" needs bpe_codes, the file of its merges; give both or neither',
+        {"bpe": "subword_nmt"},
+    ),
     "overrides": Case(
         "model_overrides is an option of the commands; give the options of the model themselves, "
         'such as alignment="linear"',
@@ -1922,6 +1926,8 @@ TRANSLATING = [
     ([["w1"]], {"sampling": 1}, "sampling must be True or False, got 1"),
     ([["w1"]], {"beam": 0}, "--beam must be at least 1, got 0"),
     ([["w1"]], {"beam": "4"}, "beam must be a whole number, got '4'"),
+    ([["w1"]], {"beam": True}, "beam must be a whole number, got True"),
+    ([["w1"]], {"print_alignment": "all"}, 'print_alignment must be "hard" or "soft", got \'all\''),
     ([["w1"]], {"beam": 2.0}, "beam must be a whole number, got 2.0"),
     (
         [["w1"]],
