@@ -529,10 +529,10 @@ def _check_words(args: argparse.Namespace) -> None:
 
 
 def _check_prefixes(args: argparse.Namespace) -> None:
-    """Refuse the same text as two splits.
+    """Check that no text is given for two splits.
 
     Raises:
-        CorpusError: it is given twice.
+        CorpusError: a text is given twice.
     """
     given: Dict[Path, str] = {}
     options = [("--train", args.train), ("--valid", args.valid)]

@@ -36,7 +36,7 @@ def quietly():
 
 @contextlib.contextmanager
 def keep_logging_settings():
-    """Context that restores level and handlers of the root logger, which fairseq modules set."""
+    """Context manager that restores what fairseq modules change of the root logger."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     try:

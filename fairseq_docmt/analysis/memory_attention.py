@@ -167,7 +167,7 @@ def _plot_maps(maps: Dict[str, MemoryMaps], words: Dict[str, List[List[str]]], s
 
 
 def _words(task, document: Document, sentence: int) -> Dict[str, List[List[str]]]:
-    """Return the tokens of a sentence and the next one, as read by encoder and decoder."""
+    """Return the tokens of a sentence and of the one after it, by side: encoder and decoder."""
     net_input = document.sample["net_input"]
     sides = {
         "encoder": (task.source_dictionary, net_input["src_tokens"]),

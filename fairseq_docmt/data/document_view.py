@@ -272,7 +272,7 @@ class DocumentView(LanguagePairDataset):
         logger.warning("%s; %d such sentences are left out", problem, len(lines))
 
     def line_ids_of(self, item: int) -> list:
-        """Return the line ids that an example stands for: of its last sentence, or of all."""
+        """Return the line ids of an example: with ``id_of_last`` the last one, otherwise all."""
         first, end = self.spans[item].tolist()
         return self.index.line_ids[end - 1 if self.id_of_last else first : end].tolist()
 

@@ -127,7 +127,7 @@ def _warn_without_context(task) -> None:
 
 
 def _warn_without_translations(task, models) -> None:
-    """Name the options of iterative decoding that have no effect without a target memory."""
+    """Warn of options of iterative decoding that have no effect without a target memory."""
     if not task.search.reads_memories:
         return
     cfg, named = task.cfg, []

@@ -87,7 +87,7 @@ class _DocumentGenerator:
         return max(0, int(self._most_tokens_a * source_tokens + self._most_tokens_b * sentences))
 
     def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
-        """Search as fairseq does, within limits of each row, which also cut its prefix."""
+        """Search as fairseq does, with a length limit for each row, which also cuts its prefix."""
         if limits is not None:
             prefixes = kwargs.get("prefix_tokens")
             self._restrict(limits, sample["net_input"], prefixes)
@@ -167,7 +167,7 @@ class _DocumentGenerator:
     def is_finished(
         self, step: int, unfin_idx: int, max_len: int, finalized_sent_len: int, beam_size: int
     ) -> bool:
-        """Return whether a row is done: for the search, or with ``beam_size`` hypotheses."""
+        """Return whether a row is finished: by the search, or by ``beam_size`` hypotheses."""
         if self.search.keeps_best:
             return step == max_len or self._done[unfin_idx]
         return super().is_finished(step, unfin_idx, max_len, finalized_sent_len, beam_size)

@@ -134,7 +134,7 @@ class StreamSearch(JointSearch):
             logger.warning("--gold-context has no effect: this model reads no target context")
 
     def _translated(self, unit: DecodingUnit) -> List[Tensor]:
-        """Return the list of the translations before a unit's sentence; the caller may append."""
+        """Return the kept list of translations before a unit, to which the caller appends."""
         if unit.position == 0:
             self.translated[unit.document] = []
         return self.translated.setdefault(unit.document, [])

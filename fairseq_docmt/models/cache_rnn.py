@@ -36,7 +36,7 @@ class CacheConfig(FairseqDataclass):
 
 
 def cache_rnn(args):
-    """Set the size of the paper: embeddings of 620, states of 1000, 25 slots."""
+    """Set the sizes used in the paper: embeddings of 620, states of 1000, 25 slots."""
     set_defaults(args, CacheConfig)
     rnnsearch(args)
 

@@ -101,7 +101,7 @@ class CausalGroupAttention(CausalSentenceAttention, _GroupAttention):
 
 
 class SourceGroupAttention(_GroupAttention):
-    """Attention of target sentences to the source sentences of the same number.
+    """Attention of each target sentence to the source sentence at the same position.
 
     Target sentences after the last source sentence attend to the last one.
     """

@@ -57,7 +57,7 @@ class RecentTokens(NamedTuple):
         )
 
     def latest(self, size: Optional[int]) -> "RecentTokens":
-        """Keep the last ``size`` tokens; all if None."""
+        """Return the last ``size`` tokens; all if None."""
         length = self.keys.size(2)
         if size is None or size >= length:
             return self

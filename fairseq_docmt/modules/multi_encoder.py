@@ -144,7 +144,7 @@ class ContextAttention(nn.Module):
             nn.init.zeros_(self.gate.bias)
 
     def attended(self, context: EncodedContext) -> AttendedContext:
-        """Project a context."""
+        """Return the keys and values of a context, which every step reads."""
         source = self.attention.project_source(context.states, context.padding)
         return AttendedContext(source, context.known)
 

@@ -7,8 +7,8 @@ moved and joined without reference to the architecture.
 Rows of similar length are computed together, which leaves little padding.  With groups, a decoder
 returns features of the N positions with loss only, (1, N, C), and the extra output ``positions``:
 (N,) their indices in the flattened targets.  The backward pass of indexing would fill a tensor of
-the size of its input with zeros, for every group; here each direction of one operation is the
-backward pass of the other, and fills at most one.
+the size of its input with zeros, for every group.  Here gathering and scattering rows are each the
+backward pass of the other, and fill at most one tensor for all groups.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple

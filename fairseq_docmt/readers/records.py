@@ -250,7 +250,7 @@ def _text(where: str, record: dict, wanted: Wanted) -> str:
 
 
 def _only(where: str, values: dict, fields: List[str], name: Optional[str]):
-    """Return the text of the named system, or the only one."""
+    """Return the text of the named system, or of the only system if that is not there."""
     if name in values:
         return values[name]
     if not values:

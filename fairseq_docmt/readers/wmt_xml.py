@@ -103,7 +103,7 @@ def _document(element, path: str, wanted: Wanted) -> Document:
 
 
 def _without_text(element, path: str) -> Document:
-    """Return a document without the wanted text, with as many segments as its other texts have."""
+    """Return a document that lacks the wanted text: as many empty segments as its other texts."""
     texts = (text for text in element.iterchildren(*(tag for tag, _ in ELEMENTS.values())))
     rows = next((rows for rows in ([*_rows(text, path)] for text in texts) if rows), [])
     return numbered_document(element.get("id"), [row._replace(text=None) for row in rows])

@@ -43,7 +43,7 @@ class CacheGate(nn.Module):
 
 
 class Lookup(NamedTuple):
-    """Caches, and precomputed products with everything but the decoder state.
+    """Contents of caches with I slots, and all products that do not need the decoder state.
 
     An attention context is a weighted sum of source states, so its projections are the same sum of
     projected source states, which are computed once for all beams and steps. The same holds for
@@ -53,8 +53,9 @@ class Lookup(NamedTuple):
         words: (B, I) words in the slots.
         values: (B, I, d) values in the slots.
         likeness: (B, S, I) dot products of source states and keys.
-        gates: (B, S + I, g) products ``V h`` of source states and ``W v`` of slots; (B, S, g)
-            without those of slots if there are so many that computing ``W m`` is cheaper.
+        gates: (B, S + I, g) products of source states, then of values, with their weights of the
+            gate of size g.  With many slots (B, S, g), of source states only: then the product of
+            what is read from the cache is computed at each step, which is cheaper.
         filled: (B, 1, 1) 1, or 0 for an empty cache.
     """
 

@@ -312,7 +312,7 @@ def read_contrastive(arguments: List[str]) -> Contrastive:
 
 
 def contrastive_tables(contrastive: Contrastive) -> List[Table]:
-    """Return a table with the accuracy of each system on each set; no table without results."""
+    """Return a list with a table of the accuracy on each set; an empty list without results."""
     rows = [
         [set_name, system, *_cells(figures["all"])]
         for set_name, systems in contrastive.sets.items()

@@ -102,7 +102,7 @@ class TagOptions(NamedTuple):
 
 
 def tag_of(kind: str, language: str) -> str:
-    """Return the tag of a language."""
+    """Return the tag of a language for a kind of ``--language-tags``, such as ``[de_DE]``."""
     return get_lang_tok(language, KINDS[kind].style)
 
 
