@@ -5,6 +5,7 @@ import inspect
 import math
 import os
 import threading
+from enum import Enum
 from itertools import islice
 from typing import (
     AbstractSet,
@@ -17,6 +18,7 @@ from typing import (
     Optional,
     Tuple,
     Union,
+    get_args,
 )
 
 import torch
@@ -74,6 +76,11 @@ class _Conversion(NamedTuple):
     decode: Callable[[str], str]
 
 
+#: option of a BPE -> what a message calls it
+FILES_OF_BPE = {
+    "bpe_codes": "the file of its merges",
+    "sentencepiece_model": "the file of its model",
+}
 #: options of the search that take effect when a model is loaded
 OF_LOADING = ("retain_dropout", "retain_dropout_modules")
 
@@ -174,9 +181,10 @@ class DocumentTranslator:
             # These refuse what contradicts the checkpoint.
             hub.tokenizer = hub.task.build_tokenizer(hub.cfg.tokenizer)
             hub.bpe = hub.task.build_bpe(hub.cfg.bpe)
-        except MissingMandatoryValue:  # of omegaconf
+        except MissingMandatoryValue as error:  # of omegaconf
+            what = FILES_OF_BPE.get(error.key, "a file")
             raise UserError(
-                'bpe="subword_nmt" needs bpe_codes, the file of its merges; give both or neither'
+                f'bpe="{options.get("bpe")}" needs {error.key}, {what}; give both or neither'
             ) from None
         languages = (hub.task.cfg.source_lang, hub.task.cfg.target_lang)
         forms = read_text_forms(data)
@@ -235,8 +243,7 @@ class DocumentTranslator:
             UserError: see :meth:`translate`.
         """
         beam = self.hub.cfg.generation.beam if beam is None else beam
-        for name, value in (("beam", beam), ("nbest", nbest)):
-            _check_number(name, value)
+        _check_types({"beam": beam, "nbest": nbest})
         if beam >= 1 and not 1 <= nbest <= beam:  # other beams are refused by the task
             raise UserError(f"nbest must be from 1 to the beam size {beam}, got {nbest}")
         self._check_options(options)
@@ -293,8 +300,7 @@ class DocumentTranslator:
         Raises:
             UserError: see :meth:`translate`; documents are checked as they are read.
         """
-        _check_number("at_once", at_once)
-        if at_once < 1:
+        if not _is_of(at_once, int) or at_once < 1:
             raise UserError(f"at_once must be at least 1 document, got {at_once}")
         remaining = iter(documents)
         while some := list(islice(remaining, at_once)):
@@ -363,16 +369,19 @@ def _check_types(options: dict) -> None:
     configs = GenerationConfig, DatasetConfig, CommonConfig
     types = {field.name: field.type for one in configs for field in dataclasses.fields(one)}
     for name, value in options.items():
-        if name == "print_alignment" and value not in (None, "hard", "soft"):
-            raise UserError(f'print_alignment must be "hard" or "soft", got {value!r}')
+        choices = _choices_of(types.get(name))
+        if choices and value is not None and value not in choices:
+            known = " or ".join(f'"{choice}"' for choice in choices)
+            raise UserError(f"{name} must be {known}, got {value!r}")
         wanted = _WANTED.get(types.get(name))
         if wanted and not _is_of(value, types[name]):
             raise UserError(f"{name} must be {wanted}, got {value!r}")
 
 
-def _check_number(name: str, value) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise UserError(f"{name} must be a whole number, got {value!r}")
+def _choices_of(kind) -> List[str]:
+    """Return the values of an optional enumeration of fairseq; none for other types."""
+    types = (each for each in get_args(kind) if isinstance(each, type) and issubclass(each, Enum))
+    return [choice.value for each in types for choice in each]
 
 
 def _is_of(value, kind) -> bool:

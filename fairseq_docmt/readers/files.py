@@ -25,13 +25,22 @@ def read_text(path: str) -> str:
     Raises:
         UserError: the file does not exist, is not UTF-8, or mixes CR alone with LF.
     """
-    try:
-        text = _bytes_of(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}: line {line} is not UTF-8; convert the file") from None
+    text = decoded(_bytes_of(path), path)
     _check_line_ends(text, path)
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def decoded(content: bytes, path: str) -> str:
+    """Return the text of a UTF-8 file without its byte order mark.
+
+    Raises:
+        UserError: a line is not UTF-8.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}: line {line} is not UTF-8; convert the file") from None
 
 
 def _bytes_of(path: str) -> bytes:

@@ -3,6 +3,7 @@
 import filecmp
 import logging
 import os
+from pathlib import Path
 from typing import Iterable, Iterator
 
 import numpy as np
@@ -15,6 +16,7 @@ from fairseq_docmt.data.corpus import parts_of
 from fairseq_docmt.data.text_checks import check_side, check_split
 from fairseq_docmt.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.readers.files import decoded
 
 logger = logging.getLogger(__name__)
 
@@ -46,14 +48,7 @@ def check_input(path: str) -> None:
     if os.path.isdir(path):
         raise UserError(f"--input {path} is a folder; give a text file")
     if os.path.isfile(path):
-        with open(path, "rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                try:
-                    line.decode()
-                except UnicodeDecodeError:
-                    raise UserError(
-                        f"--input {path}: line {number} is not UTF-8; convert the file"
-                    ) from None
+        decoded(Path(path).read_bytes(), f"--input {path}")
 
 
 def refuse_training_set_in_validation(cfg) -> None:

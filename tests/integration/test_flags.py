@@ -22,9 +22,9 @@ DEFAULTS = ["W", "", "news", "train score", ""]
 def script(tmp_path):
     """Function that runs a script with arguments; its other options go to fairseq-train."""
 
-    def run(*arguments, more='"[options of fairseq-train]"'):
+    def run(*arguments, more='"[options of fairseq-train]"', end=""):
         path = tmp_path / "script.sh"
-        path.write_text(SCRIPT.format(more=more))
+        path.write_text(SCRIPT.format(more=more) + end)
         return subprocess.run(
             ["bash", str(path), *arguments],
             env={"PATH": "/usr/bin:/bin", "FLAGS": str(recipes.EXAMPLES / "flags.sh")},
@@ -124,13 +124,8 @@ def test_heads_name_all_flags(path):
 @pytest.mark.parametrize(
     "options, noted", [((), True), (("--finetune-from-model", "m"), False), (("--lr", "1"), True)]
 )
-def test_a_second_stage_without_the_first_is_noted(tmp_path, options, noted):
-    script = tmp_path / "script.sh"
-    head = SCRIPT.format(more='"[options of fairseq-train]"')
-    script.write_text(f"{head}system=both; note_start")
-    environment = {"PATH": "/usr/bin:/bin", "FLAGS": str(recipes.EXAMPLES / "flags.sh")}
-    command = ["bash", str(script), "W", *options]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+def test_a_second_stage_without_the_first_is_noted(script, options, noted):
+    done = script("W", *options, end="system=both; note_start")
     note = "note: both starts from random parameters; for those of the first stage give "
     note += "--finetune-from-model CHECKPOINT\n"
     assert (done.returncode, done.stderr) == (0, note if noted else "")

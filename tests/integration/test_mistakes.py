@@ -1810,6 +1810,11 @@ LOADING = {
         'bpe="subword_nmt" needs bpe_codes, the file of its merges; give both or neither',
         {"bpe": "subword_nmt"},
     ),
+    "no pieces": Case(
+        'bpe="sentencepiece" needs sentencepiece_model, the file of its model; give both or '
+        "neither",
+        {"bpe": "sentencepiece"},
+    ),
     "overrides": Case(
         "model_overrides is an option of the commands; give the options of the model themselves, "
         'such as alignment="linear"',

@@ -121,32 +121,31 @@ class CrossWindowAttention(_WindowAttention):
         For analysis: memory is quadratic in length.
         """
         logits = self.queries(x) @ memory.keys.transpose(-1, -2)
-        columns = torch.arange(logits.size(-1), device=x.device)
-        size = logits.size(-1) if self.window is None else self.window
+        return logits.masked_fill(self._hidden(memory, centers), -float("inf")).softmax(dim=-1)
+
+    def _hidden(self, memory: AttendedSource, centers: Tensor) -> Tensor:
+        """Return a (B, 1, T, S) mask of the source columns that queries do not see."""
+        length = memory.keys.size(2)
+        columns = torch.arange(length, device=centers.device)
+        size = length if self.window is None else self.window
         hidden = (columns - centers.unsqueeze(-1)).abs() > size
         if memory.padding is not None:
             hidden = hidden | memory.padding.unsqueeze(1)
-        return logits.masked_fill(hidden.unsqueeze(1), -float("inf")).softmax(dim=-1)
+        return hidden.unsqueeze(1)
 
     def around(self, memory: AttendedSource, centers: Tensor) -> "SourceWindow":
         """Return what single queries see of the source, by their ``centers`` (B * N,)."""
         bsz, length = memory.keys.size(0), memory.keys.size(2)
-        padding = memory.padding
         if self.window is None or 2 * self.window + 1 >= length:
-            hidden = None if padding is None else padding.unsqueeze(1)
-            if self.window is not None:
-                columns = torch.arange(length, device=centers.device)
-                far = (columns - centers.view(bsz, -1, 1)).abs() > self.window
-                hidden = far if hidden is None else far | hidden
-            return SourceWindow(None, None, None if hidden is None else hidden.unsqueeze(1))
+            return SourceWindow(None, None, self._hidden(memory, centers.view(bsz, -1)))
         offsets = torch.arange(-self.window, self.window + 1, device=centers.device)
         columns = centers.unsqueeze(1) + offsets
         hidden = (columns < 0) | (columns >= length)
         columns = columns.clamp(0, length - 1)
         owners = torch.arange(bsz, device=centers.device).unsqueeze(1)
         owners = owners.repeat_interleave(len(centers) // bsz, dim=0)
-        if padding is not None:
-            hidden = hidden | padding[owners, columns]
+        if memory.padding is not None:
+            hidden = hidden | memory.padding[owners, columns]
         return SourceWindow(columns, owners, hidden[:, None, None])
 
     def _step(self, x: Tensor, memory: AttendedSource, seen: "SourceWindow") -> Tensor:
@@ -158,10 +157,8 @@ class CrossWindowAttention(_WindowAttention):
             q = self.queries(x.unsqueeze(1))  # (B * N, H, 1, d)
             keys = memory.keys[seen.owners, :, seen.columns].permute(0, 2, 3, 1)
             values = memory.values[seen.owners, :, seen.columns].transpose(1, 2)
-        logits = q @ keys
-        if seen.hidden is not None:
-            logits = logits.masked_fill(seen.hidden, -float("inf"))
-        output = logits.softmax(dim=-1) @ values
+        weights = (q @ keys).masked_fill(seen.hidden, -float("inf")).softmax(dim=-1)
+        output = weights @ values
         return self.out_proj(output.transpose(1, 2).reshape(x.shape))
 
 
@@ -171,13 +168,12 @@ class SourceWindow(NamedTuple):
     Attributes:
         columns: (B * N, 2 w + 1) source columns of each query; None for all columns.
         owners: (B * N, 1) source row of each query; None with all columns.
-        hidden: mask of hidden columns, (B * N, 1, 1, 2 w + 1) or, with all columns, broadcastable
-            to (B, H, N, S); None if there are none.
+        hidden: mask of hidden columns, (B * N, 1, 1, 2 w + 1) or, with all columns, (B, 1, N, S).
     """
 
     columns: Optional[Tensor]
     owners: Optional[Tensor]
-    hidden: Optional[Tensor]
+    hidden: Tensor
 
 
 class EncoderWindowAttention(_WindowAttention):
