@@ -69,6 +69,12 @@ def test_what_was_measured_before_the_end_is_kept(measured):
     assert "recurrent: failed with status 1" in printed
 
 
+def test_published_figures_are_made_from_the_results():
+    figures = json.loads((PATH.parent / "papers.json").read_text())
+    made = papers.table([papers.Figure(**figure) for figure in figures])
+    assert figures and made in (PATH.parent / "results.md").read_text()
+
+
 def test_benchmarks_know_the_systems():
     """The names of systems and settings are those of the benchmarks."""
     names = {"training_memory": papers.MEMORY, "recurrent": papers.SPEEDS}
