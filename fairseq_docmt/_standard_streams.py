@@ -10,9 +10,9 @@ import sys
 
 
 def read_and_write_utf8() -> None:
-    """Let standard streams that Python has opened as ASCII (``LC_ALL=C``) be UTF-8.
+    """Switch standard streams that Python has opened as ASCII (``LC_ALL=C``) to UTF-8.
 
-    Bytes that are not UTF-8 are treated as before.
+    The error handler for bytes that are not UTF-8 is kept.
     """
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         encoding = str(getattr(stream, "encoding", None)).lower()
